@@ -47,6 +47,9 @@ static const xd_option rows[] = {
       "cluster)" },
     { "enable_slicing", XD_OPT_FLAG, offsetof(task, slicing), 0, 1, NULL, NULL,
       "decode one image at a time (always on)" },
+    { "svg", XD_OPT_TEXT, AT(svg), 0, 0, NULL, "FILE",
+      "draw the 4 fastest plans; with --explain, plan N: each rank's time in a step, and its "
+      "memory" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
 };
 
@@ -85,7 +88,7 @@ static void print_help(FILE *f)
     task_init(&t);
     char *degrees = xd_opt_names("|", t.tables[2].rows, t.tables[2].n);
     const xd_opt_group groups[] = {
-        { "Options", "model world cluster device weights_dtype memory exact all explain json | "
+        { "Options", "model world cluster device weights_dtype memory exact all explain svg json | "
                      "plan dtype text_weights_dtype offload" },
         { "The request",
           "width height num_frames num_inference_steps | guidance_scale true_cfg_scale "

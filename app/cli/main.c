@@ -25,7 +25,7 @@
 
 static const char STARTED[] = "XDIT_STARTED";   /* start time: seconds of the monotonic clock     */
 static double     started_s;
-enum { MAXCOMMANDS = 32 };
+enum { MAXCOMMANDS = 32, HELP_COLUMNS = 79 };
 
 int xd_cli_exit(xd_status s, const xd_err *e)
 {
@@ -86,8 +86,7 @@ static const char usage_head[] =
 
 static const char usage_tail[] =
     "\n  xdit COMMAND --help   the main options of a command\n"
-    "  xdit --help all       all commands\n"
-    "  xdit --version        the version\n"
+    "  xdit --help all       all commands; xdit --version: the version\n"
     "\nExample, with the small model of the source tree:\n"
     "  xdit generate --model models/demo-pixart --output demo.png \\\n"
     "    --prompt \"a large red circle on a blue background\"\n";
@@ -101,9 +100,13 @@ static void print_commands(FILE *f, int all)
         fprintf(f, "  %-10s %s\n", c[i]->name, c[i]->summary);
     if (!all)
         fputs("\nAlso:", f);
-    for (int i = XD_MAIN_COMMANDS; !all && c[i]; i++)
-        if (c[i] != &xd_cmd_worker)     /* started by serve alone                              */
-            fprintf(f, " %s", c[i]->name);
+    for (int i = XD_MAIN_COMMANDS, at = 5; !all && c[i]; i++) {
+        if (c[i] == &xd_cmd_worker)     /* started by serve alone                              */
+            continue;
+        at += 1 + (int)strlen(c[i]->name);
+        fprintf(f, "%s %s", at > HELP_COLUMNS ? "\n     " : "", c[i]->name);
+        at = at > HELP_COLUMNS ? 6 + (int)strlen(c[i]->name) : at;
+    }
     fputs(all ? "" : "\n", f);
     fputs(usage_tail, f);
 }

@@ -167,6 +167,8 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
      * which need not exist here. NULL: the device of the cluster's file, else "cpu". */
     const char *device;
     int64_t     memory;         /* limit in bytes per host or GPU, as in xd_open_args          */
+    const char *svg;            /* file for a drawing of the 4 fastest plans, or of plan `explain`;
+                                   NULL: none                                                 */
 } xd_advise_args;
 #define xd_advise_args_init(a) xd_advise_args_init_size((a), sizeof *(a))
 XD_API void      xd_advise_args_init_size(xd_advise_args *a, size_t size);
@@ -306,6 +308,21 @@ XD_API void      xd_comparison_init_size(xd_comparison *c, size_t size);
  * sizes or frame counts differ. */
 XD_API xd_status xd_compare_images(xd_comparison *c, const xd_image *a, const xd_image *b,
                                    xd_err *e);
+
+typedef struct xd_trace_args {  /* call xd_trace_args_init, then set fields                    */
+    size_t      size;
+    const char *trace;          /* a file that xd_open_args.trace named                        */
+    const char *svg;            /* file for a drawing; NULL: none                              */
+    int         step;           /* step to summarize and draw, from 1; 0: the last one         */
+    int         reserved;       /* 0                                                         */
+    void      (*line)(void *cookie, const char *line);  /* gets each line of the output        */
+    void       *cookie;
+} xd_trace_args;
+#define xd_trace_args_init(a) xd_trace_args_init_size((a), sizeof *(a))
+XD_API void      xd_trace_args_init_size(xd_trace_args *a, size_t size);
+/* Prints how long each rank of a trace computed and waited, in the request and in a step, and draws
+ * both. XD_EIO, XD_EFORMAT: the trace cannot be read; XD_EINVAL: it has no such step. */
+XD_API xd_status xd_trace_show(const xd_trace_args *a, xd_err *e);
 
 typedef struct xd_compare_args { /* call xd_compare_args_init, then set fields */
     size_t      size;

@@ -351,7 +351,7 @@ static void report_piece(void *ctx, char what, double from, double to)
         t->s->on_event(t->s->cookie, t->rank, what, from, to);
     if (b > a && what == 'c')
         t->sum->busy_s += b - a;
-    else if (b > a)
+    else if (b > a && what == 'w')
         t->sum->wait_s += b - a;
 }
 

@@ -87,7 +87,7 @@ int       xd_predict_exact(xd_prediction *f, xd_job *j, xd_request *played);
 double    xd_predict_steps(xd_prediction *f);
 void      xd_prediction_free(xd_prediction *f);
 
-/* A time span of a rank, in seconds of the prediction. what: 'c' computing, 'w' waiting. */
+/* A time span of a rank, in seconds of the prediction. what: as in xd_simulation_events. */
 typedef void xd_predicted_event(void *ctx, int rank, char what, double from, double to);
 /* As xd_predict; also calls `on_event` with the time spans of the simulated denoising steps. */
 xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_request *r,

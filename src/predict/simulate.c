@@ -54,6 +54,8 @@ typedef struct record {
     int      nmark;
     stretch *stretches;
     int64_t  nstretches, stretch_cap;
+    stretch *flights;           /* messages to this rank, from begin to arrival                 */
+    int64_t  nflights, flight_cap;
     xd_lane  lane;
 } record;
 
@@ -188,6 +190,7 @@ static void clear_record(record *s)
         free(s->team[i].got);
     }
     free(s->ev), free(s->team), free(s->pool), free(s->message), free(s->mark), free(s->stretches);
+    free(s->flights);
     memset(s, 0, sizeof *s);
 }
 
@@ -403,6 +406,9 @@ static int end_message(xd_simulation *p, int r, const event *ev)
         all = (news){ fmin(all.start, in->n.start), fmax(all.takes, in->n.takes),
                       fmax(all.arrival, in->n.arrival), fmax(all.lost, in->n.lost) };
     }
+    if (all.takes > 0 && grow_array(p, &s->flights, &s->flight_cap, s->nflights,
+                                    sizeof *s->flights))
+        s->flights[s->nflights++] = (stretch){ 'm', all.start, all.arrival };
     spend_until(p, s, 'w', fmax(all.arrival, s->t) + slowdown(s, m, &all));
     return 1;
 }
@@ -508,4 +514,6 @@ void xd_simulation_events(const xd_simulation *p, int rank,
     const record *s = &p->s[rank];
     for (int64_t i = 0; i < s->nstretches; i++)
         fn(ctx, s->stretches[i].what, s->stretches[i].from, s->stretches[i].to);
+    for (int64_t i = 0; i < s->nflights; i++)
+        fn(ctx, 'm', s->flights[i].from, s->flights[i].to);
 }

@@ -30,7 +30,8 @@ xd_status xd_simulation_run(xd_simulation *p, xd_lane *lane, xd_err *e);
 /* Returns the time at which rank `rank` reached a mark, after xd_simulation_run; negative:
  * never. */
 double    xd_simulation_mark_s(const xd_simulation *p, int rank, int mark);
-/* Calls fn for every time span of a rank, in order. what: 'c' computing, 'w' waiting. */
+/* Calls fn for every time span of a rank, in order. what: 'c' computing, 'w' waiting. Then with 'm'
+ * for each message to the rank, from its start to its arrival; these spans may overlap. */
 void      xd_simulation_events(const xd_simulation *p, int rank,
                                void (*fn)(void *ctx, char what, double from, double to), void *ctx);
 

@@ -180,7 +180,7 @@ static void draw_piece(void *ctx, int rank, char what, double from, double to)
 {
     strips *s = ctx;
     double  unit = (s->to - s->from) / s->wide;
-    for (int i = 0; i < s->wide && rank < s->ranks && unit > 0; i++) {
+    for (int i = 0; i < s->wide && rank < s->ranks && unit > 0 && what != 'm'; i++) {
         double at = s->from + (i + 0.5) * unit;
         if (at >= from && at < to)
             s->line[rank * (s->wide + 1) + i] = what == 'c' ? '#' : '.';
@@ -365,6 +365,8 @@ static xd_status write_report(const xd_plans *p, xd_status s, xd_err *e)
     if (a->explain > p->info.possible)
         return xd_fail(e, XD_EINVAL, "there is no plan %d: the table has %d", a->explain,
                        p->info.possible);
+    if (a->svg && (s = xd_plans_draw(p, a->svg, e)) != XD_OK)
+        return s;
     if (a->json)
         return write_json(p, e);
     if (a->explain)

@@ -25,4 +25,8 @@ xd_status xd_plans_make(xd_plans **out, const xd_advise_args *args, xd_err *e);
 /* Closes the parts that only predictions need. */
 void      xd_plans_finish(xd_plans *p);
 
+/* Writes the SVG file `path`: the last step of plan `explain`, or of the XD_DRAWN fastest plans. */
+enum { XD_DRAWN = 4 };
+xd_status xd_plans_draw(const xd_plans *p, const char *path, xd_err *e);
+
 #endif

@@ -1,0 +1,232 @@
+/* trace_show.c - xdit trace: how long each rank of a run computed and waited, and a drawing */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/record.h"
+#include "report/columns.h"
+#include "report/timeline.h"
+#include "xdit/tools.h"
+
+enum { MOST_RANKS = 65536 };
+
+typedef struct rank_state {     /* of one rank, while events are read in the order of the file   */
+    double from, to;            /* its chosen step, in seconds; to 0: none                       */
+    double piece_end;           /* the current piece of work, and its patch                     */
+    int    patch, on_device;    /* on_device: 1: the trace has times of its device               */
+} rank_state;
+
+typedef struct shown {
+    const xd_trace_args *a;
+    const xd_json *root, *events;
+    int            ranks, step, steps;
+    rank_state    *rank;        /* [ranks]                                                      */
+    xd_timeline    all, one;    /* the request; the step                                        */
+} shown;
+
+typedef struct slice {          /* received: a message to this rank                             */
+    const char *cat;
+    int         rank, step, patch, received;
+    double      from, to;
+} slice;
+
+static double number_of(const xd_json *j, const char *key)
+{
+    double v = 0;
+    return xd_json_number(xd_json_get(j, key), &v) ? v : 0;
+}
+
+static int int_of(const xd_json *j, const char *key, int other)
+{
+    double v;
+    return xd_json_number(xd_json_get(j, key), &v) && fabs(v) < 1e9 ? (int)v : other;
+}
+
+/* A complete event; 0: the value is none. */
+static int read_slice(const xd_json *j, slice *s)
+{
+    const char    *ph = xd_json_text(xd_json_get(j, "ph"));
+    const xd_json *args = xd_json_get(j, "args");
+    *s = (slice){ xd_json_text(xd_json_get(j, "cat")), int_of(j, "pid", -1),
+                  int_of(args, "step", 0), int_of(args, "patch", -1),
+                  xd_json_get(args, "received") != NULL, number_of(j, "ts") * 1e-6, 0 };
+    s->to = s->from + number_of(j, "dur") * 1e-6;
+    return ph && strcmp(ph, "X") == 0 && s->cat && s->rank >= 0 && s->rank < MOST_RANKS;
+}
+
+static int is_cat(const slice *s, const char *cat)
+{
+    return strcmp(s->cat, cat) == 0;
+}
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+static xd_status open_trace(shown *t, xd_json **doc, xd_err *e)
+{
+    slice     s;
+    xd_status st = xd_json_read(doc, t->a->trace, e);
+    if (st != XD_OK)
+        return st;
+    t->root = *doc;
+    t->events = xd_json_get(*doc, "traceEvents");
+    for (const xd_json *j = xd_json_first(t->events); j; j = xd_json_next(j))
+        if (read_slice(j, &s)) {
+            t->ranks = s.rank >= t->ranks ? s.rank + 1 : t->ranks;
+            t->steps = is_cat(&s, "step") && s.step > t->steps ? s.step : t->steps;
+            t->all.to = fmax(t->all.to, s.to);
+        }
+    if (!t->ranks || !t->steps)
+        return xd_fail(e, XD_EFORMAT, "%s has no steps: it is not a trace that "
+                       "\"xdit generate --trace FILE\" wrote", t->a->trace);
+    t->step = t->a->step ? t->a->step : t->steps;
+    if (t->step > t->steps)
+        return xd_fail(e, XD_EINVAL, "%s has no step %d: it has %d", t->a->trace, t->step,
+                       t->steps);
+    t->rank = calloc((size_t)t->ranks, sizeof *t->rank);
+    return t->rank ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for %d ranks", t->ranks);
+}
+
+/* Finds the step: of several images the last one. */
+static void find_step(shown *t)
+{
+    slice s;
+    for (const xd_json *j = xd_json_first(t->events); j; j = xd_json_next(j)) {
+        if (!read_slice(j, &s))
+            continue;
+        t->rank[s.rank].on_device |= is_cat(&s, "device");
+        if (is_cat(&s, "step") && s.step == t->step)
+            t->rank[s.rank].from = s.from, t->rank[s.rank].to = s.to;
+    }
+    t->one.from = INFINITY;
+    for (int r = 0; r < t->ranks; r++)
+        if (t->rank[r].to > 0) {
+            t->one.from = fmin(t->one.from, t->rank[r].from);
+            t->one.to = fmax(t->one.to, t->rank[r].to);
+        }
+}
+
+static void add_slices(shown *t)
+{
+    slice s;
+    for (const xd_json *j = xd_json_first(t->events); j; j = xd_json_next(j)) {
+        if (!read_slice(j, &s))
+            continue;
+        rank_state  *r = &t->rank[s.rank];
+        xd_span_kind kind = is_cat(&s, "wait") ? XD_SPAN_WAIT
+                            : is_cat(&s, "flight") && !s.received ? XD_SPAN_MESSAGE
+                            : is_cat(&s, r->on_device ? "device" : "op") ? XD_SPAN_COMPUTE
+                            : XD_SPAN_KINDS;
+        if (is_cat(&s, "piece"))
+            r->patch = s.patch, r->piece_end = s.to;
+        if (kind == XD_SPAN_KINDS)
+            continue;
+        int patch = s.from < r->piece_end ? r->patch : -1;
+        xd_timeline_add(&t->all, s.rank, kind, patch, s.from, s.to);
+        xd_timeline_add(&t->one, s.rank, kind, patch, s.from, s.to);
+    }
+}
+
+/* ---- output ------------------------------------------------------------------------------- */
+
+static void put_line(const shown *t, const char *line)
+{
+    if (t->a->line)
+        t->a->line(t->a->cookie, line);
+}
+
+static void share_text(const xd_timeline *t, int rank, xd_span_kind kind, char *out, size_t size)
+{
+    double all = t->to - t->from;
+    double part = t->sum[rank * XD_SPAN_KINDS + (int)kind];
+    snprintf(out, size, "%.0f %%", all > 0 ? 100 * part / all : 0);
+}
+
+static const char *plan_of(const shown *t)
+{
+    const char *plan = xd_json_text(xd_json_get(xd_json_get(t->root, "otherData"), "plan"));
+    return plan ? plan : "an unknown plan";
+}
+
+static void write_table(const shown *t)
+{
+    static const xd_column shape[] = {
+        { "rank", 0, 4, 0, 0, 0 },           { "computes", 2, -9, 0, 0, 0 },
+        { "waits", 2, -9, 0, 0, 0 },         { "step computes", 2, -14, 0, 0, 0 },
+        { "step waits", 2, -11, 0, 0, 0 },
+    };
+    enum { N = sizeof shape / sizeof *shape };
+    char        line[256], cell[N][16];
+    const char *cells[N];
+    snprintf(line, sizeof line, "%d rank%s, %s: %.4g s, step %d of %d: %.4g s", t->ranks,
+             t->ranks == 1 ? "" : "s", plan_of(t), t->all.to, t->step, t->steps,
+             t->one.to - t->one.from);
+    put_line(t, line);
+    xd_columns_line(shape, N, NULL, line, sizeof line);
+    put_line(t, line);
+    for (int r = 0; r < t->ranks; r++) {
+        snprintf(cell[0], sizeof cell[0], "%d", r);
+        share_text(&t->all, r, XD_SPAN_COMPUTE, cell[1], sizeof cell[1]);
+        share_text(&t->all, r, XD_SPAN_WAIT, cell[2], sizeof cell[2]);
+        share_text(&t->one, r, XD_SPAN_COMPUTE, cell[3], sizeof cell[3]);
+        share_text(&t->one, r, XD_SPAN_WAIT, cell[4], sizeof cell[4]);
+        for (int i = 0; i < N; i++)
+            cells[i] = cell[i];
+        xd_columns_line(shape, N, cells, line, sizeof line);
+        put_line(t, line);
+    }
+}
+
+static xd_status draw(const shown *t, xd_err *e)
+{
+    xd_drawing d;
+    char       title[256];
+    snprintf(title, sizeof title, "%d rank%s, %s: as measured", t->ranks,
+             t->ranks == 1 ? "" : "s", plan_of(t));
+    xd_drawing_open(&d, title, 0);
+    snprintf(title, sizeof title, "the request: %.4g s", t->all.to);
+    xd_drawing_add(&d, &t->all, title);
+    snprintf(title, sizeof title, "step %d of %d: %.4g s", t->step, t->steps,
+             t->one.to - t->one.from);
+    xd_drawing_add(&d, &t->one, title);
+    xd_status s = xd_drawing_write(&d, t->a->svg, e);
+    xd_drawing_close(&d);
+    return s;
+}
+
+void xd_trace_args_init_size(xd_trace_args *a, size_t size)
+{
+    xd_record_init(a, size);
+}
+
+xd_status xd_trace_show(const xd_trace_args *args, xd_err *e)
+{
+    xd_trace_args a;
+    xd_json      *doc = NULL;
+    shown         t = { .a = &a };
+    xd_trace_args_init(&a);
+    xd_status s = xd_record_read(&a, sizeof a, args, "xd_trace_args", e);
+    if (s == XD_OK && !a.trace)
+        s = xd_fail(e, XD_EINVAL, "no trace is given");
+    if (s == XD_OK)
+        s = open_trace(&t, &doc, e);
+    if (s == XD_OK) {
+        find_step(&t);
+        t.all.ranks = t.one.ranks = t.ranks;
+        s = xd_timeline_open(&t.all, e);
+    }
+    if (s == XD_OK)
+        s = xd_timeline_open(&t.one, e);
+    if (s == XD_OK) {
+        add_slices(&t);
+        s = a.svg ? draw(&t, e) : XD_OK;
+    }
+    if (s == XD_OK)
+        write_table(&t);
+    xd_timeline_close(&t.all);
+    xd_timeline_close(&t.one);
+    free(t.rank);
+    xd_json_free(&doc);
+    return s;
+}
