@@ -14,6 +14,7 @@ enum { MOST_RANKS = 65536 };
 
 typedef struct rank_state {     /* of one rank, while events are read in the order of the file   */
     double from, to;            /* its chosen step, in seconds; to 0: none                       */
+    double before;              /* end of the step before; 0: none                               */
     double piece_end;           /* the current piece of work, and its patch                     */
     int    patch, on_device;    /* on_device: 1: the trace has times of its device               */
 } rank_state;
@@ -88,7 +89,8 @@ static xd_status open_trace(shown *t, xd_json **doc, xd_err *e)
     return t->rank ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for %d ranks", t->ranks);
 }
 
-/* Finds the step: of several images the last one. */
+/* Finds the step: of several images the last one. Steps of a pipeline's ranks overlap; a step lasts
+ * from the end of the one before to its own end, on the rank that is last. */
 static void find_step(shown *t)
 {
     slice s;
@@ -96,15 +98,20 @@ static void find_step(shown *t)
         if (!read_slice(j, &s))
             continue;
         t->rank[s.rank].on_device |= is_cat(&s, "device");
+        if (is_cat(&s, "step") && s.step == t->step - 1)
+            t->rank[s.rank].before = s.to;
         if (is_cat(&s, "step") && s.step == t->step)
             t->rank[s.rank].from = s.from, t->rank[s.rank].to = s.to;
     }
     t->one.from = INFINITY;
+    double before = 0;
     for (int r = 0; r < t->ranks; r++)
         if (t->rank[r].to > 0) {
             t->one.from = fmin(t->one.from, t->rank[r].from);
             t->one.to = fmax(t->one.to, t->rank[r].to);
+            before = fmax(before, t->rank[r].before);
         }
+    t->one.from = before > 0 && before < t->one.to ? before : t->one.from;
 }
 
 static void add_slices(shown *t)

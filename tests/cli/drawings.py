@@ -94,12 +94,11 @@ r = run("generate", "--model", MODEL, "--prompt", "a", "--num_inference_steps", 
         "--height", 64, "--width", 64, "--trace", "t.json", "-o", "x.png", "--quiet")
 check("a trace of two ranks", r.returncode == 0 and (T / "t.json").exists(), r)
 events = [e for e in json.loads((T / "t.json").read_text())["traceEvents"] if e["ph"] == "X"]
-steps = {}
+ends = {1: 0, 2: 0}             # of steps, on the rank that is last
 for e in events:
-    if e["cat"] == "step" and e["args"]["step"] == 2:
-        steps[e["pid"]] = e
-begin = min(e["ts"] for e in steps.values())
-end = max(e["ts"] + e["dur"] for e in steps.values())
+    if e["cat"] == "step" and e["args"]["step"] in ends:
+        ends[e["args"]["step"]] = max(ends[e["args"]["step"]], e["ts"] + e["dur"])
+begin, end = ends[1], ends[2]
 
 
 def share(rank, cat, a, b):
