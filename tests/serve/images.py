@@ -142,7 +142,7 @@ def mistakes(s):
             ({**FAST, "scheduler": "nope"}, 400, None, "scheduler"),
             ({**FAST, "fast_attn": "/etc/table.json"}, 400, "fast_attn", "list of share"),
             ({**FAST, "fast_attn": "shared"}, 400, None, "share"),
-            ({**FAST, "cache": "nope"}, 400, None, "there are fbcache, dbcache"),
+            ({**FAST, "cache": "nope"}, 400, None, "fbcache, dbcache"),
             ({**FAST, "output_format": "bmp"}, 400, "output_format", "png, jpeg or webp"),
             ({**FAST, "response_format": "x"}, 400, "response_format", "b64_json or url"),
             ({**FAST, "partial_images": 9}, 400, "partial_images", "from 0 to 3"),

@@ -103,8 +103,8 @@ def refused(s):
     image = "data:image/png;base64," + base64.b64encode(
         (ROOT / "doc" / "sheet.png").read_bytes()).decode()
     for fields, text in (
-            ({**FAST, "input_reference": {"image_url": image}}, "video of text alone"),
-            ({**FAST, "seconds": 1, "num_frames": 5}, "two lengths"),
+            ({**FAST, "input_reference": {"image_url": image}}, "from text only"),
+            ({**FAST, "seconds": 1, "num_frames": 5}, "both given"),
             ({**FAST, "size": "50x40"}, "multiple")):
         _, v = made(s, fields)
         report(v["status"] == "failed" and text in v["error"]["message"] and

@@ -330,9 +330,11 @@ static double sum[128];
 static void add(void *ctx, char what, double from, double to)
 {
     double *last = ctx;
+    sum[(int)what] += to - from;
+    if (what == 'm')            /* messages overlap, and come last                             */
+        return;
     assert_true(from == *last && to > from);    /* without gaps, in order                      */
     *last = to;
-    sum[(int)what] += to - from;
 }
 
 static void telling(void **state)
@@ -350,10 +352,11 @@ static void telling(void **state)
         done(&s, c);
     }
     run(&s);
-    sum['c'] = sum['w'] = 0;
+    sum['c'] = sum['w'] = sum['m'] = 0;
     xd_simulation_events(s.p, 0, add, &last);
     near(last, s.lane[0].end_s);
     near(sum['c'], 5);
+    near(sum['m'], 1 + 1);      /* from 2 to 4 s                                       */
     near(sum['w'], s.lane[0].wait_s);
     near(sum['w'], 2 + 1 + 1 - 1);
     xd_simulation_close(&s.p);
