@@ -106,7 +106,8 @@ check "without --json: the same as text" [ "$rc" = 0 -a "$(printf '%s\n' "$out" 
     grep -c 'as predicted, in every round')" = 1 ]
 try bench --config "$MODEL" --random_weights --threads 1 --repeats 1 --nproc 3 --ring_degree 2 \
     -W $side -H $side
-check "an idle rank waits" [ "$rc" = 0 -a "$(printf '%s\n' "$err" | grep -c '1 of 3 ranks are idle')" = 1 ]
+check "an idle rank waits" [ "$rc" = 0 -a "$(printf '%s\n' "$err" |
+    grep -c '1 of 3 ranks are idle')" = 1 ]
 refused "one rank decodes" 2 "--use_parallel_vae" bench --config "$MODEL" --nproc 2 --parts vae
 refused "text with a plan" 2 'step vae .text' bench --config "$MODEL" --nproc 2 \
     --parts "text step"
