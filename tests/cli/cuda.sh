@@ -139,7 +139,7 @@ tiny="--height 32 --width 32"
     XDIT_SIM_MEMORY=36000000; export XDIT_SIM_MEMORY
     chosen $tiny
     check "the CPU computes what the GPU does not hold" eval \
-        '[ "$rc" = 0 ] && said "the CPU computes: the request needs .* of the memory of cuda:0"'
+        '[ "$rc" = 0 ] && said "CPU: the request needs .* of the memory of cuda:0"'
     unset XDIT_SIM_MEMORY
 }
 
@@ -211,7 +211,7 @@ else
     # shellcheck disable=SC2086
     chosen $tiny --nproc 2 --ulysses_degree 2
     check "two ranks go to the CPU together" eval \
-        '[ "$rc" = 0 ] && said "the CPU computes: the req"'
+        '[ "$rc" = 0 ] && said "CPU: the req"'
     unset XDIT_SIM_MEMORY
     small --device cuda --dtype f32 --nproc 2 --ulysses_degree 2 --output "$T/two.png"
     check "two ranks on two GPUs" [ "$rc" = 0 -a -s "$T/two.png" ]

@@ -56,7 +56,7 @@ MODEL=$T/dit20
 on 300000000
 cp "$T/x.safetensors" "$T/streamed.safetensors"
 check "300 MB stream one of 315 MB" eval '[ "$rc" = 0 ] && \
-    said "offload: [0-9]+ of the transformer.s 20 blocks are streamed .* to cuda:0: .* a step"'
+    said "offload: [0-9]+ of the transformer.s 20 blocks are streamed .* to cuda:0: .* per step"'
 on 300000000 --offload none
 check "--offload none refuses it" eval 'sentence && \
     said "needs .* of the memory of cuda:0 .*what would fit: --offload auto"'

@@ -43,7 +43,7 @@ XDIT_CUDA_DIR=$SIM XDIT_SIM_MEMORY=320000000 try generate --model "$MODEL" --pro
 check "its memory is what the GPU's plan says, and 10 MB of libraries" python3 -c '
 import json, re, sys
 peak = json.load(open(sys.argv[1]))["plans"][0]["peak"]
-said = float(re.search(r"memory of cuda:0: ([0-9.]+) MB are needed", sys.argv[2])[1])
+said = float(re.search(r"memory of cuda:0: ([0-9.]+) MB needed", sys.argv[2])[1])
 sys.exit(not abs(said * 1e6 - (peak + 1e7)) <= 0.006 * said * 1e6)' "$T/plan.json" "$err"
 check "and not the CPU's" eval 'plan --cluster H100 --json; printf "%s\n" "$out" >"$T/cpu.json"
     ! file "$T/cpu.json" "plans[0][\"peak\"] == $(python3 -c "import json
@@ -119,5 +119,5 @@ plan --machine "$T/two.json"
 check "plans of two GPUs" eval 'printf "%s\n" "$out" | grep -q ", 2 x simulated GPU, f32"'
 try generate --model "$MODEL" --prompt "a circle" --num_inference_steps 1 --height 32 --width 32 \
     --device cuda --nproc 2 --output "$T/two.png"
-check "generate chooses a plan for two GPUs" eval '[ "$rc" = 0 ] && said "plan: .* on 2 ranks"'
+check "generate chooses a plan for two GPUs" eval '[ "$rc" = 0 ] && said "plan: .*2 ranks"'
 done_testing

@@ -39,7 +39,7 @@ check "step --max_sequence_length: less work" holds \
     "', 4 of text' in j['parts'][0]['what'] and j['parts'][0]['gflop'] < $whole"
 run "$STEP" "$MODEL" --layers 1,2
 check "step --layers 1,2: one kind of blocks" [ $rc = 2 -a -z "$out" ]
-check "it says which is too many" said 'layers has "2" left over'
+check "it says which is too many" said 'layers has "2"'
 printf '\n\n' | "$STEP" "$MODEL" --threads 1 --turns --json >"$T/turns"
 check "step --turns: a line for each" [ "$(grep -c '^{"run": ' "$T/turns")" = 2 ]
 check "step --turns: it says when it is ready" [ "$(grep -n '"ready"' "$T/turns" |
