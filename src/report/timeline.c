@@ -122,28 +122,44 @@ void xd_drawing_open(xd_drawing *d, const char *title, int memory)
 
 /* ---- lanes -------------------------------------------------------------------------------- */
 
-/* The colour of a cell of `unit` seconds: what took most of its time; NULL: nothing. */
-static const char *color_of(const cell *c, double unit)
+typedef struct cell_color { const char *color; int patch; } cell_color;    /* color NULL: white */
+
+/* Each cell has one colour. Where kinds alternate within a cell, the one that lags behind its
+ * share most is drawn, so that over many cells every kind has its part of the width. */
+static void color_cells(const cell *c, double unit, cell_color out[CELLS])
 {
-    double work = c->s[XD_SPAN_COMPUTE], wait = c->s[XD_SPAN_WAIT], idle = unit - work - wait;
-    if (idle > work && idle > wait)
-        return NULL;
-    return wait > work ? waiting : c->patch < 0 ? all_tokens : patch_colors[c->patch % COLORS];
+    enum { IDLE = XD_SPAN_MESSAGE, N };         /* messages have a strip of their own          */
+    double lag[N] = { 0 };
+    int    patch = -1;
+    for (int i = 0; i < CELLS; i++) {
+        double work = c[i].s[XD_SPAN_COMPUTE] / unit, wait = c[i].s[XD_SPAN_WAIT] / unit;
+        lag[XD_SPAN_COMPUTE] += work;
+        lag[XD_SPAN_WAIT] += wait;
+        lag[IDLE] += fmax(1 - work - wait, 0);
+        patch = work > 0 ? c[i].patch : patch;
+        int kind = IDLE;
+        for (int k = 0; k < N; k++)
+            kind = lag[k] > lag[kind] ? k : kind;
+        lag[kind] -= 1;
+        out[i] = (cell_color){ kind == IDLE ? NULL : kind == XD_SPAN_WAIT ? waiting
+                          : patch < 0 ? all_tokens : patch_colors[patch % COLORS],
+                          kind == XD_SPAN_COMPUTE ? patch : -1 };
+    }
 }
 
 static void put_lane(xd_drawing *d, const cell *c, double unit, double y)
 {
+    cell_color of[CELLS];
+    color_cells(c, unit, of);
     for (int i = 0, j; i < CELLS; i = j) {
-        const char *color = color_of(&c[i], unit);
-        for (j = i + 1; j < CELLS && color_of(&c[j], unit) == color &&
-                        (color == waiting || c[j].patch == c[i].patch);)
+        for (j = i + 1; j < CELLS && of[j].color == of[i].color && of[j].patch == of[i].patch;)
             j++;
-        if (!color)
+        if (!of[i].color)
             continue;
-        put_rect(d, LEFT + i / 2.0, y, (j - i) / 2.0, BAR, color);
+        put_rect(d, LEFT + i / 2.0, y, (j - i) / 2.0, BAR, of[i].color);
         char number[16];
-        snprintf(number, sizeof number, "%d", c[i].patch);
-        if (color != waiting && c[i].patch >= 0 && j - i > 24)
+        snprintf(number, sizeof number, "%d", of[i].patch);
+        if (of[i].patch >= 0 && j - i > 24)
             put_text(d, LEFT + (i + j) / 4.0, y + 11, 10, "middle", number);
     }
     for (int i = 0, j; i < CELLS; i = j) {

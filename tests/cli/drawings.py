@@ -10,30 +10,23 @@ import sys
 import tempfile
 import xml.dom.minidom
 
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "tools"))
+from tap import check, done
+
 XDIT, MODEL = str(pathlib.Path(sys.argv[1]).resolve()), str(pathlib.Path(sys.argv[2]).resolve())
 T = pathlib.Path(tempfile.mkdtemp())
 LEFT, LANE, WAITING, MESSAGE = 76, 640, "#e4e4e4", "#2f8f5b"
 LANES, MEMORY = (LEFT, LEFT + LANE), 740
-number = failed = 0
 
 
-def check(name, good, seen=""):
-    global number, failed
-    number += 1
-    failed += not good
-    print(f"{'ok' if good else 'not ok'} {number} - {name}", flush=True)
-    if not good:
-        print("#", str(seen).replace("\n", "\n# "), flush=True)
-
-
-def run(*args, env=None):
-    return subprocess.run([XDIT, *map(str, args)], capture_output=True, text=True, cwd=T, env=env)
+def run(*args):
+    return subprocess.run([XDIT, *map(str, args)], capture_output=True, text=True, cwd=T)
 
 
 def read(path):
     """Panels of a drawing: [(title, [{kind: pixels} of each lane], peaks)]."""
     root = xml.dom.minidom.parse(str(path)).documentElement
-    panels, legend = [], True
+    panels = []
     for e in (n for n in root.childNodes if n.nodeType == n.ELEMENT_NODE):
         x, y = float(e.getAttribute("x") or 0), float(e.getAttribute("y") or 0)
         if e.tagName == "text":
@@ -69,9 +62,9 @@ wrong = []
 for p, (title, lanes, peaks) in zip(plans, panels):
     for k, lane in zip(p["rank"], lanes):
         whole = k["busy_s"] + k["wait_s"]
-        if not near(lane["compute"] / LANE, k["busy_s"] / whole, .04):
+        if not near(lane["compute"] / LANE, k["busy_s"] / whole, .01):
             wrong.append((title, lane, k["busy_s"] / whole))
-check("computing is as long as JSON says, within 4 %", panels and not wrong, wrong)
+check("computing is as long as JSON says, within 1 %", panels and not wrong, wrong)
 check("messages of plans with several ranks", all(any(lane["message"] for lane in lanes)
                                                   for _, lanes, _ in panels), panels)
 check("the peak of every rank", all(len(peaks) == len(lanes) for _, lanes, peaks in panels), panels)
@@ -120,8 +113,8 @@ panels = read(T / "t.svg")
 check("two panels of two lanes", [len(p[1]) for p in panels] == [2, 2] and
       panels[1][0].startswith("step 2 of 3: "), panels)
 drawn = [100 * lane["compute"] / LANE for lane in panels[1][1]]
-check("the drawing has the same shares, within 6 percent",
-      all(near(a, w[3], 6) for a, w in zip(drawn, wants)), (drawn, wants))
+check("the drawing has the same shares, within 2 percent",
+      all(near(a, w[3], 2) for a, w in zip(drawn, wants)), (drawn, wants))
 colors = {e.getAttribute("fill") for e in
           xml.dom.minidom.parse(str(T / "t.svg")).getElementsByTagName("rect")}
 check("a colour for each of three patches", {"#4c86d6", "#f0a63c", "#7fb35a"} <= colors, colors)
@@ -136,5 +129,4 @@ for name, word in (("x.json", "--trace"), ("x.png", "JSON"), ("nothing.json", "n
           not (T / "y.svg").exists(), r)
 r = run("trace")
 check("no file", r.returncode == 2 and "xdit trace FILE" in r.stderr, r)
-print(f"1..{number}")
-sys.exit(failed > 0)
+sys.exit(done())
