@@ -31,5 +31,7 @@ void xd_cli_name(const char *name);
 double xd_cli_started_s(void);  /* start time of this process, on the clock of xd_now_s         */
 /* Flushes standard output; prints an error if that failed. Returns the exit code. */
 int  xd_cli_flush(void);
+/* The end of a command: xd_cli_flush, then xd_cli_exit if the command failed. */
+int  xd_cli_end(xd_status s, const xd_err *e);
 
 #endif

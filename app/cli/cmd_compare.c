@@ -19,12 +19,11 @@ static void print_help(FILE *f)
     xd_compare_args    a = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
     const xd_opt_spec  s = { .tables = tables, .ntables = 1 };
-    const xd_opt_group groups[] = { { "Options", NULL } };
     fputs("Usage: xdit compare A B [options]\n\n"
           "Measures the difference of two images or videos: PSNR, SSIM, mean and largest\n"
           "difference of levels. A and B are images (PNG, JPEG, WebP, PPM), videos (MP4,\n"
           "MOV, MKV, WebM, GIF), or directories of images, of equal size and length.\n", f);
-    xd_opt_help(f, &s, groups, 1);
+    xd_opt_help_all(f, &s);
     fputs("\nExamples:\n"
           "  xdit compare exact.png cached.png\n"
           "  xdit compare bf16.mp4 int8.mp4 --difference where.png\n", f);
@@ -46,8 +45,7 @@ static int run_command(int argc, char **argv)
         st = xd_fail(&e, XD_EINVAL, "compare needs two images: xdit compare A B");
     if (st == XD_OK)
         st = xd_compare_files(&a, NULL, &e);
-    int flushed = xd_cli_flush();
-    return st == XD_OK ? flushed : xd_cli_exit(st, &e);
+    return xd_cli_end(st, &e);
 }
 
 const xd_command xd_cmd_compare = {

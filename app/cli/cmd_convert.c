@@ -141,10 +141,9 @@ static int run_command(int argc, char **argv)
     xd_bar_end(&t.bar);
     if (s == XD_OK)
         xd_cli_name(t.a.output);
-    int flushed = xd_cli_flush();
     xd_open_flags_free(&t.open);
     xd_opt_texts_free(&t.components);
-    return s == XD_OK ? flushed : xd_cli_exit(s, &e);
+    return xd_cli_end(s, &e);
 }
 
 const xd_command xd_cmd_convert = {

@@ -270,12 +270,11 @@ static void print_help(FILE *f)
     options              o = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &o } };
     const xd_opt_spec  s = { .tables = tables, .ntables = 1 };
-    const xd_opt_group groups[] = { { "Options", NULL } };
     fputs("Usage: xdit doctor [options]\n\n"
           "Checks this build and this machine: libraries, kernels, cores, memory, limits,\n"
           "and messages between two ranks. Each line begins with ok, warn or fail, and ends\n"
           "with the cure. The exit code is 1 if a check fails.\n", f);
-    xd_opt_help(f, &s, groups, 1);
+    xd_opt_help_all(f, &s);
     fputs("\nExample:\n"
           "  xdit doctor --model models/demo-pixart\n", f);
 }

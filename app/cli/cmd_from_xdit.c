@@ -382,7 +382,6 @@ static void print_help(FILE *f)
     options              o = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &o } };
     const xd_opt_spec  s = { .tables = tables, .ntables = 1 };
-    const xd_opt_group groups[] = { { "Options", NULL } };
     const char        *of_first = xd_xdit_model_at(0)->scripts;
     const char        *script = of_first ? of_first : "any_example";
     fputs("Usage: xdit from-xdit 'COMMAND LINE OF xDiT, OR A SCRIPT WITH ONE'\n"
@@ -393,7 +392,7 @@ static void print_help(FILE *f)
           "the command that does the same here, with its plan. The model need not exist; if\n"
           "it does, its configs are read. Scripts are interpreted as a shell does, with\n"
           "variables, arrays and loops, but no command is run.\n", f);
-    xd_opt_help(f, &s, groups, 1);
+    xd_opt_help_all(f, &s);
     fprintf(f, "\nExample:\n"
             "  xdit from-xdit 'torchrun --nproc_per_node=2 examples/%.*s.py \\\n"
             "    --model models/demo-pixart --prompt \"a red circle\" \\\n"

@@ -18,12 +18,11 @@ static void print_help(FILE *f)
     xd_inspect_args    a = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
     const xd_opt_spec  s = { .tables = tables, .ntables = 1 };
-    const xd_opt_group groups[] = { { "Options", NULL } };
     fputs("Usage: xdit inspect DIR|FILE [options]\n\n"
           "Lists the components of a model directory: classes, tensors, bytes, types, and\n"
           "missing files. For a safetensors or GGUF file: its components and their layout.\n"
           "The exit code is 1 if something is missing or does not match.\n", f);
-    xd_opt_help(f, &s, groups, 1);
+    xd_opt_help_all(f, &s);
     fputs("\nExamples:\n"
           "  xdit inspect models/demo-pixart\n"
           "  xdit inspect models/demo-pixart --tensors transformer\n", f);
@@ -45,8 +44,7 @@ static int run_command(int argc, char **argv)
         st = xd_fail(&e, XD_EINVAL, "inspect needs a model: xdit inspect DIR");
     if (st == XD_OK)
         st = xd_inspect(&a, &e);
-    int flushed = xd_cli_flush();
-    return st == XD_OK ? flushed : xd_cli_exit(st, &e);
+    return xd_cli_end(st, &e);
 }
 
 const xd_command xd_cmd_inspect = {

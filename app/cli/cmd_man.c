@@ -277,11 +277,8 @@ static int run_command(int argc, char **argv)
 {
     xd_err e = { 0 };
     for (const xd_command *const *c = xd_commands; *c && argc == 1; c++)
-        if (strcmp((*c)->name, argv[0]) == 0) {
-            xd_status s = print_page(*c, &e);
-            int       flushed = xd_cli_flush();
-            return s == XD_OK ? flushed : xd_cli_exit(s, &e);
-        }
+        if (strcmp((*c)->name, argv[0]) == 0)
+            return xd_cli_end(print_page(*c, &e), &e);
     return xd_cli_exit(xd_fail(&e, XD_EINVAL,
                                "man needs the name of a command%s%.40s%s; xdit --help lists them",
                                argc ? ", not '" : "", argc ? argv[0] : "", argc ? "'" : ""),

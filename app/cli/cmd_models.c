@@ -37,12 +37,11 @@ static void print_help(FILE *f)
     options              o = { 0 };
     xd_opt_table       table;
     const xd_opt_spec  s = spec_of(&o, &table);
-    const xd_opt_group groups[] = { { "Options", NULL } };
     fputs("Usage: xdit models [options]\n\n"
           "Lists the models of the local Hugging Face cache: family, size, missing files,\n"
           "and whether a request with default options fits in memory, and how. For a single\n"
           "weight file in --models DIR: its contents, and the option that reads it.\n", f);
-    xd_opt_help(f, &s, groups, 1);
+    xd_opt_help_all(f, &s);
     fputs("\nExamples:\n"
           "  xdit models\n"
           "  xdit models --models models --memory 8GB\n", f);
@@ -300,8 +299,7 @@ static int run_command(int argc, char **argv)
     if (st == XD_OK)
         st = list_models(&o, &e);
     xd_opt_texts_free(&o.models);
-    int flushed = xd_cli_flush();
-    return st == XD_OK ? flushed : xd_cli_exit(st, &e);
+    return xd_cli_end(st, &e);
 }
 
 const xd_command xd_cmd_models = {

@@ -54,7 +54,6 @@ static void task_init(task *t)
 
 static void print_help(FILE *f)
 {
-    static const xd_opt_group groups[] = { { "Options", NULL } };
     task t;
     task_init(&t);
     fputs(
@@ -64,7 +63,7 @@ static void print_help(FILE *f)
         "models). Writes a file for xdit plan --cluster FILE; without --output, xdit plan\n"
         "uses it as this machine.\n",
         f);
-    xd_opt_help(f, &t.spec, groups, 1);
+    xd_opt_help_all(f, &t.spec);
     fputs("\nExamples:\n"
           "  xdit probe --ranks 2\n"
           "  xdit probe --device cuda --ranks 2 --output gpus.json\n"

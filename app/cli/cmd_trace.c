@@ -18,11 +18,10 @@ static void print_help(FILE *f)
     xd_trace_args      a = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
     const xd_opt_spec  s = { .tables = tables, .ntables = 1 };
-    const xd_opt_group groups[] = { { "Options", NULL } };
     fputs("Usage: xdit trace FILE [options]\n\n"
           "Prints how long each rank computed and waited for messages. FILE is a trace that\n"
           "\"xdit generate --trace FILE\" wrote; https://ui.perfetto.dev shows it in detail.\n", f);
-    xd_opt_help(f, &s, groups, 1);
+    xd_opt_help_all(f, &s);
     fputs("\nExamples:\n"
           "  xdit generate --model models/demo-pixart --nproc 4 --prompt \"a red circle\" \\\n"
           "    --trace run.json\n"
@@ -38,15 +37,12 @@ static int run_command(int argc, char **argv)
     const xd_opt_spec  s = { .tables = tables, .ntables = 1, .operands = 1,
                              .extra_hint = "trace reads one file" };
     xd_status st = xd_opt_parse(&s, argc, argv, &file, &e);
-    if (file.n == 1)
-        a.trace = file.v[0];
-    xd_opt_texts_free(&file);
+    xd_opt_operand(&a.trace, &file, "trace", NULL);
     if (st == XD_OK && !a.trace)
         st = xd_fail(&e, XD_EINVAL, "trace needs a file: xdit trace FILE");
     if (st == XD_OK)
         st = xd_trace_show(&a, &e);
-    int flushed = xd_cli_flush();
-    return st == XD_OK ? flushed : xd_cli_exit(st, &e);
+    return xd_cli_end(st, &e);
 }
 
 const xd_command xd_cmd_trace = {

@@ -79,6 +79,12 @@ int xd_cli_flush(void)
     return XD_EXIT_FAILED;
 }
 
+int xd_cli_end(xd_status s, const xd_err *e)
+{
+    int flushed = xd_cli_flush();
+    return s == XD_OK ? flushed : xd_cli_exit(s, e);
+}
+
 static const char usage_head[] =
     "xdit generates images and videos from text with diffusion transformers, on one\n"
     "or several CPUs or GPUs in parallel.\n\n"

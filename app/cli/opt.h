@@ -74,6 +74,8 @@ void xd_opt_print(FILE *f, const char *text);
 /* Prints the options of all groups, with their defaults, which the records hold; a number outside
  * of its range means "the model's default" and is not printed. */
 void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int ngroups);
+/* xd_opt_help with one group, "Options", that has all options. */
+void xd_opt_help_all(FILE *f, const xd_opt_spec *s);
 /* Runs `help` and returns its text with the main options only, those before "|", one line each;
  * malloc'ed, NULL: no memory. *left: number of options left out; 0: the help has no "|". */
 char *xd_opt_main_help(void (*help)(FILE *f), int *left);

@@ -375,6 +375,11 @@ void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int 
     mains.on = was_on;
 }
 
+void xd_opt_help_all(FILE *f, const xd_opt_spec *s)
+{
+    xd_opt_help(f, s, &(xd_opt_group){ "Options", NULL }, 1);
+}
+
 char *xd_opt_main_help(void (*help)(FILE *f), int *left)
 {
     char  *text = NULL;

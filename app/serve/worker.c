@@ -275,14 +275,13 @@ static int run_command(int argc, char **argv)
 
 static void print_help(FILE *f)
 {
-    static const xd_opt_group groups[] = { { "Options", NULL } };
-    worker                    w;
-    worker_line               l;
+    worker      w;
+    worker_line l;
     worker_init(&w, &l);
     fputs("Usage: xdit worker --connect SOCKET [options]\n\n"
           "The ranks of a server, started by xdit serve. Options are those options of\n"
           "xdit generate that control how a model is opened.\n", f);
-    xd_opt_help(f, &l.spec, groups, 1);
+    xd_opt_help_all(f, &l.spec);
 }
 
 const xd_command xd_cmd_worker = {

@@ -19,19 +19,20 @@ typedef struct rank_state {     /* of one rank, while events are read in the ord
     int    patch, on_device;    /* on_device: 1: the trace has times of its device               */
 } rank_state;
 
+typedef struct slice {          /* a complete event; received: a message to this rank            */
+    const char *cat;
+    int         rank, step, patch, received;
+    double      from, to;       /* seconds                                                      */
+} slice;
+
 typedef struct shown {
     const xd_trace_args *a;
-    const xd_json *root, *events;
-    int            ranks, step, steps;
+    const xd_json *root;
+    slice         *slice;       /* [n], in the order of the file; their texts are those of root */
+    int            n, ranks, step, steps;
     rank_state    *rank;        /* [ranks]                                                      */
     xd_timeline    all, one;    /* the request; the step                                        */
 } shown;
-
-typedef struct slice {          /* received: a message to this rank                             */
-    const char *cat;
-    int         rank, step, patch, received;
-    double      from, to;
-} slice;
 
 static double number_of(const xd_json *j, const char *key)
 {
@@ -66,18 +67,23 @@ static int is_cat(const slice *s, const char *cat)
 
 static xd_status open_trace(shown *t, xd_json **doc, xd_err *e)
 {
-    slice     s;
     xd_status st = xd_json_read(doc, t->a->trace, e);
     if (st != XD_OK)
         return st;
     t->root = *doc;
-    t->events = xd_json_get(*doc, "traceEvents");
-    for (const xd_json *j = xd_json_first(t->events); j; j = xd_json_next(j))
-        if (read_slice(j, &s)) {
-            t->ranks = s.rank >= t->ranks ? s.rank + 1 : t->ranks;
-            t->steps = is_cat(&s, "step") && s.step > t->steps ? s.step : t->steps;
-            t->all.to = fmax(t->all.to, s.to);
-        }
+    const xd_json *events = xd_json_get(t->root, "traceEvents");
+    t->slice = malloc(((size_t)xd_json_size(events) + 1) * sizeof *t->slice);
+    if (!t->slice)
+        return xd_fail(e, XD_ENOMEM, "no memory for the events of %s", t->a->trace);
+    for (const xd_json *j = xd_json_first(events); j; j = xd_json_next(j)) {
+        slice *s = &t->slice[t->n];
+        if (!read_slice(j, s))
+            continue;
+        t->n++;
+        t->ranks = s->rank >= t->ranks ? s->rank + 1 : t->ranks;
+        t->steps = is_cat(s, "step") && s->step > t->steps ? s->step : t->steps;
+        t->all.to = fmax(t->all.to, s->to);
+    }
     if (!t->ranks || !t->steps)
         return xd_fail(e, XD_EFORMAT, "%s has no steps: it is not a trace that "
                        "\"xdit generate --trace FILE\" wrote", t->a->trace);
@@ -93,15 +99,14 @@ static xd_status open_trace(shown *t, xd_json **doc, xd_err *e)
  * from the end of the one before to its own end, on the rank that is last. */
 static void find_step(shown *t)
 {
-    slice s;
-    for (const xd_json *j = xd_json_first(t->events); j; j = xd_json_next(j)) {
-        if (!read_slice(j, &s))
-            continue;
-        t->rank[s.rank].on_device |= is_cat(&s, "device");
-        if (is_cat(&s, "step") && s.step == t->step - 1)
-            t->rank[s.rank].before = s.to;
-        if (is_cat(&s, "step") && s.step == t->step)
-            t->rank[s.rank].from = s.from, t->rank[s.rank].to = s.to;
+    for (int i = 0; i < t->n; i++) {
+        const slice *s = &t->slice[i];
+        rank_state  *r = &t->rank[s->rank];
+        r->on_device |= is_cat(s, "device");
+        if (is_cat(s, "step") && s->step == t->step - 1)
+            r->before = s->to;
+        if (is_cat(s, "step") && s->step == t->step)
+            r->from = s->from, r->to = s->to;
     }
     t->one.from = INFINITY;
     double before = 0;
@@ -114,24 +119,27 @@ static void find_step(shown *t)
     t->one.from = before > 0 && before < t->one.to ? before : t->one.from;
 }
 
+/* What a slice shows; XD_SPAN_KINDS: nothing. */
+static xd_span_kind kind_of(const slice *s, const rank_state *r)
+{
+    return is_cat(s, "wait") ? XD_SPAN_WAIT
+           : is_cat(s, "flight") && !s->received ? XD_SPAN_MESSAGE
+           : is_cat(s, r->on_device ? "device" : "op") ? XD_SPAN_COMPUTE : XD_SPAN_KINDS;
+}
+
 static void add_slices(shown *t)
 {
-    slice s;
-    for (const xd_json *j = xd_json_first(t->events); j; j = xd_json_next(j)) {
-        if (!read_slice(j, &s))
-            continue;
-        rank_state  *r = &t->rank[s.rank];
-        xd_span_kind kind = is_cat(&s, "wait") ? XD_SPAN_WAIT
-                            : is_cat(&s, "flight") && !s.received ? XD_SPAN_MESSAGE
-                            : is_cat(&s, r->on_device ? "device" : "op") ? XD_SPAN_COMPUTE
-                            : XD_SPAN_KINDS;
-        if (is_cat(&s, "piece"))
-            r->patch = s.patch, r->piece_end = s.to;
+    for (int i = 0; i < t->n; i++) {
+        const slice *s = &t->slice[i];
+        rank_state  *r = &t->rank[s->rank];
+        xd_span_kind kind = kind_of(s, r);
+        if (is_cat(s, "piece"))
+            r->patch = s->patch, r->piece_end = s->to;
         if (kind == XD_SPAN_KINDS)
             continue;
-        int patch = s.from < r->piece_end ? r->patch : -1;
-        xd_timeline_add(&t->all, s.rank, kind, patch, s.from, s.to);
-        xd_timeline_add(&t->one, s.rank, kind, patch, s.from, s.to);
+        int patch = s->from < r->piece_end ? r->patch : -1;
+        xd_timeline_add(&t->all, s->rank, kind, patch, s->from, s->to);
+        xd_timeline_add(&t->one, s->rank, kind, patch, s->from, s->to);
     }
 }
 
@@ -234,6 +242,7 @@ xd_status xd_trace_show(const xd_trace_args *args, xd_err *e)
     xd_timeline_close(&t.all);
     xd_timeline_close(&t.one);
     free(t.rank);
+    free(t.slice);
     xd_json_free(&doc);
     return s;
 }

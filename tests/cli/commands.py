@@ -16,6 +16,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "tools"))
+from tap import check, done
+
 XDIT, ROOT, BUILD = map(pathlib.Path, map(os.path.abspath, sys.argv[1:4]))
 HF = ROOT / os.environ.get("XDIT_TEST_HF", "../shared/hf")
 TOLERANCE = 0.05                # of seconds, memory and bytes that README prints
@@ -27,16 +30,6 @@ NEEDED = {"generate": ["--prompt", "p", "--model", "DIR"], "plan": ["--model", "
           "calibrate": ["--model", "DIR", "--prompt", "p"],
           "convert": ["--model", "DIR", "--output", "DIR2"]}
 SCRIPT = "torchrun --nproc_per_node=2 examples/flux_example.py --model M --prompt p"
-count = bad = 0
-
-
-def report(ok, what, why=""):
-    global count, bad
-    count += 1
-    bad += not ok
-    print(f"{'' if ok else 'not '}ok {count} - {what}")
-    if not ok:
-        print("#", str(why).strip().replace("\n", "\n# "))
 
 
 def documents():
@@ -149,11 +142,11 @@ def check_plans(text, folder):
     command[command.index("--model") + 1] = str(model)
     p = run(command, folder)
     shown, printed = list(plan_rows(text)), list(plan_rows(p.stdout))
-    report(len(shown) > 3, "README shows plans", shown)
+    check("README shows plans", len(shown) > 3, shown)
     close = [a[0] == b[0] and all(abs(x - y) <= TOLERANCE * max(x, y) for x, y in zip(a[1], b[1]))
              for a, b in zip(shown, printed)]
-    report(len(printed) >= len(shown) and all(close),
-           "they are the plans that xdit plan prints", p.stdout + p.stderr)
+    check("they are the plans that xdit plan prints", len(printed) >= len(shown) and all(close),
+          p.stdout + p.stderr)
 
 
 def check_documents(folder):
@@ -176,18 +169,17 @@ def check_documents(folder):
                   if m not in make and not m.startswith("check-")]
         wrong += [f"there is no test {t}" for t in ran if t not in names]
         wrong += [f"meson builds no bench/{b}" for b in programs if b not in bench]
-        report(not wrong, f"{name}: its commands", "\n".join(wrong))
-    report(parsed > 80, "the documents have commands", parsed)
+        check(f"{name}: its commands", not wrong, "\n".join(wrong))
+    check("the documents have commands", parsed > 80, parsed)
 
 
 with tempfile.TemporaryDirectory() as at:
     check_documents(at)
     check_plans(text_of(ROOT / "README.md"), at)
     # The check itself finds what is wrong.
-    report(refusal(["generate", "--model", "DIR", "--prompt", "p", "--ulises_degree", "2"], at),
-           "an unknown flag is found")
-    report(refusal(["plan", "--model", "DIR", "--world", "many"], at), "a wrong value is found")
-    report(not refusal(["doctor", "--no_ranks"], at) and refusal(["doctor", "--ranks_no"], at),
-           "and of commands that are only parsed")
-print(f"1..{count}")
-sys.exit(bad > 0)
+    check("an unknown flag is found",
+          refusal(["generate", "--model", "DIR", "--prompt", "p", "--ulises_degree", "2"], at))
+    check("a wrong value is found", refusal(["plan", "--model", "DIR", "--world", "many"], at))
+    check("and of commands that are only parsed",
+          not refusal(["doctor", "--no_ranks"], at) and refusal(["doctor", "--ranks_no"], at))
+sys.exit(done())
