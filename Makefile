@@ -17,6 +17,10 @@
 #   make clang-ubsan           programs and goldens of clang's sanitizer of undefined behaviour
 #   make check-trixie          build and test in a chroot of Debian 13; check-SUITE: of another
 #   make check-arm64           compile for ARM of 64 bits, run some tests there by qemu
+#   make dist                  an archive of the sources that builds without git, in dist/
+#   make deb, wheel            Debian packages, or a Python wheel, of that archive, in dist/
+#   make container             an image of packaging/container, without a daemon
+#   make check-release         build, install and use the packages in a clean Debian
 #   make install, uninstall    under /usr/local, or PREFIX=
 
 PACKAGES = meson ninja-build pkg-config gcc g++ libc6-dev python3 libdnnl-dev libpng-dev \
@@ -58,7 +62,8 @@ export PROMPT VIDEO_PROMPT
 .PHONY: all build configured program demo demo-parallel demo-video demo-server check check-full \
         check-turn clang \
         sanitize sanitize-cuda tsan leaks fuzz soak soak-server cuda-kernels cuda-mistakes \
-        cuda-seeds bench install uninstall clean packages build-packages clang-packages
+        cuda-seeds bench install uninstall clean packages build-packages clang-packages \
+        dist deb wheel container check-release
 
 all: build
 
@@ -234,6 +239,33 @@ cuda-kernels: configured
 bench: program
 	@$(BUILD)/app/xdit bench $(BENCH_ARGS)
 
+# Of HEAD: what is not committed is not in it, and meson refuses.
+VERSION = $(shell tools/version.sh)
+ARCHIVE = dist/xdit-$(VERSION).tar.gz
+dist: configured
+	@meson dist -C $(BUILD) --no-tests --formats gztar
+	@mkdir -p dist
+	@cp $(BUILD)/meson-dist/xdit-$(VERSION).tar.gz $(ARCHIVE)
+	@echo "The sources are in $(ARCHIVE)"
+
+# In a folder of its own: dpkg-buildpackage writes beside the sources.
+deb: dist
+	$(call need,dpkg-dev debhelper)
+	@rm -rf dist/deb && mkdir -p dist/deb && tar -x -z -f $(ARCHIVE) -C dist/deb
+	@cd dist/deb/xdit-$(VERSION) && dpkg-buildpackage -b -us -uc
+	@mv dist/deb/*.deb dist/ && rm -rf dist/deb
+	@ls dist/*.deb
+
+wheel: dist
+	@python3 -m pip wheel --no-deps --wheel-dir dist $(ARCHIVE)
+	@ls dist/*.whl
+
+container:
+	packaging/container/build.sh
+
+check-release: dist
+	ARCHIVE=$(abspath $(ARCHIVE)) packaging/chroot_check.sh
+
 # DESTDIR is heeded; PREFIX changes where meson installs (default /usr/local).
 install: build
 	@[ -z "$(PREFIX)" ] || meson configure $(BUILD) -Dprefix="$(PREFIX)"
@@ -249,5 +281,5 @@ uninstall:
 	@tools/uninstall.sh $(BUILD)/installed.txt
 
 clean:
-	rm -rf $(BUILD) build-clang build-asan build-tsan build-leaks build-fuzz build-gpu \
+	rm -rf dist $(BUILD) build-clang build-asan build-tsan build-leaks build-fuzz build-gpu \
 	    build-ubsan demo.png demo-parallel.png demo.gif demo.mp4

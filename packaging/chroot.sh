@@ -1,7 +1,8 @@
 #!/bin/sh
 # chroot.sh SUITE - runs the shell script on standard input as root in a chroot with the Debian or
-# Ubuntu release SUITE (trixie, noble), with HEAD of this tree in /build/xdit. Needs root,
-# debootstrap and a mirror of packages; if one is missing, it prints the reason and exits with 77.
+# Ubuntu release SUITE (trixie, noble), with HEAD of this tree, or the archive of sources
+# ARCHIVE, in /build/xdit. Needs root, debootstrap and a mirror of packages; if one is missing, it
+# prints the reason and exits with 77.
 # If Ubuntu's keys are not installed, apt downloads Debian 13's package ubuntu-keyring and checks
 # its signature.
 #   CHROOTS: folder that keeps the chroots; by default they are in /tmp and removed at the end
@@ -67,7 +68,12 @@ cp /etc/resolv.conf "$root/etc/"
 rm -rf "$root/build"
 mkdir -p "$root/build"
 cat >"$root/build/run"
-git -C "$(dirname "$0")/.." archive --prefix=build/xdit/ HEAD | tar x -C "$root"
+if [ -n "${ARCHIVE:-}" ]; then
+    mkdir "$root/build/xdit"
+    tar -x -z -f "$ARCHIVE" --strip-components=1 -C "$root/build/xdit"
+else
+    git -C "$(dirname "$0")/.." archive --prefix=build/xdit/ HEAD | tar x -C "$root"
+fi
 # Mounts and processes of the chroot end with this process.
 setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child sh -eu -c '
     mount -t proc proc "$1/proc"

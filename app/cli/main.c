@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/par.h"
 #include "cli/cli.h"
+#include "commit.h"
 #include "cli/launch.h"
 #include "cli/opt.h"
 #include "cli/roster.h"
@@ -92,7 +93,7 @@ static const char usage_head[] =
 
 static const char usage_tail[] =
     "\n  xdit COMMAND --help   the main options of a command\n"
-    "  xdit --help all       all commands; xdit --version: the version\n"
+    "  xdit --help all       all commands; xdit --version: version, libraries\n"
     "\nExample, with the small model of the source tree:\n"
     "  xdit generate --model models/demo-pixart --output demo.png \\\n"
     "    --prompt \"a large red circle on a blue background\"\n";
@@ -328,6 +329,31 @@ static int run_command(const xd_command *c, int argc, char **argv)
     return code;
 }
 
+/* Prints the facts that a report of a fault needs; libraries stand on one line. */
+static void on_fact(void *cookie, const char *name, const char *value)
+{
+    static const char *const shown[] = { "kernels", "kernels_error", "library", "video",
+                                         "cuda_driver", "cublaslt", "cudnn", "nccl" };
+    const char **last = cookie;
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
+        if (strcmp(name, shown[i]) == 0) {
+            if (*last == shown[i])
+                printf(", %s", value);
+            else
+                printf("\n%s: %s", name, value);
+            *last = shown[i];
+        }
+}
+
+static int print_version(void)
+{
+    const char *last = NULL;
+    printf("xdit %s (commit %s)", xd_version(), XDIT_COMMIT);
+    xd_about(on_fact, &last);
+    putchar('\n');
+    return xd_cli_flush();
+}
+
 int main(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : NULL;
@@ -337,8 +363,7 @@ int main(int argc, char **argv)
         return XD_EXIT_USAGE;
     }
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 || strcmp(word, "version") == 0) {
-        printf("xdit %s\n", xd_version());
-        return xd_cli_flush();
+        return print_version();
     }
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
         return print_help(argc > 2 ? argv[2] : NULL, argc > 3 ? argv[3] : NULL);

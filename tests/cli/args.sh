@@ -13,7 +13,10 @@ try
 check "no arguments: a short usage and code 2" [ "$rc" = 2 ]
 check "the usage goes to standard error" [ -z "$out" -a -n "$err" ]
 try --version
-check "--version" [ "$out" = "xdit $("$ROOT/tools/version.sh")" ]
+check "--version: version and commit" eval 'printf "%s\n" "$out" | sed -n 1p |
+    grep -Eqx "xdit $("$ROOT/tools/version.sh") \(commit ([0-9a-f]{12}|unknown)\)"'
+check "--version: instruction set and libraries" eval 'shows "^kernels: cpu-" &&
+    shows "^library: .*libpng [0-9]"'
 for c in "" generate models inspect convert compare calibrate bench doctor from-xdit; do
     try help $c
     check "help $c: code 0" well

@@ -73,7 +73,7 @@ def check_room(path, room, complain):
 def check_program(path, own, rooms, complain):
     for n, name in includes(path):
         known = name in DATA or name.split("/")[0] in rooms
-        if not known and not any((d / name).exists() for d in own):
+        if not known and not any((d / n).exists() for d in own for n in (name, name + ".in")):
             complain(path, n, f"a program may not include {name}")
 
 

@@ -193,6 +193,30 @@ def installed(packages):
     check("debian: every installed file is in one package", files and not lost, lost)
 
 
+def archive():
+    """What `make dist` makes: files of HEAD, and its name, for builds without git."""
+    what = "make dist: an archive that names its commit"
+    if not shutil.which("git") or not (ROOT / ".git").exists():
+        skip(what, "this is no repository")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        T = pathlib.Path(folder)
+        tree = T / "tree"
+        subprocess.run(["git", "clone", "-q", ROOT, tree], check=True)
+        head = subprocess.run(["git", "-C", tree, "rev-parse", "--short=12", "HEAD"],
+                              capture_output=True, text=True, check=True).stdout
+        out = T / "archive"
+        out.mkdir()
+        env = {**os.environ, "MESON_DIST_ROOT": str(out), "MESON_SOURCE_ROOT": str(tree)}
+        subprocess.run([tree / "tools" / "commit.sh"], env=env, check=True)
+        shutil.copytree(tree / "tools", out / "tools")
+        said = subprocess.run([out / "tools" / "commit.sh"], capture_output=True, text=True, cwd=T)
+        check(what, said.stdout == head and len(head) == 13, (said, head))
+        (out / "COMMIT").unlink()
+        said = subprocess.run([out / "tools" / "commit.sh"], capture_output=True, text=True, cwd=T)
+        check("another folder names none", said.returncode != 0 and not said.stdout, said)
+
+
 def main():
     try:
         import yaml
@@ -204,6 +228,7 @@ def main():
     cross_compiled()
     container()
     debian()
+    archive()
     sys.exit(done())
 
 

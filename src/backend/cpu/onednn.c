@@ -601,5 +601,5 @@ void xd_cpu_about(xd_fact *fact, void *cookie)
     }
     fact(cookie, "library", text);
     if (xd_dnn_lib.set_threads)
-        fact(cookie, "library", "OpenMP, oneDNN's");
+        fact(cookie, "library", "OpenMP of oneDNN");
 }
