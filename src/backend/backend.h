@@ -1,18 +1,19 @@
-/* backend.h - devices and their kernels, as the rest of the library sees them.
+/* backend.h - interface of a device: memory, kernels, and the structs of their arguments
  *
- * A device owns memory and a table of kernels (xd_ops), which is chosen once when the device is
+ * A device owns memory and a table of kernels (xd_ops) that is chosen once, when the device is
  * opened. Every kernel takes one struct of arguments; an optional tensor is absent when its p is
- * NULL. Kernels return a status and never allocate: `scratch` says how many bytes a call needs
- * beside its operands, and the caller hands them in. Rows, heads and keys may be zero in number
- * everywhere.
+ * NULL. Kernels return a status and never allocate memory: `scratch` returns the number of bytes
+ * that a call needs in addition to its operands, and the caller passes that memory. Counts of rows,
+ * heads and keys may be 0 everywhere.
  *
- * Element types: an activation is F32 or BF16, on some devices F16 (the device's compute types; F16
- * stands beside BF16 in all that follows); softmax, norms and sums
- * are always computed in f32. Unless an op says otherwise, the last dimension of every operand has
- * stride 1 and the other strides are free.
+ * Element types: an activation is F32 or BF16, and on some devices F16 (the device's compute types;
+ * below, BF16 includes F16 on those devices). Softmax, norms and sums are always computed in f32.
+ * Unless an op documents otherwise, the last dimension of every operand has stride 1 and the other
+ * strides are arbitrary.
  *
  * The count device ("count") computes nothing: its kernels add up flops and bytes, and its memory
- * is addresses without storage. A run on it is the cost model and the memory plan. */
+ * is a range of addresses without storage. Running a model on it yields the cost model and the
+ * memory plan. */
 #ifndef XD_BACKEND_BACKEND_H
 #define XD_BACKEND_BACKEND_H
 
@@ -21,59 +22,67 @@
 #include "tensor/tensor.h"
 
 typedef struct xd_dev    xd_dev;
-typedef struct xd_stream xd_stream;     /* order of work on a device; NULL: its only one     */
+typedef struct xd_stream xd_stream;     /* queue of work of a device; NULL: its default one  */
 typedef struct xd_ops    xd_ops;
-typedef struct xd_dev_lanes xd_dev_lanes;       /* backend/lanes.h                          */
-typedef struct xd_dev_graphs xd_dev_graphs;     /* backend/graphs.h                         */
+typedef struct xd_dev_lanes xd_dev_lanes;       /* see backend/lanes.h                      */
+typedef struct xd_dev_graphs xd_dev_graphs;     /* see backend/graphs.h                     */
 typedef struct xd_dev_name { char s[32]; } xd_dev_name;
 
 enum { XD_FETCH_PLACES = 4 };
 
-/* ---- device ------------------------------------------------------------------------------- */
+/* ---- devices ------------------------------------------------------------------------------ */
 
 typedef struct xd_dev_ops {
     void *(*get)(xd_dev *d, size_t bytes);            /* aligned to XD_ALIGN; NULL: out of memory */
     void  (*put)(xd_dev *d, void *p, size_t bytes);
-    void  (*sync)(xd_dev *d, xd_stream *s);           /* waits on the host until all work is done */
-    void  (*memory)(xd_dev *d, size_t *available, size_t *total);      /* bytes               */
-    /* Copies host bytes into device memory, in the order of s. `from` may be reused on return. */
+    void  (*sync)(xd_dev *d, xd_stream *s);           /* blocks the host until all work is done   */
+    void  (*memory)(xd_dev *d, size_t *available, size_t *total);      /* in bytes            */
+    /* Copies host bytes into device memory, ordered with the work of s. `from` may be reused as
+     * soon as it returns. */
     xd_status (*upload)(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes);
-    /* Copies device bytes to the host after all work of s. The bytes are there on return. */
+    /* Copies device bytes to the host after all earlier work of s; returns when they have
+     * arrived. */
     xd_status (*download)(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes);
-    /* Sets every byte to `value`, in the order of s. */
+    /* Sets every byte to `value`, ordered with the work of s. */
     xd_status (*fill)(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes);
-    int       (*owns)(xd_dev *d, const void *p);        /* 1: p lies in memory of this device  */
-    /* Of a device with a memory of its own, else NULL. Host memory from which `fetch` copies (NULL:
-     * none is left); it is given back when all work has ended. `fetch` copies it to the device
-     * beside work that is queued later, as soon as the work that is queued now has ended. Work
-     * that is queued after `fetched` begins when the last copy of that place has ended. Copies run
-     * one after the other. place: 0 to XD_FETCH_PLACES - 1. */
+    int       (*owns)(xd_dev *d, const void *p);    /* 1: p is an address in this device's memory */
+    /* Asynchronous copies from pinned host memory, for devices with a memory of their own; else
+     * NULL. `pin` allocates pinned host memory (NULL: out of memory); `unpin` frees it after all
+     * work that uses it. `fetch` copies from it to the device concurrently with work that is queued
+     * later, as soon as the work that is queued now has ended. Work that is queued after `fetched`
+     * starts when the last copy of that place has ended. Copies run one after the other. place: 0
+     * to XD_FETCH_PLACES - 1. */
     void     *(*pin)(xd_dev *d, size_t bytes);
     void      (*unpin)(xd_dev *d, void *p);
-    /* The same for whole pages of the caller's memory, which other processes may share. */
+    /* As pin and unpin, but for complete pages of the caller's own memory, which other processes
+     * may share. */
     xd_status (*pin_pages)(xd_dev *d, void *p, size_t bytes);
     void      (*unpin_pages)(xd_dev *d, void *p);
     xd_status (*fetch)(xd_dev *d, int place, void *to, const void *from, size_t bytes);
     xd_status (*fetched)(xd_dev *d, int place);
-    /* Bytes/s of such a copy; back: of one to the host. Measured; 0: unknown. */
+    /* Measured rate of copies from pinned host memory to the device, or with `back` to the host, in
+     * bytes/s; 0: unknown. */
     double    (*link)(xd_dev *d, int back);
-    /* Bytes/s that copies within the memory read and write. Measured; 0: unknown. */
+    /* Measured rate of copies within device memory: bytes read and written a second; 0: unknown. */
     double    (*bandwidth)(xd_dev *d);
-    /* Equal for devices, also of other processes, that have one memory; or NULL: the host's. */
+    /* An id of the device's memory, equal for all devices (of any process) that share it; or NULL:
+     * the memory is the host's. */
     uint64_t  (*identity)(const xd_dev *d);
-    /* The name of the product, as "NVIDIA H100 80GB HBM3"; or NULL. */
+    /* Writes the product name, for example "NVIDIA H100 80GB HBM3"; or NULL. */
     void      (*product)(const xd_dev *d, char *name, size_t size);
-    /* Implementations of xd_dev_compute, xd_dev_best, xd_dev_peak, xd_dev_kernel_bytes,
-     * xd_dev_forget. */
+    /* Implementations of the functions xd_dev_compute, xd_dev_best, xd_dev_peak,
+     * xd_dev_kernel_bytes and xd_dev_forget. */
     xd_dtype  (*compute)(const xd_dev *d, xd_dtype want);
     xd_dtype  (*best)(const xd_dev *d);
     double    (*peak)(xd_dev *d, xd_dtype t, int threads, double seconds);
     size_t    (*kernel_bytes)(const xd_dev *d);
     void      (*forget)(xd_dev *d);
-    /* Times of the device's own work. Both NULL where kernels have ended when they return.
-     * stamp: a number for the moment at which all work given before has ended, from 0 on; -1: none.
-     * stamps: waits for all of them, writes the ns of xd_now_ns at which the first `most` of them
-     * were reached, and returns how many it wrote. Numbers then begin with 0 again. */
+    /* Timestamps of asynchronous work. Both are NULL on devices whose kernels have finished when
+     * they return.
+     * stamp: marks the moment when all earlier work has ended and returns the index of the mark,
+     * from 0 on; -1: failed.
+     * stamps: waits for all marks, writes the times of the first `most` marks (ns, on the clock of
+     * xd_now_ns), and returns how many it wrote. Indices then start at 0 again. */
     int64_t   (*stamp)(xd_dev *d, xd_stream *s);
     int64_t   (*stamps)(xd_dev *d, int64_t *ns, int64_t most);
     void  (*close)(xd_dev *d);
@@ -82,93 +91,92 @@ typedef struct xd_dev_ops {
 struct xd_dev {
     const xd_dev_ops *mem;
     const xd_ops     *ops;
-    const xd_dev_lanes *lanes;          /* NULL: none                                         */
-    const xd_dev_graphs *graphs;        /* NULL: it records nothing                           */
-    char              name[32];         /* "cpu-amx", "count"                                */
-    int               counts;           /* 1: addresses must not be followed                 */
+    const xd_dev_lanes *lanes;          /* NULL: it has a single queue of work                */
+    const xd_dev_graphs *graphs;        /* NULL: it cannot record graphs                      */
+    char              name[32];         /* e.g. "cpu-amx", "cuda:0", "count"                 */
+    int               counts;           /* 1: a count device; addresses must not be dereferenced */
     int               host_memory;      /* 1: the host may access device memory              */
-    int               rotates;          /* 1: it has `rotate` of xd_ops                      */
-    unsigned          int8_attn;        /* types (1u << type) of queries whose scores it makes of
-                                         * int8 on request; others it computes as usual        */
-    int               fp8_gemm;         /* 1: it multiplies inputs of fp8 on request           */
-    int               narrow_bias;      /* 1: biases of linear layers have the compute type    */
-    int               norm_adds;        /* 1: `add` of a norm is cheaper than an addition before */
+    int               rotates;          /* 1: it implements `rotate` of xd_ops               */
+    unsigned          int8_attn;        /* query types (bits 1u << type) with int8 attention
+                                         * scores on request; others ignore the request */
+    int               fp8_gemm;         /* 1: it multiplies fp8 inputs on request              */
+    int               narrow_bias;      /* 1: linear layers accept biases of the compute type  */
+    int               norm_adds;        /* 1: `add` of a norm is cheaper than a separate addition */
     void             *priv;
 };
 
-/* Opens a device by name: "cpu", or a kind of device and an instance of it, as in "cuda:1". NULL is
- * the first kind of the registry. XD_EINVAL: no such device. */
+/* Opens a device by name: "cpu", or the kind and an instance, as in "cuda:1". NULL opens the first
+ * kind of the registry. XD_EINVAL: no such device. */
 xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e);
-/* Opens what a count device needs of a kind of device with a memory of its own: sizes of scratch
- * and of packed weights. No such device need be there, and nothing else can be done with it. name:
- * as above. XD_EINVAL: no such kind. */
+/* Opens a stand-in for a device with a memory of its own that only returns sizes of scratch and
+ * packed weights, for a count device. The real device need not exist, and nothing else can be done
+ * with it. name: as above. XD_EINVAL: no such kind. */
 xd_status xd_dev_open_sizes(xd_dev **d, const char *name, xd_err *e);
-/* The device of rank number `rank` of the `ranks` of this host, when all of them were given `name`:
- * "cuda" is one GPU for each rank, so *out is "cuda:<rank>". *out is empty where `name` itself is
- * to be opened: it has an instance, as "cuda:0", which all ranks then share, or its kind has none.
- * XD_EINVAL: there are fewer instances than ranks. */
+/* Chooses the device of rank `rank` of the `ranks` on this host, all of which were started with the
+ * device `name`. "cuda" means one GPU a rank, so *out becomes "cuda:<rank>". *out stays empty if
+ * `name` itself is to be opened: it names an instance ("cuda:0"), which all ranks then share, or
+ * the kind has no instances. XD_EINVAL: there are fewer instances than ranks. */
 xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks, xd_err *e);
-/* Opens, for rank number `rank` of the `ranks` of this host, an instance of its own of a kind that
- * is faster than the first one of the registry. XD_EUNSUPPORTED: this machine has none; any other
- * failure: it has, but not for all ranks, or it cannot be opened. */
+/* Opens, for rank `rank` of the `ranks` on this host, an instance of its own of a device kind that
+ * is faster than the first kind of the registry. XD_EUNSUPPORTED: this machine has no such device;
+ * any other error: it has, but not enough for all ranks, or the device cannot be opened. */
 xd_status xd_dev_open_best(xd_dev **d, int rank, int ranks, xd_err *e);
-/* Opens the count device that stands for `real`: its scratch and pack sizes are those of `real`
- * (borrowed; must outlive it). With NULL, scratch is zero and pack sizes are those of plain
- * rows. */
+/* Opens a count device that simulates `real`: it returns the scratch and pack sizes of `real`
+ * (borrowed; must outlive it). With NULL, scratch is 0 and packed weights are plain rows. */
 xd_status xd_dev_open_count(xd_dev **d, xd_dev *real, xd_err *e);
 void      xd_dev_close(xd_dev **d);
 
 typedef struct xd_counts {              /* totals since the last reset                        */
-    double flops;                       /* 2 per multiply-add of GEMM, convolution, attention */
-    double gemm_flops, attn_flops, conv_flops;          /* shares of `flops`                  */
-    double bytes;                       /* read and written by all ops, each operand once     */
+    double flops;                   /* 2 for each multiply-add of GEMM, convolution, attention */
+    double gemm_flops, attn_flops, conv_flops;          /* parts of `flops`                   */
+    double bytes;                       /* bytes of the operands of all ops, each operand once */
     int64_t calls;
-    int64_t small;                      /* calls of less than 4 GFLOP and 20 MB               */
+    int64_t small;                      /* number of calls below 4 GFLOP and 20 MB            */
 } xd_counts;
-/* Reads the counts of a count device; `reset` clears them afterwards. */
+/* Reads the totals of a count device; `reset` sets them to zero afterwards. */
 void xd_dev_counts(xd_dev *d, xd_counts *out, int reset);
 
-/* The type in which this device computes when `want` (XD_F32, XD_F16 or XD_BF16) is asked for: bf16
- * becomes f32 where the instruction set has no bf16 arithmetic, f16 where a device has none. */
+/* The type in which this device computes if `want` (XD_F32, XD_F16 or XD_BF16) is requested: f32
+ * instead of bf16 if the CPU has no bf16 arithmetic, and instead of f16 if the device has none. */
 xd_dtype xd_dev_compute(const xd_dev *d, xd_dtype want);
-/* The default compute type of the device: bf16 with native dot products, else f32. */
+/* The default compute type of the device: bf16 if it has native bf16 dot products, else f32. */
 xd_dtype xd_dev_best(const xd_dev *d);
-/* GFLOP/s of GEMMs of type F32 or BF16 on operands in registers, with `threads` host threads (0:
- * all that kernels use; a device with processors of its own ignores it). Each thread measures for
- * `seconds`, with at least five bursts. Without bf16 dot products the peak of BF16 is that of F32.
- * Not for a count device. */
+/* Measures the peak GFLOP/s of GEMMs of type F32 or BF16 on operands in registers, with `threads`
+ * host threads (0: as many as kernels use; ignored by devices with processors of their own). Each
+ * thread measures for `seconds`, and at least five bursts. Without bf16 dot products the peak of
+ * BF16 is that of F32. Not for count devices. */
 double   xd_dev_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 /* Approximate bytes of code and tables that kernels will allocate when the calls that were counted
- * for them first run: of the host's memory or, on a device with a memory of its own, of that. */
+ * for them first run: in host memory, or in device memory if the device has its own. */
 size_t   xd_dev_kernel_bytes(const xd_dev *d);
-/* Equal for devices that have one memory; 0: the host's. A count device has that of the device
- * that it stands for. */
+/* An id of the device's memory, equal for all devices that share it; 0: the host's memory. A count
+ * device returns the id of the device that it simulates. */
 uint64_t xd_dev_identity(const xd_dev *d);
-/* Forgets the calls that were counted for kernels and that have not run. */
+/* Forgets calls that were counted for kernels but have not run. */
 void     xd_dev_forget(xd_dev *d);
 
-/* ---- kinds of devices --------------------------------------------------------------------- */
+/* ---- device kinds ------------------------------------------------------------------------- */
 
-/* A kind of device is one folder of backend/ and one line in registry.c. */
+/* A device kind is one folder of backend/ and one line in registry.c. */
 typedef struct xd_dev_kind {
     const char *name;                   /* "cpu": the part of a device name before ':'         */
     /* which: the part of the device name after ':', or "". XD_EINVAL: no such device. */
     xd_status (*open)(xd_dev **d, const char *which, xd_err *e);
-    /* As xd_dev_open_sizes; NULL: `open` is taken. */
+    /* Implements xd_dev_open_sizes; NULL: `open` is called instead. */
     xd_status (*open_sizes)(xd_dev **d, xd_err *e);
-    /* *n: how many instances this host has, "kind:0" to "kind:<n-1>". NULL: the kind has one
-     * instance, which all ranks of a host share. */
+    /* Writes to *n how many instances this host has, "kind:0" to "kind:<n-1>". NULL: the kind has
+     * one instance, which all ranks of a host share. */
     xd_status (*instances)(int *n, xd_err *e);
-    /* Starts to load in the background what `open` will wait for; or NULL. */
+    /* Starts loading in the background the libraries that `open` will wait for; or NULL. */
     void      (*early)(void);
-    void      (*about)(xd_fact *fact, void *cookie);    /* libraries and versions; or NULL     */
-    /* Address space of this process that kernels will take when they first run and that no memory
-     * plan counts; or NULL. */
+    void      (*about)(xd_fact *fact, void *cookie);   /* reports libraries and versions; or NULL */
+    /* Bytes of address space that kernels will map in this process when they first run and that no
+     * memory plan counts; or NULL. */
     double    (*address_space)(void);
 } xd_dev_kind;
 
-/* The number of devices "kind:0" and so on of the kind that a name begins with; 1 of a kind that
- * all ranks share, or where the name has an instance. */
+/* Counts the devices "kind:0", "kind:1", ... of the kind in `name`; *n is 1 if all ranks share the
+ * kind's only device or if `name` includes an instance. */
 xd_status xd_dev_instances(const char *name, int *n, xd_err *e);
 
 extern const xd_dev_kind *const xd_dev_kinds[];       /* ends with NULL; the first is the default */
@@ -176,19 +184,20 @@ extern const xd_dev_kind *const xd_dev_kinds[];       /* ends with NULL; the fir
 void     xd_dev_early(void);            /* calls `early` of every kind                        */
 void     xd_dev_about(xd_fact *fact, void *cookie);     /* calls `about` of every kind        */
 
-/* *machine: bytes of host memory that all processes of this machine (of its control group) may
- * still take together. *process: bytes that this process may still map (ulimit -v), less the
- * address space that kernels will take. */
+/* *machine: bytes of host memory that all processes of this machine (or of this control group) may
+ * still allocate together. *process: bytes of address space that this process may still map (ulimit
+ * -v), minus the address space that kernels will map. */
 void     xd_host_memory(size_t *machine, size_t *process);
-/* Bytes that this process may still map, including what kernels will take. */
+/* Bytes of address space that this process may still map, including the share that kernels will
+ * map. */
 size_t   xd_host_address_space(void);
-/* *available: the smaller of the two numbers of xd_host_memory. *total: all memory of the host. */
+/* *available: the smaller of the two values of xd_host_memory. *total: all memory of the host. */
 void     xd_host_memory_free(size_t *available, size_t *total);
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-/* The matrix of a linear layer or the kernel of a convolution, packed in the form that the device's
- * GEMM or convolution reads fastest. It is filled in steps: describe it (type, out, in, kernel,
+/* The matrix of a linear layer or the kernel of a convolution, packed in the layout that the
+ * device's GEMM or convolution reads fastest. Steps to fill it: describe it (type, out, in, kernel,
  * groups; `p` is NULL), call pack_size, set p to that many bytes, call pack. The caller owns the
  * memory at p.
  *
@@ -198,47 +207,48 @@ void     xd_host_memory_free(size_t *available, size_t *total);
  *            sx[n] = max_i |x[n,i]| / 127, q = x * (127 / max).
  *            Sums are exact in int32, so every device gives the same bits:
  *            epilogue((float)sum * (sx[n] * sw[o])). in <= XD_INT8_MAX_INPUTS.
- *            With `floats` the input is multiplied by q as it is, in f32, and the sum by sw[o]: for
- *            few rows, where reading the weight takes all the time.
+ *            With `floats` the input is not quantized: it is multiplied by q in f32, and the sum
+ *            by sw[o]. Meant for few rows, where reading the weight dominates the time.
  *   F8E4M3   w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 448, q = w / sw rounded to the nearest
  *            e4m3. The GEMM multiplies by q, which is exact in every type, in the type of its
  *            input; the f32 sum is multiplied by sw[o].
  * Quotients are single f32 divisions, products are single f32 multiplications. Integers are clamped
- * to +-127, e4m3 to +-448. A row whose scale would be below FLT_MIN counts as zeros (scale 0); a
- * row with a NaN or an infinity has the scale NaN. The memory at p includes the scales. */
+ * to +-127, e4m3 to +-448. A row whose scale would be below FLT_MIN becomes zeros (scale 0); a
+ * row with a NaN or an infinity gets the scale NaN. The memory at p includes the scales. */
 enum { XD_INT8_MAX_INPUTS = 130000 };
 
 typedef struct xd_weight {
-    xd_dtype type;              /* of the packed elements: compute type, I8, F8E4M3            */
-    int      layout;            /* chosen by the device; 0: plain [out,in] rows               */
-    int64_t  out, in;           /* channels (`in`: those of one group)                        */
-    int      nk;                /* spatial dimensions: 0 linear, 2, or 3                       */
-    int      kernel[3];         /* t,h,w; 1 when unused                                       */
-    int      stride[3];         /* of a convolution: packing may depend on it                  */
-    int      groups;            /* 1 unless a grouped convolution                             */
-    int      floats;            /* of I8: the input of the GEMM is not quantized              */
+    xd_dtype type;              /* of the packed elements: compute type, I8 or F8E4M3          */
+    int      layout;            /* number chosen by the device; 0: plain [out,in] rows        */
+    int64_t  out, in;           /* channels (`in`: of one group)                              */
+    int      nk;                /* spatial dimensions: 0 (linear), 2 or 3                      */
+    int      kernel[3];         /* t,h,w; 1 in unused dimensions                              */
+    int      stride[3];         /* of a convolution; packing may depend on it                  */
+    int      groups;            /* 1 unless it is a grouped convolution                       */
+    int      floats;            /* I8 only: 1: the GEMM does not quantize its input           */
     void    *p;
     size_t   bytes;
-    /* Read by `pack` for a quantized weight: sw[out] where it is known (rows of a larger matrix),
-     * else NULL. When source and weight are both F8E4M3, elements are copied as they are and NULL
-     * means scales of 1. So are integers of an I8 source (-128 becomes -127), whose scales are
-     * given; on devices in the host's memory. */
+    /* Input of `pack` for a quantized weight: the scales sw[out] if they are known (rows of a
+     * larger matrix), else NULL. If source and weight are both F8E4M3, elements are copied
+     * unchanged, and NULL means scales of 1. Elements of an I8 source are copied too (-128 becomes
+     * -127) and need their scales; only devices in host memory support that. */
     const float *scale;
 } xd_weight;
 
-int xd_is_quantized(xd_dtype t);        /* 1: I8 or F8E4M3, types of weights                   */
-/* The scale sw of a row whose largest magnitude is `most`; `most` is NaN for a row with non-finite
- * elements. */
+int xd_is_quantized(xd_dtype t);        /* 1: t is a type of quantized weights, I8 or F8E4M3   */
+/* The scale sw of a row whose largest magnitude is `most` (NaN if the row has non-finite
+ * elements). */
 float xd_quant_scale(xd_dtype t, float most);
 
-/* The rotation of ConvRot: x becomes x R, R the Kronecker power of H/2 of n = 4^k rows, with
+/* Applies the rotation of ConvRot in place: x becomes x R, where R, of n = 4^k rows, is a
+ * Kronecker power of H/2, with
  *   H = [1 1 1 -1; 1 1 -1 1; 1 -1 1 1; -1 1 1 1].
- * R is symmetric and orthogonal, so a second rotation turns x back. n <= XD_ROTATE_MAX. */
+ * R is symmetric and orthogonal, so a second rotation restores x. n <= XD_ROTATE_MAX. */
 enum { XD_ROTATE_MAX = 1024 };
 void xd_rotation(float *x, int64_t n);
-int  xd_rotates(int64_t n);             /* 1: such a rotation has n rows                       */
+int  xd_rotates(int64_t n);             /* 1: there is a rotation of n rows (n = 4^k)          */
 
-/* ---- arguments ---------------------------------------------------------------------------- */
+/* ---- arguments of ops --------------------------------------------------------------------- */
 
 typedef enum xd_act {
     XD_NONE, XD_GELU_TANH, XD_GELU_ERF, XD_SILU, XD_RELU, XD_GELU_QUICK, XD_TANH,
@@ -246,16 +256,16 @@ typedef enum xd_act {
 } xd_act;
 
 /* out[n,O] = residual + gate * act(in[n,I] w^T + bias)
- *   in       [n,I]  of the weight's type; F32 or BF16 for a quantized weight. A weight of 16
- *            bits also takes F32, rounded as `copy` does
+ *   in       [n,I]  of the weight's type; F32 or BF16 for a quantized weight. A 16-bit
+ *            weight also accepts F32, which is rounded as by `copy`
  *   out      [n,O]  F32 or BF16
  *   bias     [O]    F32, or absent; with xd_dev.narrow_bias also BF16 or F16
  *   gate     [O]    F32 (one row for all rows), or absent
  *   residual [n,O]  F32 or BF16, or absent; may be `out` itself
- * With `fp8`, BF16 and F16 rows that an F8E4M3 weight reads become F8E4M3 themselves, as rows of
- * such a weight do: x ~ sx q, sx = most / 448 of the largest magnitude, q the nearest to
- * x (448 / most). Devices without fp8_gemm ignore it; the others take such rows also as they are:
- *   sx       [n]    F32, or absent: the scales of F8E4M3 rows of `in`, which a norm has made */
+ * With `fp8`, BF16 and F16 input rows of an F8E4M3 weight are quantized to F8E4M3 as its own rows
+ * are: x ~ sx q, sx = m / 448 with m = max |x|, q = x (448 / m) rounded to nearest.
+ * Devices without fp8_gemm ignore `fp8`; the others also accept rows that are already F8E4M3:
+ *   sx       [n]    F32, or absent: scales of F8E4M3 rows of `in`, which a norm has written */
 typedef struct xd_gemm {
     xd_tensor        out, in, bias, gate, residual;
     const xd_weight *w;
@@ -272,17 +282,18 @@ typedef struct xd_qo { xd_tensor q, out; } xd_qo;
  *   kv      `nkv` segments [B,m_s,Hk,D], in global token order; Hk divides H, h' = h Hk / H
  *   kv_len  [B] int64: only the first kv_len[b] keys (over all segments) count; NULL: all
  *   bias    [H,n,m] F32, strides free (also of the last dimension), or absent
- *   lse     [B,n,H] F32: log of the sum of exponentials, exact in f32; absent: not wanted
+ *   lse     [B,n,H] F32: log of the sum of exponentials, exact in f32; absent: not computed
  *   part    `nparts` pieces [B,n_s,H,D] whose rows together are the rows of q and out; q and out
- *           then only give shapes and their p is not read. With nparts 0, q and out hold all rows
+ *           then only define shapes; their p is not read. With nparts 0, q and out hold all rows
  *   cap     cap(s) = softcap tanh(s / softcap); with softcap 0, cap(s) = s
  * Without any keys, out = 0 and lse = -inf.
  *
- * With `int8`, scores without bias, cap, window and causality are
+ * With `int8`, scores without bias, cap, window and causal mask are
  *   q.k ~ q.mean + sq[i] sk[j] sum_d iq[i,d] ik[j,d]
- * with the mean of all keys of a head, which no softmax sees, and the integers of q and of k - mean
- * as those of an int8 weight, a scale for each query and each key (Zhang et al. 2024,
- * SageAttention). A query or key with a NaN or an infinity makes its results NaN. */
+ * where mean is the mean of all keys of a head (the same term for all keys, so softmax cancels it),
+ * and iq, ik are q and k - mean quantized as rows of an I8 weight are, with a scale for each query
+ * and key (SageAttention, Zhang et al. 2024). A NaN or an infinity in a query or key makes its
+ * results NaN. */
 typedef struct xd_attn_args {
     xd_tensor      out, lse, q, bias;
     const xd_kv   *kv;
@@ -290,10 +301,10 @@ typedef struct xd_attn_args {
     int            nkv, nparts;
     const int64_t *kv_len;
     float          scale;
-    int64_t        window;      /* 0: all keys; else only those with |i - j| <= window        */
-    int            causal;      /* 1: only keys j <= i                                        */
-    float          softcap;     /* 0: none                                                    */
-    int            int8;        /* 1: scores of int8, where the device has them (int8_attn)   */
+    int64_t        window;      /* 0: all keys; else query i sees keys |i - j| <= window      */
+    int            causal;      /* 1: query i sees only keys j <= i                           */
+    float          softcap;     /* 0: no soft cap                                             */
+    int            int8;        /* 1: int8 scores, if the device has them (int8_attn)         */
 } xd_attn_args;
 
 /* out[n,C] = norm(in) * gain + bias, then * (1 + scale) + shift.
@@ -304,19 +315,20 @@ typedef struct xd_attn_args {
  *   add          [n,C] F32 or BF16, or absent: `in`, which is not `out`, first becomes
  *                in + gate * add, as by xd_addmul
  *   gate         [1,C] or [n,C] F32, or absent: 1
- *   sx           [n] F32, or absent. On devices with fp8_gemm: rows become F8E4M3, with scales sx,
- *                as a GEMM with `fp8` makes them of rows of type `via`. `out` is contiguous, C a
- *                multiple of 16 */
+ *   sx           [n] F32, or absent. With it, on devices with fp8_gemm, `out` is F8E4M3 with the
+ *                scales sx, quantized as a GEMM with `fp8` quantizes rows of type `via`. Then
+ *                `out` is contiguous and C a multiple of 16 */
 typedef struct xd_norm {
     xd_tensor out, in, gain, bias, scale, shift, like;
-    int       rms;              /* 1: x / sqrt(mean x^2 + eps), 0: layer norm                 */
+    int       rms;              /* 1: RMS norm, x / sqrt(mean x^2 + eps); 0: layer norm       */
     float     eps;
     xd_tensor add, gate, sx;
     xd_dtype  via;
 } xd_norm;
 
-/* Group norm in steps, so that an image may be cut into rows: partial sums of each row, their sums
- * (moments of groups 0: in [R,n], out [n], F64; out may be the first row), then the normalisation.
+/* Group norm in three steps, so that an image may be split into bands of rows: partial sums of each
+ * row, their sums (moments with groups 0: in [R,n], out [n], F64; out may be the first row), then
+ * the normalisation.
  *   moments: in [R,P,C] (R rows of P positions), out [R,G,2] F64: sum and sum of squares
  *   gnorm:   in, out [n,C], out may be in; sums [G,2] F64 over `count` elements; gain, bias [C]
  *            F32; silu: applied last. With scale and shift [t,h,w,C] F32, in and out are [T,H,W,C],
@@ -330,64 +342,64 @@ typedef struct xd_gnorm {
     float     eps;
 } xd_gnorm;
 
-/* out = act(a) * b, elementwise; b absent: out = act(a). out may be a. [n,C], F32 or BF16.   */
+/* out = act(a) * b, elementwise; if b is absent, out = act(a). [n,C], F32 or BF16; out may be a. */
 typedef struct xd_glu { xd_tensor out, a, b; xd_act act; } xd_glu;
 
-/* acc[n,C] += gate * in: gate [1,C] or [n,C] F32, absent: 1; acc F32 or BF16. */
+/* acc[n,C] += gate * in. acc F32 or BF16; gate [1,C] or [n,C] F32, or absent: 1. */
 typedef struct xd_addmul { xd_tensor acc, gate, in; } xd_addmul;
 
-/* y = a x + b y, elementwise over the same shape, F32. x absent: y = b y. With b = 0 and an x, y is
- * not read. */
+/* y = a x + b y, elementwise over the same shape, F32. If x is absent, y = b y. With b = 0 and an
+ * x, y is not read. */
 typedef struct xd_axpby_args { xd_tensor y, x; float a, b; } xd_axpby_args;
 
-/* out[t,h,w,O] = conv(in[T,H,W,C], w) + bias (+ residual), channels last.
- *   2-D kernels: T is a batch of frames. lo, hi: zero padding before and after, per axis t,h,w.
- *   bias [O] F32 or absent; residual like out, or absent, may be `out`; types of in = weight. */
+/* out[t,h,w,O] = conv(in[T,H,W,C], w) + bias (+ residual), channels last. With a 2-D kernel, T is a
+ * batch of frames. lo, hi: zero padding before and after, for the axes t,h,w. bias: [O] F32, or
+ * absent. residual: like out, or absent; may be `out`. `in` has the type of the weight. */
 typedef struct xd_conv {
     xd_tensor        out, in, bias, residual;
     const xd_weight *w;
     int              stride[3], lo[3], hi[3];
 } xd_conv;
 
-/* Nearest-neighbour enlargement by whole factors: in [T,H,W,C] -> out [T f0,H f1,W f2,C]. */
+/* Nearest-neighbour enlargement by integer factors f: in [T,H,W,C] -> out [T f0,H f1,W f2,C]. */
 typedef struct xd_resize { xd_tensor out, in; int factor[3]; } xd_resize;
 
-/* out[i,:] = table[ids[i],:]; table F32, BF16 or F16 (it may lie unaligned in a mapped file), ids
- * I32 [n]; an id outside the table is XD_EINVAL. out F32 or BF16. */
+/* out[i,:] = table[ids[i],:]; table F32, BF16 or F16 (possibly unaligned, in a mapped file), ids
+ * I32 [n]. XD_EINVAL: an id is outside the table. out F32 or BF16. */
 typedef struct xd_lookup { xd_tensor out, table, ids; } xd_lookup;
 
 /* Norm and rotary embedding of the heads of queries or keys:
  * out[i,h,:] = rotate_i(norm(in[i,h,:]) * gain + bias).
  *   in, out      [n,H,D] F32 or BF16, types may differ; D <= XD_QKNORM_MAX; out may be `in`
  *   gain, bias   [D] F32, or absent
- *   cos, sin     [n,D/2] F32, or [1,D/2] for all rows (a row's stride may be 0), or both absent: no
+ *   cos, sin     [n,D/2] F32, or [1,D/2] for all rows (a row's stride may be 0); both absent: no
  *                rotation; with them D is even
- * The rotation (rotary embedding, Su et al. 2021) takes pair i, (x, y), to
+ * The rotation (rotary embedding, Su et al. 2021) replaces pair i, (x, y), by
  * (x cos[i] - y sin[i], y cos[i] + x sin[i]).
  * Pair i is the elements (2i, 2i+1), or (i, i + D/2) when `halves`. All arithmetic is in f32.
- *   also         the same rows of other heads, as keys beside queries, with gains and biases of
- *                their own, or absent (in.p NULL); types are those of in and out, H may differ */
+ *   also         a second tensor of heads of the same rows (keys in addition to queries) with its
+ *                own gain and bias, or absent (in.p NULL); same types, H may differ */
 enum { XD_QKNORM_MAX = 1024 };
 typedef struct xd_qk_heads { xd_tensor out, in, gain, bias; } xd_qk_heads;
 typedef struct xd_qknorm {
     xd_tensor out, in, gain, bias, cos, sin;
-    int       norm;             /* 0: gain, bias and the rotation only                        */
-    int       rms;              /* as in xd_norm                                              */
+    int       norm;             /* 0: no norm, only gain, bias and the rotation               */
+    int       rms;              /* 1: RMS norm, 0: layer norm                                 */
     int       halves;
     float     eps;
     xd_qk_heads also;
 } xd_qknorm;
 
-/* out = in with each group of `group` elements of a row rotated (xd_rotation). in, out [n,C] F32 or
- * BF16, types may differ, C a multiple of the group; out may be `in`. A device whose `rotates` is 0
- * returns XD_EUNSUPPORTED. */
+/* Rotates each group of `group` elements of a row (xd_rotation): in, out [n,C] F32 or BF16, types
+ * may differ, C is a multiple of `group`; out may be `in`. Devices whose `rotates` is 0 return
+ * XD_EUNSUPPORTED. */
 typedef struct xd_rotate { xd_tensor out, in; int64_t group; } xd_rotate;
 
-/* Copy with conversion: same shape, any strides (also of the last dimension), any types of F32 F16
- * BF16 F64 F8E4M3 F8E5M2 -> F32 F16 BF16. */
+/* Copies with conversion: same shape, any strides (also of the last dimension), from any of F32 F16
+ * BF16 F64 F8E4M3 F8E5M2 to F32 F16 BF16. */
 typedef struct xd_copy { xd_tensor out, in; } xd_copy;
 
-/* ---- the table ---------------------------------------------------------------------------- */
+/* ---- the table of ops --------------------------------------------------------------------- */
 
 typedef enum xd_op {
     XD_OP_GEMM, XD_OP_ATTN, XD_OP_NORM, XD_OP_MOMENTS, XD_OP_GNORM, XD_OP_GLU,
@@ -395,21 +407,21 @@ typedef enum xd_op {
     XD_OP_QKNORM, XD_OP_ROTATE, XD_NOPS,
 } xd_op;
 
-/* `scratch` gives the bytes of `tmp` of a call (aligned to XD_ALIGN; may be NULL when 0 are
- * needed). */
+/* `scratch` returns the bytes that the `tmp` of a call needs (aligned to XD_ALIGN; tmp may be NULL
+ * if that is 0). */
 struct xd_ops {
-    const char *name;           /* "c", "avx2", "avx512", "avx512bf16", "amx", "count"        */
+    const char *name;           /* e.g. "c", "avx2", "avx512", "amx", "cuda", "count"         */
     size_t    (*scratch)(xd_dev *d, xd_op op, const void *args);
-    size_t    (*pack_size)(xd_dev *d, xd_weight *w);    /* also sets w->layout                 */
-    /* Packs `src` [out,in(,kt,kh,kw)] into w->p. `src` is contiguous, of a float type or the I8 of
-     * w, may lie in a mapped file and may be unaligned. `tmp` has pack_tmp bytes. */
+    size_t    (*pack_size)(xd_dev *d, xd_weight *w);    /* returns w->bytes; also sets w->layout */
+    /* Packs `src` [out,in(,kt,kh,kw)] into w->p. `src` is contiguous and of a float type, or I8 for
+     * an I8 weight; it may be in a mapped file and unaligned. `tmp` has pack_tmp bytes. */
     size_t    (*pack_tmp)(xd_dev *d, const xd_weight *w, xd_dtype src);
     xd_status (*pack)(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp);
-    /* Of a linear layer: the number of rows that any thread may pack on its own; 0: all rows must
-     * be packed in one call. */
+    /* For a linear layer: the number of rows that threads may pack separately (a band); 0: all rows
+     * must be packed in one call. */
     int64_t   (*pack_band)(xd_dev *d, const xd_weight *w);
-    /* Packs the rows of src as rows row0 and on of w. row0 is a multiple of the band; src has whole
-     * bands, except at the end of w. */
+    /* Packs the rows of src as the rows of w from row0 on. row0 is a multiple of the band; the
+     * number of rows too, except at the end of w. */
     xd_status (*pack_rows)(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0);
     xd_status (*gemm)   (xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp);
     xd_status (*attn)   (xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp);

@@ -1,7 +1,7 @@
-/* host_memory.c - how much memory of the host may still be taken.
+/* host_memory.c - how much host memory this process may still allocate
  *
- * It is the least of the system's available memory, the free memory below the limits of this
- * process' control groups (v1 or v2, with all their ancestors), and the address space that
+ * The result is the minimum of the system's available memory, the free memory below the limits of
+ * this process' control groups (v1 or v2, including all ancestors), and the address space that
  * RLIMIT_AS leaves. */
 #include "backend/backend.h"
 
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* The number after `key` in a file of "key number" lines; with an empty key, the first number of
- * the file. -1: no number ("max" counts as none). */
+/* Reads the number after `key` in a file of "key number" lines; with an empty key, the first number
+ * of the file. -1: there is no number ("max" is none). */
 static double number_in(const char *path, const char *key)
 {
     char   line[256];
@@ -34,8 +34,9 @@ static double number_in(const char *path, const char *key)
     return v;
 }
 
-/* Lowers *least to the free memory of the group at `dir` and of its ancestors up to `root`.
- * Inactive file pages, which the kernel may drop, count as free, as they do in MemAvailable. */
+/* Lowers *free_bytes to the free memory of the control group at `dir` and of its ancestors up to
+ * `root`. Inactive file pages, which the kernel may drop, count as free, as they do in
+ * MemAvailable. */
 static void lower_to_group(char *dir, size_t root, int v2, double *free_bytes)
 {
     char path[1200];
@@ -57,8 +58,9 @@ static void lower_to_group(char *dir, size_t root, int v2, double *free_bytes)
     }
 }
 
-/* Lines of /proc/self/cgroup are "0::/a/b" for v2, "7:cpu,memory:/a/b" for v1. A container often
- * sees only its own group, mounted at the root: a path that does not exist stands for the root. */
+/* Lowers *free_bytes to the free memory of all control groups of this process. Lines of
+ * /proc/self/cgroup are "0::/a/b" for v2 and "7:cpu,memory:/a/b" for v1. A container often sees
+ * only its own group, mounted at the root, so a path that does not exist means the root. */
 static void lower_to_groups(double *free_bytes)
 {
     char  line[1024], dir[1100];
@@ -85,7 +87,7 @@ static double machine_size(void)
     return number_in("/proc/meminfo", "MemTotal:") * 1024;
 }
 
-/* Address space that the kernels of all devices will still take. */
+/* Bytes of address space that the kernels of all device kinds will still map. */
 static double kernel_space(void)
 {
     double sum = 0;
@@ -95,7 +97,7 @@ static double kernel_space(void)
     return sum;
 }
 
-/* Address space that RLIMIT_AS leaves; 1e18: there is no limit. */
+/* Bytes of address space that RLIMIT_AS leaves; 1e18: no limit. */
 static double space_left(void)
 {
     struct rlimit lim;

@@ -1,4 +1,4 @@
-/* quantize.c - which types are quantized, the scale of a row, and the rotation of groups */
+/* quantize.c - the quantized types, the scale of a row, and the rotation of groups */
 #include "backend/backend.h"
 
 #include <float.h>

@@ -1,4 +1,4 @@
-/* registry.c - the list of device kinds, and devices opened by name */
+/* registry.c - the list of device kinds; opens devices by name */
 #include "backend/backend.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ const xd_dev_kind *const xd_dev_kinds[] = {
     NULL,
 };
 
-/* The kind that the part of a device name before ':' names, or NULL. */
+/* The kind named by the part of a device name before ':', or NULL. */
 static const xd_dev_kind *find_kind(const char *name)
 {
     size_t n = strcspn(name, ":");
@@ -36,7 +36,7 @@ static xd_status no_such_kind(const char *name, xd_err *e)
     xd_text_buf known = { 0 };
     for (int i = 0; xd_dev_kinds[i]; i++)
         xd_buf_add(&known, "%s%s", i ? ", " : "", xd_dev_kinds[i]->name);
-    xd_fail(e, XD_EINVAL, "there is no device \"%s\"; this version computes on: %s", name,
+    xd_fail(e, XD_EINVAL, "there is no device \"%s\"; this build has: %s", name,
             known.failed || !known.p ? "" : known.p);
     xd_buf_free(&known);
     return XD_EINVAL;
@@ -79,7 +79,7 @@ xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks
     xd_status st = kind->instances(&n, e);
     if (st == XD_OK && n < ranks)
         st = xd_fail(e, XD_EINVAL,
-                     "%d ranks of this host need %d devices \"%s\", and there %s %d: start %d "
+                     "%d ranks of this host need %d devices \"%s\", but there %s %d: start %d "
                      "rank%s (xdit plan --world %d lists plans), or share one with --device %s:0",
                      ranks, ranks, s, n == 1 ? "is" : "are", n, n, n == 1 ? "" : "s", n, s);
     if (st == XD_OK)
@@ -100,7 +100,7 @@ xd_status xd_dev_open_best(xd_dev **d, int rank, int ranks, xd_err *e)
         if (s != XD_OK || n == 0)
             return s == XD_OK ? xd_fail(e, XD_EUNSUPPORTED, "there is no %s", k->name) : s;
         if (n < ranks)
-            return xd_fail(e, XD_EINVAL, "%d ranks of this host would need %d devices \"%s\", and "
+            return xd_fail(e, XD_EINVAL, "%d ranks of this host would need %d devices \"%s\", but "
                            "there %s %d", ranks, ranks, k->name, n == 1 ? "is" : "are", n);
         snprintf(which, sizeof which, "%d", rank);
         s = k->open(d, which, e);
@@ -108,7 +108,7 @@ xd_status xd_dev_open_best(xd_dev **d, int rank, int ranks, xd_err *e)
             e->code = XD_EDEVICE;
         return s;
     }
-    return xd_fail(e, XD_EUNSUPPORTED, "this build computes on the CPU");
+    return xd_fail(e, XD_EUNSUPPORTED, "this build computes on the CPU only");
 }
 
 void xd_dev_early(void)
@@ -133,7 +133,7 @@ void xd_dev_close(xd_dev **d)
         *d = NULL;
 }
 
-/* d, or for a count device the device that it stands for. */
+/* d itself, or for a count device the device that it simulates. */
 static const xd_dev *real_device(const xd_dev *d)
 {
     return d->counts ? xd_count_real(d) : d;

@@ -1,7 +1,7 @@
-/* count.c - the device that computes nothing: a run on it counts flops, bytes and memory.
+/* count.c - the count device, which computes nothing: a run on it counts flops, bytes and memory
  *
  * Its memory is a range of addresses without storage: blocks follow each other, are never NULL, are
- * never given twice, and must not be dereferenced. */
+ * never handed out twice, and must not be dereferenced. */
 #include "backend/count/count.h"
 
 #include <stdint.h>
@@ -38,8 +38,8 @@ static void *count_get(xd_dev *d, size_t bytes)
     return (void *)p;
 }
 
-/* Freeing the last block frees its addresses: an engine counts every request in arenas of 2^60
- * bytes, of which the address space holds only fifteen. */
+/* Freeing the last block releases its addresses: an engine counts every request in arenas of 2^60
+ * bytes, of which only fifteen fit into the address space. */
 static void count_put(xd_dev *d, void *p, size_t bytes)
 {
     count    *c = count_of(d);
@@ -164,7 +164,7 @@ static double bytes_of(const xd_tensor *t)
     return t->p ? (double)xd_bytes(*t) : 0.0;
 }
 
-/* Counts a call that moves `bytes`; adds its flops to *part, unless that is NULL. */
+/* Counts a call that moves `bytes`; adds its flops also to *part unless that is NULL. */
 static xd_status add_call(xd_dev *d, double bytes, double *part, double flops)
 {
     count *c = count_of(d);
@@ -188,8 +188,8 @@ static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
                     &count_of(d)->sum.gemm_flops, 2 * M * N * K);
 }
 
-/* The number of (query, key) pairs that are computed: about half of the square with a causal mask,
- * the band with a window. kv_len is data and counts as all keys. */
+/* The number of (query, key) pairs that are computed: about half of all pairs with a causal mask,
+ * and a band of them with a window. kv_len is data, so all keys count. */
 static double score_pairs(const xd_attn_args *a, double n, double m)
 {
     double p = n * m;
@@ -225,7 +225,7 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
                     2 * (double)xd_count(a->out) * (double)a->w->in * taps);
 }
 
-/* The other ops only move bytes: each operand counts once, one that is read and written twice. */
+/* The other ops only move bytes: each operand counts once, or twice if it is read and written. */
 #define MOVES(op, type, bytes)                                                       \
     static xd_status op(xd_dev *d, xd_stream *s, const type *a, void *tmp)           \
     {                                                                                \

@@ -1,9 +1,9 @@
-/* count.h - what registry.c needs to know about a count device */
+/* count.h - access to the device that a count device simulates, for registry.c */
 #ifndef XD_BACKEND_COUNT_COUNT_H
 #define XD_BACKEND_COUNT_COUNT_H
 
 #include "backend/backend.h"
 
-const xd_dev *xd_count_real(const xd_dev *d);   /* the device it stands for, or NULL           */
+const xd_dev *xd_count_real(const xd_dev *d);   /* the device that d simulates, or NULL        */
 
 #endif
