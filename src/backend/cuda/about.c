@@ -1,5 +1,5 @@
-/* about.c - what `xdit doctor` says of the GPUs of this machine and of the libraries for them */
-#define _GNU_SOURCE             /* dladdr */
+/* about.c - facts about this machine's GPUs and CUDA libraries, for `xdit doctor` */
+#define _GNU_SOURCE             /* for dladdr */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,14 +7,14 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 
-/* The file that a function was loaded from. */
+/* The path of the library that a function was loaded from. */
 static const char *file_of(const void *function)
 {
     Dl_info i;
     return dladdr(function, &i) && i.dli_fname ? i.dli_fname : "an unknown file";
 }
 
-/* The version of the kernel's module, as 570.86.15; "": it is not told. */
+/* Reads the version of the driver's kernel module, for example 570.86.15; "": unknown. */
 static void read_module(char *version, size_t size)
 {
     FILE *f = fopen("/proc/driver/nvidia/version", "r");
@@ -42,7 +42,7 @@ static void tell_driver(const xd_cuda_driver *cu, xd_fact *fact, void *cookie)
     fact(cookie, "cuda_driver", text);
 }
 
-/* Bytes that are free; a context is opened for the question. 0: it cannot be opened. */
+/* Free bytes of a GPU; opens a context to read them. 0: it cannot be opened. */
 static size_t free_bytes(const xd_cuda_driver *cu, CUdevice d)
 {
     CUcontext c = NULL;
@@ -81,11 +81,11 @@ static void tell_gpu(const xd_cuda_driver *cu, int i, xd_fact *fact, void *cooki
     fact(cookie, key, text);
 }
 
-/* Which GPUs read each other's memory; the first pair that does not. */
+/* Reports whether all pairs of GPUs have peer access, or the first pair that lacks it. */
 static void tell_peers(const xd_cuda_driver *cu, int n, xd_fact *fact, void *cookie)
 {
     char text[128];
-    snprintf(text, sizeof text, "each of the %d GPUs reaches the others' memory", n);
+    snprintf(text, sizeof text, "each of the %d GPUs has peer access to the others' memory", n);
     for (int i = 0, all = 1; i < n && all; i++)
         for (int k = 0; k < n && all; k++) {
             CUdevice a = 0, b = 0;
@@ -94,13 +94,13 @@ static void tell_peers(const xd_cuda_driver *cu, int n, xd_fact *fact, void *coo
                 cu->cuDeviceCanAccessPeer(&can, a, b) || can)
                 continue;
             all = 0;
-            snprintf(text, sizeof text, "cuda:%d does not reach the memory of cuda:%d: messages "
-                     "pass through the host's", i, k);
+            snprintf(text, sizeof text, "cuda:%d has no peer access to cuda:%d: messages "
+                     "pass through host memory", i, k);
         }
     fact(cookie, "cuda_peers", text);
 }
 
-/* v: its version, as 91900 for 9.19.0; function: one that was loaded from it. */
+/* Reports a library: v is its version, 91900 for 9.19.0; `function` is one of its functions. */
 static void tell_library(const char *key, const char *name, size_t v, const void *function,
                          xd_fact *fact, void *cookie)
 {
@@ -137,12 +137,12 @@ static void tell_libraries(xd_fact *fact, void *cookie)
         memcpy(&p, &nccl->ncclGetVersion, sizeof p);
         tell_library("nccl", "NCCL", (size_t)version, p, fact, cookie);
     } else {
-        fact(cookie, "nccl_error", e.code ? e.msg : "NCCL does not say its version");
+        fact(cookie, "nccl_error", e.code ? e.msg : "NCCL does not report its version");
     }
 }
 
-/* "cuda": why there is no GPU; else "cuda_driver", a "cuda:0" or "cuda_old:0" for each GPU,
- * "cuda_peers" of several, and the libraries or why they cannot be loaded. */
+/* Reports "cuda" (the reason) if there is no GPU; else "cuda_driver", "cuda:N" or "cuda_old:N" for
+ * each GPU, "cuda_peers" if there are several, and the libraries or why they cannot be loaded. */
 void xd_cuda_about(xd_fact *fact, void *cookie)
 {
     const xd_cuda_driver *cu = NULL;

@@ -1,9 +1,9 @@
-/* algorithms.c - algorithms of cuBLASLt that were faster than its own choice, in the user's cache
+/* algorithms.c - cuBLASLt algorithms that were timed, kept in the user's cache
  *
- * A file holds a line for each kind of product: its name and the algorithm in hexadecimal digits,
- * for one version of the library and one model of GPU. It is read when a device is opened. Times
- * differ from run to run and bits with the algorithm, so kinds are timed where XDIT_TUNE=1 asks for
- * it alone, and what was kept serves all later runs. */
+ * A cache file serves one version of the library and one model of GPU. Each line has the name of a
+ * kind of product and its fastest algorithm in hexadecimal digits. The file is read when a device
+ * is opened. Timings vary from run to run, and results can differ in bits between algorithms;
+ * therefore kinds are timed only with XDIT_TUNE=1, and all later runs use the kept algorithm. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 
@@ -24,7 +24,7 @@ typedef struct entry {
 struct xd_cuda_algorithms {
     entry *v;
     int    n, most, times, changed;
-    char   path[4096];                  /* "": there is no cache                               */
+    char   path[4096];                  /* "": there is no cache folder                        */
 };
 
 void xd_cuda_cache_folder(const xd_cuda_dev *c, const char *what, size_t version, char *folder,
@@ -46,7 +46,7 @@ static entry *find_entry(const struct xd_cuda_algorithms *k, const char *name)
     return NULL;
 }
 
-/* A new entry, or the one of that name; NULL: there is no room. */
+/* Returns the entry of that name, or a new one; NULL: the table is full or memory is short. */
 static entry *add_entry(struct xd_cuda_algorithms *k, const char *name)
 {
     entry *e = find_entry(k, name);
@@ -65,7 +65,7 @@ static entry *add_entry(struct xd_cuda_algorithms *k, const char *name)
     return e;
 }
 
-/* Adds the entries of a file to those that are there; a line that is no entry is left out. */
+/* Adds the entries of the cache file to those in memory; skips lines that are no entries. */
 static void read_entries(struct xd_cuda_algorithms *k)
 {
     char  *text = NULL, *line, *rest;
@@ -93,7 +93,7 @@ static void write_entries(struct xd_cuda_algorithms *k)
 {
     xd_out o;
     xd_err e = { 0 };
-    read_entries(k);                    /* what other processes have added meanwhile           */
+    read_entries(k);                    /* includes entries that other processes have added since */
     xd_make_parents(k->path);
     if (xd_out_open(&o, k->path, &e) != XD_OK) {
         xd_log(XD_LOG_WARN, "timed algorithms are not kept: %s", e.msg);
@@ -124,7 +124,7 @@ void xd_cuda_open_algorithms(xd_cuda_dev *c)
         k->path[0] = 0;
     k->times = tune && !strcmp(tune, "1");
     if (k->times && !k->path[0])
-        xd_log(XD_LOG_WARN, "XDIT_TUNE=1 needs a cache: HOME or XDG_CACHE_HOME is not set");
+        xd_log(XD_LOG_WARN, "XDIT_TUNE=1 needs a cache folder: set HOME or XDG_CACHE_HOME");
     k->times = k->times && k->path[0];
 }
 

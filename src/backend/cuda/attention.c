@@ -1,8 +1,9 @@
-/* attention.c - attention: flash for 16-bit heads of at most 256 elements (with a bias: 64) without
- * soft cap, cuDNN for large ones, products of the library for wider ones, else any types
+/* attention.c - attention, by one of four implementations: flash (16-bit heads of at most 256
+ * elements, 64 with a bias, no soft cap), cuDNN (large attention), cuBLASLt products (wider heads),
+ * or a kernel for any types
  *
- * Keys are taken in tiles of the global order, so results do not depend on how keys are cut into
- * segments or queries into pieces. */
+ * Keys are processed in tiles of their global order, so results do not depend on how keys are split
+ * into segments or queries into pieces. */
 #include "backend/cuda/cuda.h"
 
 #include "base/minmax.h"
@@ -39,14 +40,15 @@ int xd_cuda_attention_aligned(const xd_attn_args *a, const xd_tensor *q, const x
     return all;
 }
 
-/* One launch at most: the queries q of `samples` samples, which are the rows from `first` on. */
+/* A piece of the queries: q of `samples` samples, which are the rows from `first` on. It needs at
+ * most one launch. */
 typedef struct piece {
     const xd_attn_args *a;
     const xd_tensor    *q, *out;
-    int64_t             first, sample;  /* of all rows, of all samples                         */
+    int64_t             first, sample;  /* counted from the first row and sample of the call   */
     int                 samples;
     attention_segment  *list;           /* device memory for all segments, or NULL             */
-    xd_cuda_keys       *keys;           /* of attention_cudnn.c, and scratch                   */
+    xd_cuda_keys       *keys;           /* for attention_cudnn.c; includes scratch             */
 } piece;
 
 static char *sample_at(const xd_tensor *t, int64_t b)
@@ -66,13 +68,13 @@ size_t xd_cuda_attention_scratch(xd_cuda_dev *c, const xd_attn_args *a)
     return list_bytes(a) + (other ? other : xd_cuda_attention_cudnn_scratch(c, a));
 }
 
-/* Segments of keys go with the arguments, or to device memory where these have no place for all.
- * *wide: 16-byte accesses. */
+/* Adds the segments of keys to the arguments, or uploads them to device memory if they are too many
+ * for the arguments. Clears *wide if 16-byte accesses are not possible. */
 static xd_status add_segments(xd_cuda_dev *c, attention_args *b, const piece *p, int *wide)
 {
     const xd_attn_args *a = p->a;
     xd_status           s = XD_OK;
-    int                 n = 0;          /* those in b->segment                                 */
+    int                 n = 0;          /* segments in b->segment                              */
     for (int i = 0; i < a->nkv && s == XD_OK; i++) {
         const xd_tensor *k = &a->kv[i].k, *v = &a->kv[i].v;
         if (!k->d[1])
@@ -150,7 +152,7 @@ static xd_status run_piece(xd_cuda_dev *c, const piece *p)
                  : xd_cuda_launch(c, any, xd_ceil_div(b.n * b.B * b.H, 4), 1, 128, 0, &b);
 }
 
-/* All samples, as many a launch as its arguments have lengths for. */
+/* Runs all samples; each launch handles as many as its arguments have lengths for. */
 static xd_status run_samples(xd_cuda_dev *c, piece p)
 {
     const int64_t B = p.q->d[0];

@@ -1,9 +1,10 @@
-/* attention_cudnn.c - large attention by cuDNN, where that is installed and takes it
+/* attention_cudnn.c - large attention by cuDNN, if it is installed and supports the shape
  *
- * Without masks, bias and soft cap, of 16-bit heads of at most 256 elements. A plan serves one
- * shape. It is compiled by a thread, which begins when the counting run meets the shape, so mostly
- * while weights load, and kept in the user's cache, where the next process finds it. Keys and
- * values in several segments are copied together first. XDIT_CUDNN=0 leaves all to flash. */
+ * Used for 16-bit heads of at most 256 elements without masks, bias and soft cap. A plan serves one
+ * shape. A background thread compiles it, starting when the counting run sees the shape and
+ * therefore mostly while weights load. Plans are kept in the user's cache for later processes. If
+ * keys and values are in several segments, they are copied together first. XDIT_CUDNN=0 turns cuDNN
+ * off, so that flash computes everything. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/cudnn_plan.h"
 #include "backend/cuda/load.h"
@@ -19,28 +20,28 @@
 
 enum {
     PLANS = 128,
-    LEAST_SCORES = 1 << 20,             /* of a head, below which flash is quick enough        */
-    MOST_TEXT = 4 << 20,                /* bytes of a kept plan                                */
+    LEAST_SCORES = 1 << 20,             /* queries x keys of a head; below, flash is fast enough */
+    MOST_TEXT = 4 << 20,                /* maximum bytes of a kept plan                        */
 };
 
 typedef struct known {
     xd_cudnn_shape shape;
     xd_cudnn_plan  plan;
-    uint64_t       used;                /* when, in calls                                      */
-    int            wanted;              /* a call waits for it                                 */
+    uint64_t       used;                /* last use, as a count of calls                       */
+    int            wanted;              /* 1: a call waits for it                              */
     enum { EMPTY, QUEUED, BUILDING, READY, REFUSED } state;
 } known;
 
 struct xd_cuda_cudnn {
     xd_cuda_dev             *c;
-    const xd_cudnn          *lib;       /* NULL: there is none, or it is not to be used        */
+    const xd_cudnn          *lib;       /* NULL: not installed, or switched off                */
     cudnnHandle_t            handle;
     cudnnBackendDescriptor_t gpu;
-    char                     folder[160];       /* of kept plans, in the user's cache         */
+    char                     folder[160];       /* cache folder of kept plans                 */
     pthread_t                thread;
-    int                      runs;      /* the thread was started                              */
+    int                      runs;      /* 1: the thread was started                           */
     uint64_t                 calls;
-    pthread_mutex_t          lock;      /* of what follows                                     */
+    pthread_mutex_t          lock;      /* guards the fields below                             */
     pthread_cond_t           changed;
     known                    of[PLANS];
     int                      ends;
@@ -73,7 +74,7 @@ static int read_kept(const struct xd_cuda_cudnn *x, const char *path, xd_cudnn_p
     return found;
 }
 
-/* A plan that cannot be kept is compiled again by the next process. */
+/* If a plan cannot be kept, the next process compiles it again. */
 static void keep_plan(const struct xd_cuda_cudnn *x, char *path, const xd_cudnn_plan *p)
 {
     char  *text = xd_cudnn_plan_text(x->lib, p);
@@ -83,7 +84,7 @@ static void keep_plan(const struct xd_cuda_cudnn *x, char *path, const xd_cudnn_
         xd_make_parents(path);
     if (text && xd_out_open(&o, path, &e) == XD_OK) {
         fputs(text, o.f);
-        xd_out_commit(&o, &e);          /* nothing, if a byte could not be written             */
+        xd_out_commit(&o, &e);          /* writes no file if a byte could not be written       */
     }
     free(text);
 }
@@ -98,7 +99,7 @@ static xd_status get_plan(const struct xd_cuda_cudnn *x, const xd_cudnn_shape *a
     xd_status s = xd_cudnn_plan_make(x->lib, x->gpu, a, p, e);
     if (s == XD_OK && p->workspace > XD_CUDA_WORK) {
         xd_cudnn_plan_drop(x->lib, p);
-        s = xd_fail(e, XD_EUNSUPPORTED, "cuDNN wants %lld bytes of workspace",
+        s = xd_fail(e, XD_EUNSUPPORTED, "cuDNN needs %lld bytes of workspace",
                     (long long)p->workspace);
     }
     if (s == XD_OK && named)
@@ -106,9 +107,9 @@ static xd_status get_plan(const struct xd_cuda_cudnn *x, const xd_cudnn_shape *a
     return s;
 }
 
-/* ---- the thread that makes plans ------------------------------------------------------------ */
+/* ---- the thread that compiles plans --------------------------------------------------------- */
 
-/* One that a call waits for comes first. */
+/* The next plan to compile; plans that a call waits for come first. */
 static known *next_of(struct xd_cuda_cudnn *x)
 {
     known *best = NULL;
@@ -123,7 +124,7 @@ static void refuse(known *q, const char *why)
     const xd_cudnn_shape *a = &q->shape;
     q->state = REFUSED;
     xd_log(XD_LOG_DEBUG, "attention of %d samples, %d heads of %d elements on %d, %lld queries, "
-           "%lld keys takes flash: %s", a->B, a->H, a->D, a->Hk, (long long)a->n, (long long)a->m,
+           "%lld keys uses flash: %s", a->B, a->H, a->D, a->Hk, (long long)a->n, (long long)a->m,
            why);
 }
 
@@ -163,7 +164,7 @@ static int open_library(struct xd_cuda_cudnn *x)
     if (value && !strcmp(value, "0"))
         return 0;
     if (xd_cuda_load_cudnn(&x->lib, &e) != XD_OK) {
-        xd_log(XD_LOG_DEBUG, "%s; attention takes kernels of xdit, which are slower", e.msg);
+        xd_log(XD_LOG_DEBUG, "%s; attention uses xdit's own kernels, which are slower", e.msg);
         return 0;
     }
     x->c->cu->cuCtxSetCurrent(x->c->context);
@@ -174,12 +175,12 @@ static int open_library(struct xd_cuda_cudnn *x)
         x->gpu = xd_cudnn_device(x->lib, digits ? atoi(digits + 1) : 0, NULL);
     if (x->gpu && pthread_create(&x->thread, NULL, make_plans, x) == 0)
         return x->runs = 1;
-    xd_log(XD_LOG_DEBUG, "cuDNN does not start on %s (status %d); attention takes kernels of xdit",
+    xd_log(XD_LOG_DEBUG, "cuDNN does not start on %s (status %d); attention uses xdit's kernels",
            x->c->dev.name, (int)r);
     return 0;
 }
 
-/* Opened when it is first needed; NULL: attention goes without it. */
+/* Opens cuDNN when it is first needed. NULL: attention is computed without it. */
 static struct xd_cuda_cudnn *cudnn_of(xd_cuda_dev *c)
 {
     struct xd_cuda_cudnn *x = c->dnn;
@@ -220,7 +221,7 @@ void xd_cuda_close_cudnn(xd_cuda_dev *c)
 
 /* ---- shapes ------------------------------------------------------------------------------- */
 
-/* 1: attention that cuDNN may take, if all rows are aligned. */
+/* 1: attention that cuDNN may support, if all rows are aligned. */
 static int is_plain(const xd_attn_args *a)
 {
     return a->q.type != XD_F32 && a->q.d[3] <= XD_CUDA_FLASH_MOST && a->q.d[3] % 8 == 0 &&
@@ -233,7 +234,7 @@ static int is_large(const xd_attn_args *a, const xd_tensor *q)
     return q->d[1] > 0 && q->d[1] * xd_cuda_attention_keys(a) >= LEAST_SCORES;
 }
 
-/* One sample has no stride. */
+/* The stride between samples is normalized if there is only one sample. */
 static void strides_of(int64_t s[3], const xd_tensor *t)
 {
     for (int i = 0; i < 3; i++)
@@ -242,7 +243,8 @@ static void strides_of(int64_t s[3], const xd_tensor *t)
         s[0] = t->d[1] * t->s[1];
 }
 
-/* The keys, or values, as they are read: those of the only segment, or copied together to `to`. */
+/* The keys or values as one tensor: those of the only segment, or a copy of all segments at
+ * `to`. */
 static xd_tensor joined(const xd_attn_args *a, int values, void *to)
 {
     const xd_tensor *t = values ? &a->kv[0].v : &a->kv[0].k;
@@ -264,7 +266,7 @@ static xd_cudnn_shape shape_of(const xd_attn_args *a, const xd_tensor *q, const 
     x.Hk = (int32_t)xd_attn_heads_kv(a), x.type = (int32_t)q->type;
     x.lengths = a->kv_len != NULL;
     strides_of(x.q, q), strides_of(x.k, &k), strides_of(x.v, &v), strides_of(x.out, out);
-    if (a->lse.p) {                     /* of all rows                                         */
+    if (a->lse.p) {                     /* strides in the tensor of all rows                   */
         x.lse[0] = a->lse.s[0], x.lse[1] = a->lse.s[1], x.lse[2] = a->lse.s[2];
         if (x.B == 1)
             x.lse[0] = x.n * x.lse[1];
@@ -272,10 +274,10 @@ static xd_cudnn_shape shape_of(const xd_attn_args *a, const xd_tensor *q, const 
     return x;
 }
 
-/* ---- the table ---------------------------------------------------------------------------- */
+/* ---- the table of plans ------------------------------------------------------------------- */
 
-/* A place for a new shape: an empty one, or that of the plan that was not used for longest. A graph
- * may have recorded the kernels of any plan, so none goes while there are graphs. */
+/* Returns a table entry for a new shape: an empty one, or the least recently used one. A graph may
+ * have recorded the kernels of any plan, so no plan is dropped while there are graphs. */
 static known *make_room(struct xd_cuda_cudnn *x)
 {
     known *oldest = NULL;
@@ -293,7 +295,8 @@ static known *make_room(struct xd_cuda_cudnn *x)
     return oldest;
 }
 
-/* What is known of a shape; a new one is queued. The lock is held. NULL: there is no room. */
+/* Finds the entry of a shape; queues a new one. The caller holds the lock. NULL: the table is
+ * full. */
 static known *find_plan(struct xd_cuda_cudnn *x, const xd_cudnn_shape *shape)
 {
     known *q = NULL;
@@ -309,7 +312,7 @@ static known *find_plan(struct xd_cuda_cudnn *x, const xd_cudnn_shape *shape)
     return q;
 }
 
-/* The plan of a shape; NULL: cuDNN does not take it. */
+/* The plan of a shape; waits until it is compiled. NULL: cuDNN does not support the shape. */
 static known *wait_for(struct xd_cuda_cudnn *x, const xd_cudnn_shape *shape)
 {
     pthread_mutex_lock(&x->lock);
@@ -343,7 +346,7 @@ size_t xd_cuda_attention_cudnn_scratch(xd_cuda_dev *c, const xd_attn_args *a)
 {
     struct xd_cuda_cudnn *x = NULL;
     const xd_qo all = { a->q, a->out };
-    int         taken = 0;              /* pieces of the queries                               */
+    int         taken = 0;              /* pieces of the queries that cuDNN computes           */
     if (!is_plain(a) || !a->nkv)
         return 0;
     for (int i = 0; i < xd_max(a->nparts, 1); i++) {
@@ -381,7 +384,7 @@ static xd_status gather(xd_cuda_dev *c, const xd_attn_args *a, int values, const
     return s;
 }
 
-/* Before the first piece of the queries. */
+/* Copies keys and values together, before the first piece of the queries. */
 static xd_status join_keys(xd_cuda_dev *c, const xd_attn_args *a, xd_cuda_keys *keys)
 {
     const places p = places_of(a);
@@ -392,7 +395,7 @@ static xd_status join_keys(xd_cuda_dev *c, const xd_attn_args *a, xd_cuda_keys *
     return s == XD_OK ? gather(c, a, 1, &keys->v) : s;
 }
 
-/* Writes how many queries, then how many keys of each sample count. */
+/* Writes the number of queries of each sample, then its number of valid keys. */
 static xd_status write_lengths(xd_cuda_dev *c, const xd_attn_args *a, int64_t n, int64_t m,
                                int32_t *to)
 {

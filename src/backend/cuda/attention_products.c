@@ -1,19 +1,20 @@
-/* attention_products.c - attention of wide heads by cuBLASLt: scores, softmax, sums of values
+/* attention_products.c - attention of wide heads by cuBLASLt: scores, softmax, weighted sums of
+ * values
  *
- * For 16-bit heads beyond those of flash, as autoencoders have them, without masks, bias and soft
- * cap. A band of queries at a time: its scores in F32, then their softmax in the type of the
- * queries. Keys and values in several segments are copied together first, so that results do not
- * depend on how they are cut. */
+ * For 16-bit heads that are too wide for flash, as in autoencoders, without masks, bias and soft
+ * cap. It processes a band of queries at a time: scores in F32, then their softmax in the type of
+ * the queries. If keys and values are in several segments, they are copied together first, so that
+ * results do not depend on how they are split. */
 #include "backend/cuda/cuda.h"
 
 #include "base/minmax.h"
 
 enum { BAND_BYTES = 64 << 20, FEWEST = 64 };
 
-/* Where the parts of the scratch begin, in bytes. */
+/* Offsets of the parts of the scratch, in bytes. */
 typedef struct places {
-    int64_t m, rows;            /* keys; queries of a band                                     */
-    int64_t ld;                 /* elements between rows of scores and of their softmax        */
+    int64_t m, rows;            /* number of keys; queries in a band                           */
+    int64_t ld;                 /* elements between rows of scores, and of their softmax       */
     size_t  k, v, scores, weights, end;
 } places;
 
@@ -44,7 +45,7 @@ size_t xd_cuda_attention_products_scratch(const xd_attn_args *a)
     return is_wide(a) ? places_of(a).end : 0;
 }
 
-/* The rows of head h of sample b. */
+/* The rows of head h of sample b, [n,D]. */
 static xd_tensor head_of(const xd_tensor *t, int64_t b, int64_t h)
 {
     xd_tensor x = xd_view2(t->p, t->type, t->d[1], t->d[3]);
@@ -53,7 +54,7 @@ static xd_tensor head_of(const xd_tensor *t, int64_t b, int64_t h)
     return x;
 }
 
-/* *x becomes the keys, or values, of a head: as they lie, or copied to `to`. */
+/* *x becomes the keys (or values) of a head: in place, or copied together to `to`. */
 static xd_status gather_rows(xd_cuda_dev *c, const xd_attn_args *a, int values, int64_t b,
                              int64_t h, int64_t m, char *to, xd_tensor *x)
 {
@@ -74,7 +75,7 @@ static xd_status gather_rows(xd_cuda_dev *c, const xd_attn_args *a, int values, 
     return s;
 }
 
-/* Softmax of n rows of scores; lse: their first, or NULL. */
+/* Computes the softmax of n rows of scores; lse: that of the first row, or NULL. */
 static xd_status launch_softmax(xd_cuda_dev *c, const xd_attn_args *a, const places *p, char *tmp,
                                 int64_t n, float *lse)
 {
@@ -88,7 +89,7 @@ static xd_status launch_softmax(xd_cuda_dev *c, const xd_attn_args *a, const pla
 
 typedef struct head { xd_tensor q, k, v, out; float *lse; } head;
 
-/* 0: the library does not take a product. */
+/* Computes one head. 0: the library does not support a product. */
 static int run_head(xd_cuda_dev *c, const xd_attn_args *a, const places *p, char *tmp,
                     const head *h, xd_status *s)
 {
@@ -113,7 +114,7 @@ static int run_head(xd_cuda_dev *c, const xd_attn_args *a, const places *p, char
 int xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
                                const xd_tensor *out, int64_t row, char *tmp, xd_status *s)
 {
-    if (!is_wide(a))            /* most attention: nothing else is looked at                   */
+    if (!is_wide(a))            /* the common case returns at once                             */
         return 0;
     const places p = places_of(a);
     if (!p.m || (out->type != q->type && out->type != XD_F32) ||

@@ -1,8 +1,8 @@
 /* cublaslt.c - matrix products by cuBLASLt
  *
- * A table holds what the library was asked for each kind of product: its descriptors and the
- * algorithm: one that was timed and kept (algorithms.c), or the first that the library names.
- * Pointers that are no part of the kind are set before each product. */
+ * A table keeps, for each kind of product, the library's descriptors and the algorithm to use: one
+ * that was timed and kept (algorithms.c), or the library's first suggestion. Pointers that are not
+ * part of the kind are set before each product. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 
@@ -14,19 +14,19 @@
 #include "base/log.h"
 
 enum {
-    KINDS = 512,                        /* places of the table; it is emptied when 3/4 are taken */
-    TIMED = 8, REPEATS = 3,             /* algorithms of a kind that are timed; products of each */
+    KINDS = 512,                    /* entries of the table; it is cleared when 3/4 are in use */
+    TIMED = 8, REPEATS = 3,     /* algorithms that are timed for a kind; products to time each */
 };
 
-/* Products that one algorithm serves: equal keys have equal bytes. */
+/* Key of products that share an algorithm. Equal kinds have equal bytes, padding included. */
 typedef struct kind {
     int64_t  n, I, O, s_in, s_w, s_out;
-    int32_t  in_type, out_type, bias_type;      /* bias_type: -1: none                         */
+    int32_t  in_type, out_type, bias_type;      /* bias_type: -1: no bias                      */
     int32_t  gelu, turned, scaled;
-    uint32_t align[4];                          /* of A, B, C and D                            */
+    uint32_t align[4];                          /* alignments of A, B, C and D                 */
 } kind;
 
-/* A product in the library's words: D = A^T B with A = w, B = in, D = out; turned: D = A B. */
+/* A kind in the library's terms: D = A^T B with A = w, B = in, D = out; turned: D = A B. */
 typedef struct known {
     kind                   k;
     cublasLtMatmulDesc_t   desc;
@@ -93,7 +93,7 @@ void xd_cuda_close_cublaslt(xd_cuda_dev *c)
         c->lt->cublasLtDestroy(c->lt_handle);
 }
 
-/* ---- kinds -------------------------------------------------------------------------------- */
+/* ---- kinds of products -------------------------------------------------------------------- */
 
 static int type_of(int t)
 {
@@ -102,7 +102,7 @@ static int type_of(int t)
     return t == XD_BF16 ? XD_LT_BF16 : t == XD_I8 ? XD_LT_I8 : t == XD_I32 ? XD_LT_I32 : XD_LT_F32;
 }
 
-/* The largest power of two, at most 64 (that of all arenas), of which the address is a multiple. */
+/* The largest power of two that divides the address; at most 64, the alignment of all arenas. */
 static uint32_t alignment_of(const void *p)
 {
     uint32_t n = 64;
@@ -172,7 +172,7 @@ static cublasStatus_t describe(const xd_cublaslt *lt, known *q)
     return r;
 }
 
-/* Sets the pointers of p that are attributes of its description. */
+/* Sets those pointers of p that are attributes of the library's description. */
 static cublasStatus_t set_pointers(const xd_cublaslt *lt, const known *q, const xd_cuda_product *p)
 {
     const struct { int attribute; const void *p; } each[] = {
@@ -188,7 +188,7 @@ static cublasStatus_t set_pointers(const xd_cublaslt *lt, const known *q, const 
     return r;
 }
 
-/* Without these the library takes addresses for multiples of 256. */
+/* Without these attributes the library assumes that addresses are multiples of 256. */
 static cublasStatus_t set_alignments(const xd_cuda_dev *c, const kind *k)
 {
     static const int attribute[] = { XD_LT_PREF_ALIGNMENT_A, XD_LT_PREF_ALIGNMENT_B,
@@ -200,13 +200,13 @@ static cublasStatus_t set_alignments(const xd_cuda_dev *c, const kind *k)
     return r;
 }
 
-/* The kind is not asked for again. */
+/* Marks a kind as refused, so that the library is not asked again. */
 static void refuse(known *q, const char *when, cublasStatus_t r)
 {
     const kind *k = &q->k;
     q->state = REFUSED;
     xd_log(XD_LOG_DEBUG, "cuBLASLt refuses %s (status %d): %s [%lld,%lld] x [%lld,%lld]%s to %s%s%s"
-           "%s%s; kernels of xdit compute a part", when, (int)r,
+           "%s%s; xdit's own kernels compute a part", when, (int)r,
            xd_dtype_name((xd_dtype)k->in_type), (long long)k->n, (long long)k->I,
            (long long)(k->turned ? k->I : k->O), (long long)(k->turned ? k->O : k->I),
            k->turned ? "" : "^T", xd_dtype_name((xd_dtype)k->out_type),
@@ -226,11 +226,11 @@ static cublasStatus_t run_product(xd_cuda_dev *c, const known *q, const xd_cuda_
                                  XD_CUDA_WORK, c->stream);
 }
 
-/* Seconds of one product by an algorithm; 0: it fails, or the time is not known. */
+/* Seconds of one product by an algorithm; 0: it failed, or the time is unknown. */
 static double time_algorithm(xd_cuda_dev *c, const xd_cuda_timing *t, const known *q,
                              const xd_cuda_product *p, const cublasLtMatmulAlgo_t *algo)
 {
-    int            ok = run_product(c, q, p, algo) == XD_LT_SUCCESS;        /* warms up        */
+    int            ok = run_product(c, q, p, algo) == XD_LT_SUCCESS;        /* to warm up      */
     ok = ok && c->cu->cuEventRecord(t->begin, c->stream) == XD_CU_SUCCESS;
     for (int i = 0; i < REPEATS && ok; i++)
         ok = run_product(c, q, p, algo) == XD_LT_SUCCESS;
@@ -238,7 +238,7 @@ static double time_algorithm(xd_cuda_dev *c, const xd_cuda_timing *t, const know
     return ok ? xd_cuda_timed(c, t) / REPEATS : 0;
 }
 
-/* Of n algorithms the fastest, if it is faster than the first by 2 % and more. */
+/* Index of the fastest of n algorithms; 0 (the first) unless another is at least 2 % faster. */
 static int find_fastest(xd_cuda_dev *c, const known *q, const xd_cuda_product *p,
                         const cublasLtMatmulHeuristicResult_t *found, int n)
 {
@@ -264,7 +264,7 @@ static void name_kind(const kind *k, char name[160])
              k->align[1], k->align[2]);
 }
 
-/* Finds an algorithm for the kind of p. */
+/* Chooses an algorithm for the kind of p. */
 static void learn(xd_cuda_dev *c, known *q, const xd_cuda_product *p)
 {
     cublasLtMatmulHeuristicResult_t found[TIMED];
@@ -294,7 +294,7 @@ static void learn(xd_cuda_dev *c, known *q, const xd_cuda_product *p)
         xd_cuda_keep_algorithm(c, name, &q->algo);
 }
 
-/* What is known of the kind of p. */
+/* The table's entry for the kind of p; creates it if there is none. */
 static known *find_kind(xd_cuda_dev *c, const xd_cuda_product *p)
 {
     struct xd_cuda_products *all = c->products;

@@ -1,7 +1,7 @@
 /* cudnn.h - the functions of cuDNN's backend API (libcudnn.so.9) that this backend calls
  *
- * Loaded and declared as the driver is (driver.h); tests/sim/check_cudnn.c compares the
- * declarations with <cudnn.h>. */
+ * Loaded at run time and declared here, as the driver is (driver.h); tests/sim/check_cudnn.c
+ * compares the declarations with <cudnn.h>. */
 #ifndef XD_BACKEND_CUDA_CUDNN_H
 #define XD_BACKEND_CUDA_CUDNN_H
 
@@ -25,7 +25,7 @@ enum {
     XD_DNN_F16 = 2,
     XD_DNN_I32 = 4,
     XD_DNN_BF16 = 9,
-    XD_DNN_HEURISTIC = 3,               /* cudnnBackendHeurMode_t: A, the thorough one         */
+    XD_DNN_HEURISTIC = 3,               /* cudnnBackendHeurMode_t: mode A, the thorough one    */
 
     XD_DNN_ENGINE_CONFIG = 3,           /* cudnnBackendDescriptorType_t                        */
     XD_DNN_HEURISTICS = 4,
@@ -71,11 +71,11 @@ enum {
     XD_DNN_SDPA_OUT = 2803,
     XD_DNN_SDPA_LSE = 2804,
     XD_DNN_SDPA_SCALE = 2805,
-    XD_DNN_SDPA_QUERIES = 2809,         /* how many rows of each sample count                  */
+    XD_DNN_SDPA_QUERIES = 2809,         /* number of valid rows of each sample                 */
     XD_DNN_SDPA_KEYS = 2810,
 };
 
-/* X(what it returns, symbol, (arguments)) */
+/* X(return type, symbol, (arguments)) */
 #define XD_CUDNN_FUNCTIONS(X)                                                                      \
     X(size_t, cudnnGetVersion, (void))                                                             \
     X(void, cudnnGetLastErrorString, (char *text, size_t size))                                    \

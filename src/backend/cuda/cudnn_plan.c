@@ -1,4 +1,4 @@
-/* cudnn_plan.c - builds, keeps and runs plans of attention by cuDNN's backend API */
+/* cudnn_plan.c - builds, serializes and runs plans of attention with cuDNN's backend API */
 #include "backend/cuda/cudnn_plan.h"
 
 #include <stdlib.h>
@@ -6,11 +6,11 @@
 
 #include "base/minmax.h"
 
-/* Operands as the library numbers them. */
+/* Ids of the operands in cuDNN's graph. */
 enum { ID_Q = 1, ID_K, ID_V, ID_OUT, ID_SCALE, ID_LSE, ID_QUERIES, ID_KEYS };
 enum { MOST_CONFIGS = 8 };
 
-/* What a plan is built with: the first failure ends it. */
+/* State while a plan is built: the first failure stops it. */
 typedef struct maker {
     const xd_cudnn *lib;
     xd_cudnn_plan  *p;
@@ -46,7 +46,7 @@ static void finalize(maker *k, cudnnBackendDescriptor_t d)
         k->status = k->lib->cudnnBackendFinalize(d);
 }
 
-/* An operand of the operation `op`, of four dimensions and their strides. */
+/* Adds an operand of the operation `op`, with four dimensions and their strides. */
 static void add(maker *k, cudnnBackendDescriptor_t op, int name, int64_t id, int type,
                 const int64_t dims[4], const int64_t strides[4])
 {
@@ -65,7 +65,7 @@ static void add(maker *k, cudnnBackendDescriptor_t op, int name, int64_t id, int
     link_to(k, op, name, d);
 }
 
-/* [B,n,H,D] of ours is [B,H,n,D] there, with any strides. */
+/* Adds heads: our [B,n,H,D] is cuDNN's [B,H,n,D], with any strides. */
 static void add_heads(maker *k, cudnnBackendDescriptor_t op, int name, int64_t id,
                       const xd_cudnn_shape *a, int64_t rows, int64_t heads, const int64_t s[3])
 {
@@ -103,7 +103,7 @@ static xd_status fail_with(const maker *k, xd_status s, const char *what, xd_err
                    words);
 }
 
-/* Makes the plan of a configuration, or of a text; it is the last descriptor of p. */
+/* Makes a plan of a configuration, or of a text; it becomes the last descriptor of p. */
 static void finish_plan(maker *k, cudnnBackendDescriptor_t device, cudnnBackendDescriptor_t config,
                         const char *text)
 {
@@ -120,7 +120,7 @@ static void finish_plan(maker *k, cudnnBackendDescriptor_t device, cudnnBackendD
                                                      1, &n, &k->p->workspace);
 }
 
-/* The configurations that cuDNN names for a graph, the best first; their number. */
+/* Finds the configurations that cuDNN suggests for a graph, best first; returns their number. */
 static int find_configs(maker *k, cudnnBackendDescriptor_t device, cudnnBackendDescriptor_t graph,
                         cudnnBackendDescriptor_t config[MOST_CONFIGS])
 {
@@ -159,8 +159,8 @@ xd_status xd_cudnn_plan_make(const xd_cudnn *lib, cudnnBackendDescriptor_t devic
             k.status = XD_DNN_SUCCESS;
         }
     }
-    const xd_status s = fail_with(&k, XD_EUNSUPPORTED, n ? "does not compile such attention"
-                                                         : "takes no such attention", e);
+    const xd_status s = fail_with(&k, XD_EUNSUPPORTED, n ? "cannot compile this attention"
+                                                         : "does not support this attention", e);
     xd_cudnn_plan_drop(lib, p);
     return s;
 }
@@ -189,7 +189,7 @@ xd_status xd_cudnn_plan_read(const xd_cudnn *lib, cudnnBackendDescriptor_t devic
     finish_plan(&k, device, NULL, text);
     if (k.status == XD_DNN_SUCCESS)
         return XD_OK;
-    const xd_status s = fail_with(&k, XD_EFORMAT, "does not read a plan that was kept", e);
+    const xd_status s = fail_with(&k, XD_EFORMAT, "cannot read a kept plan", e);
     xd_cudnn_plan_drop(lib, p);
     return s;
 }

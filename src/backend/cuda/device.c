@@ -1,4 +1,4 @@
-/* device.c - the kind "cuda": finding a GPU, opening and closing it */
+/* device.c - the device kind "cuda": finds, opens and closes a GPU */
 #include "backend/cuda/cuda.h"
 
 #include <stdio.h>
@@ -56,13 +56,13 @@ void xd_cuda_close(xd_dev *d)
     free(c);
 }
 
-/* The number behind "cuda:". */
+/* Parses the number after "cuda:". */
 static xd_status parse_which(const char *which, int *n, xd_err *e)
 {
     char *end = NULL;
     long  v = *which ? strtol(which, &end, 10) : 0;
     if (*which && (*end || *which < '0' || *which > '9' || v > 1000))
-        return xd_fail(e, XD_EINVAL, "\"cuda:%s\" is no device: a number follows cuda:, as in "
+        return xd_fail(e, XD_EINVAL, "\"cuda:%s\" is no device: a GPU has a number, as in "
                        "cuda:1", which);
     *n = (int)v;
     return XD_OK;
@@ -85,7 +85,8 @@ static xd_status find_device(xd_cuda_dev *c, int n, xd_err *e)
     if (r == XD_CU_SUCCESS)
         r = cu->cuDeviceGetAttribute(&minor, XD_CU_CAPABILITY_MINOR, c->device);
     if (r != XD_CU_SUCCESS)
-        return xd_fail(e, XD_EDEVICE, "cuda:%d cannot be read: %s", n, xd_cuda_words(cu, r));
+        return xd_fail(e, XD_EDEVICE, "the properties of cuda:%d cannot be read: %s", n,
+                       xd_cuda_words(cu, r));
     if (10 * major + minor < XD_CUDA_OLDEST_CAPABILITY)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "cuda:%d (%s) has compute capability %d.%d, and xdit needs %d.%d or higher",

@@ -1,12 +1,12 @@
 /* driver.h - the functions of the CUDA driver (libcuda.so.1) that this backend calls
  *
- * The library is loaded when a CUDA device is asked for, so one build runs on machines with and
- * without it. Declarations are our own: a build needs no CUDA header. tests/sim/check_driver.c
- * compares them with <cuda.h> where that is installed; it defines XD_CUDA_TYPES_GIVEN and includes
- * <cuda.h> first.
+ * The library is loaded when a CUDA device is first requested, so one build runs on machines with
+ * and without it. The declarations are our own, so a build needs no CUDA header. Where <cuda.h> is
+ * installed, tests/sim/check_driver.c compares them with it; it defines XD_CUDA_TYPES_GIVEN and
+ * includes <cuda.h> first.
  *
- * If XDIT_CUDA_DIR is set, libraries are loaded from that directory and from nowhere else: the
- * tests put their stand-ins there. */
+ * If XDIT_CUDA_DIR is set, libraries are loaded only from that directory: tests put their stand-ins
+ * there. */
 #ifndef XD_BACKEND_CUDA_DRIVER_H
 #define XD_BACKEND_CUDA_DRIVER_H
 

@@ -1,4 +1,4 @@
-/* fatbin.c - the kernels of this build, as nvcc made them, inside the program */
+/* fatbin.c - the compiled kernels of this build (nvcc's fatbin), embedded in the program */
 #include <stdint.h>
 
 #include "backend/cuda/load.h"

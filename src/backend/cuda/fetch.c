@@ -1,6 +1,6 @@
-/* fetch.c - copies from pinned host memory beside the computation, on a stream of their own
+/* fetch.c - copies from pinned host memory concurrently with the computation, on a separate stream
  *
- * A fetch begins behind an event of the stream that computes, and later work there waits for an
+ * A fetch starts after an event of the compute stream, and later work on that stream waits for an
  * event of the fetch. The host waits for neither. */
 #include "backend/cuda/cuda.h"
 
@@ -51,7 +51,7 @@ void xd_cuda_unpin(xd_dev *d, void *p)
     xd_cuda_dev *c = xd_cuda_of(d);
     c->cu->cuCtxSetCurrent(c->context);
     if (p) {
-        c->cu->cuStreamSynchronize(c->fetching);        /* it may still be read               */
+        c->cu->cuStreamSynchronize(c->fetching);        /* a fetch may still read it          */
         c->cu->cuMemFreeHost(p);
     }
 }
@@ -71,7 +71,7 @@ void xd_cuda_unpin_pages(xd_dev *d, void *p)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     c->cu->cuCtxSetCurrent(c->context);
-    c->cu->cuStreamSynchronize(c->fetching);            /* they may still be read             */
+    c->cu->cuStreamSynchronize(c->fetching);            /* a fetch may still read them        */
     c->cu->cuMemHostUnregister(p);
 }
 
@@ -101,12 +101,12 @@ xd_status xd_cuda_fetched(xd_dev *d, int place)
     return xd_cuda_check("cuStreamWaitEvent", r);
 }
 
-/* One way through a staging buffer, after one that warms up. */
+/* Times a copy of one staging buffer, after another one that warms up. */
 double xd_cuda_link(xd_dev *d, int back)
 {
     xd_cuda_dev          *c = xd_cuda_of(d);
     const xd_cuda_driver *cu = c->cu;
-    CUdeviceptr           p = c->work;          /* all work that uses it has ended            */
+    CUdeviceptr           p = c->work;          /* cuBLASLt's workspace: idle, all work has ended */
     CUresult              r = cu->cuCtxSetCurrent(c->context);
     double                s = 0;
     pthread_mutex_lock(&c->lock);

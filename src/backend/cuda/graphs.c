@@ -1,4 +1,4 @@
-/* graphs.c - CUDA graphs: the stream is captured, and the graph is launched in the same stream */
+/* graphs.c - CUDA graphs: captures the stream, and launches the graph on the same stream */
 #include "backend/graphs.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ struct xd_graph {
     CUgraphExec e;
 };
 
-/* Only this thread is held to the rules of a capture: others may read weights ahead. */
+/* The capture restricts only this thread: others may load weights meanwhile. */
 static xd_status begin(xd_dev *d)
 {
     xd_cuda_dev *c = xd_cuda_of(d);

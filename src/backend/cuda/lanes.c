@@ -1,4 +1,4 @@
-/* lanes.c - streams for messages, events between streams, pinned host memory of messages */
+/* lanes.c - streams of messages, events between streams, and pinned host memory of messages */
 #include "backend/lanes.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ CUevent xd_cuda_mark_event(const xd_mark *m)
     return m->e;
 }
 
-/* NULL: the stream cannot be created. Makes the context current. */
+/* The stream of a lane. Makes the context current. NULL: the stream cannot be created. */
 static CUstream stream_of(xd_cuda_dev *c, xd_dev_lane lane)
 {
     c->cu->cuCtxSetCurrent(c->context);
@@ -120,7 +120,7 @@ static xd_status copy_within(xd_dev *d, xd_dev_lane lane, void *to, const void *
                          c->cu->cuMemcpyDtoDAsync_v2(address(to), address(from), bytes, s));
 }
 
-/* ---- other processes ---------------------------------------------------------------------- */
+/* ---- memory and marks shared with other processes ----------------------------------------- */
 
 _Static_assert(sizeof(xd_handle) == sizeof(CUipcMemHandle) &&
                    sizeof(xd_handle) == sizeof(CUipcEventHandle), "a handle");

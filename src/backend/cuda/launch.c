@@ -1,4 +1,4 @@
-/* launch.c - the module of kernels and their launches */
+/* launch.c - loads the module of kernels and launches them */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 
@@ -7,14 +7,14 @@
 
 static const struct {
     const char *name;
-    int         shared;         /* bytes                                                       */
+    int         shared;         /* bytes of shared memory                                      */
 } kernels[XD_CUDA_NKERNELS] = {
 #define ROW(name, shared) { #name, shared },
     XD_CUDA_KERNELS(ROW)
 #undef ROW
 };
 
-/* The stand-in for the kernels of this build. */
+/* 1: there is a stand-in for the kernels of this build (XDIT_CUDA_DIR). */
 static int has_stand_in(char *path, size_t size)
 {
     return xd_cuda_stand_in(path, size, "xdit_kernels.so") && access(path, R_OK) == 0;
@@ -23,16 +23,17 @@ static int has_stand_in(char *path, size_t size)
 static xd_status refuse_none(xd_err *e)
 {
     return xd_fail(e, XD_EUNSUPPORTED,
-                   "this build has no kernels for CUDA: it was made without nvcc (-Dcuda)");
+                   "this build has no CUDA kernels: it was made without nvcc (-Dcuda)");
 }
 
-/* A driver loads kernels of its own major version of CUDA and of earlier ones. Kernels of a later
- * minor version load, too, unless the driver has to compile their PTX. why: the driver's words. */
+/* Fails because the build's CUDA is newer than the driver's. A driver loads kernels of its own
+ * major version of CUDA and of earlier ones, and of later minor versions unless it has to compile
+ * their PTX. why: the driver's message. */
 static xd_status refuse_later(int release, int version, const char *why, xd_err *e)
 {
-    return xd_fail(e, XD_EUNSUPPORTED, "the kernels of this build were made by CUDA %d.%d, and the "
-                   "driver supports CUDA %d.%d%s: they need a newer driver, or a build with an "
-                   "older nvcc (-Dnvcc)", release / 1000, release % 1000 / 10, version / 1000,
+    return xd_fail(e, XD_EUNSUPPORTED, "the kernels of this build were made by CUDA %d.%d, but the "
+                   "driver supports CUDA %d.%d%s: install a newer driver, or build xdit with "
+                   "an older nvcc (-Dnvcc)", release / 1000, release % 1000 / 10, version / 1000,
                    version % 1000 / 10, why);
 }
 
@@ -49,7 +50,8 @@ xd_status xd_cuda_check_kernels(const xd_cuda_driver *cu, xd_err *e)
     return XD_OK;
 }
 
-/* Why the module was not loaded. release: the CUDA version of its nvcc; 0: unknown. */
+/* Fails with the reason why the module was not loaded. release: the CUDA version of its nvcc; 0:
+ * unknown. */
 static xd_status refuse_module(const xd_cuda_dev *c, CUresult r, int release, xd_err *e)
 {
     const int   version = xd_cuda_driver_version(c->cu);
@@ -61,8 +63,8 @@ static xd_status refuse_module(const xd_cuda_dev *c, CUresult r, int release, xd
     }
     if (r == XD_CU_NO_BINARY_FOR_GPU)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "this build has no kernels for this GPU (%s); -Dnvcc_archs names those that "
-                       "a build has", c->dev.name);
+                       "this build has no kernels for this GPU (%s): build it with the GPU's "
+                       "architecture in -Dnvcc_archs", c->dev.name);
     return xd_fail(e, xd_cuda_status(r), "the kernels cannot be loaded: %s", words);
 }
 

@@ -1,4 +1,4 @@
-/* links.c - communicators of NCCL, each with a stream of its own */
+/* links.c - NCCL communicators, each with its own stream */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 #include "backend/lanes.h"
@@ -31,7 +31,7 @@ static xd_status link_id(xd_dev *d, xd_link_id *id, xd_err *e)
     return XD_OK;
 }
 
-/* After an abort nothing that was queued is waited for. */
+/* After an abort, no queued work is waited for. */
 static void link_close(xd_link *k, int abort)
 {
     k->c->cu->cuCtxSetCurrent(k->c->context);
@@ -57,7 +57,7 @@ static xd_link *link_open(xd_dev *d, const xd_link_id *id, int rank, int size, x
     ncclResult_t r = k->nccl->ncclCommInitRank(&k->comm, size, given, rank);
     if (r == XD_NCCL_SUCCESS && made == XD_CU_SUCCESS)
         return k;
-    xd_fail(e, XD_EDEVICE, "NCCL does not connect %d ranks: %s", size,
+    xd_fail(e, XD_EDEVICE, "NCCL cannot connect %d ranks: %s", size,
             k->nccl->ncclGetErrorString(r));
     k->comm = r == XD_NCCL_SUCCESS ? k->comm : NULL;
     link_close(k, 1);
@@ -93,7 +93,7 @@ static xd_status link_check(xd_link *k, xd_err *e)
     if (!k->failed && k->nccl->ncclCommGetAsyncError(k->comm, &r) == XD_NCCL_SUCCESS &&
         r != XD_NCCL_IN_PROGRESS)
         note_result(k, r);
-    return !k->failed ? XD_OK : xd_fail(e, XD_ECOMM, "a message by NCCL failed: %s",
+    return !k->failed ? XD_OK : xd_fail(e, XD_ECOMM, "an NCCL message failed: %s",
                                         k->failed < 0 ? "the GPU has failed"
                                                       : k->nccl->ncclGetErrorString(k->failed));
 }

@@ -12,8 +12,8 @@
 #include "base/log.h"
 
 enum {
-    OLDEST_DRIVER = 12000,              /* CUDA 12.0: kernel arguments, fatbins of sm_90a      */
-    OLDEST_CUDNN = 91500,               /* 9.15: its attention counts keys of each sample      */
+    OLDEST_DRIVER = 12000,              /* CUDA 12.0: has large kernel arguments, sm_90a       */
+    OLDEST_CUDNN = 91500,               /* 9.15: attention with a key count of each sample     */
 };
 
 static const xd_symbol driver_symbols[] = {
@@ -77,8 +77,8 @@ xd_status xd_cuda_check(const char *call, CUresult r)
         driver.cuGetErrorName(r, &name);
         xd_log(XD_LOG_WARN, "CUDA error %d (%s: %s) by %s%s", r, name ? name : "no name",
                xd_cuda_words(&driver, r), call,
-               xd_cuda_waits() ? "" : ", or by earlier work of the GPU: XDIT_CUDA_SYNC=1 waits "
-                                      "behind each call and names the one that failed");
+               xd_cuda_waits() ? "" : ", or by earlier GPU work: with XDIT_CUDA_SYNC=1 xdit waits "
+                                      "after each call and names the one that failed");
     }
     return xd_cuda_status(r);
 }
@@ -128,7 +128,8 @@ static xd_status load_driver(xd_err *e)
     if (lacks)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "the CUDA driver is too old: it has no function %s", lacks);
-    /* A rank has more streams than the 8 queues of the driver's default: each waits for itself. */
+    /* A rank uses more streams than the driver's default of 8 hardware queues; streams that share a
+     * queue would wait for each other. */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     CUresult r = driver.cuInit(0);
     if (r == XD_CU_NO_DEVICE)
@@ -145,7 +146,8 @@ xd_status xd_cuda_load_driver(const xd_cuda_driver **cu, xd_err *e)
     return load_once(&has_driver, load_driver, e);
 }
 
-/* cuBLASLt of CUDA 13 does not start on a driver of CUDA 12. */
+/* Opens cuBLASLt: the version of CUDA 13 does not start on a driver of CUDA 12, so there that of 12
+ * comes first. */
 static void *open_cublaslt(char *why, size_t size)
 {
     static const xd_library which[2] = { XD_LIB_CUBLASLT_13, XD_LIB_CUBLASLT_12 };

@@ -1,8 +1,8 @@
 /* memory.c - device memory, and copies through pinned host memory
  *
- * A copy of at most XD_CUDA_SLOT bytes takes a slot of a ring and does not wait while a slot is
- * free. Larger ones pass through two staging buffers in turn: one is filled by the host while the
- * other is copied. */
+ * A copy of at most XD_CUDA_SLOT bytes uses a slot of a ring and does not wait if a slot is free.
+ * Larger copies alternate between two staging buffers: the host fills one while the other is
+ * copied. */
 #include "backend/cuda/cuda.h"
 
 #include <stdio.h>
@@ -43,7 +43,7 @@ static void *get_block(xd_dev *d, size_t bytes)
     return noted ? (void *)(uintptr_t)p : NULL;
 }
 
-/* The driver waits for work that uses the block. */
+/* cuMemFree itself waits for work that uses the block. */
 static void free_block(xd_dev *d, void *p, size_t bytes)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
@@ -82,7 +82,7 @@ static void memory(xd_dev *d, size_t *available, size_t *total)
 
 /* ---- copies ------------------------------------------------------------------------------- */
 
-/* Copies at most a pinned buffer's bytes to the device; the lock is held. */
+/* Copies up to the size of a pinned buffer to the device. The caller holds the lock. */
 static CUresult send_pinned(xd_cuda_dev *c, xd_cuda_pinned *b, CUdeviceptr to, const void *from,
                             size_t bytes)
 {
@@ -117,7 +117,8 @@ static xd_status upload(xd_dev *d, xd_stream *s, void *to, const void *from, siz
     return xd_cuda_upload(xd_cuda_of(d), to, from, bytes);
 }
 
-/* XD_EINVAL once after a lookup that left its table. All work has ended; the lock is held. */
+/* Returns XD_EINVAL, once, after a lookup outside its table. The caller holds the lock, and all
+ * work has ended. */
 static xd_status check_lookups(xd_cuda_dev *c)
 {
     CUresult r = XD_CU_SUCCESS;
@@ -133,7 +134,7 @@ static xd_status check_lookups(xd_cuda_dev *c)
     return XD_EINVAL;
 }
 
-/* The second buffer is on its way while the host copies the first one out. */
+/* While the host copies the first buffer out, the second one is being filled. */
 static xd_status download(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes)
 {
     xd_cuda_dev          *c = xd_cuda_of(d);
@@ -217,7 +218,7 @@ xd_status xd_cuda_open_memory(xd_cuda_dev *c, xd_err *e)
 {
     CUresult r = open_pinned(c);
     if (r != XD_CU_SUCCESS)
-        return xd_fail(e, xd_cuda_status(r), "%s gives no pinned host memory: %s", c->dev.name,
+        return xd_fail(e, xd_cuda_status(r), "%s has no pinned host memory left: %s", c->dev.name,
                        xd_cuda_words(c->cu, r));
     r = c->cu->cuMemAlloc_v2(&c->work, XD_CUDA_WORK);
     if (r == XD_CU_SUCCESS)
@@ -267,8 +268,9 @@ static xd_dtype best(const xd_dev *d)
     return XD_BF16;
 }
 
-/* What the driver and cuBLASLt take after the device was opened: code that is loaded when it first
- * runs, and the rounding of blocks to pages. A share of a small card's memory. */
+/* Bytes that the driver and cuBLASLt allocate after the device was opened, for code that is loaded
+ * when it first runs and for rounding blocks up to pages. At most a fraction of the memory of a
+ * small GPU. */
 static size_t kernel_bytes(const xd_dev *d)
 {
     const xd_cuda_dev *c = xd_cuda_of(d);
@@ -278,7 +280,8 @@ static size_t kernel_bytes(const xd_dev *d)
     return total / 32 < XD_CUDA_LATER ? total / 32 : XD_CUDA_LATER;
 }
 
-/* The GPU's own number, which processes that see different GPUs as cuda:0 have in common. */
+/* Hash of the GPU's UUID, which is the same in all processes, even if they number GPUs
+ * differently. */
 static uint64_t identity(const xd_dev *d)
 {
     const xd_cuda_dev *c = xd_cuda_of(d);

@@ -1,11 +1,11 @@
-/* norm.c - norms of rows, of heads with rotary embedding, and of groups of channels */
+/* norm.c - norms of rows, of heads (with rotary embedding), and of groups of channels */
 #include "backend/cuda/cuda.h"
 
 #include "base/minmax.h"
 
 xd_status xd_cuda_norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
 {
-    static const int most[] = { 5, 8, 12, 16 };         /* runs of 256 elements, as norm_5       */
+    static const int most[] = { 5, 8, 12, 16 };         /* chunks of 256 elements, as in norm_5  */
     int64_t          n = a->in.d[0], C = a->in.d[1];
     int              k = 0;
     xd_status        st = xd_norm_check(a, XD_CUDA_TYPES);
@@ -49,7 +49,7 @@ static qknorm_heads heads_of(const xd_qk_heads *a)
                            .s_in0 = a->in.s[0], .s_in1 = a->in.s[1] };
 }
 
-/* 1: accesses of 16 bytes are allowed. */
+/* 1: 16-byte accesses are possible. */
 static int are_aligned(const xd_qk_heads *a)
 {
     return !a->in.p ||
@@ -86,7 +86,8 @@ xd_status xd_cuda_qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
                           (size_t)D * 4 * sizeof(float), &b);
 }
 
-/* Groups of channels that moments_wide takes: 2, 4, ..., 1024 of them, in slabs of at least 32. */
+/* 1: moments_wide handles these groups: their `wide` channels are a power of two from 2 to 1024,
+ * and C consists of slabs of at least 32 channels. */
 static int takes_slabs(const xd_moments *a, int64_t wide)
 {
     return (wide & (wide - 1)) == 0 && wide >= 2 && wide <= 1024 && a->in.d[2] % 32 == 0 &&
@@ -144,7 +145,7 @@ xd_status xd_cuda_gnorm(xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp)
     }
     if ((size_t)b.groups * 8 > XD_CUDA_GNORM_SHARED)
         return XD_EUNSUPPORTED;
-    /* Up to 16 elements a thread, where there are enough for all multiprocessors. */
+    /* Up to 16 elements for each thread, if that leaves work for all multiprocessors. */
     b.each = 256 * xd_max(1, xd_min(16, b.n * b.C / (256 * 2048)));
     return xd_cuda_launch(xd_cuda_of(d), XD_K_gnorm, xd_ceil_div(b.n * b.C, b.each), 1, 256,
                           (size_t)b.groups * 8, &b);

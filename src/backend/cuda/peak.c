@@ -1,15 +1,15 @@
-/* peak.c - the rates that measured ones are compared with: of the library's products and of the
- * memory
+/* peak.c - peak rates of the GPU, as references for measured ones: of the library's products and of
+ * device memory
  *
- * Matrices hold random numbers: with zeros a GPU draws less power and runs faster than it ever does
- * in a model. Times are those between two events of the stream. */
+ * Matrices hold random values: with zeros a GPU draws less power and runs faster than it ever does
+ * in a model. Times are measured between two events of the stream. */
 #include "backend/cuda/cuda.h"
 
 #include <stdlib.h>
 
 enum { WIDEST = 8192, PRODUCTS = 20, BLOCK = 1 << 18, COPIED = 256 << 20, COPIES = 8 };
 
-/* n numbers between -1 and 1 as elements of t; integers are those of 127 times as much. */
+/* Converts n values between -1 and 1 to elements of type t; integers are 127 times the value. */
 static void convert_numbers(void *to, xd_dtype t, const float *x, int64_t n)
 {
     if (t == XD_I8)
@@ -66,7 +66,7 @@ double xd_cuda_timed(xd_cuda_dev *c, const xd_cuda_timing *t)
                ? 1e-3 * (double)ms : 0;
 }
 
-/* Seconds of one of `times` products. */
+/* Seconds of one product, as the mean of `times`. */
 static double time_products(xd_cuda_dev *c, const xd_cuda_timing *t, const xd_cuda_product *q,
                             int times)
 {
@@ -78,8 +78,8 @@ static double time_products(xd_cuda_dev *c, const xd_cuda_timing *t, const xd_cu
     return xd_cuda_timed(c, t) / times;
 }
 
-/* GFLOP/s of square products of width n, the first of which warms up; *took: seconds of one. As
- * many are timed as fit into `seconds`, with large ones 20. */
+/* GFLOP/s of square products of width n; *took: seconds of one product. Times as many as fit into
+ * `seconds` after one that warms up, at most 20 (always 20 at the largest width). */
 static double rate_of(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype type, char *p,
                       int64_t n, double seconds, double *took)
 {
@@ -96,7 +96,7 @@ static double rate_of(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype type, ch
     return each > 0 ? 2e-9 * (double)n * (double)n * (double)n / each : 0;
 }
 
-/* Products of growing width, until one takes `seconds`. */
+/* Measures products of growing width, until one takes `seconds`. */
 static double measure_peak(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype type,
                            double seconds)
 {
@@ -114,7 +114,7 @@ static double measure_peak(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype typ
     return best;
 }
 
-/* Measured once: the largest matrices take some tenths of a second to fill. */
+/* Measures only once: filling the largest matrices takes some tenths of a second. */
 double xd_cuda_peak(xd_dev *d, xd_dtype type, int threads, double seconds)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
@@ -128,7 +128,7 @@ double xd_cuda_peak(xd_dev *d, xd_dtype type, int threads, double seconds)
     return *known;
 }
 
-/* Copies within the memory: each byte is read and written. */
+/* Measures copies within device memory; each byte counts twice, as read and written. */
 double xd_cuda_bandwidth(xd_dev *d)
 {
     xd_cuda_dev *c = xd_cuda_of(d);

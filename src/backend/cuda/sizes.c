@@ -1,7 +1,7 @@
-/* sizes.c - what a count device needs of a CUDA device, where there may be none
+/* sizes.c - a stand-in for a CUDA device, for a count device on machines that may have no GPU
  *
- * Scratch and packed weights have the sizes that the backend gives them on any GPU. There is no
- * memory, and no kernel can be called. */
+ * It returns the sizes of scratch and packed weights, which are the same for all GPUs. It has no
+ * memory, and none of its kernels can be called. */
 #include "backend/cuda/cuda.h"
 
 #include <stdlib.h>
@@ -35,14 +35,14 @@ static int owns_none(xd_dev *d, const void *p)
     return 0;
 }
 
-/* The limit of the memory is that of a machine, less what libraries take. */
+/* 0: the memory limit of a machine description already excludes what libraries allocate. */
 static size_t kernel_bytes(const xd_dev *d)
 {
     (void)d;
     return 0;
 }
 
-/* Any but 0: the host has another memory. */
+/* Any value except 0, which means host memory. */
 static uint64_t identity(const xd_dev *d)
 {
     (void)d;

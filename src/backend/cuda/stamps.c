@@ -1,8 +1,8 @@
-/* stamps.c - when the GPU has ended work: events in the stream, read together
+/* stamps.c - timestamps of GPU work: events in the stream, which are read in batches
  *
- * The driver tells the milliseconds between two events in a float. Times are therefore counted from
- * the last event that was read before, so that a float holds them to less than a microsecond; the
- * first of all is placed on the host's clock by waiting for it. */
+ * The driver returns the milliseconds between two events as a float. Times are therefore measured
+ * from the last event of the previous batch, so that the float is accurate to less than a
+ * microsecond. Waiting for the very first event places it on the host's clock. */
 #include "backend/cuda/cuda.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "backend/cuda/load.h"
 #include "base/clock.h"
 
-/* Event number i; NULL: none can be made. */
+/* Event number i; creates it if needed. NULL: failed. */
 static CUevent event_at(xd_cuda_stamps *s, const xd_cuda_driver *cu, int64_t i)
 {
     if (i == s->most) {

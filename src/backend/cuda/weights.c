@@ -1,8 +1,8 @@
-/* weights.c - packed weights: rows of a linear layer padded with zeros, kernels of convolutions
+/* weights.c - packed weights: rows of a linear layer padded with zeros, filters of convolutions
  * with channels last
  *
- * Rows are converted on the host, a few at a time, and uploaded. A quantized weight has its scales
- * behind its rows. */
+ * Rows are converted on the host, a few at a time, and uploaded. The scales of a quantized weight
+ * follow its rows. */
 #include "backend/cuda/cuda.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static int64_t taps_of(const xd_weight *w)
     return w->nk ? (int64_t)w->kernel[0] * w->kernel[1] * w->kernel[2] : 1;
 }
 
-/* A row begins at a multiple of 16 bytes, and of 16 elements with 8 bits. */
+/* A multiple of 8 elements, or of 16 with 8 bits, so that rows begin at multiples of 16 bytes. */
 int64_t xd_cuda_weight_stride(const xd_weight *w)
 {
     return w->nk ? w->in * taps_of(w) : xd_round_up(w->in, xd_is_quantized(w->type) ? 16 : 8);
@@ -62,7 +62,7 @@ int64_t xd_cuda_pack_band(xd_dev *d, const xd_weight *w)
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-/* The largest magnitude of a row; NaN: an element is no number. */
+/* The largest magnitude of a row; NaN if an element is NaN or infinite. */
 static float magnitude(const float *x, int64_t n)
 {
     float most = 0;
@@ -75,7 +75,7 @@ static float magnitude(const float *x, int64_t n)
     return most;
 }
 
-/* Rounded to nearest even and clamped. */
+/* v rounded to nearest even and clamped to +-127. */
 static int8_t integer_of(float v)
 {
     const float shift = 12582912.0f;            /* 1.5 * 2^23                                 */
@@ -84,7 +84,7 @@ static int8_t integer_of(float v)
     return (int8_t)(moved - shift);
 }
 
-/* One row: `in` elements of src at `from`, quantized to `to`; returns the scale. */
+/* Quantizes one row of src, `in` elements at `from`, to `to`; returns its scale. */
 static float quantize_row(void *to, const xd_weight *w, const char *from, xd_dtype src, int64_t o,
                           float *x)
 {
@@ -106,7 +106,7 @@ static float quantize_row(void *to, const xd_weight *w, const char *from, xd_dty
     return scale;
 }
 
-/* One filter [in][taps] as [taps][in]. */
+/* Transposes one filter from [in][taps] to [taps][in]. */
 static void turn_filter(char *to, const xd_weight *w, const char *from, xd_dtype src)
 {
     int64_t T = taps_of(w);
@@ -117,7 +117,7 @@ static void turn_filter(char *to, const xd_weight *w, const char *from, xd_dtype
                        from + (size_t)(i * T + t) * es, src, 1);
 }
 
-/* Host memory of one call. */
+/* Host memory of one packing call. */
 typedef struct buffers { char *rows; float *x, *scale; int64_t n; } buffers;
 
 static int open_buffers(buffers *b, const xd_weight *w, int64_t rows)
@@ -137,7 +137,7 @@ static void close_buffers(buffers *b)
     free(b->scale);
 }
 
-/* Packs n rows of src, which become the rows from `o` on. */
+/* Packs n rows of src into b->rows, converted; they become the rows of the weight from `o` on. */
 static void fill_rows(buffers *b, const xd_weight *w, const char *from, xd_dtype src, int64_t o,
                       int64_t n)
 {
