@@ -1,4 +1,5 @@
-/* all.cu - every kernel in one file: a GPU's code is one image of a fatbin, and so one module */
+/* all.cu - all kernels in one translation unit, so that the code for a GPU is one image of the
+ * fatbin and therefore one module */
 #include "backend/cuda/kernels/attention.cu"
 #include "backend/cuda/kernels/conv.cu"
 #include "backend/cuda/kernels/copies.cu"

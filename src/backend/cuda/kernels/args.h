@@ -1,10 +1,10 @@
-/* args.h - the arguments of kernels, one struct for each: plain C, read by the engine's C and by
- * the kernels.
+/* args.h - the arguments of kernels, one struct for each kernel: plain C, included by the engine
+ * and by the kernels
  *
- * Pointers are device addresses, and NULL where an operand is absent. Strides (s*) are in elements.
- * Fields *_type hold an xd_dtype: F32, F16 or BF16 where nothing else is said. A stride of rows is
- * 0 where one row serves all. The last field of some fills a struct up: what lies in no field is
- * whatever was there before, which the simulated GPU may take for an address. */
+ * Pointers are device addresses, NULL if an operand is absent. Strides (s*) are in elements; the
+ * stride between rows is 0 if one row serves all. Fields *_type hold an xd_dtype: F32, F16 or BF16
+ * unless noted otherwise. Some structs end with an explicit padding field: implicit padding would
+ * have arbitrary contents, which the simulated GPU could take for an address. */
 #ifndef XD_BACKEND_CUDA_KERNELS_ARGS_H
 #define XD_BACKEND_CUDA_KERNELS_ARGS_H
 
@@ -15,8 +15,8 @@
 #pragma GCC diagnostic error "-Wpadded"
 #endif
 
-/* Layer norm and RMS norm of rows [n,C], as xd_norm; `sum` is `in` where something is added. wide:
- * 16-byte accesses are allowed, and what is added, is added to F32. With sx, `out` is e4m3. */
+/* Layer norm and RMS norm of rows [n,C], as xd_norm. `sum` is `in` if something is added. wide:
+ * 16-byte accesses are allowed, and `in` is F32 if something is added. With sx, `out` is e4m3. */
 typedef struct norm_args {
     void        *out, *sum;
     const void  *in, *add;
@@ -29,8 +29,8 @@ typedef struct norm_args {
 } norm_args;
 
 /* Norm and rotary embedding of heads [n,H,D], as xd_qknorm: of queries and keys, or of one of them
- * and no heads. s_*0: of rows, s_*1: of heads. A warp of qknorm_32 to qknorm_128 has one of
- * `slices` of a row's heads. */
+ * (the other has no heads). s_*0: strides between rows, s_*1: between heads. In qknorm_32 to
+ * qknorm_128, a row's heads are split into `slices`, one for each warp. */
 typedef struct qknorm_heads {
     void        *out;
     const void  *in;
@@ -46,10 +46,10 @@ typedef struct qknorm_args {
     float        eps;
 } qknorm_args;
 
-/* Attention, as xd_attn_args; strides are of samples, rows and heads. The queries are the rows
- * [first, first + n) of all. A segment holds the keys [start, start + m). With more than
- * ATTENTION_SEGMENTS they lie in device memory at `list`, which is else NULL. A launch has at most
- * ATTENTION_SAMPLES samples. */
+/* Attention, as xd_attn_args. Strides are those of samples, rows and heads. The queries are the
+ * rows [first, first + n) of the whole sequence, and a segment holds its keys [start, start + m).
+ * If there are more than ATTENTION_SEGMENTS segments, they are in device memory at `list`, which is
+ * NULL otherwise. A launch has at most ATTENTION_SAMPLES samples. */
 enum { ATTENTION_SEGMENTS = 40, ATTENTION_SAMPLES = 16 };
 typedef struct attention_segment {
     const void *k, *v;
@@ -64,15 +64,15 @@ typedef struct attention_args {
     int64_t           n, first, m, s_out[3], s_q[3], s_lse[3], s_bias[3];
     int32_t           B, H, Hk, D, segments, q_type, out_type, causal, q_wide, out_wide;
     int64_t           window;
-    int32_t           len[ATTENTION_SAMPLES];   /* keys that count, of each sample             */
+    int32_t           len[ATTENTION_SAMPLES];   /* number of valid keys of each sample         */
     float             scale, softcap;
     attention_segment segment[ATTENTION_SEGMENTS];
     const attention_segment *list;
 } attention_args;
 
-/* out = residual + gate * act(acc + bias), rows [n,O]: what follows a GEMM. The sums are F32, or
- * I32 (`integers`) with the scales sx[n] of input rows and sw[O] of weight rows. F32 sums are
- * multiplied by sw, and by sx, where these are there. */
+/* Epilogue of a GEMM: out = residual + gate * act(acc + bias), rows [n,O]. The accumulators are
+ * F32, or I32 (`integers`) with the scales sx[n] of input rows and sw[O] of weight rows. F32
+ * accumulators are multiplied by sw, and by sx, if these are present. */
 typedef struct epilogue_args {
     void        *out;
     const void  *acc, *residual, *bias;
@@ -82,9 +82,9 @@ typedef struct epilogue_args {
 } epilogue_args;
 
 /* A convolution of a channels-last image [T,Hin,Win,C] to [To,Ho,Wo,O], or a GEMM as a convolution
- * with one tap of an image of one row. w [O][kt][kh][kw][C] of the type of `in`; strides are of t,
- * h and w. wide: O is a multiple of 8, and 16-byte accesses of out, residual, bias and gate are
- * allowed. */
+ * of an image of one row with one tap. w is [O][kt][kh][kw][C] of the type of `in`; strides are
+ * those of t, h and w. wide: O is a multiple of 8, and 16-byte accesses of out, residual, bias and
+ * gate are allowed. */
 typedef struct conv_args {
     void        *out;
     const void  *in, *w, *residual, *bias;
@@ -95,7 +95,7 @@ typedef struct conv_args {
     int          in_type, out_type, residual_type, bias_type, act, wide;
 } conv_args;
 
-/* A view of at most five dimensions; n elements in all. */
+/* Copies a view of at most five dimensions; n elements in total. */
 typedef struct copy_args {
     void       *out;
     const void *in;
@@ -103,13 +103,13 @@ typedef struct copy_args {
     int         out_type, in_type;
 } copy_args;
 
-/* out = a x + b out over a view of F32; in NULL: out = b out. */
+/* out = a x + b out over a view of F32 elements; if `in` (x) is NULL, out = b out. */
 typedef struct axpby_args {
     copy_args view;
     float     a, b;
 } axpby_args;
 
-/* glu: out = act(a) * b. addmul: out += gate * a. Rows [n,C]. */
+/* glu: out = act(a) * b. addmul: out += gate * a. Rows of [n,C]. */
 typedef struct pair_args {
     void        *out;
     const void  *a, *b;
@@ -118,7 +118,8 @@ typedef struct pair_args {
     int          out_type, a_type, b_type, act;
 } pair_args;
 
-/* Sums of groups: in [R,P,C] to sums [R,groups,2] (strides of rows and groups). */
+/* Sums of groups: from in [R,P,C] to sums [R,groups,2]; s_sum_*: strides between rows and groups of
+ * sums. */
 typedef struct moments_args {
     double     *sums;
     const void *in;
@@ -126,37 +127,38 @@ typedef struct moments_args {
     int         in_type, groups;
 } moments_args;
 
-/* The sums of R rows of F64, `step` elements apart; the block of a number is its place. */
+/* Sums of columns over R rows of F64 elements that are `step` elements apart; block i sums column
+ * i. */
 typedef struct add_rows_args {
     double       *out;
     const double *in;
     int64_t       R, step;
 } add_rows_args;
 
-/* Group norm of [d0,d1,d2,C] with the sums [groups,2]; scale and shift as in xd_gnorm, one cell for
- * cell[i] positions along axis i. */
+/* Group norm of [d0,d1,d2,C] with the sums [groups,2]. One cell of scale and shift (as in xd_gnorm)
+ * applies to cell[i] positions along axis i. */
 typedef struct gnorm_args {
     void         *out;
     const void   *in;
     const double *sums;
     const float  *gain, *bias, *scale, *shift;
     int64_t       C, n, d[3], s_out[3], s_in[3], s_scale[3], s_shift[3], cell[3];
-    int64_t       s_group, s_moment;    /* of sums                                             */
-    int64_t       each;                 /* elements of a block                                 */
+    int64_t       s_group, s_moment;    /* strides of sums                                     */
+    int64_t       each;                 /* elements that a block normalizes                    */
     int           in_type, out_type, groups, silu;
     double        count;
     float         eps;
     int           none;
 } gnorm_args;
 
-/* to[i] = value[i], i < n. */
+/* to[i] = value[i] for i < n. */
 typedef struct lengths_args {
     int32_t *to;
     int64_t  n;
     int32_t  value[2 * ATTENTION_SAMPLES];
 } lengths_args;
 
-/* Rows ids[n] of a table [rows,C]. *failed becomes 1 for an id outside. */
+/* Looks up the rows ids[n] of a table [rows,C]; sets *failed to 1 for an id outside. */
 typedef struct lookup_args {
     void          *out;
     const void    *table;
@@ -166,7 +168,8 @@ typedef struct lookup_args {
     int32_t       *failed;
 } lookup_args;
 
-/* Nearest-neighbour enlargement to [d0,d1,d2,d3] by whole factors; `size`: bytes of an element. */
+/* Nearest-neighbour enlargement to [d0,d1,d2,d3] by integer factors; `size`: bytes of an
+ * element. */
 typedef struct resize_args {
     void       *out;
     const void *in;
@@ -174,19 +177,19 @@ typedef struct resize_args {
     int         factor[3], size;
 } resize_args;
 
-/* weights = softmax(scale scores) of rows of m elements, `ld` apart in both; lse: of each row, or
- * NULL. */
+/* weights = softmax(scale scores) over rows of m elements, `ld` apart in both; lse: log-sum-exp of
+ * each row, or NULL. */
 typedef struct softmax_args {
     void        *weights;
     const float *scores;
     float       *lse;
     int64_t      m, ld, s_lse;
     float        scale;
-    int          type;          /* of the weights: F16 or BF16                                 */
+    int          type;          /* type of the weights: F16 or BF16                            */
 } softmax_args;
 
-/* Rows [n,C] to int8 or e4m3 [n,wide], zeros behind C, and the scales sx[n], as backend.h
- * defines. */
+/* Quantizes rows [n,C] to int8 or e4m3 [n,wide], padded with zeros, with the scales sx[n], as
+ * backend.h defines. */
 typedef struct integers_args {
     void       *q;
     float      *sx;
@@ -195,15 +198,15 @@ typedef struct integers_args {
     int         in_type, e4m3;
 } integers_args;
 
-/* sums[n,O] of int8 rows [n,wide] and w [O,wide]. */
+/* sums[n,O] = products of the int8 rows in [n,wide] and w [O,wide]. */
 typedef struct integer_product_args {
     int32_t      *sums;
     const int8_t *in, *w;
     int64_t       n, O, wide;
 } integer_product_args;
 
-/* n e4m3 elements or integers to F32, F16 or BF16, which hold them exactly. n is a multiple of
- * 16. */
+/* Converts n e4m3 elements or int8 `integers` to F32, F16 or BF16, all of which hold them exactly.
+ * n is a multiple of 16. */
 typedef struct widen_args {
     void          *out;
     const uint8_t *in;

@@ -1,17 +1,20 @@
-/* attention.cu - attention of 16 bits by tensor cores (flash), any other attention by plain sums
+/* attention.cu - flash attention of 16-bit types with tensor cores; attention of any types with
+ * plain sums
  *
- * flash: a block takes 64 HIGH queries of one head, each of its 4 warps 16 HIGH of them; keys and
- * values come in tiles of KEYS by cp.async, two of each under way. Scores, exponentials and sums
- * stay in registers. Tile t has the keys KEYS t .. KEYS (t + 1) - 1 of the global order wherever
- * they lie, so that the order of sums, and with it every bit, does not depend on how keys are cut
- * into segments. Head dims are filled up with zeros to D16 (72 -> 80).
+ * flash: a block computes 64 HIGH queries of one head, and each of its 4 warps 16 HIGH of these.
+ * Keys and values are loaded in tiles of KEYS by cp.async, two of each in flight. Scores,
+ * exponentials and accumulators stay in registers. Tile t holds the keys KEYS t .. KEYS (t + 1) - 1
+ * in global order, whichever segments they are in; so the order of sums, and every bit of the
+ * result, does not depend on how keys are split into segments. Head dims are padded with zeros to
+ * D16 (72 -> 80).
  *
- * A fragment of keys or values that a warp reads serves 16 HIGH queries: with 32 shared memory is
- * read half as often for a product. From heads of 128 on the sums take so many registers that the
- * queries stay in shared memory; a head of 256 takes 99 KiB: what every GPU has.
+ * A fragment of keys or values that a warp reads serves 16 HIGH queries; with 32 queries, shared
+ * memory is read half as often for each product. For heads of 128 and more the accumulators need so
+ * many registers that the queries stay in shared memory; a head of 256 uses 99 KiB, which every
+ * supported GPU has.
  *
- * Fragments of m16n8k16, with g = lane / 4 and t = lane % 4: A holds rows g and g + 8, B and C
- * column g / columns 2 t. */
+ * Fragments of m16n8k16, with g = lane / 4 and t = lane % 4: A holds rows g and g + 8, B holds
+ * column g, and C holds columns 2 t and 2 t + 1. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
@@ -20,7 +23,7 @@ GPU const attention_segment *segments_of(const attention_args &a)
     return a.list ? a.list : a.segment;
 }
 
-/* Key j of all: which segment, and where. */
+/* The segment that contains key j of the global order. */
 GPU int segment_of(const attention_args &a, int64_t j)
 {
     const attention_segment *all = segments_of(a);
@@ -30,7 +33,7 @@ GPU int segment_of(const attention_args &a, int64_t j)
     return s;
 }
 
-/* Keys that query i may see: [*lo, *hi). */
+/* The range [*lo, *hi) of keys that query i attends to. */
 GPU void range_of(const attention_args &a, int64_t i, int64_t len, int64_t *lo, int64_t *hi)
 {
     *lo = 0, *hi = len;
@@ -42,23 +45,23 @@ GPU void range_of(const attention_args &a, int64_t i, int64_t len, int64_t *lo, 
     }
 }
 
-/* Two numbers of at most 1. */
+/* Packs two values of at most 1 as f16 or bf16. */
 template <int f16> GPU uint32_t pack_small(float lo, float hi)
 {
     return f16 ? gpu_pack_f16(lo, hi) : gpu_pack_bf16(lo, hi);
 }
 
-/* The segment of the next tile, whose keys are [begin, end) of all; k and v: this thread's chunk of
- * its first rows; step_k and step_v: elements between rows. */
+/* The current segment of the tile loader, whose keys are [begin, end) of the global order; k and v:
+ * this thread's chunk of its first rows; step_k and step_v: elements between rows. */
 struct flash_source {
     const bf16 *k, *v;
     int64_t step_k, step_v;
     int s, begin, end, len;
 };
 
-/* f16: 1 for queries of F16, 0 for BF16; `out` has their type or F32. HELD: 1 where registers hold
- * the fragments of queries, 0 where each tile reads them from shared memory. BIAS: 1: there is
- * one. */
+/* f16: 1 for queries of F16, 0 for BF16; `out` has their type or F32. HELD: 1 if registers hold the
+ * fragments of the queries, 0 if each tile reads them from shared memory. BIAS: 1 if there is a
+ * bias. */
 template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
     enum {
         ROW = D16 + 8,                  /* elements between rows of shared memory              */
@@ -66,12 +69,12 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         QUERIES = 64 * HIGH,
         HELD = D16 < 128,
         TILE = KEYS * ROW,
-        CHUNKS = D16 / 8,               /* of 16 bytes, in a row                               */
-        EACH = 128 / CHUNKS,            /* rows that the threads copy at once                  */
+        CHUNKS = D16 / 8,               /* 16-byte chunks of a row                             */
+        EACH = 128 / CHUNKS,            /* rows that the block copies at once                  */
         PASSES = (KEYS + EACH - 1) / EACH,
     };
 
-    /* Goes on to the segment of key `from`. */
+    /* Advances to the segment that contains key `from`. */
     GPU void find_segment(const attention_args &a, flash_source *p, int from, int64_t b, int64_t h)
     {
         const int me = (int)threadIdx.x;
@@ -88,8 +91,8 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* This thread's chunks of the rows [lo, hi) of a tile, which begins at the segment's row `row`;
-     * zeros past D, and in the rows [hi, zeros). */
+    /* Copies this thread's chunks of the rows [lo, hi) of a tile, whose row 0 is row `row` of the
+     * segment; writes zeros past D and to the rows [hi, zeros). */
     GPU void copy_rows(bf16 *to, const bf16 *from, int64_t row, int64_t step, int D, int lo,
                        int hi, int zeros)
     {
@@ -105,7 +108,7 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* Keys and values [from, from + KEYS) to their tiles of shared memory. */
+    /* Loads the keys and values [from, from + KEYS) into their tiles of shared memory. */
     GPU void load_tile(const attention_args &a, flash_source *p, bf16 *ks, bf16 *vs, int from,
                        int64_t b, int64_t h)
     {
@@ -127,7 +130,7 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* The queries from q0 on to shared memory. */
+    /* Loads the queries from q0 on into shared memory. */
     GPU void load_queries(const attention_args &a, bf16 *qs, int64_t q0, int64_t b, int64_t h)
     {
         ROLLED
@@ -149,8 +152,8 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         gpu_sync();
     }
 
-    /* s = q k^T of this warp's queries. q: this lane's row of them in shared memory; held: their
-     * fragments. */
+    /* s = q k^T for this warp's queries. q: this lane's row of queries in shared memory; held:
+     * their fragments in registers. */
     GPU void multiply_keys(float s[HIGH][KEYS / 8][4], const uint32_t held[HIGH][STEPS][4],
                            const bf16 *q, const bf16 *ks)
     {
@@ -184,8 +187,9 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* Scores and bias to base two, minus infinity where a query does not see a key. All queries of
-     * the block see the keys [from, to); this lane's are row, row + 8, ... */
+    /* Scales the scores to base 2 and adds the bias; minus infinity if a query does not attend to a
+     * key. All queries of the block attend to the keys [from, to). This lane's queries are row, row
+     * + 8, ... */
     GPU void scale_scores(const attention_args &a, float s[HIGH][KEYS / 8][4], int64_t j0,
                           int64_t row, int64_t h, int64_t len, int64_t from, int64_t to)
     {
@@ -223,7 +227,8 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* Scores become exponentials; `top` and `sum` of the row and its sums `o` follow. */
+    /* Replaces the scores of a row by exponentials, and updates its maximum `top`, its `sum` and
+     * its accumulators `o`. */
     GPU void exponentiate(float s[KEYS / 8][4], float o[D16 / 8][4], float *top, float *sum, int r)
     {
         float big = *top, add = 0;
@@ -252,7 +257,7 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* o += s v */
+    /* o += s v: adds the values, weighted by the exponentials */
     GPU void multiply_values(float o[HIGH][D16 / 8][4], const float s[HIGH][KEYS / 8][4],
                              const bf16 *vs)
     {
@@ -280,7 +285,7 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* Stores the half r of 16 rows, which is query i. */
+    /* Normalizes and stores half r of 16 rows of accumulators, which is query i. */
     GPU void store_row(const attention_args &a, const float o[D16 / 8][4], int r, float top,
                        float sum, int64_t i, int64_t b, int64_t h)
     {
@@ -318,17 +323,18 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
     GPU void run(const attention_args &a)
     {
         bf16 *qs = (bf16 *)gpu_shared();
-        bf16 *sm = qs + (HELD ? 0 : QUERIES * ROW); /* keys 0, keys 1, values 0, values 1      */
+        bf16 *sm = qs + (HELD ? 0 : QUERIES * ROW); /* two tiles of keys, two tiles of values  */
         const int64_t b = blockIdx.y / a.H, h = blockIdx.y % a.H, hk = h * a.Hk / a.H;
         const int64_t q0 = (int64_t)blockIdx.x * QUERIES, len = a.len[b];
         const int64_t last = q0 + QUERIES < a.n ? q0 + QUERIES : a.n;
         const int64_t row = a.first + q0 + WARP * 16 * HIGH + LANE / 4;
-        int64_t lo, hi, lo1, hi1;       /* what the first query sees, and the last one         */
+        int64_t lo, hi, lo1, hi1;       /* key ranges of the first and the last query          */
         range_of(a, a.first + q0, len, &lo, &hi);
         range_of(a, a.first + last - 1, len, &lo1, &hi1);
         const int tile0 = (int)(lo / KEYS), tiles = hi1 > lo ? (int)((hi1 - 1) / KEYS) + 1 : tile0;
 
-        /* Queries: to a place of their own, or through that of tiles into registers. */
+        /* Queries go to a separate area of shared memory, or through the tiles' area into
+         * registers. */
         const bf16 *qrow = qs + (WARP * 16 * HIGH + LANE % 16) * ROW + LANE / 16 * 8;
         uint32_t held[HIGH][STEPS][4];
         load_queries(a, qs, q0, b, h);
@@ -393,8 +399,8 @@ FLASH(flash_192, 192, 32, 1, 0)
 FLASH(flash_256, 256, 32, 1, 0)
 FLASH(flash_64_bias, 64, 32, 2, 1)
 
-/* Any types, head dims to 32 MOST, bias, soft cap: a warp a query; lane l holds the elements l, l +
- * 32, ... of the output. */
+/* For any types, head dims up to 32 MOST, bias and soft cap: a warp computes a query; lane l holds
+ * the output elements l, l + 32, ... */
 template <int MOST> GPU void attend_any(const attention_args &a)
 {
     int64_t job = (int64_t)blockIdx.x * 4 + WARP, i = job % a.n, h = job / a.n % a.H,
@@ -443,6 +449,6 @@ template <int MOST> GPU void attend_any(const attention_args &a)
             sum != 0 ? top + logf(sum) : -INFINITY;
 }
 
-/* Head dims to 512, and to 1024. */
+/* For head dims up to 512, and up to 1024. */
 KERNEL(attention_any, attention_args, 128, 1) { attend_any<16>(a); }
 KERNEL(attention_wide, attention_args, 128, 1) { attend_any<32>(a); }

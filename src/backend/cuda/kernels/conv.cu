@@ -1,18 +1,20 @@
-/* conv.cu - implicit products: convolutions of channels-last images, and matrix products with the
- * whole epilogue.
+/* conv.cu - implicit GEMMs: convolutions of channels-last images, and matrix products with a fused
+ * epilogue
  *
- * Rows are output pixels, columns output channels, and K runs over taps and then over channels; a
- * tile's rows are gathered by cp.async in chunks of 8 channels, zeros where a tap leaves the image.
- * 128 x 128 x 32 a block of 8 warps (64 x 32 each), three stages under way. A linear layer is an
- * image one pixel high: To = Ho = 1, Wo = rows, one tap. */
+ * Rows are output pixels, columns are output channels, and K runs over taps and then over channels.
+ * The rows of a tile are gathered by cp.async in chunks of 8 channels, with zeros where a tap is
+ * outside the image. A block of 8 warps (64 x 32 each) computes 128 x 128 outputs in steps of K =
+ * 32, with three stages in flight. A linear layer is an image one pixel high: To = Ho = 1, Wo =
+ * rows, one tap. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
 enum { M = 128, N = 128, K = 32, ROW = K + 8, STAGES = 3, STAGE = (M + N) * ROW };
-enum { PATCH = 32 + 4 };        /* floats of a row of sums, with padding against bank conflicts */
+enum { PATCH = 32 + 4 };        /* floats of a row of accumulators, padded against bank conflicts */
 
-/* Eight sums x of the row r and the columns c to c + 7, through the epilogue to `out`. The
- * activation works on shared memory, one sum at a time, so that its code is there once. */
+/* Applies the epilogue to eight accumulators x of row r, columns c to c + 7, and stores them in
+ * `out`. The activation works on shared memory in a loop, one element at a time, so that its code
+ * exists only once. */
 GPU void finish(const conv_args &a, float *x, int64_t r, int c)
 {
     if (r >= (int64_t)a.To * a.Ho * a.Wo || c >= a.O)
@@ -60,7 +62,7 @@ GPU void finish(const conv_args &a, float *x, int64_t r, int c)
     store_eight(a.out, o, a.out_type, y);
 }
 
-/* f16: 1 for F16, 0 for BF16. */
+/* Computes a convolution with tensor cores. f16: 1 for F16, 0 for BF16. */
 template <int f16> GPU void run_conv(const conv_args &a)
 {
     bf16 *sm = (bf16 *)gpu_shared();
@@ -68,7 +70,7 @@ template <int f16> GPU void run_conv(const conv_args &a)
     const int64_t row0 = (int64_t)blockIdx.x * M, rows = (int64_t)a.To * a.Ho * a.Wo;
     const int col0 = (int)blockIdx.y * N, taps = a.kernel[0] * a.kernel[1] * a.kernel[2];
     const int cs = (a.C + K - 1) / K, steps = taps * cs;
-    /* Chunk tid % 4 of the rows tid / 4 and tid / 4 + 64 is mine, in every step. */
+    /* This thread loads chunk tid % 4 of the rows tid / 4 and tid / 4 + 64 in every step. */
     const int chunk = tid % 4 * 8, my = tid / 4;
     int at[2][3];
     UNROLL
@@ -78,7 +80,7 @@ template <int f16> GPU void run_conv(const conv_args &a)
         at[i][1] = (int)(r / a.Wo % a.Ho) * a.stride[1] - a.lo[1];
         at[i][0] = r < rows ? (int)(r / a.Wo / a.Ho) * a.stride[0] - a.lo[0] : -(1 << 28);
     }
-    /* Of the next step that is loaded: its tap, channels and stage. */
+    /* State of the next step to load: its tap, channels and stage. */
     int tap = 0, dt = 0, dh = 0, dw = 0, c0 = 0, stage = 0;
     auto load = [&]() {
         const int c = c0 + chunk, there = c < a.C;
@@ -143,7 +145,8 @@ template <int f16> GPU void run_conv(const conv_args &a)
                 gpu_mma<f16>(acc[i][j], fa[i], fb[j / 2] + j % 2 * 2);
         }
     }
-    /* Sums go through shared memory, 32 rows of a warp at a time: a lane then has 8 neighbours. */
+    /* Accumulators go through shared memory, 32 rows of a warp at a time, so that each lane gets 8
+     * adjacent columns. */
     float *patch = (float *)gpu_shared() + warp * 32 * PATCH;
     const float *mine = patch + lane / 4 * PATCH + lane % 4 * 8;
     gpu_sync();
@@ -169,7 +172,7 @@ template <int f16> GPU void run_conv(const conv_args &a)
 KERNEL(conv, conv_args, 256, 2) { run_conv<0>(a); }
 KERNEL(conv_f16, conv_args, 256, 2) { run_conv<1>(a); }
 
-/* The same for weights and images of any type and width, one thread a sum. */
+/* Convolution of weights and images of any type and width; each thread computes one output. */
 KERNEL(conv_any, conv_args, 128, 1)
 {
     const int64_t i = (int64_t)blockIdx.x * 128 + threadIdx.x, rows = (int64_t)a.To * a.Ho * a.Wo;

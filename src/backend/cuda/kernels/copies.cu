@@ -1,4 +1,4 @@
-/* copies.cu - copies with conversion, rows of tables, enlargement of images */
+/* copies.cu - copies with conversion, table lookups, enlargement of images */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
@@ -23,7 +23,7 @@ KERNEL(lengths, lengths_args, 256, 1)
         a.to[i] = a.value[i];
 }
 
-/* F32, BF16 or F16, at any address: by bytes. */
+/* Loads an element of F32, BF16 or F16 from any address, byte by byte. */
 GPU float load_unaligned(const void *p, int64_t at, int type)
 {
     const int      n = type == F32 ? 4 : 2;

@@ -1,19 +1,20 @@
-/* elements.cuh - elements of operands, groups of eight of them, and activations */
+/* elements.cuh - loads and stores of elements, singly and in groups of eight, and activations */
 #ifndef XD_BACKEND_CUDA_KERNELS_ELEMENTS_CUH
 #define XD_BACKEND_CUDA_KERNELS_ELEMENTS_CUH
 
 #include "backend/cuda/kernels/gpu.cuh"
 
-enum { F32, F16, BF16, F64, F8E4M3, F8E5M2 };   /* as xd_dtype                                 */
-enum { NONE, GELU_TANH, GELU_ERF, SILU, RELU, GELU_QUICK, TANH };       /* as xd_act */
+enum { F32, F16, BF16, F64, F8E4M3, F8E5M2 };   /* values of xd_dtype                          */
+enum { NONE, GELU_TANH, GELU_ERF, SILU, RELU, GELU_QUICK, TANH };       /* values of xd_act */
 
-/* The index of this thread among all of a grid of one dimension. */
+/* The index of this thread in a one-dimensional grid. */
 GPU int64_t gpu_index()
 {
     return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-/* i = q wide + r. Divisions of 64 bits take many times as long as those of 32. */
+/* Divides i by wide: i = q wide + r. A 64-bit division takes many times as long as a 32-bit one,
+ * which is used if it suffices. */
 GPU void gpu_divide(int64_t i, int64_t wide, int64_t *q, int64_t *r)
 {
     if ((uint64_t)i <= 0xffffffffu && (uint64_t)wide <= 0xffffffffu) {
@@ -24,7 +25,7 @@ GPU void gpu_divide(int64_t i, int64_t wide, int64_t *q, int64_t *r)
     }
 }
 
-/* An element of F32, F16 or BF16. */
+/* Loads an element of F32, F16 or BF16. */
 GPU float load_one(const void *p, int64_t at, int type)
 {
     if (type == BF16)
@@ -32,7 +33,7 @@ GPU float load_one(const void *p, int64_t at, int type)
     return type == F16 ? gpu_from_f16(((const uint16_t *)p)[at]) : ((const float *)p)[at];
 }
 
-/* Results that are finite stay finite in F16: they end at 65504. */
+/* Clamps finite values to +-65504, so that they stay finite in F16. */
 GPU float within_f16(float v)
 {
     return fabsf(v) <= 3.4028234663852886e38f ? fmaxf(-65504.0f, fminf(v, 65504.0f)) : v;
@@ -48,7 +49,7 @@ GPU void store_one(void *p, int64_t at, int type, float v)
         ((float *)p)[at] = v;
 }
 
-/* Two elements of 16 bits, the first in the low half. */
+/* Unpacks two 16-bit elements; the first is in the low half. */
 GPU void unpack_two(float x[2], uint32_t u, int type)
 {
     if (type == BF16) {
@@ -71,7 +72,7 @@ GPU void unpack_eight(float x[8], const uint4 &v, int type)
     unpack_two(x + 4, v.z, type), unpack_two(x + 6, v.w, type);
 }
 
-/* Eight elements at a multiple of 16 bytes. */
+/* Loads eight elements from a multiple of 16 bytes. */
 GPU void load_eight(float x[8], const void *p, int64_t at, int type)
 {
     if (type != F32) {
@@ -85,8 +86,8 @@ GPU void load_eight(float x[8], const void *p, int64_t at, int type)
     }
 }
 
-/* N groups of eight, `step` elements apart, of which n are there; the others become zeros. All are
- * on their way before the first one is awaited. */
+/* Loads N groups of eight, `step` elements apart; groups from n on become zeros. All loads are
+ * issued before the first result is used. */
 template <int N>
 GPU void load_groups(float x[N][8], const void *p, int64_t at, int64_t step, int64_t n, int type)
 {
@@ -150,7 +151,7 @@ GPU float activate(float v, int act)
     }
 }
 
-/* The value of 8 bits of e4m3 (is_e4m3) or e5m2. */
+/* Decodes an 8-bit float: e4m3 (is_e4m3) or e5m2. */
 GPU float from_eight_bits(uint32_t u, int is_e4m3)
 {
     uint32_t m = u & (is_e4m3 ? 7 : 3), e = is_e4m3 ? u >> 3 & 15 : u >> 2 & 31;
@@ -166,23 +167,23 @@ GPU float from_eight_bits(uint32_t u, int is_e4m3)
     return u & 128 ? -v : v;
 }
 
-/* The nearest e4m3, of two the even one; from 448 on it is 448. v is a number. */
+/* Rounds v to the nearest e4m3, ties to even, and clamps it to +-448. v is not NaN. */
 GPU uint8_t to_e4m3(float v)
 {
     const float    m = fabsf(v);
     const uint32_t u = gpu_f32_bits(m), sign = v < 0 ? 128 : 0;
     if (m >= 448)
         return (uint8_t)(sign | 0x7e);
-    if (m < 0.015625f) /* 2^-6: below it are multiples of 2^-9                                   */
+    if (m < 0.015625f) /* 2^-6; smaller e4m3 are multiples of 2^-9                               */
         return (uint8_t)(sign | (uint32_t)rintf(m * 512));
     return (uint8_t)(sign | (((u + 0x7ffff + (u >> 20 & 1)) >> 20) - (120 << 3)));
 }
 
-/* The same of two numbers, the first in the low half. */
+/* Rounds two values to e4m3; the first is in the low half of the result. */
 GPU uint32_t pack_e4m3(float lo, float hi)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-    uint16_t r; /* of zeros, the sum is the positive one                                        */
+    uint16_t r; /* adding 0 turns -0 into +0                                                    */
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(hi + 0.0f), "f"(lo + 0.0f));
     return r;
 #else
@@ -190,14 +191,15 @@ GPU uint32_t pack_e4m3(float lo, float hi)
 #endif
 }
 
-/* The magnitude of v; what is no number counts as infinite. */
+/* The magnitude of v; infinity if v is NaN or infinite. */
 GPU float magnitude(float v)
 {
     const float m = fabsf(v);
     return m <= 3.4028234663852886e38f ? m : INFINITY;
 }
 
-/* The scale of a row whose largest magnitude is `most`; its elements are multiplied by *by. */
+/* The scale of a row whose largest magnitude is `most`; *by: the factor that quantizes its
+ * elements. */
 GPU float row_scale(float most, float largest, float *by)
 {
     const float scale = gpu_divide(most, largest);
@@ -210,13 +212,14 @@ GPU float row_scale(float most, float largest, float *by)
     return scale;
 }
 
-/* v as a number of F16 or BF16. */
+/* v rounded to F16 or BF16. */
 GPU float rounded_to(float v, int type)
 {
     return type == BF16 ? gpu_from_bf16(gpu_to_bf16(v)) : gpu_from_f16(gpu_to_f16(within_f16(v)));
 }
 
-/* Eight elements, at a multiple of 8 bytes. A row whose `by` is 0 may hold what is no number. */
+/* Quantizes and stores eight elements, at a multiple of 8 bytes; zeros if `by` is 0 (x may then be
+ * NaN). */
 GPU void store_e4m3(void *p, int64_t at, const float x[8], float by)
 {
     uint32_t u[4];

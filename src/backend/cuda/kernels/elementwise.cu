@@ -1,9 +1,10 @@
-/* elementwise.cu - activations, gates, sums and what follows a GEMM: one thread an element, or
- * eight where 16-byte accesses are allowed */
+/* elementwise.cu - activations, gates, sums and the epilogue of a GEMM; a thread handles one
+ * element, or eight if 16-byte accesses are allowed */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
-/* Eight elements a thread where C is a multiple of 8 and all begin at multiples of 16 bytes. */
+/* The *_wide kernels handle eight elements in each thread; they need C to be a multiple of 8 and
+ * all operands to begin at multiples of 16 bytes. */
 KERNEL(glu_wide, pair_args, 256, 2)
 {
     int64_t i = gpu_index() * 8, r, c;
@@ -79,7 +80,7 @@ KERNEL(axpby, axpby_args, 256, 1)
     out[o] = x ? a.a * x[in] + old : old;
 }
 
-/* The sum of a GEMM at [r,c], scaled. */
+/* The accumulator of a GEMM at [r,c], multiplied by its scales. */
 GPU float scaled_sum(const epilogue_args &a, int64_t r, int64_t c)
 {
     if (a.integers)
@@ -104,8 +105,8 @@ KERNEL(epilogue, epilogue_args, 256, 1)
     store_one(a.out, r * a.s_out + c, a.out_type, v);
 }
 
-/* The same for F32 sums, eight columns a thread. O % 8 == 0, everything at multiples of 16 bytes.
- */
+/* The epilogue of a GEMM for F32 accumulators; each thread handles eight columns. O is a multiple
+ * of 8, and all operands begin at multiples of 16 bytes. */
 KERNEL(epilogue_wide, epilogue_args, 256, 2)
 {
     int64_t i = gpu_index() * 8, r, c;

@@ -1,12 +1,12 @@
-/* norm.cu - layer and RMS norm with modulation: a warp a row, which it holds in registers.
+/* norm.cu - layer norm and RMS norm with modulation; a warp holds a row in registers
  *
- * CHUNKS x 256 elements at most; longer or unaligned rows, and those that take their length from
- * others, are read several times (norm_any). What is added to rows before is added here, so that
- * these are read and written once. */
+ * A row has at most CHUNKS x 256 elements. Rows that are longer or unaligned, and rows that are
+ * multiplied by the RMS of another row, are read several times instead (norm_any). A preceding
+ * addition to the rows is done here too, so that they are read and written only once. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
-/* x += gate add, and back to memory. All is read before anything is written. */
+/* x += gate add; also writes x back to memory, after all reads. */
 template <int CHUNKS> GPU void add_row(const norm_args &a, int64_t row, float x[CHUNKS][8])
 {
     const int64_t lane = LANE * 8;
@@ -29,7 +29,7 @@ template <int CHUNKS> GPU void add_row(const norm_args &a, int64_t row, float x[
             store_eight(a.sum, row * a.s_in + k * 256 + lane, F32, x[k]);
 }
 
-/* The row x to e4m3, as `integers` makes it of elements of type `via`. */
+/* Quantizes the row x to e4m3, as the kernel `integers` does for elements of type `via`. */
 template <int CHUNKS> GPU void narrow_row(const norm_args &a, int64_t row, const float x[CHUNKS][8])
 {
     float most = 0, by;
@@ -47,7 +47,7 @@ template <int CHUNKS> GPU void narrow_row(const norm_args &a, int64_t row, const
         a.sx[row] = scale;
 }
 
-/* NARROW: to e4m3. */
+/* NARROW: 1: writes e4m3. */
 template <int CHUNKS, int NARROW> GPU void norm_row(const norm_args &a, int64_t row)
 {
     float x[CHUNKS][8], sum = 0, sq = 0;
@@ -135,7 +135,7 @@ NORM(8, 4, 3)
 NORM(12, 3, 2)
 NORM(16, 2, 2)
 
-/* Element c of a row, normed. */
+/* Element c of a row after the norm and its modulation. */
 GPU float normed_one(const norm_args &a, int64_t row, int64_t c, float mean, float rstd)
 {
     float y = (load_one(a.in, row * a.s_in + c, a.in_type) - mean) * rstd;
@@ -145,8 +145,8 @@ GPU float normed_one(const norm_args &a, int64_t row, int64_t c, float mean, flo
     return a.shift ? y + a.shift[row * a.s_shift + c] : y;
 }
 
-/* Any width, any alignment: a warp a row, read three times (the second and third time from a
- * cache), and once more to find the scale of e4m3. */
+/* For any width and alignment: a warp handles a row and reads it three times (the second and third
+ * time from a cache), and once more to find the scale of e4m3. */
 KERNEL(norm_any, norm_args, 128, 1)
 {
     int64_t row = (int64_t)blockIdx.x * 4 + WARP;

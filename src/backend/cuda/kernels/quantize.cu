@@ -1,7 +1,8 @@
-/* quantize.cu - rows of activations to int8 or e4m3, weights in eight bits to the type in which
- * they are multiplied
+/* quantize.cu - quantization of activation rows to int8 or e4m3, and conversion of 8-bit weights to
+ * the type in which they are multiplied
  *
- * The formulas of backend.h, to the bit: single divisions and multiplications in F32. */
+ * Implements the formulas of backend.h bit by bit, with single F32 divisions and
+ * multiplications. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
@@ -20,8 +21,8 @@ GPU void store_integers(int8_t *p, const float x[8], float by)
     gpu_store8(p, uint2{ u[0], u[1] });
 }
 
-/* Rows of 16 bits of up to 16384 elements, a block a row, which is read once: eight elements at a
- * time, at multiples of 16 bytes. Shared memory: a float of each warp. */
+/* For 16-bit rows of up to 16384 elements, in groups of eight at multiples of 16 bytes: a block
+ * handles a row and reads it once. Shared memory: a float for each warp. */
 KERNEL(integers_wide, integers_args, 256, 2)
 {
     enum { CHUNKS = 8, GROUP = 256 * 8 };
@@ -64,7 +65,7 @@ KERNEL(integers_wide, integers_args, 256, 2)
         a.sx[row] = scale;
 }
 
-/* Any other: a warp a row, read twice. */
+/* For all other rows: a warp handles a row and reads it twice. */
 KERNEL(integers, integers_args, 128, 1)
 {
     const int64_t row = (int64_t)blockIdx.x * 4 + WARP;
@@ -83,7 +84,7 @@ KERNEL(integers, integers_args, 128, 1)
         a.sx[row] = scale;
 }
 
-/* Where the library does not take a product: one thread a sum. */
+/* For products that the library does not support; each thread computes one sum. */
 KERNEL(integer_product, integer_product_args, 256, 1)
 {
     const int64_t i = gpu_index();
@@ -96,7 +97,7 @@ KERNEL(integer_product, integer_product_args, 256, 1)
     a.sums[i] = sum;
 }
 
-/* 16 elements a thread. */
+/* Each thread converts 16 elements. */
 KERNEL(widen, widen_args, 256, 2)
 {
     const int64_t at = gpu_index() * 16;

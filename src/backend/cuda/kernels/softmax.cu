@@ -1,7 +1,7 @@
 /* softmax.cu - softmax of rows of scores in memory
  *
- * A block a row, which is read three times: its largest score, the sum of exponentials, and their
- * shares of it. Shared memory: a float of each warp, twice. */
+ * A block handles a row and reads it three times: for its maximum, for the sum of exponentials, and
+ * to write the quotients. Shared memory: two floats for each warp. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
