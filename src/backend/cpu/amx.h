@@ -1,21 +1,21 @@
-/* amx.h - the tile registers of AMX: eight, each of 16 rows of 64 bytes.
+/* amx.h - the tile registers of AMX: eight, each with 16 rows of 64 bytes
  *
- * By convention tiles 0 to 3 hold sums, 4 and 5 inputs, 6 and 7 weights, unless a kernel says
- * otherwise. A file of kernels is compiled with -mamx-tile and the options of its tile
- * multiplies. */
+ * By convention tiles 0 to 3 hold accumulators, 4 and 5 inputs, 6 and 7 weights, unless a kernel
+ * documents otherwise. Files with AMX kernels are compiled with -mamx-tile and the options of their
+ * tile multiplies. */
 #ifndef XD_BACKEND_CPU_AMX_H
 #define XD_BACKEND_CPU_AMX_H
 
 #include <immintrin.h>
 #include <stdint.h>
 
-typedef struct xd_tile_config {         /* operand of ldtilecfg, 64 bytes                     */
+typedef struct xd_tile_config {         /* operand of the instruction ldtilecfg, 64 bytes     */
     uint8_t  palette, start_row, unused[14];
-    uint16_t bytes[16];                 /* of a row                                           */
+    uint16_t bytes[16];                 /* bytes of a row of each tile                        */
     uint8_t  rows[16];
 } xd_tile_config;
 
-/* Configures all eight tiles at full size, which also sets them to zero. */
+/* Configures all eight tiles at full size, and thereby sets them to zero. */
 static inline void xd_tiles_begin(void)
 {
     static const xd_tile_config whole = {
@@ -26,7 +26,7 @@ static inline void xd_tiles_begin(void)
     _tile_loadconfig(&whole);
 }
 
-/* Releases the tiles: released tiles cost nothing at a context switch. */
+/* Releases the tiles, which then cost nothing at a context switch. */
 static inline void xd_tiles_end(void)
 {
     _tile_release();

@@ -1,7 +1,7 @@
 /* cpu.c - the CPU device: its memory and its table of ops.
  *
- * The tables of all instruction sets share these functions. What differs is called through the
- * device (its small kernels, oneDNN or none) and the attention members of the table. */
+ * The tables of all instruction sets share these functions. Code of a set is called through the
+ * device (its small kernels, oneDNN or none) and through the attention members of the table. */
 #include "backend/cpu/cpu.h"
 
 #include <pthread.h>
@@ -38,7 +38,7 @@ static void cpu_put(xd_dev *d, void *p, size_t bytes)
 
 static void cpu_sync(xd_dev *d, xd_stream *s)
 {
-    (void)d;                    /* every kernel has ended when its call returns               */
+    (void)d;                    /* nothing to wait for: kernels end before their call returns */
     (void)s;
 }
 
@@ -69,7 +69,7 @@ static xd_status cpu_fill(xd_dev *d, xd_stream *s, void *p, int value, size_t by
     return XD_OK;
 }
 
-/* All memory of the process: kernels accept any address. */
+/* Any memory of the process counts as the device's: kernels accept any address. */
 static int cpu_owns(xd_dev *d, const void *p)
 {
     (void)d, (void)p;
@@ -77,8 +77,8 @@ static int cpu_owns(xd_dev *d, const void *p)
 }
 
 /* Without bf16 dot products, oneDNN's bf16 GEMM reaches a quarter of the speed of its f32 GEMM
- * (doc/performance.md). On such processors bf16 is computed in f32, unless XDIT_BF16=emulate asks
- * for bf16. */
+ * (doc/performance.md). On such processors bf16 is computed in f32, unless XDIT_BF16=emulate
+ * requests bf16. */
 static xd_dtype cpu_compute(const xd_dev *d, xd_dtype want)
 {
     const xd_cpu_dev *c = cpu_of(d);
@@ -110,10 +110,10 @@ static const xd_dev_ops mem_ops = {
     .close = close_cpu,
 };
 
-/* Address space that kernels take when they first run and that no memory plan counts: oneDNN's
- * code, tables and heap, and the stacks of its threads and of ours. The former were measured at 40
- * to 53 MB without convolutions on AMX tiles, and more with many convolutions. When oneDNN cannot
- * map memory, the process ends. */
+/* Bytes of address space that kernels will map when they first run and that no memory plan counts:
+ * oneDNN's code, tables and heap, and the stacks of its threads and ours. oneDNN's part was
+ * measured at 40 to 53 MB without convolutions on AMX tiles, and more with many convolutions.
+ * oneDNN aborts the process if it cannot map memory. */
 static double address_space(void)
 {
     pthread_attr_t attr;
@@ -132,15 +132,15 @@ static double address_space(void)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-/* 1: no elements. A tensor-parallel rank without heads has layers without rows; oneDNN 2.6 divides
- * by the number of rows in bf16. */
+/* 1: the weight has no elements. A tensor-parallel rank without heads has layers without rows, and
+ * oneDNN 2.6 divides by the number of rows in bf16. */
 static int is_empty(const xd_weight *w)
 {
     return w->in == 0 || w->out == 0;
 }
 
-/* Of a type that this processor does not multiply, the size that another one would need: plans for
- * other machines are counted here. */
+/* For a type that this processor does not multiply, returns the size that a processor with that
+ * type needs, because plans for other machines are counted here. */
 static size_t pack_size(xd_dev *d, xd_weight *w)
 {
     xd_cpu_dev *c = cpu_of(d);
@@ -190,7 +190,7 @@ static xd_status pack_rows(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0)
 
 /* ---- ops ---------------------------------------------------------------------------------- */
 
-/* Bytes of the f32 input converted to bf16 before the GEMM; 0: no conversion. */
+/* Bytes of the bf16 copy of an f32 input, made before the GEMM; 0: no conversion is needed. */
 static size_t rounded_bytes(const xd_cpu_dev *c, const xd_gemm *a)
 {
     if (a->in.type != XD_F32 || a->w->type != XD_BF16 ||
@@ -199,7 +199,7 @@ static size_t rounded_bytes(const xd_cpu_dev *c, const xd_gemm *a)
     return ((size_t)xd_count(a->in) * 2 + 63) / 64 * 64;
 }
 
-/* The GEMM with its input replaced by BF16 at p. */
+/* A copy of the GEMM's arguments with BF16 input at p. */
 static xd_gemm with_bf16_input(const xd_gemm *a, void *p)
 {
     xd_gemm b = *a;
@@ -376,7 +376,7 @@ static xd_status rotate(xd_dev *d, xd_stream *s, const xd_rotate *a, void *tmp)
 
 /* ---- tables ------------------------------------------------------------------------------- */
 
-/* Scratch of all ops except attention. */
+/* Scratch bytes of all ops except attention. */
 static size_t scratch_of(const xd_cpu_dev *c, xd_op op, const void *args)
 {
     size_t bytes = op == XD_OP_GEMM ? rounded_bytes(c, args) : 0;
@@ -399,7 +399,8 @@ static size_t scratch_of(const xd_cpu_dev *c, xd_op op, const void *args)
     return 0;
 }
 
-/* 1: the kernel for scores of int8 computes this call. The set "c" has them in its only kernel. */
+/* 1: the kernel with int8 scores computes this call. The set "c" has a single kernel, which
+ * includes them. */
 static int in_int8(const xd_dev *d, const xd_attn_args *a)
 {
     return cpu_of(d)->isa != XD_ISA_C && d->int8_attn >> a->q.type & 1 && xd_attn_in_int8(a);
@@ -410,8 +411,8 @@ static int in_int8(const xd_dev *d, const xd_attn_args *a)
 #define xd_attn_int8 xd_attn_c
 #endif
 
-/* Types of queries whose scores are made of int8 on request. Tiles multiply bf16 faster than VNNI
- * multiplies int8. */
+/* The query types that have int8 attention scores on request. AMX has none: its tiles multiply bf16
+ * faster than VNNI multiplies int8. */
 static unsigned int8_types(xd_isa isa)
 {
     if (isa == XD_ISA_C)
@@ -480,9 +481,10 @@ static xd_status open_cpu(xd_dev **out, const char *which, xd_err *e)
     if (s)
         return s;
     if (*which)
-        return xd_fail(e, XD_EINVAL, "there is one CPU device, \"cpu\", and no \"cpu:%s\"", which);
+        return xd_fail(e, XD_EINVAL, "there is no device \"cpu:%s\": the only CPU device is "
+                       "\"cpu\"", which);
     if (bf16 && *bf16 && strcmp(bf16, "emulate") != 0)
-        return xd_fail(e, XD_EINVAL, "XDIT_BF16=%s means nothing; it can be emulate", bf16);
+        return xd_fail(e, XD_EINVAL, "XDIT_BF16=%s is invalid; the only value is emulate", bf16);
     xd_cpu_dev *c = calloc(1, sizeof *c);
     if (!c)
         return xd_fail(e, XD_ENOMEM, "no memory for the CPU device");

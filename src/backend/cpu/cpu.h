@@ -1,47 +1,47 @@
-/* cpu.h - inside the CPU device: instruction sets, kernels of each set, and the oneDNN side.
+/* cpu.h - internals of the CPU device: instruction sets, kernels of each set, oneDNN
  *
  * An instruction set is chosen once when the device is opened. It selects a table of small kernels
  * (kernels.c, compiled once per set), an attention (attn/), GEMMs of our own or none (gemm/) and
- * the cap that is put on oneDNN. The set "c" runs without oneDNN: plain.c has its GEMM and
+ * oneDNN's limit on instruction sets. The set "c" runs without oneDNN: plain.c has its GEMM and
  * convolution. */
 #ifndef XD_BACKEND_CPU_CPU_H
 #define XD_BACKEND_CPU_CPU_H
 
 #include "backend/backend.h"
 
-/* Each set includes all sets before it. From XD_ISA_AVX512BF16 on, bf16 values are multiplied
- * without conversion. */
+/* Each set includes all previous ones. From XD_ISA_AVX512BF16 on, bf16 values are multiplied
+ * without a conversion to f32. */
 typedef enum xd_isa {
     XD_ISA_C, XD_ISA_AVX2, XD_ISA_AVX512, XD_ISA_AVX512BF16, XD_ISA_AMX, XD_NISAS
 } xd_isa;
 
 const char *xd_isa_name(xd_isa isa);
-int         xd_isa_has(xd_isa isa);     /* 1: this machine and its system can run it          */
-int         xd_isa_has_vnni(void);      /* 1: AVX-512 VNNI                                     */
-/* Chooses the set that XDIT_ISA names (*forced = 1), else the best one (*forced = 0). */
+int         xd_isa_has(xd_isa isa);     /* 1: this machine and its OS support it              */
+int         xd_isa_has_vnni(void);      /* 1: the machine has AVX-512 VNNI                     */
+/* Chooses the set that XDIT_ISA names (*forced = 1), or else the best one (*forced = 0). */
 xd_status   xd_isa_choose(xd_isa *isa, int *forced, xd_err *e);
 
-/* The one that xd_isa_choose chooses; "c" where it refuses. */
+/* The set that xd_isa_choose chooses, or "c" if it fails. */
 xd_isa      xd_isa_of_host(void);
 
-/* Element-wise and row kernels of one instruction set. They use threads inside, unless the comment
+/* Element-wise and row kernels of one instruction set. They run on all threads, unless the comment
  * of a kernel says "One thread". */
 typedef struct xd_kernels {
     void (*norm)(const xd_norm *a);
     void (*moments)(const xd_moments *a);
-    void (*gnorm)(const xd_gnorm *a, float *ab);        /* ab: 2 C floats of scratch          */
+    void (*gnorm)(const xd_gnorm *a, float *ab);        /* ab: scratch of 2 C floats          */
     void (*glu)(const xd_glu *a);
     void (*addmul)(const xd_addmul *a);
     void (*axpby)(const xd_axpby_args *a);
     void (*resize)(const xd_resize *a);
-    void (*lookup)(const xd_lookup *a);                 /* ids are checked before             */
+    void (*lookup)(const xd_lookup *a);                 /* ids must be valid                  */
     void (*copy)(const xd_copy *a);
     void (*qknorm)(const xd_qknorm *a);
     void (*rotate)(const xd_rotate *a);
     /* xd_four_quantize (backend/four.h). One thread. */
     void (*four)(void *to, const float *from, int64_t n);
-    /* Rows [r0, r0+n), columns [c0, c0+m) of the output = residual + gate * act(acc + bias); acc
-     * holds these sums, `ld` floats per row. One thread. */
+    /* Epilogue of a GEMM for rows [r0, r0+n), columns [c0, c0+m): out = residual + gate * act(acc +
+     * bias). acc holds the sums of this part, `ld` floats per row. One thread. */
     void (*epilogue)(const xd_gemm *a, const float *acc, int64_t ld, int64_t r0, int64_t n,
                      int64_t c0, int64_t m);
     /* acc[i][j] += sum_k a[i][k] b[k][j] for n rows i (`lda` and `ldacc` floats apart), j < 16,
@@ -51,16 +51,16 @@ typedef struct xd_kernels {
     /* Converts n elements of any float type to f32. One thread. */
     void (*widen)(float *to, const void *from, xd_dtype t, int64_t n);
     /* quantdot.c. most: the largest magnitude of a row of n F32 or BF16 elements (NaN: some are
-     * non-finite). integers: the row times `by`, rounded and clamped. int_dot: dot products of one
-     * such row with m rows that are `ldw` bytes apart; n is a multiple of 64. float_dot: those of a
-     * row of floats. One thread. */
+     * non-finite). integers: the row times `by`, rounded and clamped. int_dot: dot products of such
+     * a row with m rows that are `ldw` bytes apart; n is a multiple of 64. float_dot: the same for
+     * a row of floats. One thread. */
     float (*most)(const void *x, xd_dtype t, int64_t n);
     void (*integers)(int8_t *q, const void *x, xd_dtype t, float by, int64_t n);
     void (*int_dot)(int32_t *sum, const int8_t *x, const int8_t *w, int64_t ldw, int64_t m,
                     int64_t n);
     void (*float_dot)(float *sum, const float *x, const int8_t *w, int64_t ldw, int64_t m,
                       int64_t n);
-    /* GFLOP/s of one thread, measured for about 0.2 ms with operands in registers. */
+    /* Measures GFLOP/s of one thread for about 0.2 ms, with operands in registers. */
     double (*burst)(void);
 } xd_kernels;
 
@@ -94,23 +94,23 @@ XD_QUANT_SLOTS(avx2)
 XD_QUANT_SLOTS(avx512)
 XD_QUANT_SLOTS(avx512bf16)
 double xd_burst_bf16(void);             /* like `burst`, with vdpbf16ps                       */
-double xd_burst_amx(void);              /* like `burst`, with tdpbf16ps                       */
+double xd_burst_amx(void);              /* like `burst`, with tdpbf16ps (AMX)                 */
 
 typedef struct xd_dnn xd_dnn;
 
 typedef struct xd_cpu_dev {
     xd_dev            dev;      /* dev.priv is this struct                                    */
     xd_isa            isa;
-    int               emulate;  /* 1: computes in bf16 even where it is emulated              */
+    int               emulate;  /* 1: computes in bf16 even if that is emulated               */
     const xd_kernels *k;
     xd_dnn           *dnn;      /* NULL for the set "c"                                       */
 } xd_cpu_dev;
 
-/* The kind "cpu": kernels of the best instruction set, or of the one in
- * XDIT_ISA=c|avx2|avx512|avx512bf16|amx. XDIT_ISA also caps oneDNN; an unknown or unavailable set
- * is refused. */
+/* The device kind "cpu": kernels of the best instruction set, or of the one in
+ * XDIT_ISA=c|avx2|avx512|avx512bf16|amx. XDIT_ISA also limits oneDNN; unknown or unavailable sets
+ * are errors. */
 extern const xd_dev_kind xd_dev_kind_cpu;
-void   xd_cpu_early(void);              /* loads oneDNN on a background thread                 */
+void   xd_cpu_early(void);              /* loads oneDNN in a background thread                 */
 void   xd_cpu_about(xd_fact *fact, void *cookie);
 double xd_cpu_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 
@@ -120,12 +120,11 @@ double xd_cpu_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 size_t    xd_plain_pack_size(xd_weight *w);
 xd_status xd_plain_pack(const xd_weight *w, xd_tensor src);
 void      xd_plain_gemm(const xd_kernels *k, const xd_gemm *a);
-/* Computes the sums of rows [r0, r0+n), columns [c0, c0+m) into acc, XD_PLAIN_COLS floats per
- * row. */
+/* Writes the sums of rows [r0, r0+n), columns [c0, c0+m) to acc, XD_PLAIN_COLS floats per row. */
 enum { XD_PLAIN_ROWS = 32, XD_PLAIN_COLS = 64 };
 typedef void xd_plain_tile_fn(const void *of, float *acc, int64_t r0, int64_t n, int64_t c0,
                               int64_t m);
-/* Computes a GEMM on all threads: `fn` for every tile, then the epilogue. */
+/* Computes a GEMM on all threads: calls `fn` for every tile, then the epilogue. */
 void      xd_plain_tiles(const xd_kernels *k, const xd_gemm *a, xd_plain_tile_fn *fn,
                          const void *of);
 void      xd_plain_conv(const xd_kernels *k, const xd_conv *a);
@@ -139,10 +138,10 @@ xd_status xd_quant_pack_rows(const xd_kernels *k, const xd_weight *w, xd_tensor 
 size_t    xd_quant_gemm_scratch(const xd_gemm *a);
 xd_status xd_quant_gemm(const xd_kernels *k, const xd_gemm *a, void *tmp);
 
-/* ---- onednn*.c: the only files that know oneDNN ------------------------------------------- */
+/* ---- onednn*.c: the only files that use oneDNN -------------------------------------------- */
 
-/* xd_dnn_open: `cap` = 1 limits oneDNN to `isa`, once per process; a different cap later is
- * refused. */
+/* `cap`: 1: limits oneDNN to the set `isa`, once per process; fails if it already has another
+ * limit. */
 void      xd_dnn_forget(xd_dnn *d);     /* empties the cache of primitives                     */
 xd_status xd_dnn_open(xd_dnn **d, xd_isa isa, int cap, const xd_kernels *k, xd_err *e);
 void      xd_dnn_close(xd_dnn **d);

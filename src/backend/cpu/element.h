@@ -1,5 +1,5 @@
 /* element.h - conversion of tensor elements to floats and back, for files compiled once per
- * instruction set, which define ISA.
+ * instruction set, which define ISA
  *
  * The functions have no branches, so that the compiler can vectorize loops over them. */
 #ifndef XD_BACKEND_CPU_ELEMENT_H
@@ -32,7 +32,7 @@ static inline float bits_float(uint32_t u)
     return f;
 }
 
-/* Rounds to nearest even; a NaN keeps its sign and becomes quiet. */
+/* Rounds to the nearest bf16, ties to even; a NaN keeps its sign and becomes quiet. */
 static inline uint16_t to_bf16(float f)
 {
     uint32_t u = float_bits(f), nan = (u & 0x7fffffffu) > 0x7f800000u;
@@ -40,8 +40,9 @@ static inline uint16_t to_bf16(float f)
     return (uint16_t)(nan ? (u >> 16) | 0x40u : r);
 }
 
-/* The bits of an f16, moved to the position of a float's, are its value times 2^-112. Infinities
- * and NaNs do not survive the multiplication by 2^112 and get their exponent by hand. */
+/* Converts an f16. Its bits, moved to the position of a float's, represent its value times 2^-112.
+ * Infinities and NaNs do not survive the multiplication by 2^112; their exponent is set
+ * separately. */
 static inline float from_f16(uint16_t h)
 {
     uint32_t s = (uint32_t)(h & 0x8000u) << 16, m = (uint32_t)(h & 0x7fffu) << 13;
@@ -50,7 +51,7 @@ static inline float from_f16(uint16_t h)
     return bits_float(u | s);
 }
 
-/* Like from_f16, with the factor 2^-120; the only NaN of e4m3 has all bits set. */
+/* Converts an e4m3 like from_f16, with the factor 2^-120. The only NaN of e4m3 has all bits set. */
 static inline float from_e4m3(uint8_t v)
 {
     uint32_t s = (uint32_t)(v & 0x80u) << 24, m = (uint32_t)(v & 0x7fu) << 20;
@@ -59,8 +60,8 @@ static inline float from_e4m3(uint8_t v)
     return bits_float(u | s);
 }
 
-/* Rounds to nearest even. Normal results are rounded in the integer, subnormal ones by adding 0.5,
- * whose last bit has the weight of the last bit of a subnormal f16. */
+/* Rounds to the nearest f16, ties to even. Normal results are rounded as integers, subnormal ones
+ * by adding 0.5, whose last bit has the weight of the last bit of a subnormal f16. */
 static inline uint16_t to_f16(float f)
 {
     uint32_t u = float_bits(f), s = (u >> 16) & 0x8000u, m = u & 0x7fffffffu;
@@ -89,7 +90,7 @@ static inline void from_bf16s(float *to, const void *from, int64_t n)
 #endif
 }
 
-/* For results of arithmetic: with AVX512_BF16 the conversion flushes denormals to 0. */
+/* For results of arithmetic only: with AVX512_BF16 the conversion flushes denormals to 0. */
 static inline void to_bf16s(void *to, const float *from, int64_t n)
 {
     uint16_t *p = to;

@@ -1,6 +1,7 @@
 /* four.c - quantization to blocks of XD_Q4_0, compiled once per instruction set
  *
- * Sums are those of 16 lanes, which are then added pairwise, so that all sets round alike. */
+ * Sums are computed in 16 lanes, which are then added pairwise, so that all sets round
+ * identically. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -9,12 +10,12 @@
 #include "backend/four.h"
 
 enum { LANES = 16, TRIES = 4, BLOCK = 18 };
-static const float STEP = 0.25f;        /* of the integer that the widest number becomes       */
+static const float STEP = 0.25f;        /* between candidates for the largest element's integer */
 
 #define JOIN(a, b) a##b
 #define NAME(a, b) JOIN(a, b)
 
-typedef struct fit { float xq, qq; } fit;       /* sums of x q and q q                          */
+typedef struct fit { float xq, qq; } fit;       /* sums of x q and of q q                       */
 
 static float sum_lanes(float s[LANES])
 {
@@ -24,7 +25,7 @@ static float sum_lanes(float s[LANES])
     return s[0];
 }
 
-/* The nearest integer, even of two, of a number of less than 2^22. */
+/* Rounds v, |v| < 2^22, to the nearest integer, ties to even. */
 static inline float nearest(float v)
 {
     const float big = 12582912.0f;
@@ -49,7 +50,7 @@ static fit fit_of(const float *x, float inverse)
     return (fit){ sum_lanes(xq), sum_lanes(qq) };
 }
 
-/* The number of largest magnitude, with its sign; NaN if one is not finite. */
+/* The element of largest magnitude, with its sign; NaN if an element is not finite. */
 static float widest(const float *x)
 {
     float low[LANES], high[LANES], bad[LANES];
@@ -67,7 +68,8 @@ static float widest(const float *x)
     return sum_lanes(bad) != 0.0f ? NAN : -low[0] > high[0] ? low[0] : high[0];
 }
 
-/* The least error of x ~ d q, over d, is the sum of x x less (x q)^2 / (q q). */
+/* Returns the candidate scale with the smallest error. For given q, the minimum over d of the
+ * squared error of x ~ d q is sum(x x) - sum(x q)^2 / sum(q q). */
 static float best_scale(const float *x, float wide)
 {
     float best = 0, scale = 0;

@@ -1,12 +1,12 @@
-/* gelu.h - tanh-GELU by a piecewise cubic, for results that are rounded to bf16; AVX-512.
+/* gelu.h - tanh-GELU by a piecewise cubic, for results that are rounded to bf16; AVX-512
  *
  *   gelu(x) = max(x, 0) - b(|x|)
  *   b(u) = u / (1 + e^(2 k(u))),  k(u) = sqrt(2 / pi) (u + 0.044715 u^3)
  *
  * b is 0 at 0, nearly 0 beyond 5.5, and nowhere above 0.17. It is approximated by a cubic in u on
- * each of 32 intervals around multiples of 5.5 / 31, fitted to the least relative error; the last
- * cubic is 0. The relative error of gelu is 7e-6 for x > -1, 3e-5 down to -3, 4e-4 to -4 and 2e-3
- * to -5; the absolute error is at most 8e-7. */
+ * each of 32 intervals around multiples of 5.5 / 31, fitted to minimize the relative error; the
+ * last cubic is 0. The relative error of gelu is 7e-6 for x > -1, 3e-5 down to -3, 4e-4 down to -4
+ * and 2e-3 down to -5; the absolute error is at most 8e-7. */
 #ifndef XD_BACKEND_CPU_GELU_H
 #define XD_BACKEND_CPU_GELU_H
 
@@ -48,7 +48,8 @@ static inline __m512 gelu_part(int power, __m512i interval)
 
 static inline __m512 brief_gelu(__m512 x)
 {
-    enum { LEAST_OF_SIZES = 10 };  /* mode of vrangeps; of a NaN and a number it takes the number */
+    enum { LEAST_OF_SIZES = 10 };  /* mode of vrangeps: the smaller magnitude; if one operand is
+                                    * NaN, the other */
     const __m512  u = _mm512_range_ps(x, _mm512_set1_ps(5.5f), LEAST_OF_SIZES);
     const __m512i k = _mm512_castps_si512(_mm512_fmadd_ps(u, _mm512_set1_ps(31 / 5.5f),
                                                           _mm512_set1_ps(12582912.0f)));

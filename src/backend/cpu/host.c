@@ -1,10 +1,11 @@
-/* host.c - kernels of the host's best instruction set, whatever the device */
+/* host.c - four-bit quantization and rotation with the host's best instruction set, whatever the
+ * device is */
 #include "backend/cpu/cpu.h"
 
 #include "backend/four.h"
 #include "base/minmax.h"
 
-enum { AT_ONCE = 4096 };        /* numbers: few enough for one thread                          */
+enum { AT_ONCE = 4096 };        /* elements: few enough to run on one thread                   */
 
 xd_isa xd_isa_of_host(void)
 {
@@ -14,7 +15,7 @@ xd_isa xd_isa_of_host(void)
     return xd_isa_choose(&isa, &forced, &e) == XD_OK ? isa : XD_ISA_C;
 }
 
-/* The environment is read once: every set makes the same bits. */
+/* Reads XDIT_ISA only once; every set produces the same bits. */
 static const xd_kernels *kernels_of_host(void)
 {
     static const xd_kernels *_Atomic known;

@@ -1,6 +1,6 @@
-/* isa.c - which instruction set to use: the best of the processor, or the one that XDIT_ISA
+/* isa.c - chooses the instruction set: the best one of the processor, or the one that XDIT_ISA
  * names */
-#define _DEFAULT_SOURCE         /* syscall */
+#define _DEFAULT_SOURCE         /* for syscall */
 
 #include "backend/cpu/cpu.h"
 
@@ -22,8 +22,8 @@ const char *xd_isa_name(xd_isa isa)
 }
 
 #if defined(__x86_64__)
-/* AMX kernels need bf16 and int8 tiles, and byte permutes, which every processor with tiles has.
- * Linux enables the tile registers for a process on request. */
+/* 1: AMX is usable. AMX kernels need bf16 and int8 tiles and byte permutes, which every processor
+ * with tiles has. Linux enables the tile registers for a process on request. */
 static int has_amx(void)
 {
 #if defined(XD_WITH_AMX) && defined(__linux__)
@@ -95,7 +95,8 @@ xd_status xd_isa_choose(xd_isa *isa, int *forced, xd_err *e)
             return XD_OK;
         } else if (strcmp(want, names[i]) == 0) {
             return xd_fail(e, XD_EUNSUPPORTED,
-                           "XDIT_ISA=%s: this machine has no %s, only %s", want, want, has);
+                           "XDIT_ISA=%s: this machine does not support %s, only %s", want, want,
+                           has);
         }
     return xd_fail(e, XD_EINVAL, "XDIT_ISA=%s is no instruction set; this machine has %s", want,
                    has);

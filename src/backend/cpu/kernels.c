@@ -1,8 +1,8 @@
-/* kernels.c - row and element-wise kernels, compiled once per instruction set.
+/* kernels.c - row and element-wise kernels, compiled once per instruction set
  *
  * They are plain loops that compilers vectorize. Rows are processed in chunks that stay in the L1
- * cache, in f32 whatever the element type. No loop calls a function of libm. ISA (c, avx2, avx512)
- * names the table that this compilation exports. */
+ * cache, in f32 whatever the element type. No loop calls a function of libm. ISA (c, avx2, avx512,
+ * avx512bf16) names the table that this compilation exports. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -18,20 +18,20 @@
 
 enum {
     CHUNK = 1024,               /* elements of a chunk                                        */
-    GRAIN = 8192,               /* least number of elements for several threads               */
+    GRAIN = 8192,               /* minimum elements to use several threads                    */
 };
 
 /* ---- activations -------------------------------------------------------------------------- */
 
-/* e^x; 0 below -87.7, infinite above 88.3; of a NaN an arbitrary number. Relative error 1.2e-7. */
+/* e^x; 0 below -87.7, infinite above 88.3, arbitrary for a NaN. Relative error 1.2e-7. */
 static inline float exp_f(float x)
 {
     x = x < 88.5f ? x : 88.5f;
     x = x > -88.0f ? x : -88.0f;
-    float n = x * 1.44269504f + 12582912.0f;    /* the last bit of the sum weighs 1          */
+    float n = x * 1.44269504f + 12582912.0f;    /* the last bit of the sum has the weight 1  */
     int32_t e = (int32_t)(float_bits(n) - float_bits(12582912.0f));
     n -= 12582912.0f;
-    float r = x - n * 0.693359375f;             /* ln 2 in two parts, the first exact in n   */
+    float r = x - n * 0.693359375f;  /* ln 2 in two parts; products of n with the first are exact */
     r += n * 2.12194440e-4f;
     float p = 1.393365033e-3f;
     p = p * r + 8.363181545e-3f;
@@ -47,13 +47,14 @@ static inline float silu_f(float x)
     return x / (1.0f + exp_f(-x));
 }
 
-/* x times the logistic function of 1.702 x (Hendrycks and Gimpel 2016, section 2). */
+/* GELU approximated by x times the logistic function of 1.702 x (Hendrycks and Gimpel 2016, section
+ * 2). */
 static inline float gelu_quick_f(float x)
 {
     return x / (1.0f + exp_f(-1.702f * x));
 }
 
-/* 0.5 x (1 + tanh(u)) = x / (1 + e^(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
+/* GELU with tanh: 0.5 x (1 + tanh(u)) = x / (1 + e^(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
  * (Hendrycks and Gimpel 2016). */
 static inline float gelu_tanh_f(float x)
 {
@@ -61,8 +62,8 @@ static inline float gelu_tanh_f(float x)
     return x / (1.0f + exp_f(-u2));
 }
 
-/* x times the normal distribution function: erfc(z) = e^(-z^2) t P(t), t = 1 / (1 + z/2), with P
- * fitted to 6e-8 on 0 <= z <= 10. */
+/* x times the normal distribution function, with erfc(z) = e^(-z^2) t P(t) and t = 1 / (1 + z/2); P
+ * is fitted to 6e-8 on 0 <= z <= 10. */
 static inline float gelu_erf_f(float x)
 {
     float z = fabsf(x) * 0.707106781f, t = 1.0f / (1.0f + 0.5f * z);
@@ -79,7 +80,7 @@ static inline float gelu_erf_f(float x)
     return x * (x > 0.0f ? 1.0f - half : half);
 }
 
-/* (1 - e) / (1 + e), e = e^(-2 |x|), with the sign of x; a NaN stays a NaN. */
+/* tanh as (1 - e) / (1 + e), e = e^(-2 |x|), with the sign of x; a NaN stays a NaN. */
 static inline float tanh_f(float x)
 {
     float e = exp_f(-2.0f * fabsf(x)), t = (1.0f - e) / (1.0f + e);
@@ -171,7 +172,7 @@ static void narrow(void *to, xd_dtype t, const float *from, int64_t n)
     }
 }
 
-/* Like `narrow`, but keeps denormals. */
+/* Converts like `narrow`, but keeps denormals. */
 static void round_all(void *to, xd_dtype t, const float *from, int64_t n)
 {
     if (t != XD_BF16) {
@@ -184,7 +185,7 @@ static void round_all(void *to, xd_dtype t, const float *from, int64_t n)
         p[i] = to_bf16(from[i]);
 }
 
-/* n elements of a row from element i on as floats: in place for F32, else converted into buf. */
+/* Elements [i, i + n) of a row as floats: in place for F32, else converted into buf. */
 static const float *load_floats(float *buf, const char *row, xd_dtype t, int64_t i, int64_t n)
 {
     const char *p = row + i * (int64_t)xd_dtype_size(t);
@@ -194,8 +195,8 @@ static const float *load_floats(float *buf, const char *row, xd_dtype t, int64_t
     return buf;
 }
 
-/* Where to compute elements of an output row from element i on: in place for F32, else in buf, from
- * which `narrow` stores them. */
+/* Where to compute elements of an output row from element i on: in place for F32, else in buf,
+ * which `narrow` then converts to the row. */
 static float *output_floats(float *buf, char *row, xd_dtype t, int64_t i)
 {
     return t == XD_F32 ? (float *)(void *)row + i : buf;
@@ -219,7 +220,7 @@ static int64_t row_count(const xd_tensor *t)
     return n;
 }
 
-/* First byte of row i, counted over all dimensions but the last. NULL: the tensor is absent. */
+/* Address of row i, counted over all dimensions but the last. NULL: the tensor is absent. */
 static char *row_at(const xd_tensor *t, int64_t i)
 {
     int64_t off = 0;
@@ -234,7 +235,7 @@ static char *row_at(const xd_tensor *t, int64_t i)
     return (char *)t->p + off * (int64_t)xd_dtype_size(t->type);
 }
 
-/* Row i of an operand, or its only row. */
+/* Row i of an operand, or its only row if it serves all. */
 static const float *row_or_only(const xd_tensor *t, int64_t i)
 {
     return (const float *)(const void *)row_at(t, t->nd < 2 || t->d[0] == 1 ? 0 : i);
@@ -253,13 +254,13 @@ static int one_row(xd_tensor *t)
 
 /* ---- distributing rows x columns to threads ----------------------------------------------- */
 
-/* A kernel for columns [c0, c0 + n) of row i; n <= CHUNK. */
+/* A kernel for columns [c0, c0 + n) of row i, where n <= CHUNK. */
 typedef void piece_fn(const void *args, int64_t i, int64_t c0, int64_t n);
 
 typedef struct spread_ctx {
     piece_fn   *fn;
     const void *args;
-    int64_t     cols, across;   /* columns; chunks per row                                    */
+    int64_t     cols, across;   /* columns of a row; chunks of a row                          */
 } spread_ctx;
 
 static void spread_run(void *ctx, int64_t begin, int64_t end, int thread)
@@ -281,7 +282,7 @@ static void run_pieces(int64_t nrows, int64_t ncols, piece_fn *fn, const void *a
         xd_par_for(nrows * s.across, spread_run, &s);
 }
 
-/* Distributes whole rows instead of chunks. */
+/* Distributes complete rows instead of chunks. */
 static void spread_rows(int64_t nrows, int64_t ncols,
                         void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx)
 {
@@ -293,7 +294,8 @@ static void spread_rows(int64_t nrows, int64_t ncols,
 
 /* ---- norm --------------------------------------------------------------------------------- */
 
-/* Two passes: the variance is accurate also with a large mean. */
+/* Mean and 1 / deviation of a row, in two passes, so that the variance is accurate even with a
+ * large mean. */
 static void row_moments(const xd_norm *a, const char *in, float *mean, float *rstd)
 {
     float   buf[CHUNK];
@@ -322,13 +324,13 @@ static float length_of(const xd_norm *a, int64_t i)
     return row ? sqrtf(square_sum_of(row, C, 0) / (float)C) : 1;
 }
 
-/* Columns of an operand from c on, or `instead` if it is absent. */
+/* Columns from c on of an operand, or `instead` if it is absent. */
 static const float *from_column(const float *p, int64_t c, const float *instead)
 {
     return p ? p + c : instead;
 }
 
-/* Slices of a row are short, so that the next row is fetched from memory while this one is
+/* Normalizes rows in short slices, so that the next row is fetched from memory while this one is
  * written. */
 static void norm_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -372,7 +374,7 @@ static void norm(const xd_norm *a)
 
 /* ---- group norm --------------------------------------------------------------------------- */
 
-/* Channels [c0, c0 + n) of the positions of one row, summed in doubles. */
+/* Sums channels [c0, c0 + n) over the positions of one row, in doubles. */
 static void channel_sums(const xd_moments *a, int64_t r, int64_t c0, int64_t n, double *s,
                          double *q)
 {
@@ -392,12 +394,12 @@ static void channel_sums(const xd_moments *a, int64_t r, int64_t c0, int64_t n, 
     }
 }
 
-/* channel_sums for BF16: sums of AT_ONCE elements, and of their squares, which are exact in float,
- * are formed in float first. The order of sums depends on the length of the row alone. */
+/* channel_sums for BF16: sums of AT_ONCE elements, and of their squares (which are exact in float),
+ * are formed in float first. The order of additions depends only on the length of the row. */
 enum { AT_ONCE = 16 };
 
-/* Adds at most the first `most` channels and returns how many. Their sums are in registers, even
- * and odd channels in separate ones. */
+/* Adds up channels in registers, even and odd channels separately: as many of the first `most` as
+ * fill whole steps. Returns their number. */
 static int64_t sums_in_registers(const uint16_t *in, int64_t step, int64_t most, double *s,
                                  double *q)
 {
@@ -472,8 +474,8 @@ static void channel_sums_bf16(const xd_moments *a, int64_t r, int64_t c0, int64_
     }
 }
 
-/* Work items are rows. Channels are summed in runs; a group that spans several runs is added run by
- * run. */
+/* Work items are rows. Channels are summed in runs; a group that spans several runs accumulates
+ * them one by one. */
 static void moments_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     enum { RUN = 512 };
@@ -505,7 +507,7 @@ static void moments(const xd_moments *a)
 
 typedef struct gnorm_ctx { const xd_gnorm *a; const float *mul, *add; } gnorm_ctx;
 
-/* y = x mul + add, then silu if asked for. */
+/* y = x mul + add, then SiLU if `silu`. */
 static inline void scale_and_add(float *y, const float *x, const float *mul, const float *add,
                                  int64_t n, int silu)
 {
@@ -520,8 +522,8 @@ static inline void scale_and_add(float *y, const float *x, const float *mul, con
     }
 }
 
-/* One pixel. The element types are compile-time constants, so that no intermediate value is
- * stored. */
+/* Normalizes one pixel. The element types are compile-time constants, so that no intermediate value
+ * is stored. */
 static inline void gnorm_pixel(char *out, const char *in, const float *mul, const float *add,
                                int64_t n, int wide_in, int wide_out, int silu)
 {
@@ -539,7 +541,7 @@ static inline void gnorm_pixel(char *out, const char *in, const float *mul, cons
 }
 
 #if defined(__AVX512F__)
-/* x / (1 + e^-x) with an error of 1e-4, for results of eight bits. */
+/* SiLU, x / (1 + e^-x), with an error of 1e-4, for results with 8 bits of precision. */
 static inline __m512 silu_approx(__m512 x)
 {
     __m512 t = _mm512_mul_ps(x, _mm512_set1_ps(-1.44269504f));
@@ -602,8 +604,8 @@ static void gnorm_pixels(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Channels [c0, c0 + n) of the pixels of an image row that one element of scale and shift
- * covers. */
+/* Normalizes channels [c0, c0 + n) of those pixels of an image row that share one element of scale
+ * and shift. */
 static void gnorm_cell(const gnorm_ctx *g, const char *in, char *out, int64_t cell, int64_t c0,
                        int64_t n)
 {
@@ -627,7 +629,7 @@ static void gnorm_cell(const gnorm_ctx *g, const char *in, char *out, int64_t ce
     }
 }
 
-/* Rows (t, h) of an image, with scale and shift of a coarser resolution. */
+/* Normalizes rows (t, h) of an image whose scale and shift have a coarser resolution. */
 static void gnorm_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const gnorm_ctx *g = ctx;
@@ -666,7 +668,7 @@ static void gnorm(const xd_gnorm *a, float *ab)
 
 /* ---- element-wise ------------------------------------------------------------------------- */
 
-/* Activation of floats. For BF16 results GELU is approximated to bf16 accuracy. */
+/* Applies an activation to floats. For BF16 results GELU is approximated to bf16 accuracy. */
 static void act_to(xd_dtype to, float *y, const float *x, int64_t n, xd_act kind)
 {
 #ifdef __AVX512F__
@@ -739,7 +741,7 @@ static void axpby_piece(const void *args, int64_t i, int64_t c0, int64_t n)
     float          *y = (float *)(void *)row_at(&a->y, i) + c0, p = a->a, q = a->b;
     if (a->x.p) {
         const float *x = (const float *)(const void *)row_at(&a->x, i) + c0;
-        if (q == 0) {           /* y may hold anything, also a NaN                             */
+        if (q == 0) {           /* y is not read: it may hold anything, even a NaN             */
 #pragma omp simd
             for (int64_t k = 0; k < n; k++)
                 y[k] = p * x[k];
@@ -796,7 +798,8 @@ static void lookup_piece(const void *args, int64_t i, int64_t c0, int64_t n)
     char            *from = element_at((char *)a->table.p, a->table.type, id * a->table.s[0] + c0);
     char            *out = row_at(&a->out, i);
     float           *y = output_floats(bo, out, a->out.type, c0);
-    memcpy(raw, from, (size_t)n * xd_dtype_size(a->table.type));      /* copies to aligned memory */
+    memcpy(raw, from, (size_t)n * xd_dtype_size(a->table.type));  /* copies the row to aligned
+                                                                   * memory */
     widen(y, raw, a->table.type, n);
     round_all(element_at(out, a->out.type, c0), a->out.type, y, n);
 }
@@ -909,14 +912,14 @@ static void join_dims(xd_copy *a)
     a->out.nd = a->in.nd = m;
 }
 
-/* Transposing copy: `in` is contiguous along another dimension than `out`. Tiles of WIDE elements
- * of that dimension by LONG of the last are read and written, each along its contiguous
- * dimension. */
+/* Transposing copy, where `in` and `out` are contiguous along different dimensions. It works on
+ * tiles of WIDE elements of the dimension contiguous in `in` by LONG of the last one; each tensor
+ * is accessed along its contiguous dimension. */
 enum { WIDE = 16, LONG = CHUNK / 4 };
 
 typedef struct transpose_ctx {
-    const xd_copy *a;           /* [.., J, C]: J is contiguous in `in`                        */
-    int64_t        J, C, across, down;  /* extents; tiles along C and along J                 */
+    const xd_copy *a;           /* shape [.., J, C]; J is contiguous in `in`                  */
+    int64_t        J, C, across, down;  /* extents of J and C; tiles along C and along J      */
 } transpose_ctx;
 
 static void transpose_tile(const transpose_ctx *t, char *out, const char *in, int64_t nj,
@@ -947,7 +950,8 @@ static void transpose_run(void *ctx, int64_t begin, int64_t end, int thread)
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         int64_t c0 = i % t->across * LONG, j0 = i / t->across % t->down * WIDE;
-        int64_t r = i / t->across / t->down * t->J;     /* first row of the outer index        */
+        int64_t r = i / t->across / t->down * t->J;     /* first row (index over all dimensions
+                                                         * but the last) of this tile */
         int64_t nc = t->C - c0 < LONG ? t->C - c0 : LONG, nj = t->J - j0 < WIDE ? t->J - j0 : WIDE;
         char *out =
             element_at(row_at(&a->out, r), a->out.type, j0 * a->out.s[k - 1] + c0 * a->out.s[k]);
@@ -956,7 +960,7 @@ static void transpose_run(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Moves the dimension along which `in` is contiguous to the place before the last. 0: `in` is
+/* Moves the dimension along which `in` is contiguous to the second-last place. 0: `in` is
  * contiguous along the last dimension, or along none. */
 static int move_input_dim(xd_copy *a)
 {
@@ -1034,7 +1038,7 @@ static void epilogue(const xd_gemm *a, const float *acc, int64_t ld, int64_t r0,
             epilogue_row(a, acc + i * ld + c, r0 + i, c0 + c, m - c < CHUNK ? m - c : CHUNK);
 }
 
-/* Four rows and 8 columns at a time: their sums stay in registers. */
+/* Computes four rows by 8 columns at a time, with their sums in registers. */
 static void tile(float *acc, int64_t ldacc, const float *a, int64_t lda, const float *b,
                  int64_t n, int64_t K)
 {
@@ -1076,8 +1080,8 @@ static void tile(float *acc, int64_t ldacc, const float *a, int64_t lda, const f
 
 /* ---- peak --------------------------------------------------------------------------------- */
 
-/* Multiply-adds on registers only: 12 independent chains of vectors, as many as two units with a
- * latency of five or six cycles need. */
+/* Multiply-adds in registers only: 12 independent chains of vectors keep two units with a latency
+ * of five or six cycles busy. */
 #if !defined(V_LOAD) && defined(__SSE2__)
 #include <immintrin.h>
 typedef __m128 vec;
@@ -1093,8 +1097,8 @@ typedef float vec;
 #define V_STORE(p, v) (*(p) = (v))
 #endif
 
-/* `n` rounds of 12 multiply-adds. The result is returned so that the compiler does not remove the
- * loop. */
+/* Runs `n` rounds of 12 multiply-adds. The result is returned so that the compiler does not remove
+ * the loop. */
 static float fma_rounds(int64_t n, float x)
 {
     vec   m = V_SET(x), c = V_SET(1e-3f), s[12];

@@ -21,7 +21,7 @@ xd_dnn_api xd_dnn_lib;
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static int             is_loaded, is_exiting;
 
-/* OpenMP's functions are those of oneDNN's own OpenMP, where it has one. */
+/* OpenMP functions, looked up in oneDNN's own OpenMP library if it has one. */
 static const xd_symbol setting[] = { { "omp_set_num_threads", offsetof(xd_dnn_api, set_threads) } },
                        team[] = {
                            { "GOMP_parallel", offsetof(xd_dnn_api, team.parallel) },
@@ -34,7 +34,7 @@ static xd_status load_library(xd_err *e)
     void *lib = xd_library_open(XD_LIB_ONEDNN, NULL, why, sizeof why);
     if (!lib)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "oneDNN cannot be loaded (%s); without it there is XDIT_ISA=c", why);
+                       "oneDNN cannot be loaded (%s); XDIT_ISA=c works without it", why);
     const char *lacks =
         xd_library_find(lib, functions, sizeof functions / sizeof *functions, &xd_dnn_lib);
     if (lacks)
@@ -72,8 +72,9 @@ static void *load_early(void *arg)
     return arg;
 }
 
-/* exit() runs destructors of libraries. A dlopen during or after them runs constructors of the same
- * libraries again, where libgomp aborts. Therefore exit waits for a load, and none begins later. */
+/* Makes exit wait for a load in progress, and prevents later ones: exit() runs destructors of
+ * libraries, and a dlopen during or after them runs constructors of the same libraries again, in
+ * which libgomp aborts. */
 static void end_early_load(void)
 {
     pthread_mutex_lock(&guard);

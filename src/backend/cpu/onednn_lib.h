@@ -1,5 +1,5 @@
 /* onednn_lib.h - oneDNN's functions, which are looked up in the library when the first CPU device
- * is opened.
+ * is opened
  *
  * Loading the library takes some 2 ms and starts OpenMP, so it is not linked: xd_cpu_early loads it
  * on a thread in parallel with the start of the program. The headers are those of the build; the
@@ -40,17 +40,17 @@ typedef struct xd_dnn_api {
 #define XD_DNN_FIELD(name) __typeof__(name) *name;
     XD_DNN_FUNCTIONS(XD_DNN_FIELD)
 #undef XD_DNN_FIELD
-    void (*set_threads)(int n);         /* of oneDNN's OpenMP; NULL: none                       */
-    xd_par_omp team;                    /* of that OpenMP; parallel is NULL: not GNU's          */
+    void (*set_threads)(int n);         /* of oneDNN's OpenMP; NULL: it has none                */
+    xd_par_omp team;                    /* of that OpenMP; parallel is NULL if it is not GNU's  */
 } xd_dnn_api;
 
 extern xd_dnn_api xd_dnn_lib;           /* filled by xd_dnn_load                                */
 
-xd_status xd_dnn_load(xd_err *e);       /* once a process; XD_EUNSUPPORTED says what is missing */
+xd_status xd_dnn_load(xd_err *e);       /* once a process; XD_EUNSUPPORTED: see e               */
 int       xd_dnn_is_loaded(void);
 int       xd_dnn_has_run(void);         /* 1: a primitive has run in this process               */
-/* Approximate bytes that the code of described primitives will still take: of convolutions on AMX
- * tiles (first function), of all others (second). */
+/* Approximate bytes of code that described but not yet created primitives will allocate: of
+ * convolutions on AMX tiles (first function), of all others (second). */
 size_t    xd_dnn_to_come(void);
 size_t    xd_dnn_plain_to_come(void);
 

@@ -1,7 +1,7 @@
-/* peak.c - the peak rate of the processor, which measured rates are compared with.
+/* peak.c - the peak rate of the processor, as a reference for measured rates
  *
- * It is the median of short bursts: a burst that another process interrupts has no weight, while a
- * core that is slowed down for long is measured as it is. */
+ * It is the median of short bursts: a burst that another process interrupts has no effect, while a
+ * core that is slow for a long time is measured at its actual rate. */
 #include "backend/cpu/cpu.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* peak_amx.c - the peak of bf16 tile multiplies (tdpbf16ps), in registers only */
+/* peak_amx.c - the peak rate of bf16 tile multiplies (tdpbf16ps), in registers only */
 #include "backend/cpu/cpu.h"
 
 #include "backend/cpu/amx.h"

@@ -1,7 +1,7 @@
-/* qknorm.c - norm and rotary embedding of heads in one pass, compiled once per instruction set.
+/* qknorm.c - norm and rotary embedding of heads in one pass, compiled once per instruction set
  *
  * A head stays in the L1 cache while it is processed. Gain, bias and angles of a row are combined
- * once for all of its heads, so that the time is that of reading and writing the heads. */
+ * once for all of its heads, so that reading and writing the heads dominates the time. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 
 enum {
     MAX = XD_QKNORM_MAX,
-    GRAIN = 8192,               /* least number of elements for several threads               */
+    GRAIN = 8192,               /* minimum elements to use several threads                    */
 };
 
 static void load_floats(float *x, const void *from, xd_dtype t, int64_t D)
@@ -23,7 +23,7 @@ static void load_floats(float *x, const void *from, xd_dtype t, int64_t D)
         from_bf16s(x, from, D);
 }
 
-/* Coefficients that all heads of a row share. With x' = (x - mean) / deviation, the partner p of
+/* Coefficients shared by all heads of a row. With x' = (x - mean) / deviation, the partner p of
  * element j and the rotation y[j] = x[j] c[j] + x[p] s[j], the result
  * x'[j] gain[j] c[j] + x'[p] gain[p] s[j] + (rotated bias)
  * has three coefficients per element: own, other and bias. */
@@ -40,8 +40,8 @@ static void row_plain(row_of *r, const xd_qknorm *a, int64_t D)
     }
 }
 
-/* Coefficients for pairs of neighbours, for as many elements as fill whole vectors; in s, the first
- * of a pair has -s. Returns the number of elements. */
+/* Computes the coefficients for pairs of neighbours, for as many elements as fill whole vectors; s
+ * is negated for the first element of a pair. Returns the number of elements. */
 static int64_t row_pairs(row_of *r, const float *gain, const float *bias, const float *c,
                          const float *s, int64_t D)
 {
@@ -80,7 +80,7 @@ static void row_rotated(row_of *r, const xd_qknorm *a, const float *c, const flo
     }
 }
 
-/* out = (x - mean) rstd own + bias. */
+/* y = (x - mean) rstd own + bias. */
 static void scale_row(float *restrict y, const float *restrict x, const row_of *r, float mean,
                       float rstd, int64_t D)
 {
@@ -89,7 +89,7 @@ static void scale_row(float *restrict y, const float *restrict x, const row_of *
         y[j] = (x[j] - mean) * rstd * r->own[j] + r->bias[j];
 }
 
-/* `scale_row`, then the rotation with the neighbour in the pair. */
+/* Does `scale_row`, then rotates pairs of neighbours. */
 static void rotate_pairs(float *restrict y, const float *restrict x, const row_of *r, float mean,
                          float rstd, int64_t D)
 {

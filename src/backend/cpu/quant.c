@@ -1,9 +1,9 @@
-/* quant.c - GEMMs with quantized weights on any machine.
+/* quant.c - GEMMs with quantized weights on any machine
  *
- * The packed form is the scales, sw[out] F32 (rounded up to 64 bytes), then for I8 rows of integers
- * whose length is a multiple of 64, for e4m3 panels of 16 outputs as in plain.c. An I8 GEMM
- * quantizes its input into scratch, or has it there in f32; an e4m3 GEMM expands a part of a panel
- * at a time to f32. */
+ * The packed form is the scales, sw[out] F32 (rounded up to 64 bytes), followed for I8 by rows of
+ * integers whose length is a multiple of 64, for e4m3 by panels of 16 outputs as in plain.c. An I8
+ * GEMM quantizes its input into scratch, or converts it to f32 there; an e4m3 GEMM expands one part
+ * of a panel at a time to f32. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@
 
 enum {
     PANEL = 16,
-    ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,         /* work item: ROWS x COLS sums           */
+    ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,         /* outputs of a work item                */
     DEEP = 256,                 /* e4m3 inputs that are expanded at a time                     */
     CHUNK = 1024,               /* elements of a row that are converted at a time              */
 };
@@ -42,7 +42,7 @@ size_t xd_quant_pack_size(xd_weight *w)
 typedef struct pack_ctx {
     const xd_kernels *k;
     const xd_weight  *w;
-    xd_tensor         src;      /* rows from row0 on                                           */
+    xd_tensor         src;      /* the rows from row0 on                                       */
     int64_t           row0;
 } pack_ctx;
 

@@ -1,8 +1,9 @@
 /* rotate.c - rotation of groups of a row (xd_rotation), compiled once per instruction set
  *
- * One step of H over elements a, b, c, d that lie 4^k apart: with h = ((a + b) + (c + d)) / 2 they
- * become h - d, h - c, h - b, h - a. Steps of 16 and more work on whole vectors; in those of 1 and
- * 4 the lanes of a vector are exchanged. Every instruction set adds in the same order. */
+ * A step of the rotation works on elements a, b, c, d that are 4^k apart: with h = ((a + b) + (c +
+ * d)) / 2 they become h - d, h - c, h - b, h - a. Steps with a distance of 16 and more work on
+ * whole vectors; at distances of 1 and 4 the lanes of a vector are exchanged. Every instruction set
+ * adds in the same order. */
 #include "backend/cpu/cpu.h"
 
 #include <string.h>
@@ -11,10 +12,11 @@
 #include "backend/cpu/vec.h"
 #include "base/par.h"
 
-enum { GRAIN = 8192 };          /* least number of elements for several threads               */
+enum { GRAIN = 8192 };          /* minimum elements to use several threads                    */
 
 #if defined(__AVX512F__)
-/* Lanes 4^k apart: b is the neighbour of a; the pairs (a, b) and (c, d) are exchanged. */
+/* A step on the lanes of a vector, at distances of 1 and 4: NEXT exchanges a with b (and c with d),
+ * OTHER the pairs (a, b) and (c, d), BACK reverses a, b, c, d. */
 #define STEP(x, NEXT, OTHER, BACK)                                                                 \
     (_mm512_sub_ps(_mm512_mul_ps(half, sum_of_four(_mm512_add_ps(x, NEXT(x)), OTHER)), BACK(x)))
 #define sum_of_four(t, OTHER) _mm512_add_ps(t, OTHER(t))
@@ -69,7 +71,7 @@ static int64_t small_steps(float *x, int64_t n)
 }
 #endif
 
-/* The step over elements `step` apart. */
+/* A step on elements that are `step` apart. */
 static void one_step(float *x, int64_t n, int64_t step)
 {
     for (int64_t i = 0; i < n; i += 4 * step) {

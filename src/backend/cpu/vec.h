@@ -1,6 +1,6 @@
-/* vec.h - vectors of floats and sums over them, for files compiled once per instruction set.
+/* vec.h - vectors of floats and sums over them, for files compiled once per instruction set
  *
- * A set without vectors does not define V_LOAD: the scalar loop that ends every vector loop then
+ * A set without vectors does not define V_LOAD; the scalar loop that ends every vector loop then
  * does all the work. */
 #ifndef XD_BACKEND_CPU_VEC_H
 #define XD_BACKEND_CPU_VEC_H
@@ -54,7 +54,7 @@ static inline float sum8(__m256 a)
 }
 #endif
 
-/* Prefetches bytes from memory while the kernel works on data in the L1 cache. */
+/* Prefetches bytes from memory, while the kernel works on data in the L1 cache. */
 static inline void prefetch_bytes(const char *p, int64_t bytes)
 {
 #if defined(__GNUC__)
@@ -66,7 +66,7 @@ static inline void prefetch_bytes(const char *p, int64_t bytes)
 #endif
 }
 
-/* Sum of n floats, in four accumulators to hide the latency of the addition. */
+/* Sum of n floats, in four accumulators to hide the latency of additions. */
 static inline float sum_of(const float *x, int64_t n)
 {
     float   s = 0;

@@ -1,5 +1,5 @@
-/* vec512.h - vectors of 16 floats: masks of the first lanes, conversion from and to bf16. For files
- * compiled with AVX-512. */
+/* vec512.h - vectors of 16 floats: masks of the first lanes, conversion from and to bf16; for files
+ * compiled with AVX-512 */
 #ifndef XD_BACKEND_CPU_VEC512_H
 #define XD_BACKEND_CPU_VEC512_H
 
@@ -12,7 +12,7 @@ static inline __mmask16 lane_mask(int64_t n)
     return n >= 16 ? (__mmask16)0xffff : n <= 0 ? (__mmask16)0 : (__mmask16)((1u << n) - 1);
 }
 
-/* bf16 in the low 16 bits of each lane, rounded to nearest even; a NaN stays a NaN. */
+/* x rounded to bf16 (to nearest even), in the low 16 bits of each lane; a NaN stays a NaN. */
 static inline __m512i bf16_bits(__m512 x)
 {
     const __m512i   u = _mm512_castps_si512(x), one = _mm512_set1_epi32(1);
@@ -23,7 +23,7 @@ static inline __m512i bf16_bits(__m512 x)
         _mm512_mask_mov_epi32(r, nan, _mm512_or_si512(u, _mm512_set1_epi32(0x400000))), 16);
 }
 
-/* With AVX512_BF16 the instruction flushes denormals to 0. */
+/* x rounded to bf16. With AVX512_BF16 the instruction flushes denormals to 0. */
 static inline __m256i bf16(__m512 x)
 {
 #if defined(__AVX512BF16__)
@@ -38,7 +38,7 @@ static inline __m512 from_bf16(__m256i x)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
 
-/* Loads 16 bf16 values; the second function the first n, and zeros. */
+/* Loads 16 bf16 values; the second function loads the first n and sets the others to zero. */
 static inline __m512 load_bf16(const void *p)
 {
     return from_bf16(_mm256_loadu_si256(p));
