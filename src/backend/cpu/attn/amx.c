@@ -1,17 +1,17 @@
-/* amx.c - attention with AMX tiles: multiplies of 16 x 32 by 32 x 16 bf16.
+/* amx.c - attention with AMX tiles: multiplies of 16 x 32 by 32 x 16 bf16
  *
- * A strip of 32 queries is multiplied with a part of the keys, PART steps of TURN (32) keys. The
- * work is pipelined: while the scores of a step are multiplied, those of the step before are stored
- * from the tiles and those two steps before become probabilities. Probabilities stay in the L1
- * cache until the part ends and are then multiplied by the values, 32 columns at a time, with the
- * sums in tiles. Computing exponentials during multiplies is the idea of Shah et al. 2024,
- * FlashAttention-3.
+ * A strip of 32 queries is multiplied by a part of the keys: PART steps of STEP_KEYS (32) keys. The
+ * work is pipelined: while the scores of a step are multiplied, those of the previous step are
+ * stored from the tiles, and those of the step before that become probabilities. Probabilities stay
+ * in the L1 cache until the part ends and are then multiplied by the values, 32 columns at a time,
+ * with accumulators in tiles. Computing exponentials during multiplies is the idea of Shah et al.
+ * 2024, FlashAttention-3.
  *
  * Probabilities are not relative to a row's largest score, because finding it takes long and the
  * exponents of f32 and bf16 allow larger and smaller values. By the Cauchy-Schwarz inequality no
- * score of a query exceeds the query's norm times the largest norm of a key. Where this bound fits
- * the exponent of bf16, probabilities are powers of two of the scores themselves. Elsewhere they
- * are relative to the first score of the row, and the results are checked for overflow. Rows that
+ * score of a query exceeds the query's norm times the largest norm of a key. If this bound fits the
+ * exponent of bf16, probabilities are powers of two of the scores themselves. Otherwise they are
+ * relative to the first score of the row, and the results are checked for overflow. Rows that
  * overflowed are computed again, relative to their largest score. */
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
@@ -25,12 +25,12 @@ enum {
     TILES = 1,
     QUADS = 0,
     STRIP = XD_ATTN_STRIP,
-    STEP_KEYS = XD_ATTN_STEP_KEYS,      /* keys of a step                                     */
+    STEP_KEYS = XD_ATTN_STEP_KEYS,      /* keys in a step                                     */
     QROWS = STRIP,
-    SCORE_WIDTH = 1,      /* vectors of a packed tile                                   */
-    DEEP = 16,            /* units of a tile row                                        */
-    TILE = DEEP * LANES,  /* units of a tile                                            */
-    PART = XD_ATTN_PART,  /* steps of a part, even                                       */
+    SCORE_WIDTH = 1,      /* width of a packed tile in vectors                          */
+    DEEP = 16,            /* units in a row of a tile                                   */
+    TILE = DEEP * LANES,  /* units in a tile                                            */
+    PART = XD_ATTN_PART,  /* steps of a part; even                                       */
     L2_BYTES = 768 << 10, /* bytes of keys and values that strips share in L2            */
 };
 
@@ -42,7 +42,7 @@ enum {
 #include "backend/cpu/attn/powers_tmpl.h"
 
 /* A compiler fence. Tile loads read memory that vector stores have written, and the compiler does
- * not model this dependency. */
+ * not know about this dependency. */
 static inline void compiler_fence(void)
 {
     atomic_signal_fence(memory_order_seq_cst);
@@ -55,7 +55,7 @@ static float *norms_of(const xd_attn_plan *p, const unit *pair)
     return (float *)(void *)(pair + p->lengths);
 }
 
-/* Stores the norm of the longest of the n packed keys of block kb. */
+/* Stores the largest norm of the n packed keys of block kb. */
 static void store_key_norm(const xd_attn_plan *p, int64_t n, int64_t kb, unit *pair)
 {
     const unit *x = pair + kb * p->knext;
@@ -69,7 +69,7 @@ static void store_key_norm(const xd_attn_plan *p, int64_t n, int64_t kb, unit *p
     norms_of(p, pair)[kb] = sqrtf(longest);
 }
 
-/* The norm of the longest of n keys; NaN if a key has a NaN. */
+/* The largest norm of n keys; NaN if a key has a NaN. */
 static float max_key_norm(const xd_attn_plan *p, int64_t n, const unit *pair)
 {
     const float *each = norms_of(p, pair);
@@ -81,9 +81,9 @@ static float max_key_norm(const xd_attn_plan *p, int64_t n, const unit *pair)
 
 /* ---- values ------------------------------------------------------------------------------- */
 
-/* The offset of values in the packed pair. The values of a part are in the order of multiplication:
- * 32 columns of all its steps, the two tiles of a step adjacent, then the next 32 columns; the last
- * may be 16. They follow all keys of the pair. */
+/* The offset of values in the packed pair. The values of a part are stored in the order of
+ * multiplication: 32 columns of all its steps, the two tiles of a step adjacent, then the next 32
+ * columns; the last group may have 16 columns. Values follow all keys of the pair. */
 static int64_t values_at(const xd_attn_plan *p, int64_t j, int64_t c)
 {
     const int64_t part = j / PART * PART, tiles = xd_min((p->dp - c) / LANES, 2);
@@ -91,8 +91,8 @@ static int64_t values_at(const xd_attn_plan *p, int64_t j, int64_t c)
            (j - part) * tiles * TILE;
 }
 
-/* 1: the values have padding columns. The first of these columns holds ones, so its sums are the
- * sums of the probabilities. */
+/* 1: the values have padding columns. The first of these columns holds ones, so its accumulators
+ * are the sums of the probabilities. */
 static int sums_in_values(const xd_attn_plan *p)
 {
     return p->D < p->dp;
@@ -115,13 +115,13 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
 
 /* ---- probabilities ------------------------------------------------------------------------ */
 
-/* The workspace between scores and probabilities, contiguous in memory. The scores of a step are
- * stored from their tiles during the next step and become probabilities in the step after it. */
+/* Memory for scores and probabilities of a part. The scores of a step are stored from their tiles
+ * during the next step and become probabilities in the step after it. */
 enum { MAX_DELAY = 2 };
 typedef struct workspace {
-    float s[MAX_DELAY][STRIP][STEP_KEYS];       /* scores, by steps                           */
-    unit  p[PART][STRIP][DEEP];         /* probabilities, by steps                            */
-    float bias[MAX_DELAY][STRIP][STEP_KEYS];    /* copies of a bias that cannot be read in place */
+    float s[MAX_DELAY][STRIP][STEP_KEYS];       /* scores, by step                            */
+    unit  p[PART][STRIP][DEEP];         /* probabilities, by step                             */
+    float bias[MAX_DELAY][STRIP][STEP_KEYS];  /* copies of bias rows that cannot be read in place */
 } workspace;
 _Static_assert(sizeof(workspace) == XD_ATTN_WORKSPACE * sizeof(float),
                "the plan allocates a workspace");
@@ -132,8 +132,8 @@ _Static_assert(sizeof(workspace) == XD_ATTN_WORKSPACE * sizeof(float),
  * outstanding requests, so many prefetches at once would delay all other loads. */
 typedef struct row_prefetch {
     const block *k;
-    size_t       out_bytes, query_bytes;        /* of a row                                   */
-    int64_t      seen, each;    /* rows prefetched; rows per step, both in scores and in values */
+    size_t       out_bytes, query_bytes;        /* bytes of a row                             */
+    int64_t      seen, each;    /* rows prefetched so far; rows to prefetch in each step        */
 } row_prefetch;
 
 ALWAYS_INLINE void prefetch_next_row(row_prefetch *x)
@@ -144,16 +144,16 @@ ALWAYS_INLINE void prefetch_next_row(row_prefetch *x)
 
 /* ---- tile multiplies ---------------------------------------------------------------------- */
 
-/* A pending store: the destination of sums that are still in tiles 0 to 3. A tile store waits for
- * the last multiply of its tile and delays all later instructions. Each store is therefore placed
- * between the multiplies of the next step. */
+/* A pending store: the destination of accumulators that are still in tiles 0 to 3. A tile store
+ * waits for the last multiply of its tile and delays all later instructions. Therefore each store
+ * is placed between the multiplies of the next step. */
 typedef struct pending_store {
     float  *to;                 /* NULL: none                                                 */
     int64_t row;                /* floats from one row to the next                            */
     int     two;                /* 1: four tiles; 0: only tiles 0 and 2, 16 columns           */
 } pending_store;
 
-/* Stores or loads tile i of 32 x 32 sums at c. */
+/* Stores or loads tile i of 32 x 32 accumulators at c. */
 #define STORE(i, c, ldc) _tile_stored(i, (c) + (i) / 2 * DEEP * (ldc) + (i) % 2 * LANES, (ldc) * 4)
 #define LOAD(i, c, ldc) _tile_loadd(i, (c) + (i) / 2 * DEEP * (ldc) + (i) % 2 * LANES, (ldc) * 4)
 
@@ -165,7 +165,8 @@ typedef struct pending_store {
         _tile_zero(i);                                                                             \
     } while (0)
 
-/* Like ANEW, but sets the tile to the sums at `from` if `from` is not NULL. */
+/* Stores tile i as ANEW does, then loads the accumulators at `from` into it unless `from` is
+ * NULL. */
 #define ANEW_FROM(i, from, ldf)                                                                    \
     do {                                                                                           \
         ANEW(i);                                                                                   \
@@ -173,9 +174,9 @@ typedef struct pending_store {
             LOAD(i, from, ldf);                                                                    \
     } while (0)
 
-/* 32 x 32 sums in tiles 0 to 3 += a[32][..] . b, with the two tiles of b at b0 and b1. `start` runs
- * before the first multiply of each tile, `beside` between multiplies. Tiles of b are loaded with
- * the streaming hint, to keep the L1 cache for data that is written. */
+/* 32 x 32 accumulators in tiles 0 to 3 += a[32][..] . b, where the two tiles of b are at b0 and b1.
+ * `start` runs before the first multiply of each tile, `beside` between multiplies. Tiles of b are
+ * loaded with the streaming hint, to keep the L1 cache for data that is written. */
 #define MULTIPLY(a, a_row, b0, b1, start, beside)                                                  \
     _tile_stream_loadd(6, b0, DEEP * 4);                                                           \
     _tile_loadd(4, a, a_row);                                                                      \
@@ -196,7 +197,7 @@ typedef struct pending_store {
 
 #define GO_ON(i) (void)0
 
-/* MULTIPLY for 16 columns, in tiles 0 and 2. */
+/* MULTIPLY for 16 columns only, in tiles 0 and 2. */
 #define MULTIPLY_HALF(a, b, start)                                                                 \
     _tile_stream_loadd(6, b, DEEP * 4);                                                            \
     _tile_loadd(4, a, DEEP * 4);                                                                   \
@@ -224,8 +225,8 @@ static void store_sums(pending_store *due)
     due->to = NULL;
 }
 
-/* Multiplies q[32][..] with the keys of a step; scores stay in tiles. If `some`, computes the whole
- * softmax `soft` between the multiplies. */
+/* Multiplies q[32][..] by the keys of a step; the scores stay in tiles. If `some`, computes the
+ * complete softmax `soft` between the multiplies. */
 ALWAYS_INLINE void multiply_scores(const unit *q, const unit *keys, int64_t deep,
                                    const pending_store *due, int some, softmax_state soft,
                                    row_prefetch *rows_ahead, curve *k, how h)
@@ -268,7 +269,7 @@ static void sum_probabilities(const unit *p, int64_t steps, float *sum, pending_
     *due = (pending_store){ sum, LANES, 0 };
 }
 
-/* o[32][dp] (+)= p . v of `steps` steps. Computes the softmax of the last `delay` (at most two)
+/* o[32][dp] (+)= p . v over `steps` steps. Computes the softmax of the last `delay` (at most two)
  * steps between the multiplies. */
 ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp, int64_t steps,
                               int begun, pending_store *due, int64_t delay, softmax_state first,
@@ -311,31 +312,33 @@ ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp
 
 /* ---- strips ------------------------------------------------------------------------------- */
 
-/* A part: a strip of queries of a block, and at most PART steps of keys. */
+/* A part of the work: a strip of queries of a block, and at most PART steps of keys. */
 typedef struct part {
-    int64_t i, rows;            /* first query of the block; number of queries                */
-    int64_t step, steps;        /* first step of all keys; number of steps                    */
-    int     begun;              /* 1: o holds sums of earlier keys                            */
+    int64_t i, rows;            /* first query in the block; number of queries                */
+    int64_t step, steps;        /* first step, counted over all keys; number of steps         */
+    int     begun;              /* 1: o holds accumulators of earlier keys                    */
 } part;
 
 typedef struct strips {
     const job  *w;
     block      *k;
     const unit *packed;
-    int64_t     row, rows;      /* first query of the block; end of its queries               */
-    int64_t     first, end;     /* first step of keys; end of steps                           */
+    int64_t     row, rows;      /* first query in the block; end of its queries               */
+    int64_t     first, end;     /* first and end step of the keys                             */
     workspace  *d;
-    int         scaled;         /* 1: scores are scaled before bias and softmax               */
-    int         touched;        /* 1: scores are scaled, or masked within steps               */
-    uint8_t     kind[XD_ATTN_TILE_ROWS / STRIP];        /* of strips: BOUNDED, WATCHED or CLAMPED */
-    /* WATCHED strips with powers that did not fit */
+    int         scaled;         /* 1: scores are scaled before the bias is added              */
+    int         touched;        /* 1: scores are scaled, or some are masked                   */
+    uint8_t     kind[XD_ATTN_TILE_ROWS / STRIP];        /* kind of each strip: BOUNDED, WATCHED
+                                                         * or CLAMPED */
+    /* 1: a WATCHED strip with powers that did not fit */
     uint8_t     missed[XD_ATTN_TILE_ROWS / STRIP];
-    float       c;              /* factor from scores to powers of two                        */
+    float       c;              /* factor from scores to exponents of two                     */
     row_prefetch rows_ahead;
 } strips;
 
-/* The order of parts: a strip is multiplied with the keys and values that fit into the L2 cache,
- * part by part, while its queries and sums are in L1; then the next strip with the same keys. */
+/* The part at `step` of the strip at query i. Parts run in this order: a strip is multiplied by the
+ * keys and values that fit into the L2 cache, part by part, while its queries and accumulators are
+ * in L1; then comes the next strip with the same keys. */
 static part first_part(const strips *a, int64_t i, int64_t step)
 {
     part x = { .i = i, .rows = xd_min(a->rows - i, STRIP), .step = step,
@@ -362,15 +365,15 @@ static const unit *keys_of(const strips *a, int64_t step)
     return a->packed + step * STEP_KEYS * a->w->p.ldq;
 }
 
-/* Sets the reference of the probabilities of row i, rounded in fixed point because scores are
- * rounded only once. */
+/* Sets the reference of the probabilities of row i. It is rounded to fixed point, so that scores
+ * are rounded only once. */
 static void set_top(const block *k, int64_t i, float top)
 {
     k->top[i] = nearbyintf(top * ONE) / ONE;
     k->sum[i] = top == -INFINITY ? 0 : BASE + BIAS - nearbyintf(top * ONE);
 }
 
-/* Sets the address of the bias of the rows of x for the keys of step j; `own` is memory for a
+/* Sets soft->bias to the bias of the rows of x for the keys of step j; `own` is memory for a
  * copy. */
 static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP][STEP_KEYS],
                       softmax_state *soft)
@@ -394,7 +397,7 @@ static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP
     soft->bias_step = STEP_KEYS;
 }
 
-/* The largest of the first n scores of a row, in powers of two. */
+/* The largest of the first n scores of a row, as an exponent of two. */
 static float max_score(const softmax_state *soft, int64_t r, float c, int64_t n)
 {
     const float *s = soft->s + r * STEP_KEYS,
@@ -415,8 +418,8 @@ static int lacks_reference(const strips *a, const part *x)
     return some;
 }
 
-/* Scales and masks the scores of step j and sets missing references: the first score of the row or,
- * if that is -infinity or NaN, the largest; -infinity as long as the row sees no key. */
+/* Scales and masks the scores of step j and sets missing references: to the first score of the row
+ * or, if that is -infinity or NaN, to the largest; to -infinity while the row sees no key. */
 static void prepare_scores(const strips *a, const part *x, int64_t j, const softmax_state *soft)
 {
     const job    *w = a->w;
@@ -434,7 +437,8 @@ static void prepare_scores(const strips *a, const part *x, int64_t j, const soft
     }
 }
 
-/* Replaces scores of -infinity, also in rows that do not exist, by finite ones whose power is 0. */
+/* Replaces scores of -infinity by finite ones whose power is 0, also in rows that only pad the
+ * strip. */
 static void clamp_infinite(const strips *a, const part *x, float *s)
 {
     for (int64_t r = 0; r < STRIP; r++) {
@@ -451,8 +455,8 @@ static int has_hidden_scores(const strips *a, const part *x, int64_t t)
     return a->touched || (x->step + t + 1) * STEP_KEYS > a->k->keys;
 }
 
-/* Prepares the softmax of step t of x. Its scores must be stored from the tiles, unless neither a
- * reference is missing nor a score is masked. Returns 1 if some rows still have no reference. */
+/* Prepares the softmax of step t of x. Its scores must already be stored from the tiles, unless all
+ * references are set and no score is masked. Returns 1 if some rows still have no reference. */
 ALWAYS_INLINE int prepare_softmax(const strips *a, const part *x, int64_t t, int lacks,
                                   softmax_state *soft, how h)
 {
@@ -469,8 +473,8 @@ ALWAYS_INLINE int prepare_softmax(const strips *a, const part *x, int64_t t, int
     return lacks_reference(a, x);
 }
 
-/* The number of steps after which the scores of a step become probabilities. In a short part the
- * softmax of two steps would not fit into the value multiplies: its scores are stored at once. */
+/* The number of steps after which the scores of a step become probabilities. A short part stores
+ * its scores at once, because the softmax of two steps would not fit into its value multiplies. */
 static int64_t softmax_delay(const part *x)
 {
     return x->steps > 4 ? MAX_DELAY : 1;
@@ -538,7 +542,7 @@ ALWAYS_INLINE void attend_part(strips *a, const part *x, pending_store *due, how
     compiler_fence();
 }
 
-/* 1: probabilities are summed by multiplies of their own. Clamped scores always are, which saves
+/* 1: separate multiplies sum the probabilities. For clamped scores this is always so, which saves
  * variants. */
 static int sums_separately(const strips *a, int64_t i)
 {
@@ -589,7 +593,7 @@ static int is_unreliable(const block *k, int64_t i)
     return !(k->l[i] <= LIFT) || (k->l[i] < 1 / LIFT && k->top[i] != -INFINITY);
 }
 
-/* Collects the sums of probabilities; 1 if some are doubtful. */
+/* Collects the sums of probabilities; returns 1 if some are unreliable. */
 static int collect_sums(const strips *a)
 {
     const xd_attn_plan *p = &a->w->p;
@@ -602,7 +606,7 @@ static int collect_sums(const strips *a)
     return bad;
 }
 
-/* Scores of the strip at query i for step j, ready for the softmax. */
+/* Computes the scores of the strip at query i for step j, ready for the softmax. */
 static softmax_state scores_of(strips *a, int64_t i, int64_t j)
 {
     const int64_t ldq = a->w->p.ldq;
@@ -621,7 +625,7 @@ static softmax_state scores_of(strips *a, int64_t i, int64_t j)
     return soft;
 }
 
-/* Computes a strip again, with doubtful rows relative to their largest score. */
+/* Computes a strip again, with unreliable rows relative to their largest score. */
 static void attend_again(strips a)
 {
     const int64_t i = a.row;
@@ -653,9 +657,9 @@ static float norm_of_row(const strips *a, int64_t i)
     return sqrtf(v_hadd(sum_of_squares(a->k->q + i * ldq, ldq / LANES)));
 }
 
-/* Rows of strip i whose scores stay within BOUND get the reference 0, the others none yet; scores
- * are bounded by `most` times the norm of the row. A bound from the per-lane maxima of squares over
- * all rows is tried first: it is often sufficient. */
+/* Sets the reference of rows of the strip at query i to 0 if their scores stay within BOUND; other
+ * rows get none yet. Scores are bounded by `most` times the norm of the row. A cheaper bound, from
+ * the per-lane maxima of squares over all rows, is tried first and often suffices. */
 static void set_references(strips *a, int64_t i, float most)
 {
     const int64_t ldq = a->w->p.ldq;
@@ -739,7 +743,8 @@ static void attend_keys(const job *w, block *k, int64_t first, int64_t end, cons
     xd_tiles_end();
 }
 
-/* 1: on tiles. A soft cap is computed between the products, where tiles leave no place. */
+/* 1: computed with tiles. A soft cap is applied between the products, which the tile pipeline has
+ * no stage for. */
 static int takes_tiles(const xd_attn_args *a)
 {
     return a->q.type == XD_BF16 && !(a->softcap > 0);

@@ -1,23 +1,23 @@
-/* attn.h - fused attention on the CPU, one implementation per instruction set.
+/* attn.h - fused attention on the CPU, one implementation per instruction set
  *
- * All take xd_attn_args as backend.h describes them. A result does not depend on the number of
- * threads, on how the keys are cut into segments, or on which queries share a call: a row of the
- * output is computed by the same operations in the same order wherever it stands.
+ * All functions take xd_attn_args as documented in backend.h. A result does not depend on the
+ * number of threads, on how the keys are split into segments, or on which queries share a call: a
+ * row of the output is always computed by the same operations in the same order.
  *
- * `xd_attn_scratch_*` gives the bytes of `tmp` for a run with `threads` threads (the value of
- * xd_par_threads() at the call); it reads no data pointer. For arguments that the kernel will
- * refuse (XD_EINVAL, XD_EUNSUPPORTED) it is 0. */
+ * `xd_attn_scratch_*` return the bytes of `tmp` for a run with `threads` threads (the value of
+ * xd_par_threads() at the call); they dereference no data pointer. They return 0 for arguments that
+ * the kernel will reject (XD_EINVAL, XD_EUNSUPPORTED). */
 #ifndef XD_BACKEND_CPU_ATTN_ATTN_H
 #define XD_BACKEND_CPU_ATTN_ATTN_H
 
 #include "backend/backend.h"
 
-/* 1: these arguments ask for scores of int8, and kernels for such scores take them. Masks, biases
- * and caps are computed in the type of the queries. */
+/* 1: the arguments request int8 scores, and the kernels for int8 scores support them. Calls with
+ * masks, biases and caps are computed in the type of the queries. */
 int xd_attn_in_int8(const xd_attn_args *a);
 
-/* Plain C, three loops and a softmax: the reference for the other implementations. The only one of
- * these that makes scores of int8 where the arguments ask for it. */
+/* Plain C, three loops and a softmax: the reference for the other implementations. It also computes
+ * int8 scores if the arguments request them; the other functions of this type do not. */
 size_t    xd_attn_scratch_c(const xd_attn_args *a, int threads);
 xd_status xd_attn_c(const xd_attn_args *a, void *tmp);
 
@@ -31,12 +31,12 @@ size_t    xd_attn_scratch_avx512(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx512(const xd_attn_args *a, void *tmp);
 
 /* Additionally AVX512_BF16: BF16 operands are multiplied as pairs by dot products, and the
- * probabilities are rounded to bf16. F32 operands are computed by xd_attn_avx512. */
+ * probabilities are rounded to bf16. xd_attn_avx512 computes F32 operands. */
 size_t    xd_attn_scratch_avx512bf16(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx512bf16(const xd_attn_args *a, void *tmp);
 
-/* AVX512_BF16 and VNNI, for BF16 operands of calls that xd_attn_in_int8 is true of: scores of int8,
- * probabilities and values of bf16. */
+/* AVX512_BF16 and VNNI, for BF16 operands if xd_attn_in_int8 returns 1: scores from int8,
+ * probabilities and values in bf16. */
 size_t    xd_attn_scratch_int8(const xd_attn_args *a, int threads);
 xd_status xd_attn_int8(const xd_attn_args *a, void *tmp);
 

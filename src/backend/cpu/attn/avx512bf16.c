@@ -1,7 +1,7 @@
-/* avx512bf16.c - attention with dot products of bf16 pairs.
+/* avx512bf16.c - attention with dot products of bf16 pairs
  *
- * It is compiled twice: as it is, and with XD_EMULATE_BF16DOT, which emulates vdpbf16ps in AVX-512
- * F, so that the rest of this file is tested on machines without the instruction. */
+ * It is compiled twice: unchanged, and with XD_EMULATE_BF16DOT, which emulates vdpbf16ps in AVX-512
+ * F, so that the rest of this file can be tested on machines without the instruction. */
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
 

@@ -1,17 +1,17 @@
-/* flash_tmpl.h - the blocked attention, compiled once per instruction set.
+/* flash_tmpl.h - blocked attention, compiled once per instruction set
  *
- * Dao et al. 2022 (FlashAttention), for a CPU: for a block of queries, scores against a block of
- * keys, their exponentials relative to the largest score so far, and the weighted sum of values,
- * which is rescaled when a much larger score appears; so scores never leave the cache. All
- * exponentials are powers of two (log2 e is part of the scale). This file has what all instruction
- * sets share: packing, bias and masks, blocks and their output. vector_tmpl.h and amx.c have the
- * multiplications.
+ * FlashAttention (Dao et al. 2022) for a CPU: for a block of queries it computes the scores of a
+ * block of keys, their exponentials relative to the largest score so far, and the weighted sum of
+ * values, which is rescaled when a much larger score appears. So scores never leave the cache. All
+ * exponentials are powers of two (log2 e is part of the scale). This file has the code that all
+ * instruction sets share: packing, bias and masks, blocks and their output. vector_tmpl.h and amx.c
+ * have the multiplications.
  *
  * The including file defines:
  *   LANES, PAIRS, TILES    floats of a vector; 1 when a unit is two bf16; 1 for tile registers,
  *                          whose panels of keys and values are padded with zeros
  *   QUADS              1 when a unit of queries and keys is four int8
- *   TURN               keys of a step: scores that become probabilities together, an even number of
+ *   STEP_KEYS          keys of a step: scores that become probabilities together, an even number of
  *                      vectors
  *   unit, vf, vu       a packed element, a vector of floats, a vector of units
  *   v_zero v_set v_load v_store v_add v_mul v_max v_fma v_exp2 v_hmax v_hadd
@@ -36,7 +36,7 @@
 #include "base/par.h"
 
 enum {
-    LINE = 64,                  /* bytes of a cache line                                       */
+    LINE = 64,                  /* bytes in a cache line                                       */
     MOST_KEYS = QUADS ? XD_ATTN_INT_KEYS : XD_ATTN_KEYS,
 };
 
@@ -46,24 +46,24 @@ typedef struct job {
     const xd_attn_args *a;
     xd_attn_plan        p;
     char               *threads, *packed;
-    int64_t             first, count;   /* pairs (batch, key head) of this group              */
-    int64_t             lots;           /* work items per key block when packing              */
+    int64_t             first, count;   /* pairs (batch, key head) of this group: first, number */
+    int64_t             lots;           /* work items for each key block when packing         */
 } job;
 
 /* ---- packing ------------------------------------------------------------------------------ */
 
-/* Steps of TURN keys that n keys take. */
+/* Number of steps of STEP_KEYS keys for n keys. */
 static int64_t step_count(int64_t n)
 {
     return (n + STEP_KEYS - 1) / STEP_KEYS;
 }
 
-/* 1: values are padded with zeros to whole steps. */
+/* 1: values are padded with zeros to full steps. */
 enum { WHOLE_STEPS = TILES || QUADS };
 
-/* The key in the low half of packed unit u. The high half holds the next key, or with whole steps,
- * in groups of 32 keys, the key 16 positions after it: then two vectors of probabilities form units
- * without a shuffle across lanes. */
+/* The key in the low half of packed unit u. The high half holds the next key or, with padding to
+ * full steps, the key 16 positions after it within groups of 32 keys: then two vectors of
+ * probabilities form units without a shuffle across lanes. */
 static int64_t key_of_unit(int64_t u)
 {
     if (WHOLE_STEPS)
@@ -71,13 +71,13 @@ static int64_t key_of_unit(int64_t u)
     return PAIRS ? 2 * u : u;
 }
 
-/* Units of the probabilities of n keys. */
+/* Number of units of the probabilities of n keys. */
 static int64_t unit_count(int64_t n)
 {
     return WHOLE_STEPS ? step_count(n) * STEP_KEYS / 2 : PAIRS ? (n + 1) / 2 : n;
 }
 
-/* Packs columns c .. of all n value rows to [unit of keys][column]. */
+/* Packs columns from c on, nv vectors wide, of all n value rows to [unit of keys][column]. */
 static void pack_values(const job *w, const char **rows, int64_t n, int64_t c, int64_t nv,
                         unit *to)
 {
@@ -100,19 +100,19 @@ static unit *packed_pair(const job *w, int64_t pair)
     return (unit *)(void *)(w->packed + (size_t)pair * w->p.pair_bytes);
 }
 
-/* What is to be known of all keys of the group before they are packed. */
+/* Measures all keys of the group before they are packed (int8.c needs their mean). */
 static void measure_keys(job *w);
 
-/* Packs all keys of key block kb, n rows, to where the multiplications of `pair` read them; v has
+/* Packs the n keys of key block kb into the layout that the multiplications of `pair` read; v has
  * the rows of their values, which are packed next. */
 static void place_keys(const job *w, const char **k, const char **v, int64_t n, int64_t kb,
                        unit *pair);
 
-/* The same for the values. */
+/* Packs the values of key block kb in the same way. */
 static void place_values(const job *w, const char **rows, int64_t n, int64_t kb, unit *pair);
 
 /* Prefetches a row into the L2 cache. The hardware prefetcher does not predict these rows, because
- * they lie far from each other. */
+ * they are far apart. */
 static inline void prefetch_row(const char *row, size_t bytes)
 {
     for (size_t c = 0; c < bytes; c += LINE)
@@ -154,27 +154,28 @@ static void pack_job(void *ctx, int64_t begin, int64_t end, int thread)
 /* ---- one block of queries ----------------------------------------------------------------- */
 
 typedef struct block {
-    int64_t b, h, i0, n;        /* batch, query head, first query, queries                    */
-    int64_t keys;               /* visible keys of this batch                                 */
-    unit   *q;                  /* [n][ldq]                                                   */
-    float  *s;          /* scores, then probabilities: [n][LDS]; for tiles the workspace of amx.c */
-    float  *o;                  /* [n][dp] sums of values                                     */
-    /* [n][LANES] largest scores of this key block; for tiles the sums of all probabilities */
+    int64_t b, h, i0, n;        /* batch, query head, first query, number of queries          */
+    int64_t keys;               /* keys of this batch that are visible                        */
+    unit   *q;                  /* packed queries [n][ldq]                                    */
+    float  *s;      /* scores, then probabilities: [n][LDS]; with tiles, the workspace of amx.c */
+    float  *o;                  /* [n][dp] accumulators of values                             */
+    /* [n][LANES] largest scores of this key block; with tiles, sums of all probabilities */
     float  *lane_max;
-    /* [n][LANES] sums of this key block's probabilities; for tiles the addend of the scaled
+    /* [n][LANES] sums of this key block's probabilities; with tiles, the addend of the scaled
      * scores */
     float  *sum;
-    float  *l;                  /* [n] sums of probabilities of earlier key blocks            */
-    /* [n] the reference score that probabilities are relative to, in powers of two; and its
-     * negative, or 0 where it is -infinity */
+    float  *l;                  /* [n] sums of the probabilities of earlier key blocks        */
+    /* [n] the reference score that probabilities are relative to, as an exponent of two; and its
+     * negative, or 0 if it is -infinity */
     float  *top, *low;
-    int     begun;              /* o holds sums of earlier key blocks                         */
-    const char *in[XD_ATTN_TILE_ROWS];  /* its query rows                                     */
-    const char *next[XD_ATTN_TILE_ROWS];        /* those of the next block; any rows at the end */
-    char   *out[XD_ATTN_TILE_ROWS];     /* its output rows                                    */
+    int     begun;              /* 1: o holds accumulators of earlier key blocks              */
+    const char *in[XD_ATTN_TILE_ROWS];  /* query rows                                         */
+    const char *next[XD_ATTN_TILE_ROWS];        /* query rows of the next block; any rows after
+                                                 * the last one */
+    char   *out[XD_ATTN_TILE_ROWS];     /* output rows                                        */
 } block;
 
-/* Prefetches output row i and a query row of the next block, which most often belongs to the same
+/* Prefetches output row i and a query row of the next block, which usually belongs to the same
  * head. */
 static inline void prefetch_next_block(const block *k, int64_t i, size_t out_bytes, size_t bytes)
 {
@@ -206,7 +207,7 @@ static void put_row(const xd_attn_plan *p, char *row, xd_dtype type, const float
         put_out(row + c * size, type, v_mul(r, v_load(from + c)), p->D - c);
 }
 
-/* What the scores of row i leave out, alike for all keys. */
+/* The part of row i's scores that is the same for all keys and that the multiplications omit. */
 static double left_out(const job *w, const block *k, int64_t i);
 
 static void store_rows(const job *w, const block *k)
@@ -225,7 +226,7 @@ static void store_rows(const job *w, const block *k)
     }
 }
 
-/* Processes key blocks first .. end: adds to o, l and top of block k and prefetches all its rows;
+/* Processes key blocks first .. end: updates o, l and top of block k and prefetches all its rows.
  * `packed` holds the packed keys and values of its pair. */
 static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed);
 

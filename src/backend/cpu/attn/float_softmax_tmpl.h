@@ -1,17 +1,19 @@
-/* float_softmax_tmpl.h - scores in f32 that become probabilities: the softmax_state of
- * values_tmpl.h for scores of floats. The including file defines the v_ functions, LANES, PAIRS and
- * put_probs, and has included plan.h. */
+/* float_softmax_tmpl.h - turns f32 scores into probabilities: the softmax_state of values_tmpl.h
+ * for float scores
+ *
+ * The including file defines the v_ functions, LANES, PAIRS and put_probs, and has included
+ * plan.h. */
 #ifndef XD_BACKEND_CPU_ATTN_FLOAT_SOFTMAX_TMPL_H
 #define XD_BACKEND_CPU_ATTN_FLOAT_SOFTMAX_TMPL_H
 
-/* Softmax state of a few rows: 2 LANES scores per step, row by row. */
+/* Progress of the softmax of a few rows: 2 LANES scores in each step, row by row. */
 typedef struct softmax_state {
-    float       *row;           /* XD_ATTN_LDS floats from row to row                         */
-    const float *low;           /* per row: the addend of scaled scores                       */
-    float       *sum;           /* per row: LANES floats                                      */
+    float       *row;           /* rows are XD_ATTN_LDS floats apart                          */
+    const float *low;           /* for each row: the addend of scaled scores                  */
+    float       *sum;           /* for each row: LANES floats                                 */
     float        scale;
-    int64_t      at, width;     /* first key of the next step; keys of a row, in whole steps  */
-    int64_t      left;          /* steps left                                                 */
+    int64_t      at, width;     /* first key of the next step; keys of a row, in full steps   */
+    int64_t      left;          /* number of remaining steps                                  */
 } softmax_state;
 
 static inline void softmax_next(softmax_state *s)

@@ -1,5 +1,7 @@
 /* floats_tmpl.h - queries and keys of flash_tmpl.h as floats or pairs of bf16, and the masks of
- * their scores, which are floats. The including file defines what flash_tmpl.h asks for. */
+ * their float scores
+ *
+ * The including file defines what flash_tmpl.h requires. */
 #ifndef XD_BACKEND_CPU_ATTN_FLOATS_TMPL_H
 #define XD_BACKEND_CPU_ATTN_FLOATS_TMPL_H
 
@@ -10,8 +12,8 @@ static int64_t vector_count(int64_t n)
     return (n + LANES - 1) / LANES;
 }
 
-/* Packs keys j0 .. of `rows` to [unit][key], `nv` vectors wide. The last key is repeated as
- * padding, which changes no maximum of scores. */
+/* Packs n keys from `rows` to [unit][key], `nv` vectors wide. The last key is repeated as padding,
+ * which changes no maximum of scores. */
 static void pack_keys(const job *w, const char **rows, int64_t n, int64_t nv, unit *to)
 {
     const xd_attn_plan *p = &w->p;
@@ -74,8 +76,8 @@ static void mask_range(float *s, int64_t lo, int64_t hi, int64_t n)
         v_store(s + j, v_keep(v_load(s + j), hi - j));
 }
 
-/* Sets the scores of row i that the window or causality hides, of the n keys from j0 on, to
- * -infinity; 1 if there were any. */
+/* Masks scores of row i: sets those of the n keys from j0 on that the window or the causal mask
+ * hides to -infinity; returns 1 if there were any. */
 static int mask_hidden(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n)
 {
     int64_t lo = 0, hi = n;

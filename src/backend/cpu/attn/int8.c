@@ -1,21 +1,20 @@
-/* int8.c - attention whose scores are products of int8, by vpdpbusd of AVX512_VNNI; probabilities
- * and values are bf16, as in avx512bf16.c.
+/* int8.c - attention with int8 scores, by vpdpbusd of AVX512_VNNI; probabilities and values are
+ * bf16, as in avx512bf16.c
  *
  * After SageAttention (Zhang et al. 2024, arXiv:2410.02367): the mean of all keys of a head is
- * subtracted from its keys, which changes no softmax and takes away what makes keys large. Then
- * each key and each query is an integer row times a scale of its own.
+ * subtracted from its keys. This changes no softmax, and removes the component that makes keys
+ * large. Then each key and each query is a row of integers with its own scale.
  *
  *   q.(k - mean) ~ scale_q scale_k sum_d iq[d] ik[d]
  *
- * Sums are exact. The smallest digits of a sum are noise, so 16 bits of it are kept, multiplied by
- * the share that the key's scale has of the largest scale in its key block. Probabilities are made
- * of them by arithmetic on 16 bits: differences to the row's largest score, times a factor, are
- * exponents in fixed point with 7 binary digits behind the point, which are bf16 values with the
- * mantissa 1 + f instead of 2^f; a table has the difference (powers_tmpl.h). Eight instructions
- * make 32 probabilities.
+ * Sums are exact. The lowest digits of a sum are noise, so only 16 bits are kept, multiplied by the
+ * ratio of the key's scale to the largest scale in its key block. Probabilities are computed from
+ * these in 16-bit arithmetic: differences to the row's largest score, times a factor, are exponents
+ * in fixed point with 7 fraction bits. As bf16 they have the mantissa 1 + f instead of 2^f; a table
+ * corrects the difference (powers_tmpl.h). Eight instructions compute 32 probabilities.
  *
- * Keys are stored with 128 added, since vpdpbusd multiplies unsigned by signed bytes; sums begin at
- * minus what that adds. */
+ * Keys are stored with 128 added, since vpdpbusd multiplies unsigned by signed bytes; accumulators
+ * start with a value that cancels this offset. */
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
 
@@ -27,37 +26,37 @@
 enum {
     QUADS = 1,
     LDS = XD_ATTN_INT_LDS,
-    LIFT = 8,           /* powers of two by which scores may grow before a rescale             */
-    TOP_BITS = 14,      /* of the magnitude of a 16-bit score: differences fit too             */
+    LIFT = 8,           /* exponent of two by which the running maximum may lag before a rescale */
+    TOP_BITS = 14,      /* magnitude bits of a 16-bit score: differences fit too               */
     ONE = 128,          /* 1.0 in fixed point                                                  */
     BIAS = 127 * ONE,   /* exponent bias                                                       */
-    FAR = 16383,        /* differences of exponents are cut off there: 2^-128                  */
+    FAR = 16383,        /* limit of differences of exponents: 2^-128                           */
 };
 
 #define ONES 0x3f803f80u        /* two bf16 ones                                               */
 
-/* What is known of a query. The 16-bit numbers are pairs of the same number and belong to the key
- * block at hand: exponents are factor ((score - most) << left) / 2^15 + add, with score - most not
- * below `least`. */
+/* Parameters of a query. The 16-bit values are stored twice in a 32-bit unit and apply to the
+ * current key block: exponents are factor ((score - most) << left) / 2^15 + add, with score - most
+ * clamped to at least `least`. */
 typedef struct query {
-    float    scale;             /* of its integers, times all constant factors                */
-    int32_t  start;             /* what sums begin at: -128 times the sum of its integers     */
+    float    scale;             /* scale of its integers, times all constant factors          */
+    int32_t  start;         /* initial value of accumulators: -128 times the sum of its integers */
     uint32_t most, least, left, factor, add;
 } query;
 _Static_assert(sizeof(query) <= XD_ATTN_INT_ROW * sizeof(float), "the plan allocates queries");
 
-/* Scores of a few rows that become probabilities in place: 32 a step, row by row. */
+/* Scores of a few rows that become probabilities in place, 32 in each step, row by row. */
 typedef struct softmax_state {
-    unit        *row;           /* LDS units from row to row                                  */
-    const query *query;         /* per row                                                    */
-    float       *sum;           /* per row: LANES floats                                      */
-    int64_t      at, width;     /* first unit of the next step; units of a row in whole steps  */
+    unit        *row;           /* rows are LDS units apart                                   */
+    const query *query;         /* for each row                                               */
+    float       *sum;           /* for each row: LANES floats                                 */
+    int64_t      at, width;     /* first unit of the next step; units of a row in full steps   */
     int64_t      left;          /* steps left                                                 */
 } softmax_state;
 
 static const uint16_t LESS[XD_POWERS] __attribute__((aligned(64))) = { XD_POWERS_LESS };
 
-/* 32 probabilities of the 32 scores at p. */
+/* Computes 32 probabilities from the 32 scores at p. */
 static inline vu powers(const unit *p, const query *q)
 {
     const vu less0 = _mm512_load_si512(LESS), less1 = _mm512_load_si512(LESS + 32);
@@ -94,17 +93,18 @@ static inline void softmax_next(softmax_state *s)
 
 /* ---- integers ----------------------------------------------------------------------------- */
 
-/* Elements [c, c + 16) of a row, less the mean if there is one; zeros from D on. */
+/* Elements [c, c + 16) of a row, minus the mean unless it is NULL; zeros from D on. */
 static inline vf elements(const char *row, const float *mean, int64_t c, int64_t D)
 {
     const vf x = float_row(row, XD_BF16, c, D);
     return mean ? v_sub(x, v_load(mean + c)) : x;
 }
 
-/* The largest magnitude of a row; NaN if it has one. */
+/* The largest magnitude of a row; NaN if an element is NaN. */
 static float largest(const char *row, const float *mean, int64_t D)
 {
-    vu most = _mm512_setzero_si512();           /* order of floats without a sign; NaN on top  */
+    vu most = _mm512_setzero_si512();           /* maximum of bits: magnitudes have the same
+                                                 * order, NaN is largest */
     for (int64_t c = 0; c < D; c += LANES)
         most = _mm512_max_epu32(most, _mm512_castps_si512(v_abs(elements(row, mean, c, D))));
     const uint32_t bits = _mm512_reduce_max_epu32(most);
@@ -113,13 +113,13 @@ static float largest(const char *row, const float *mean, int64_t D)
     return x;
 }
 
-/* 127 / largest, or 0 where integers would mean nothing. */
+/* 127 / most, or 0 if the integers would be meaningless. */
 static float inverse_of(float most)
 {
     return most > 1e-30f && most < INFINITY ? 127 / most : 0;
 }
 
-/* 16 units of a row from element c on: elements times `by`, rounded. */
+/* 16 units of a row from element c on: elements times `by`, rounded to int8. */
 static inline vu integers(const char *row, const float *mean, int64_t c, int64_t D, float by)
 {
     __m128i x[4];
@@ -134,7 +134,7 @@ static inline vu integers(const char *row, const float *mean, int64_t c, int64_t
     return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 
-/* Inline assembly: with the intrinsic, gcc 12 keeps copies of the sums in memory. */
+/* Inline assembly: with the intrinsic, gcc 12 keeps copies of the accumulators in memory. */
 static inline vu int_dot(vu sum, vu bytes, vu signed_bytes)
 {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(bytes), "v"(signed_bytes));
@@ -148,7 +148,7 @@ static float *mean_of(const xd_attn_plan *p, unit *pair)
     return (float *)(void *)(pair + p->means);
 }
 
-/* Adds up the keys of a block, at the place where it is packed later. */
+/* Sums the keys of a block; the result is stored where the block will be packed. */
 static void sum_block(const job *w, int64_t pair, int64_t kb)
 {
     const xd_attn_plan *p = &w->p;
@@ -178,7 +178,7 @@ static void sum_job(void *ctx, int64_t begin, int64_t end, int thread)
             sum_block(w, i % w->lots * pairs + x, i / w->lots);
 }
 
-/* The mean of a pair's keys, of the sums of its blocks in their order. */
+/* Computes the mean of a pair's keys from the sums of its blocks, in their order. */
 static void mean_job(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const job          *w = ctx;
@@ -203,8 +203,8 @@ static void measure_keys(job *w)
     xd_par_for(w->count, mean_job, w);
 }
 
-/* Puts the keys' shares of the block's largest scale behind its keys, in the order of units, and
- * the largest magnitude after them. Padding is like the last key. */
+/* Stores the ratios of the keys' scales to the block's largest scale after its keys, in the order
+ * of units, followed by the largest magnitude. Padding repeats the last key. */
 static void put_scales(const xd_attn_plan *p, const float *most, int64_t n, unit *to)
 {
     int16_t *share = (int16_t *)(void *)(to + p->scales);
@@ -249,13 +249,13 @@ static void place_keys(const job *w, const char **k, const char **v, int64_t n, 
 
 /* ---- queries ------------------------------------------------------------------------------ */
 
-/* They follow l, which follows low and has its size. */
+/* The parameters of query i; they are stored after l, which follows low and has its size. */
 static query *query_of(const block *k, int64_t i)
 {
     return (query *)(void *)(k->l + (k->l - k->low)) + i;
 }
 
-/* Low bits of a sum that a 16-bit score has not. */
+/* Number of low bits of a sum that a 16-bit score drops. */
 static int noise_bits(int64_t D)
 {
     int bits = 0;
@@ -292,7 +292,7 @@ static void load_queries(const job *w, const block *k)
         *query_of(k, i) = (query){ 0 };
 }
 
-/* The scores of the mean. */
+/* The score of query i with the mean of the keys. */
 static double left_out(const job *w, const block *k, int64_t i)
 {
     const xd_attn_plan *p = &w->p;
@@ -305,7 +305,7 @@ static double left_out(const job *w, const block *k, int64_t i)
 
 /* ---- scores ------------------------------------------------------------------------------- */
 
-/* The 16-bit scores of two vectors of sums, as units; x in the low halves. */
+/* The 16-bit scores of two vectors of accumulators, as units; x is in the low halves. */
 static inline vu halves(vu x, vu y, vu down, vu up, vu shares)
 {
     const vu high = _mm512_set1_epi32((int)0xffff0000u);
@@ -314,13 +314,13 @@ static inline vu halves(vu x, vu y, vu down, vu up, vu shares)
     return _mm512_mulhrs_epi16(_mm512_ternarylogic_epi32(high, y, x, 0xca), shares);
 }
 
-/* Operands of a score tile: 6 queries by 64 keys, or by 32. */
+/* Operands of a score tile: 6 queries by 64 or 32 keys. */
 typedef struct score_job {
     const unit  *q;
     int64_t      ldq, units;
     const unit  *keys, *shares;
     const query *query;
-    unit        *s, *most;      /* scores; 32 maxima per row                                  */
+    unit        *s, *most;      /* scores; 32 maxima for each row                             */
     vu           down, up;
 } score_job;
 
@@ -397,7 +397,7 @@ static void compute_scores(const job *w, const block *k, int64_t n, const unit *
 
 /* ---- softmax ------------------------------------------------------------------------------ */
 
-/* The largest of 32 numbers of 16 bits. */
+/* The largest of 32 16-bit values. */
 static inline int max_of(vu x)
 {
     const __m256i y = _mm256_max_epi16(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
@@ -411,11 +411,11 @@ static uint32_t twice(int x)
     return (uint32_t)(uint16_t)x * 0x10001u;
 }
 
-/* Sets how scores of this block become exponents: one step of a score is `step` powers of two in
- * fixed point, and the exponent of the largest score is `add`. */
+/* Sets how scores of this block become exponents: `step` is the fixed-point exponent of two per
+ * unit of score, and `add` the exponent of the largest score. */
 static void set_exponents(query *q, int most, float step, float add)
 {
-    if (!(add > 4)) {           /* all powers are too small                                   */
+    if (!(add > 4)) {           /* all powers are too small: results are 0                    */
         *q = (query){ .scale = q->scale, .start = q->start };
         return;
     }
@@ -433,8 +433,8 @@ static void set_exponents(query *q, int most, float step, float add)
     q->add = twice((int)(add + 0.5f));
 }
 
-/* Sets the reference of row i: its largest score, or an earlier largest score that is less than
- * LIFT below. `scale` is the largest key's. */
+/* Sets the reference of row i: its largest score, or an earlier maximum that is lower by less than
+ * LIFT. `scale` is the largest scale of a key. */
 static void set_reference(const job *w, const block *k, int64_t i, float scale)
 {
     query      *q = query_of(k, i);
@@ -468,7 +468,8 @@ static softmax_state soft_rows(const block *k, int64_t i, int64_t height, int64_
     };
 }
 
-/* The probabilities of the last step of row i, of which `left` keys exist. */
+/* Computes the probabilities of the last, incomplete step of row i: those of keys from n on become
+ * 0. */
 static void soft_end(const block *k, int64_t i, int64_t n)
 {
     const int64_t  left = n % STEP_KEYS;

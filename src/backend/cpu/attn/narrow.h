@@ -1,4 +1,4 @@
-/* narrow.h - the vector operations of flash_tmpl.h in AVX2: those of wide_tmpl.h in 8 lanes */
+/* narrow.h - the vector operations of flash_tmpl.h in AVX2: those of wide_tmpl.h with 8 lanes */
 #ifndef XD_BACKEND_CPU_ATTN_NARROW_H
 #define XD_BACKEND_CPU_ATTN_NARROW_H
 
@@ -35,7 +35,7 @@ static inline vi v_integers(const int32_t *p)
     return p ? _mm256_loadu_si256((const __m256i *)(const void *)p) : _mm256_setzero_si256();
 }
 
-/* Differences of int32, as floats. */
+/* Differences of int32, converted to float. */
 static inline vf v_whole(const float *x, vi less)
 {
     return _mm256_cvtepi32_ps(
@@ -56,7 +56,7 @@ static inline float v_hadd(vf x)
     return _mm_cvtss_f32(_mm_add_ss(m, _mm_movehdup_ps(m)));
 }
 
-/* As in wide_tmpl.h. */
+/* v_not_below and v_power are documented in wide_tmpl.h. */
 static inline vm v_not_below(vf x, float least)
 {
     return _mm256_cmp_ps(x, v_set(least), _CMP_NLT_UQ);
@@ -93,7 +93,7 @@ static inline vf v_keep(vf x, int64_t n)
     return _mm256_blendv_ps(v_set(-INFINITY), x, _mm256_castsi256_ps(first_lanes(n)));
 }
 
-/* Elements [c, c + 8) of a row of D, zeros after its end. */
+/* Elements [c, c + 8) of a row of D elements, zeros after its end. */
 static inline vf float_row(const char *row, xd_dtype type, int64_t c, int64_t D)
 {
     const int64_t left = D - c;
@@ -109,7 +109,7 @@ static inline vf float_row(const char *row, xd_dtype type, int64_t c, int64_t D)
     return _mm256_castsi256_ps(_mm256_slli_epi32(w, 16));
 }
 
-/* Rounded to nearest even; a NaN stays a NaN. */
+/* x rounded to the nearest bf16, ties to even; a NaN stays a NaN. */
 static inline __m128i bf16(vf x)
 {
     const __m256i u = _mm256_castps_si256(x), one = _mm256_set1_epi32(1);

@@ -10,14 +10,15 @@ typedef __m256i vuh;
 static inline vu   v_units(const unit *p) { return _mm512_loadu_si512(p); }
 static inline vuh  v_units_half(const unit *p) { return _mm256_loadu_si256((const __m256i *)p); }
 
-/* Not loaded as uint32_t: the memory of probabilities was written as float. */
+/* Broadcasts a unit. It is not loaded as uint32_t, because the memory of probabilities was written
+ * as float. */
 static inline vu v_spread(const unit *p)
 {
     return _mm512_castps_si512(_mm512_broadcastss_ps(_mm_load_ss((const float *)(const void *)p)));
 }
 
 #ifdef XD_EMULATE_BF16DOT
-/* The high halves first, in the order of the instruction. */
+/* Adds the products of high halves first, in the order of the instruction. */
 static inline vf v_dot(vf acc, vu x, vu y)
 {
     const __m512i high = _mm512_set1_epi32((int)0xffff0000u);

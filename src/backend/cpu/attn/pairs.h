@@ -1,4 +1,4 @@
-/* pairs.h - units of two bf16 in AVX-512, for dot products of vectors and for tile multiplies */
+/* pairs.h - units of two bf16 in AVX-512, for vector dot products and for tile multiplies */
 #ifndef XD_BACKEND_CPU_ATTN_PAIRS_H
 #define XD_BACKEND_CPU_ATTN_PAIRS_H
 
@@ -11,7 +11,7 @@ typedef __m512i  vu;
 
 static inline void v_put_units(unit *p, vu x) { _mm512_storeu_si512(p, x); }
 
-/* In place: 32 bf16 probabilities overwrite the first 16 of the 32 scores just read. */
+/* Works in place: 32 bf16 probabilities overwrite the first 16 of the 32 scores just read. */
 static inline void put_probs(float *to, vf x, vf y)
 {
 #ifdef XD_EMULATE_BF16DOT

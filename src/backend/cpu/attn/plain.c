@@ -1,7 +1,7 @@
-/* plain.c - attention in plain C, the reference of the vector versions.
+/* plain.c - attention in plain C, the reference for the vector versions
  *
- * One query row at a time: its scores against all keys, a softmax over them, the weighted sum of
- * the values. It is neither blocked nor fast. */
+ * It processes one query row at a time: its scores against all keys, a softmax over them, the
+ * weighted sum of the values. It is neither blocked nor fast. */
 #include "backend/cpu/attn/attn.h"
 
 #include <math.h>
@@ -12,9 +12,10 @@
 
 typedef struct job {
     const xd_attn_args *a;
-    float              *scores;         /* m per thread                                       */
+    float              *scores;         /* m floats for each thread                           */
     int64_t             m, rep;
-    /* with int8: mean [D], scales [m] and integers [m,D] of the keys of each (batch, key head) */
+    /* with int8: mean [D], scales [m] and integers [m,D] of the keys of each pair (batch, key
+     * head) */
     float              *means, *scales;
     int8_t             *ints;
 } job;
@@ -41,7 +42,7 @@ static float dot(const char *x, const char *y, xd_dtype t, int64_t n)
 
 /* ---- integers ----------------------------------------------------------------------------- */
 
-/* Makes integers of a row less a mean, which may be NULL; returns their scale. */
+/* Quantizes a row minus a mean, which may be NULL, to int8; returns its scale. */
 static float quantize(const char *row, const float *mean, xd_dtype t, int64_t n, int8_t *to)
 {
     float most = 0;
@@ -79,7 +80,7 @@ static void quantize_keys(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* The score of query q, whose integers have the scale sq, and key j of pair p. */
+/* The score of query q, whose integers have the scale sq, with key j of pair p. */
 static float int_score(const job *w, const int8_t *q, float sq, int64_t p, int64_t j)
 {
     const int64_t D = w->a->q.d[3];
@@ -90,7 +91,7 @@ static float int_score(const job *w, const int8_t *q, float sq, int64_t p, int64
     return w->a->scale * (float)sum * sq * w->scales[p * w->m + j];
 }
 
-/* The part of scores that integers leave out, alike for all keys. */
+/* The part of the scores that the integers omit; it is the same for all keys. */
 static double mean_score(const job *w, const char *q, int64_t p)
 {
     double sum = 0;
@@ -101,7 +102,7 @@ static double mean_score(const job *w, const char *q, int64_t p)
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-/* Computes the scores of keys [lo, hi) and returns the largest. */
+/* Computes the scores of keys [lo, hi) and returns their maximum. */
 static float scores_of(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo, int64_t hi,
                        float *s)
 {
@@ -135,7 +136,7 @@ static void store_element(void *row, xd_dtype type, int64_t at, float v)
         ((uint16_t *)row)[at] = xd_f32_bf16(v);
 }
 
-/* out = sum of s[j] v[j] / l over [lo, hi), a few columns at a time. */
+/* out = sum over j in [lo, hi) of s[j] v[j] / l, a few columns at a time. */
 static void sum_weighted_values(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo,
                                 int64_t hi, const float *s, float l)
 {
@@ -182,7 +183,7 @@ static void attend_rows(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Floats of scratch for keys of int8, with their integers. */
+/* Floats of scratch for int8 keys: their means, scales and integers. */
 static int64_t int8_floats(const xd_attn_args *a)
 {
     const int64_t pairs = a->q.d[0] * xd_attn_heads_kv(a), D = a->q.d[3], m = xd_attn_keys(a);

@@ -1,20 +1,20 @@
-/* plan.c - how a call of attention is cut into blocks */
+/* plan.c - splits an attention call into blocks */
 #include "backend/cpu/attn/plan.h"
 
 #include "backend/cpu/attn/attn.h"
 #include "base/arena.h"
 #include "base/minmax.h"
 
-static const size_t group_bytes = (size_t)32 << 20;     /* packed keys and values, normal limit */
-static const size_t group_limit = (size_t)512 << 20;    /* limit when there are many threads  */
+static const size_t group_bytes = (size_t)32 << 20;     /* packed keys and values: normal limit */
+static const size_t group_limit = (size_t)512 << 20;    /* limit if there are many threads    */
 
 static size_t align_bytes(size_t bytes)
 {
     return (bytes + XD_ALIGN - 1) / XD_ALIGN * XD_ALIGN;
 }
 
-/* Blocks of equal size, halved while there are fewer than two per thread. The size changes no
- * result, since rows are independent. */
+/* Splits the queries into blocks of equal size, halved while there are fewer than two per thread.
+ * The size changes no result, since rows are independent. */
 static void cut_rows(xd_attn_plan *p, int threads, int tiles)
 {
     int64_t most = tiles ? XD_ATTN_TILE_ROWS : XD_ATTN_ROWS, step = tiles ? XD_ATTN_STRIP : 12;
@@ -31,8 +31,8 @@ static void cut_rows(xd_attn_plan *p, int threads, int tiles)
     p->blocks = p->rows ? xd_ceil_div(p->n, p->rows) : 0;
 }
 
-/* Blocks of equal size, because a short last block costs a row almost as much time as a full
- * block. */
+/* Splits the keys into blocks of equal size, because a short last block costs a row almost as much
+ * time as a full block. */
 static void cut_keys(xd_attn_plan *p, const xd_attn_form *f)
 {
     int64_t most = f->tiles ? XD_ATTN_TILE_KEYS : f->quads ? XD_ATTN_INT_KEYS : XD_ATTN_KEYS;
@@ -41,8 +41,8 @@ static void cut_keys(xd_attn_plan *p, const xd_attn_form *f)
     p->kblocks = xd_ceil_div(p->m, p->keys);
 }
 
-/* Pairs of a group: as many as fit group_bytes, or up to group_limit so that every thread has a few
- * blocks. */
+/* Chooses the pairs of a group: as many as fit into group_bytes, or up to group_limit so that every
+ * thread has several blocks. */
 static void cut_group(xd_attn_plan *p, int threads)
 {
     int64_t pairs = p->B * p->Hk, per = p->rep * p->blocks;
@@ -148,7 +148,7 @@ void xd_attn_rows(const xd_attn_args *a, int64_t b, int64_t h, int64_t j0, int64
     }
 }
 
-/* Addresses of rows i .. i+n; does nothing if `to` is NULL. */
+/* Writes the addresses of rows i .. i+n to `to`; does nothing if that is NULL. */
 static void put_rows(const xd_tensor *t, int64_t b, int64_t h, int64_t i, int64_t n, char **to)
 {
     const int64_t step = t->s[1] * (int64_t)xd_dtype_size(t->type);

@@ -1,64 +1,65 @@
 /* powers_tmpl.h - the softmax of amx.c, computed between tile multiplies: 6 instructions for 32
- * powers of two.
+ * powers of two
  *
- * The including file defines STRIP, TURN, DEEP and ALWAYS_INLINE, and has included pairs.h and
+ * The including file defines STRIP, STEP_KEYS, DEEP and ALWAYS_INLINE, and has included pairs.h and
  * flash_tmpl.h.
  *
  * A power of two is computed in fixed point with 7 fraction bits. Adding the exponent bias gives a
- * bf16 value whose mantissa is the fraction f of the exponent instead of 2^f - 1; a table has the
- * difference. The rms error over all f is 0.23 %; rounding to bf16 alone has 0.17 %.
+ * bf16 value whose mantissa is the fraction f of the exponent instead of 2^f - 1; a table corrects
+ * the difference. The rms error over all f is 0.23 %; that of rounding to bf16 alone is 0.17 %.
  *
  * 1.5 2^23 is added as well, so that the low half of the float is the fixed-point sum; two low
- * halves make a unit. A sum that does not fit wraps around, so the range of the scores must be
- * known before. All variants (BOUNDED, WATCHED, CLAMPED) round once and at the same place, so that
- * the bits of a row do not depend on the variant that its neighbours need. */
+ * halves form a unit. A sum that does not fit wraps around, so the range of the scores must be
+ * known in advance. All variants (BOUNDED, WATCHED, CLAMPED) round once and at the same place, so
+ * that the bits of a row do not depend on the variant that its neighbours need. */
 #ifndef XD_BACKEND_CPU_ATTN_POWERS_TMPL_H
 #define XD_BACKEND_CPU_ATTN_POWERS_TMPL_H
 
 #include "backend/cpu/attn/powers.h"
 
 static const float ONE = 128;           /* 1.0 in fixed point                                 */
-static const float BASE = 0x1.8p23f;    /* float whose low half is 0                          */
+static const float BASE = 0x1.8p23f;    /* a float whose low 16 bits are 0                    */
 /* exponent bias, plus 2^15 that is subtracted later */
 static const float BIAS = (127 + 256) * 128;
-static const float MOST = 65535;        /* largest sum; it becomes NaN                        */
+static const float MOST = 65535;        /* largest fixed-point sum; its probability becomes NaN */
 static const float BOUND = 126;     /* scores below this need no reference: their powers fit bf16 */
 /* Scores below this, relative to a reference, stay within 2^15: a wraparound of the low half is
  * visible in the high half. */
 static const float FAR = 10000;
-/* Replaces -infinity in scores that are not clamped: the power is 0, and the fixed-point sum still
- * above 0. */
+/* Replaces -infinity in scores that are not clamped: its power is 0, and its fixed-point sum is
+ * still above 0. */
 static const float LEAST = -255;
-/* sums of probabilities above it or below 1 / LIFT are recomputed */
+/* rows whose sum of probabilities is above it or below 1 / LIFT are computed again */
 static const float LIFT = 0x1p60f;
 
 /* Scores of 32 queries and keys that will become probabilities. */
 typedef struct softmax_state {
-    float       *s;             /* [32][TURN]                                                 */
-    const float *bias;          /* of row 0, or NULL                                          */
+    float       *s;             /* [32][STEP_KEYS]                                            */
+    const float *bias;          /* bias of row 0, or NULL                                     */
     int64_t      bias_step;
-    unit        *p;             /* [32][DEEP]                                                 */
-    const float *low;           /* per row: the addend of scaled scores                       */
+    unit        *p;             /* probabilities [32][DEEP]                                   */
+    const float *low;           /* for each row: the addend of scaled scores                  */
 } softmax_state;
 
 typedef struct curve {
-    /* factor from scores to units of the bias (natural logarithms), used with a bias; factor to
-     * powers of two in fixed point */
+    /* factor from scores to natural logarithms, the unit of the bias (used only with a bias);
+     * factor to exponents of two in fixed point */
     vf      natural, scale;
-    vf      low;                /* addend where the reference is 0                            */
-    vf      min_sum, max_sum;   /* range of sums that fit                                     */
+    vf      low;                /* addend if the reference is 0                               */
+    vf      min_sum, max_sum;   /* range of fixed-point sums that fit                         */
     __m512i less, high, six, halves;
-    __m512i met;                /* WATCHED: all bits that were set in powers                  */
+    __m512i met;                /* WATCHED: all bits that were set in powers so far           */
 } curve;
 
 static const uint8_t LESS[XD_POWERS] __attribute__((aligned(64))) = { XD_POWERS_LESS };
 
-/* What is known about the scores of a strip. BOUNDED: they stay within BOUND. WATCHED: relative to
- * any reference they are numbers below FAR. CLAMPED: nothing is known, and they are clamped. */
+/* Knowledge about the scores of a strip. BOUNDED: they stay within BOUND. WATCHED: relative to any
+ * reference they are finite and below FAR. CLAMPED: nothing is known, so they are clamped. */
 enum { BOUNDED, WATCHED, CLAMPED };
 
-/* A compile-time variant: whether there is a bias (then scores are clamped), the kind of scores,
- * and whether probabilities are summed by separate tile multiplies or together with the values. */
+/* Compile-time variant: `biased`: there is a bias (scores are then clamped); `kind` of the scores;
+ * `summed`: probabilities are summed by separate tile multiplies instead of together with the
+ * values. */
 typedef struct how { int biased, kind, summed; } how;
 
 static inline curve curve_of(float c, how h)
@@ -69,7 +70,7 @@ static inline curve curve_of(float c, how h)
                     _mm512_set1_epi64(0x2820000008000000), _mm512_setzero_si512() };
 }
 
-/* 16 powers of two in fixed point, in the low halves. */
+/* 16 powers of two in fixed point, in the low halves of the lanes. */
 ALWAYS_INLINE __m512i fixed_point_powers(const float *s, const float *bias, vf low, const curve *k,
                                          how h)
 {
@@ -82,8 +83,9 @@ ALWAYS_INLINE __m512i fixed_point_powers(const float *s, const float *bias, vf l
     return _mm512_castps_si512(x);
 }
 
-/* Turns the scores of row r into probabilities. The 2^15 in BIAS maps too large scores to 65535 and
- * too small ones to less than 2^15, where the saturating subtraction makes them NaN and 0. */
+/* Turns the scores of row r into probabilities. The 2^15 in BIAS maps scores that are too large to
+ * 65535 and those that are too small to less than 2^15, which the saturating subtraction turns into
+ * NaN and 0. */
 ALWAYS_INLINE void softmax_row(const softmax_state *a, int64_t r, curve *k, how h)
 {
     const float *s = a->s + r * STEP_KEYS, *bias = h.biased ? a->bias + r * a->bias_step : NULL;
@@ -107,7 +109,7 @@ ALWAYS_INLINE int all_in_range(const curve *k)
     return _mm512_test_epi32_mask(_mm512_andnot_si512(base, k->met), high) == 0;
 }
 
-/* Turns rows [row, row + n) of `soft`, as far as they exist, into probabilities; returns the next
+/* Turns the existing rows among [row, row + n) of `soft` into probabilities; returns the next
  * row. */
 ALWAYS_INLINE int64_t softmax_rows(const softmax_state *soft, int64_t row, int64_t n, curve *k,
                                    how h)
@@ -121,7 +123,7 @@ _Pragma("GCC unroll 8")
 
 /* ---- norms of queries and keys ------------------------------------------------------------ */
 
-/* Sums of squares of n vectors, per lane. */
+/* Sum of the squares of n vectors, per lane. */
 ALWAYS_INLINE vf sum_of_squares(const unit *x, int64_t n)
 {
     vf sum = v_zero();

@@ -1,7 +1,6 @@
-/* values_tmpl.h - the sums of values of flash_tmpl.h with vector registers, whatever the scores
- * were made of.
+/* values_tmpl.h - the sums of values of flash_tmpl.h with vector registers, for scores of any type
  *
- * The including file also defines, besides what flash_tmpl.h asks for:
+ * In addition to the requirements of flash_tmpl.h, the including file defines:
  *   v_units v_spread v_dot       as in vector_tmpl.h
  *   LDS                units from one row of probabilities to the next
  *   SUM_TILES[][], SUM_ROWS[], SOFT_TILES[][], SOFT_ROWS[], sum_width, HALVES (vector_tmpl.h)
@@ -11,7 +10,7 @@
 
 #include "backend/cpu/attn/flash_tmpl.h"
 
-/* The softmax state of up to `height` rows from i on, for n keys. */
+/* Returns the softmax state of up to `height` rows from i on, for n keys. */
 static softmax_state soft_rows(const block *k, int64_t i, int64_t height, int64_t n, float c);
 
 static void scale_row(float *o, int64_t n, float by)
@@ -40,11 +39,12 @@ static void init_block(const job *w, const block *k)
     for (int64_t i = 0; i < k->n; i++) {
         k->top[i] = -INFINITY;
         k->l[i] = 0;
-        v_store(k->o + (i + 1) * w->p.dp - LANES, v_zero());    /* a tile may skip half of it */
+        v_store(k->o + (i + 1) * w->p.dp - LANES, v_zero());    /* a tile may leave half of this
+                                                                 * vector unwritten */
     }
 }
 
-/* 1: the elements of n from `at` on fill at most half of the last of nv vectors. */
+/* 1: the remaining elements, from `at` to n, fill at most half of the last of nv vectors. */
 static int half_left(int64_t n, int64_t at, int64_t nv)
 {
     return HALVES && nv > 1 && n - at <= nv * LANES - LANES / 2;
@@ -56,9 +56,10 @@ static void softmax(softmax_state *s)
         softmax_next(s);
 }
 
-/* Turns scores into 2^(c s - top) and adds up the values with these weights. Without a maximum all
- * scores are -infinity and become 0, or they are NaN, which the vector maximum may miss, and stay
- * NaN. The softmax of the next rows runs during the first columns of the value sums. */
+/* Turns scores into 2^(c s - top) and sums the values with these weights. In a row without a
+ * maximum, all scores are -infinity and become 0, or they are NaN, which the vector maximum may
+ * miss, and stay NaN. The softmax of the next rows runs during the first columns of the value
+ * sums. */
 static void softmax_and_sum(const job *w, const block *k, int64_t n, const unit *values, float c)
 {
     const xd_attn_plan *p = &w->p;

@@ -1,6 +1,6 @@
-/* vector_tmpl.h - the multiplications of flash_tmpl.h with vector registers.
+/* vector_tmpl.h - the multiplications of flash_tmpl.h with vector registers
  *
- * The including file also defines:
+ * In addition to the requirements of flash_tmpl.h, the including file defines:
  *   v_units(p)         a vector of units
  *   v_spread(p) v_dot(acc, x, y)                       broadcast of a unit; multiply-add of units
  *   put_probs(to, x, y)          2 LANES probabilities as units
@@ -9,7 +9,7 @@
  *   LDS                floats from one row of scores to the next
  *   sum_width(left)    vectors of a value tile when `left` remain
  *   HALVES             1 when half a vector is half the work; uses vh, vuh and v_.._half
- *   SOFT_TILES[][], SOFT_ROWS[]  value tiles that run the softmax of other rows meanwhile */
+ *   SOFT_TILES[][], SOFT_ROWS[]  value tiles that also run the softmax of other rows */
 #ifndef XD_BACKEND_CPU_ATTN_VECTOR_TMPL_H
 #define XD_BACKEND_CPU_ATTN_VECTOR_TMPL_H
 
@@ -19,7 +19,7 @@
 /* ---- bias and masks ----------------------------------------------------------------------- */
 
 /* Adds the bias and returns the maximum. Scores become s + bias / scale or, if `scaled`, c s + bias
- * log2(e). The latter is used where a division by the scale is not possible or probabilities stay
+ * log2(e). The latter is used if dividing by the scale is not possible, or if probabilities stay
  * f32. */
 static vf add_bias(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n,
                    int scaled)
@@ -51,9 +51,9 @@ static vf add_bias(const job *w, const block *k, int64_t i, float *s, int64_t j0
     return top;
 }
 
-/* Caps the raw scores of n keys: s becomes the number whose product with the scale is capped. Its
- * tanh is that of the C library, one score at a time. The padding of the last vector is capped like
- * the key that it repeats. */
+/* Caps the raw scores of n keys: s becomes the value whose product with the scale is capped. tanh
+ * is that of the C library, one score at a time. The padding of the last vector is capped like the
+ * key that it repeats. */
 static void cap_scores(const job *w, float *s, int64_t n)
 {
     const float in = w->a->scale / w->a->softcap, out = in != 0 ? 1 / in : 0;
@@ -61,7 +61,7 @@ static void cap_scores(const job *w, float *s, int64_t n)
         s[j] = out * tanhf(in * s[j]);
 }
 
-/* The maxima of the scores of n keys, whole vectors of them. */
+/* The per-lane maxima of the scores of n keys, rounded up to full vectors. */
 static vf vector_max(const float *s, int64_t n)
 {
     vf top = v_set(-INFINITY);
@@ -80,7 +80,7 @@ static vf row_max(const float *s, int64_t n)
     return v_max(m0, m1);
 }
 
-/* Bias and mask for row i and the n keys from j0 on, whose scores are at s. `most` holds their
+/* Applies bias and mask for row i to the scores s of the n keys from j0 on. `most` holds their
  * maxima per lane; returns the new maxima. */
 static vf bias_and_mask(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n,
                         int scaled, vf most)
@@ -94,21 +94,22 @@ static vf bias_and_mask(const job *w, const block *k, int64_t i, float *s, int64
     return mask_hidden(w, k, i, s, j0, n) ? row_max(s, n) : most;
 }
 
-/* 1: scores are scaled before the maximum is taken. */
+/* 1: scores are scaled before their maximum is computed. */
 static int scaled_first(const job *w)
 {
     return !(w->a->scale * log2e > 1e-20f) || (w->a->bias.p && !PAIRS);
 }
 
 enum {
-    KCHUNK = 128,               /* units of q.k at a time: the panel stays in L1               */
-    LIFT = PAIRS ? 8 : 0,       /* powers of two by which scores may grow before a rescale     */
+    KCHUNK = 128,               /* units of q.k at a time, so that the panel stays in L1       */
+    LIFT = PAIRS ? 8 : 0,       /* exponent of two by which the running maximum may lag before a
+                                 * rescale */
 };
 
 static void compute_scores(const job *w, const block *k, int64_t n, const unit *keys)
 {
     const xd_attn_plan *p = &w->p;
-    /* discards maxima of partial sums, a few rows after the others */
+    /* discards maxima of partial sums; the rows after the block's maxima */
     float *none = k->lane_max + XD_ATTN_ROWS * LANES;
     for (int64_t i = 0; i < k->n; i++)
         v_store(k->lane_max + i * LANES, v_set(-INFINITY));
@@ -123,13 +124,13 @@ static void compute_scores(const job *w, const block *k, int64_t n, const unit *
     }
 }
 
-/* Sets the reference of row i: its largest score, or an earlier largest score that is less than
- * LIFT below. Sums up to 2^LIFT lose no accuracy, and rows are seldom rescaled. */
+/* Sets the reference of row i: its largest score, or an earlier maximum that is lower by less than
+ * LIFT. Sums up to 2^LIFT lose no accuracy, and rows are seldom rescaled. */
 static void set_reference(const job *w, const block *k, int64_t i, float c)
 {
     float top = v_hmax(v_load(k->lane_max + i * LANES)) * c;
-    if (top > k->top[i] + (float)LIFT) {        /* false for a NaN                             */
-        if (k->top[i] > -INFINITY) {    /* else sums are still zero or unset                   */
+    if (top > k->top[i] + (float)LIFT) {        /* not true for a NaN                          */
+        if (k->top[i] > -INFINITY) {    /* else accumulators are still zero or unset           */
             float by = v_first(v_exp2(v_set(k->top[i] - top)));
             k->l[i] *= by;
             scale_row(k->o + i * w->p.dp, w->p.dp, by);
@@ -140,7 +141,7 @@ static void set_reference(const job *w, const block *k, int64_t i, float c)
     v_store(k->sum + i * LANES, v_zero());
 }
 
-/* The softmax state of up to `height` rows from i on. */
+/* Returns the softmax state of up to `height` rows from i on. */
 static softmax_state soft_rows(const block *k, int64_t i, int64_t height, int64_t n, float c)
 {
     softmax_state s = { .row = k->s + i * LDS, .low = k->low + i, .sum = k->sum + i * LANES,

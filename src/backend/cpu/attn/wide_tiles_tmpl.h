@@ -1,5 +1,7 @@
-/* wide_tiles_tmpl.h - the register tiles of AVX-512 where scores are sums of floats. The including
- * file defines what tile_tmpl.h asks for, but for the softmax and LDS, and has included plan.h. */
+/* wide_tiles_tmpl.h - AVX-512 register tiles for scores that are sums of floats
+ *
+ * The including file has included plan.h and defines what tile_tmpl.h requires, except the softmax
+ * and LDS. */
 #ifndef XD_BACKEND_CPU_ATTN_WIDE_TILES_TMPL_H
 #define XD_BACKEND_CPU_ATTN_WIDE_TILES_TMPL_H
 

@@ -1,6 +1,6 @@
-/* wide_tmpl.h - the vector operations of flash_tmpl.h in AVX-512, for both kinds of units.
+/* wide_tmpl.h - the vector operations of flash_tmpl.h in AVX-512, for both kinds of units
  *
- * The including file defines PAIRS first, and everything about units. */
+ * The including file defines PAIRS before it, and everything about units. */
 #ifndef XD_BACKEND_CPU_ATTN_WIDE_TMPL_H
 #define XD_BACKEND_CPU_ATTN_WIDE_TMPL_H
 
@@ -50,7 +50,7 @@ static inline vi v_integers(const int32_t *p)
     return p ? _mm512_loadu_si512(p) : _mm512_setzero_si512();
 }
 
-/* Differences of int32, as floats. */
+/* Differences of int32, converted to float. */
 static inline vf v_whole(const float *x, vi less)
 {
     return _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_loadu_si512(x), less));
@@ -61,7 +61,7 @@ static inline vm v_not_below(vf x, float least)
     return _mm512_cmp_ps_mask(x, v_set(least), _CMP_NLT_UQ);
 }
 
-/* p times 2 to the integer in the low bits of t; 0 in lanes that are not `live`. */
+/* p times 2^n, where n is the integer in the low bits of t; 0 in lanes that are not `live`. */
 static inline vf v_power(vf p, vf t, vm live)
 {
     return _mm512_castsi512_ps(_mm512_maskz_add_epi32(
@@ -99,7 +99,8 @@ static inline vf v_keep(vf x, int64_t n)
     return _mm512_mask_mov_ps(v_set(-INFINITY), lane_mask(n), x);
 }
 
-/* Whole vectors are loaded without a mask, which costs some machines more than a branch. */
+/* The low halves of lanes get 16 bf16 of a row of D from element c on. Full vectors are loaded
+ * without a mask, which on some machines costs more than a branch. */
 static inline __m512i bf16_row(const char *row, int64_t c, int64_t D)
 {
     if (D - c >= 16)
