@@ -1,4 +1,4 @@
-/* amx_bf16.c - GEMMs of bf16 weights by tdpbf16ps; F32 input rows are converted to bf16 when they
+/* amx_bf16.c - GEMMs of bf16 weights by tdpbf16ps; F32 input rows are converted to bf16 while they
  * are copied */
 #include "backend/cpu/gemm/bf16_pairs.h"
 

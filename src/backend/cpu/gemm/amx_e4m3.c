@@ -8,7 +8,8 @@
 
 enum { STEP_QUADS = 8, HALF_BYTES = XD_UNIT_BYTES / 2 };
 
-/* A strip is half a panel: a quad of it takes two cache lines. */
+/* Address of packed step k of a strip. A strip is half a panel: one of its quads spans two cache
+ * lines. */
 static inline const char *weights_at(const xd_amx_job *t, int64_t strip, int64_t k)
 {
     return t->of.w + strip / 2 * t->of.panel_bytes + k * STEP_QUADS * XD_UNIT_BYTES +

@@ -1,5 +1,7 @@
-/* amx_int8.c - GEMMs of int8 weights by tdpbssd. The packed form is the scales, XD_SIDE per strip,
- * and the strips; the rows of the input are quantized once per call into tiles in scratch. */
+/* amx_int8.c - GEMMs of int8 weights by tdpbssd
+ *
+ * The packed form is the scales, XD_SIDE per strip, followed by the strips. The rows of the input
+ * are quantized once per call, into tiles in scratch. */
 #include "backend/cpu/gemm/integers.h"
 
 #include "backend/cpu/gemm/amx_pack.h"
@@ -13,7 +15,7 @@ static int64_t strips_of(const xd_weight *w)
     return (w->out + XD_SIDE - 1) / XD_SIDE;
 }
 
-/* Rounded up to a multiple of 64 bytes. */
+/* Bytes of the scales; a multiple of 64. */
 static int64_t scale_bytes(const xd_weight *w)
 {
     return strips_of(w) * XD_SIDE * (int64_t)sizeof(float);

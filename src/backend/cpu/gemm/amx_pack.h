@@ -5,7 +5,7 @@
 #include "backend/cpu/gemm/amx_block.h"
 #include "backend/cpu/gemm/finish.h"
 
-/* Step k of an existing column o: 64 bytes, zeros after the end of the column. */
+/* Returns step k of an existing column o: 64 bytes, with zeros after the end of the column. */
 typedef __m512i step_fn(const void *ctx, int64_t o, int64_t k);
 
 static inline int64_t tiled_bytes(const xd_weight *w, int64_t row_bytes)

@@ -1,20 +1,20 @@
-/* amx_plan.c - how an AMX GEMM is cut into blocks of rows and groups of strips */
+/* amx_plan.c - splits an AMX GEMM into blocks of rows and groups of strips */
 #include "backend/cpu/gemm/amx_block.h"
 #include "base/minmax.h"
 
 enum {
-    DEEP = 18,                  /* most steps of a chunk: 36 KiB of a strip                   */
-    HELD_BYTES = 896 << 10,     /* most bytes of a row block kept in an L2 cache of 2 MiB     */
-    GROUP = 48,                 /* most strips of a group whose sums wait                     */
+    DEEP = 18,                  /* maximum steps of a chunk: 36 KiB of a strip                */
+    HELD_BYTES = 896 << 10,     /* maximum bytes of a row block kept in an L2 cache of 2 MiB  */
+    GROUP = 48,   /* maximum strips of a group if accumulators are kept in scratch between chunks */
     ROW_LINE = 350,             /* cost of copying one step of a row to a tile, in multiplies */
-    LINE = 140,                 /* cost of fetching one step of a column, or of sums          */
+    LINE = 140,                 /* cost of fetching one step of a column, or of accumulators  */
 };
 
 typedef struct cut { int64_t held, rows, group; double cost; } cut;
 
-/* A cut with rows kept in `parts` and with `blocks` and `groups`, all as even as possible. Its cost
- * counts all rounds of threads: multiplies, lines of rows and of weights, and the sums that
- * wait. */
+/* A split whose rows are kept in L2 in `parts` parts, with `blocks` row blocks and `groups` groups,
+ * all as even as possible. Its cost covers all rounds of threads: multiplies, fetches of rows and
+ * weights, and moves of accumulators between tiles and scratch. */
 static cut cut_of(const xd_amx_job *t, int64_t parts, int64_t blocks, int64_t groups, int threads)
 {
     int64_t held = xd_ceil_div(xd_ceil_div(t->steps, parts), 2) * 2;

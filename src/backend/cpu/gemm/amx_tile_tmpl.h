@@ -1,13 +1,13 @@
-/* amx_tile_tmpl.h - the loops of the AMX GEMMs, blocked as in amx_block.h.
+/* amx_tile_tmpl.h - the loops of the AMX GEMMs, blocked as in amx_block.h
  *
  * The including file defines TILE_DOT, the tile multiply, and one of:
  *   TILED_IN_PLACE   weights are packed as in amx_block.h
  *   weights_at       returns the address of packed step k of a strip; a packed step takes at most
  *                    XD_PAIR_BYTES. With it, expand_step expands step k of a chunk to tiles
  *
- * Tile multiplies leave the other execution units idle. The loops use them to prefetch what is
- * needed later, to expand the weights of the next step, and to run the epilogue (finish.h) of the
- * previous register block. */
+ * Tile multiplies leave the other execution units idle. The loops use these to prefetch later data,
+ * to expand the weights of the next step, and to run the epilogue (finish.h) of the previous
+ * register block. */
 #ifndef XD_BACKEND_CPU_GEMM_AMX_TILE_TMPL_H
 #define XD_BACKEND_CPU_GEMM_AMX_TILE_TMPL_H
 
@@ -26,50 +26,51 @@ static inline const char *weights_at(const xd_amx_job *t, int64_t strip, int64_t
 #endif
 
 enum {
-    STREAMED = 2 << 20,         /* bytes of output per thread, see streams()                  */
-    QUAD_BYTES = 256,           /* four cache lines of weights                                */
+    STREAMED = 2 << 20,         /* bytes of output per thread, see uses_streaming_stores()    */
+    QUAD_BYTES = 256,           /* bytes of weights prefetched at a time: four cache lines    */
 };
 
-/* 32 columns of the output from column c on. */
+/* A strip of 32 output columns from column c on. */
 typedef struct deferred_strip {
     int64_t     c, vectors;
-    /* Offset from the first to the last byte of a row's 32 columns where they may lie in two
-     * 128-byte pairs of cache lines, else 0: for the output and for the residual. */
+    /* Offset from the first to the last byte of a row's 32 columns if these may span two 128-byte
+     * pairs of cache lines, else 0; for the output and for the residual. */
     int64_t     out_more, res_more;
-    int         streams;        /* 1: non-temporal stores                                     */
+    int         streams;        /* 1: the output is written with non-temporal stores          */
     finish_cols cols[2];
 } deferred_strip;
 
-/* The deferred epilogue of a register block: sums of n rows of a strip and their destination. Row
- * `done` is next. */
+/* The deferred epilogue of a register block: accumulators of n rows of a strip, and their
+ * destination. Row `done` is the next to process. */
 typedef struct deferred {
     const float      *sums;
     int64_t           n, done, out_step, res_step;
     const deferred_strip *strip;
-    const float      *row;      /* scales of rows, or NULL                                    */
+    const float      *row;      /* scales of the rows, or NULL                                */
     char             *out;
-    const char       *res;      /* residual, or NULL                                          */
+    const char       *res;      /* address of the residual, or NULL                           */
 } deferred;
 
-/* The multiplication of one chunk for a register block of 32 rows by 32 columns. */
+/* Work of run_block: one chunk of a register block of 32 rows by 32 columns. */
 typedef struct block {
     const char  *a, *b;
-    const float *from;          /* sums of earlier chunks, or NULL                            */
-    /* where the sums of the previous block, still in tiles, are stored; NULL: none */
+    const float *from;          /* accumulators of earlier chunks, or NULL                    */
+    /* destination of the previous block's accumulators, which are still in tiles; NULL: none */
     float       *to;
-    int64_t      ks, n;         /* steps, rows                                                */
+    int64_t      ks, n;         /* number of steps; number of rows                            */
     /* Weights to expand into `b` first, or NULL; `left` is the number of row bytes from this chunk
      * on. */
     const char  *packed;
     int64_t      left;
     const char  *next;          /* weights to prefetch: `quads` times QUAD_BYTES               */
     int64_t      quads;
-    const deferred *output;     /* epilogue after this chunk, whose output is prefetched; or NULL */
+    const deferred *output;     /* the epilogue that follows this chunk, whose output is
+                                 * prefetched; or NULL */
 } block;
 
 /* ---- epilogue during tile multiplies ------------------------------------------------------ */
 
-/* Stores 32 columns. Whole cache lines of bf16 are stored at once; with `streams`, stores are
+/* Stores 32 columns. Complete cache lines of bf16 are stored at once; with `streams`, stores are
  * non-temporal. */
 FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int streams, __m512 x,
                            __m512 y)
@@ -88,7 +89,7 @@ FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int str
     }
 }
 
-/* finished(), with a shorter GELU if `brief`. */
+/* finish_vector(), with a faster GELU if `brief`. */
 FINISH_INLINE __m512 deferred_sums(const finish_way *w, const float *sum, const float *row,
                                    const finish_cols *k, const char *res, int brief)
 {
@@ -96,9 +97,9 @@ FINISH_INLINE __m512 deferred_sums(const finish_way *w, const float *sum, const 
                  : finish_vector(w, sum, row, k, res);
 }
 
-/* Runs the epilogue of the next `rows` rows, or of the rows that are left. Tile loads and vector
- * loads share the load ports, so values that all rows use are kept in registers. The integers are
- * signed on both sides, so the sums need no correction (fix is 0). */
+/* Runs the epilogue of the next `rows` rows, or of all remaining ones. Tile loads and vector loads
+ * share the load ports, so values that all rows need are kept in registers. The integers are signed
+ * on both sides, so the sums need no correction (fix is 0). */
 FINISH_INLINE void finish_deferred_as(const xd_gemm_job *p, deferred *l, int64_t rows, xd_dtype to,
                                       xd_dtype from, xd_act act, int brief)
 {
@@ -136,7 +137,7 @@ typedef void deferred_fn(const xd_gemm_job *p, deferred *l, int64_t rows);
     }
 ALL_ACTS(DEFERRED_WITH)
 
-/* Variants for the common cases: with fewer instructions per row the out-of-order window reaches
+/* Variants for the common cases: with fewer instructions per row, the out-of-order window looks
  * further ahead. */
 #define DEFERRED_TYPES(name, type, act, brief)                                                     \
     static void name(const xd_gemm_job *p, deferred *l, int64_t rows)                              \
@@ -163,7 +164,7 @@ static deferred_fn *deferred_fn_of(const xd_gemm *a)
 }
 
 /* The processor fetches cache lines in pairs of 128 bytes. Returns the offset from the first to the
- * last byte of `width` columns from c on if they may lie in two pairs, else 0. */
+ * last byte of `width` columns from c on if these may span two pairs, else 0. */
 static int64_t pair_after(const xd_tensor *t, int64_t c, int64_t width)
 {
     const int64_t size = size_of(t->type);
@@ -199,8 +200,8 @@ static inline deferred deferred_of(const xd_amx_job *t, const deferred_strip *s,
 
 /* ---- tile multiplies ---------------------------------------------------------------------- */
 
-/* Stores sum tile i of the previous block to `to` (NULL: no store). Then sets the tile to the sums
- * at `from`, or to zero if `from` is NULL. */
+/* Stores accumulator tile i of the previous block to `to` (NULL: no store). Then sets the tile to
+ * the accumulators at `from`, or to zero if `from` is NULL. */
 #define RENEW_SUM(i, from, to)                                                                     \
     do {                                                                                           \
         if (to)                                                                                    \
@@ -211,9 +212,9 @@ static inline deferred deferred_of(const xd_amx_job *t, const deferred_strip *s,
             _tile_zero(i);                                                                         \
     } while (0)
 
-/* The first step of a block. The sums of the previous block are stored between the tile multiplies
- * of this step: storing them all at the end of the previous block would stall the multiplies. With
- * from = to the sums stay in their tiles. */
+/* The first step of a block. The previous block's accumulators are stored between the tile
+ * multiplies of this step: storing them all at the end of the previous block would stall the
+ * multiplies. If from = to, the accumulators stay in their tiles. */
 FINISH_INLINE void first_step(const char *a, const char *b, const float *from, float *to, int more)
 {
     const int stay = from && from == to;
@@ -238,8 +239,8 @@ FINISH_INLINE void first_step(const char *a, const char *b, const float *from, f
         TILE_DOT(3, 5, 7);
 }
 
-/* Loads rows with the streaming hint, so that the rows do not evict the chunk of weights from the
- * L1 cache. */
+/* Multiplies one step. Rows are loaded with the streaming hint, so that they do not evict the chunk
+ * of weights from the L1 cache. */
 FINISH_INLINE void step_of_tiles(const char *a, const char *b, int more)
 {
     _tile_stream_loadd(4, a, 64);
@@ -262,8 +263,8 @@ FINISH_INLINE void store_sums(float *to)
     _tile_stored(3, to + 768, 64);
 }
 
-/* Rows to prefetch: the line at p of each row and, unless `more` is 0, the line `more` bytes after
- * it. */
+/* Rows to prefetch: of each row, the cache line at p and, unless `more` is 0, the line `more` bytes
+ * after it. */
 typedef struct asked { const char *p; int64_t step, more; } asked;
 
 #define PREFETCH_ROWS(name, hint)                                                                  \
@@ -276,12 +277,11 @@ typedef struct asked { const char *p; int64_t step, more; } asked;
         }                                                                                          \
     }
 PREFETCH_ROWS(prefetch_rows_to_read, _MM_HINT_T0)
-/* With write intent: another core may hold a copy of the line. */
+/* Prefetches for writing, because another core may hold a copy of the line. */
 PREFETCH_ROWS(prefetch_rows_to_write, _MM_HINT_ET0)
 
-/* Prefetches four consecutive cache lines with two instructions. The processor's adjacent-line
- * prefetcher fetches the other two lines, and can have more requests pending than software
- * prefetch. */
+/* Prefetches four consecutive cache lines with two instructions: the processor's adjacent-line
+ * prefetcher fetches the other two, and can have more requests pending than software prefetch. */
 FINISH_INLINE void ask_quad(const char *p)
 {
     _mm_prefetch(p, _MM_HINT_T1);
@@ -340,12 +340,12 @@ typedef struct piece {
     char           *held, *expanded;
     float          *waiting;
     float           sums[XD_SUMS] __attribute__((aligned(64)));
-    float          *to;         /* where the sums in tiles will be stored                     */
+    float          *to;         /* destination of the accumulators that are in tiles          */
     deferred        deferred;
-    deferred_strip  strip[2];   /* used alternately                                           */
+    deferred_strip  strip[2];   /* two, used alternately                                      */
 } piece;
 
-/* A chunk of weights, which all rows of a block are multiplied with: steps [k, k + ks) of a strip,
+/* A chunk of weights, by which all rows of a block are multiplied: steps [k, k + ks) of a strip,
  * while the steps of the rows from k0 on are in L2. */
 typedef struct chunk { int64_t strip, k0, k, ks; } chunk;
 
@@ -367,8 +367,8 @@ static chunk chunk_after(const piece *p, chunk c)
     return c;
 }
 
-/* The first n (0 to 64) bytes of a step as bf16, converted if the input has floats; the elements
- * after them are zero. */
+/* The first n (0 to 64) bytes of a step as bf16, converted if the input is F32; the other elements
+ * are zero. */
 FINISH_INLINE __m512i step_of_row(const char *x, int64_t n, int floats)
 {
     const __mmask64 bytes = n >= 64 ? ~0ull : (1ull << n) - 1;
@@ -379,9 +379,9 @@ FINISH_INLINE __m512i step_of_row(const char *x, int64_t n, int floats)
                                         _mm512_maskz_loadu_ps((__mmask16)m, x));
 }
 
-/* Copies the steps of the rows from k0 on as tiles, with zeros after the ends of rows and after the
- * last row. It copies four lines of a row at a time, so that the hardware prefetcher recognizes the
- * stream. */
+/* Copies the steps of the rows from k0 on to tiles, with zeros after the ends of rows and after the
+ * last row. It copies four cache lines of a row at a time, so that the hardware prefetcher
+ * recognizes the stream. */
 FINISH_INLINE void copy_tiles_as(const piece *p, int64_t k0, int floats)
 {
     enum { SOME = 4 };
@@ -401,8 +401,8 @@ FINISH_INLINE void copy_tiles_as(const piece *p, int64_t k0, int floats)
             }
 }
 
-/* Not inlined: inside run_piece the compiler would give these loops registers that the loop over
- * tiles needs. */
+/* Not inlined: inside run_piece, the compiler would give these loops registers that the tile loop
+ * needs. */
 static __attribute__((noinline)) void copy_tiles_floats(const piece *p, int64_t k0)
 {
     copy_tiles_as(p, k0, 1);
@@ -461,7 +461,8 @@ static void run_chunk(piece *p, chunk c, chunk next)
     }
 }
 
-/* Pieces that run at the same time share their weights, as far as there are row blocks. */
+/* Numbers the pieces so that those that run at the same time share their weights, as long as there
+ * are row blocks. */
 static void place_piece(piece *p, const xd_amx_job *t, int64_t i)
 {
     p->r0 = i % t->blocks * t->rows;
@@ -499,9 +500,9 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
     xd_tiles_end();
 }
 
-/* 1: the output is written with non-temporal stores. This is done if there is no residual, the rows
- * are aligned to cache lines, and the output is larger than STREAMED bytes per thread, so that the
- * L2 caches would not hold the output. */
+/* 1: the output is to be written with non-temporal stores: there is no residual, the rows are
+ * aligned to cache lines, and the output is larger than STREAMED bytes per thread, so that it would
+ * not stay in the L2 caches. */
 static int uses_streaming_stores(const xd_gemm *a)
 {
     const int64_t size = size_of(a->out.type), step = a->out.s[0] * size;

@@ -1,11 +1,11 @@
-/* block.h - inside our GEMMs: how a GEMM is cut into blocks, and the table that each kernel file
- * exports.
+/* block.h - internals of our GEMMs: how a GEMM is split into blocks, and the table that each kernel
+ * file exports
  *
  * Weights are packed as panels of XD_PANEL outputs: [panel][unit][XD_PANEL]. A unit is the 32 bits
  * that one lane multiplies at a time: two bf16 values, four integers, or one float, of consecutive
- * inputs and padded with zeros. A thread takes a panel and a block of rows and goes through the
- * panel in chunks of `deep` units; a chunk stays in the L2 cache for all tiles of XD_TILE rows of
- * the block. The sums of a chunk continue those of the chunk before, which wait in scratch. f32.c
+ * inputs and padded with zeros. A thread processes a panel and a block of rows, in chunks of `deep`
+ * units of the panel; a chunk stays in the L2 cache for all tiles of XD_TILE rows of the block. The
+ * accumulators of a chunk continue those of the previous chunk, which are kept in scratch. f32.c
  * has narrower tiles and another order inside a panel. */
 #ifndef XD_BACKEND_CPU_GEMM_BLOCK_H
 #define XD_BACKEND_CPU_GEMM_BLOCK_H
@@ -14,35 +14,36 @@
 
 enum {
     XD_PANEL = 64,
-    XD_TILE = 6,                /* 6 x 64 sums take 24 of 32 registers                        */
-    XD_UNIT_BYTES = 4 * XD_PANEL,       /* of one unit of a panel                             */
-    XD_DEEP = 1152,             /* units of a chunk, at most: 288 KiB of a panel              */
-    XD_BLOCK_ROWS = 192,        /* most rows of a block when rows are long,                   */
-    XD_BLOCK_MANY = 384,        /* when they are short or weights are expanded                 */
+    XD_TILE = 6,                /* 6 x 64 accumulators use 24 of 32 registers                 */
+    XD_UNIT_BYTES = 4 * XD_PANEL,       /* bytes of one unit of a panel                       */
+    XD_DEEP = 1152,             /* maximum units of a chunk: 288 KiB of a panel               */
+    XD_BLOCK_ROWS = 192,        /* maximum rows of a block if rows are long;                  */
+    XD_BLOCK_MANY = 384,        /* if they are short or weights are expanded                   */
 };
 
 typedef struct xd_gemm_job {
     const xd_gemm *a;
-    const char    *in;          /* rows in the form that tiles read, `ldi` bytes apart        */
+    const char    *in;          /* rows in the layout that tiles read, `ldi` bytes apart      */
     int64_t        ldi;
-    int64_t        units;       /* of a row                                                   */
-    int            rest;        /* 1: only half of the last unit is there                     */
+    int64_t        units;       /* units of a row                                             */
+    int            rest;        /* 1: the last unit is only half full                         */
     const char    *w;           /* panels, `panel_bytes` each                                 */
     int64_t        panel_bytes;
     const float   *col, *row;   /* scales of columns and rows, or NULL                        */
-    const int32_t *fix;         /* of integers: the correction to subtract from each column's sum */
+    const int32_t *fix;         /* integers: the correction to subtract from each column's sum    */
     int64_t        M, N;
-    int64_t        deep;                /* units of a chunk                                   */
-    int64_t        rows, blocks;        /* rows of a block; row blocks                        */
-    int64_t        panels, group;   /* all panels; those that all row blocks pass before the next */
-    int64_t        per;                 /* panels that a thread takes at a time               */
-    int64_t        side;                /* panels whose chunks are taken side by side; 0: one */
-    char          *tmp;       /* `tmp_bytes` per thread, of which the first `sum_bytes` hold sums */
+    int64_t        deep;                /* units in a chunk                                   */
+    int64_t        rows, blocks;        /* rows of a block; number of row blocks              */
+    int64_t        panels, group;   /* all panels; panels that all row blocks process before the
+                                     * next */
+    int64_t        per;                 /* panels that a thread processes at a time           */
+    int64_t        side;            /* maximum panels whose chunks are processed together; 0: one */
+    char          *tmp;       /* `tmp_bytes` per thread; the first `sum_bytes` hold accumulators  */
     size_t         tmp_bytes, sum_bytes;
 } xd_gemm_job;
 
-/* Computes rows [r0, r0 + n) of `count` panels (at most `side`) from panel `at` on, with their
- * epilogue; tmp is the scratch of the thread. */
+/* Computes rows [r0, r0 + n) of `count` panels (at most `side`) from panel `at` on, including the
+ * epilogue; tmp is the thread's scratch. */
 typedef void xd_panel_fn(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, int64_t n,
                          char *tmp);
 
@@ -51,21 +52,21 @@ static inline int64_t xd_panels(const xd_weight *w)
     return (w->out + XD_PANEL - 1) / XD_PANEL;
 }
 
-/* Fills in all other fields except pointers; a, units, rest and panel_bytes are set before. M > 0.
- * The values of deep, rows and side are upper limits; 0 selects the limit that suits tiles of
- * XD_TILE rows. `expands` reserves space for an expanded chunk of weights in tmp. */
+/* Computes all other fields except pointers; the caller has set a, units, rest and panel_bytes. M >
+ * 0. The given deep, rows and side are upper limits; 0 selects the limit for tiles of XD_TILE rows.
+ * `expands` reserves space for an expanded chunk of weights in tmp. */
 void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads);
 void xd_gemm_job_run(const xd_gemm_job *p, xd_panel_fn *fn);
-void xd_gemm_job_run_alone(const xd_gemm_job *p, xd_panel_fn *fn);      /* in this thread */
+void xd_gemm_job_run_alone(const xd_gemm_job *p, xd_panel_fn *fn);      /* in the calling thread */
 
-/* Rows of the next tile when `left` rows remain. Never a single row after a full tile: it would
- * have too few independent sums to hide the latency of a multiply-add. */
+/* Rows of the next tile if `left` rows remain. There is never a single row after a full tile: its
+ * few independent sums could not hide the latency of a multiply-add. */
 static inline int64_t xd_tile_rows(int64_t left)
 {
     return left == XD_TILE + 1 ? 4 : left < XD_TILE ? left : XD_TILE;
 }
 
-/* Expands X for each of the first n rows of a tile. */
+/* Expands X for each of the n rows of a tile. */
 #define ROWS_1(X) X(0)
 #define ROWS_2(X) ROWS_1(X) X(1)
 #define ROWS_3(X) ROWS_2(X) X(2)
@@ -73,20 +74,21 @@ static inline int64_t xd_tile_rows(int64_t left)
 #define ROWS_5(X) ROWS_4(X) X(4)
 #define ROWS_6(X) ROWS_5(X) X(5)
 
-/* What a kernel file exports. M > 0; scratch reads no data pointer. */
+/* The functions that a kernel file exports. M > 0; scratch dereferences no data pointer. */
 typedef struct xd_gemm_kernels {
     size_t    (*pack_size)(const xd_weight *w);
     size_t    (*scratch)(const xd_gemm *a, int threads);
     xd_status (*gemm)(const xd_gemm *a, void *tmp);
     /* Packs rows [row0, row0 + src.d[0]) of a weight; row0 is a multiple of XD_PANEL. */
     xd_status (*pack_rows)(const xd_weight *w, xd_tensor src, int64_t row0);
-    /* The GEMM in the calling thread alone, with the scratch of one thread; NULL: there is none. */
+    /* Runs the GEMM in the calling thread alone, with the scratch of one thread; NULL: not
+     * supported. */
     void      (*gemm_alone)(const xd_gemm *a, void *tmp);
 } xd_gemm_kernels;
 
-/* Defines scratch and gemm of a kernel file whose job_of(a, threads) fills in the job except
- * its scratch pointer, member `place`: `run` runs job p. The scratch has tmp_bytes for each
- * thread. */
+/* Defines `scratch` and `gemm` for a kernel file whose job_of(a, threads) fills in the job except
+ * its scratch pointer, member `place`; `run` is the expression that runs job p. The scratch has
+ * tmp_bytes for each thread. */
 #define XD_OWN_CALLS(type, place, run)                                                             \
     static size_t scratch(const xd_gemm *a, int threads)                                           \
     {                                                                                              \
@@ -100,7 +102,7 @@ typedef struct xd_gemm_kernels {
         return XD_OK;                                                                              \
     }
 
-/* Defines gemm_alone of a kernel file with XD_OWN_CALLS, for panels that `fn` multiplies. */
+/* Defines gemm_alone for a kernel file with XD_OWN_CALLS, whose panels `fn` multiplies. */
 #define XD_OWN_CALL_ALONE(fn)                                                                      \
     static void gemm_alone(const xd_gemm *a, void *tmp)                                            \
     {                                                                                              \
@@ -109,16 +111,16 @@ typedef struct xd_gemm_kernels {
         xd_gemm_job_run_alone(&p, fn);                                                             \
     }
 
-/* Kernels with gemm_alone for F32 or BF16 operands; NULL: the set has none. */
+/* The kernels that have gemm_alone for F32 or BF16 operands; NULL: the set has none. */
 const xd_gemm_kernels *xd_cpu_gemm_alone(xd_isa isa, xd_dtype type);
 
 extern const xd_gemm_kernels xd_cpu_gemm_bf16;        /* BF16: AVX512_BF16                     */
 extern const xd_gemm_kernels xd_cpu_gemm_int8;        /* I8: AVX-512 and VNNI                  */
 extern const xd_gemm_kernels xd_cpu_gemm_e4m3;        /* F8E4M3 with BF16 inputs: AVX512_BF16  */
-/* F8E4M3 with F32 inputs, packed alike: AVX-512 */
+/* F8E4M3 with F32 inputs, packed in the same way: AVX-512 */
 extern const xd_gemm_kernels xd_cpu_gemm_e4m3_f32;
 extern const xd_gemm_kernels xd_cpu_gemm_f32;         /* F32: AVX2                             */
-/* F32: AVX-512, for products (product.c); other GEMMs are oneDNN's there. */
+/* F32: AVX-512, only for products (product.c); oneDNN computes other GEMMs there. */
 extern const xd_gemm_kernels xd_cpu_gemm_f32_wide;
 
 #endif

@@ -1,8 +1,8 @@
 /* e4m3.c - GEMMs of e4m3 weights with a scale per column: chunks of a panel are expanded to bf16,
- * or with XD_E4M3_F32 to floats, for all tiles of a row block.
+ * or with XD_E4M3_F32 to floats, once for all tiles of a row block
  *
- * The packed form is the scales, XD_PANEL per panel, and panels of [quad][XD_PANEL][4] e4m3; a NaN
- * among the weights of a column makes its scale NaN. */
+ * The packed form is the scales, XD_PANEL per panel, followed by panels of [quad][XD_PANEL][4]
+ * e4m3. A NaN in a column of weights makes the column's scale NaN. */
 #include "backend/cpu/gemm/e4m3_quads.h"
 #include "backend/cpu/gemm/scale.h"
 
@@ -10,7 +10,7 @@
 
 #ifdef XD_E4M3_F32
 #include "backend/cpu/gemm/floats.h"
-enum { UNIT = 1, LINES = 1 };           /* inputs of a unit                                   */
+enum { UNIT = 1, LINES = 1 };           /* inputs in a unit; cache lines in a packed unit     */
 
 static inline __m512i v_half(const char *p) { return _mm512_set1_epi32(*p); }
 
@@ -29,7 +29,7 @@ TILES
 
 enum { QUAD_UNITS = 4 / UNIT };
 
-/* Expands a quad to the form that tiles read: the four units one after the other. */
+/* Expands a quad to the layout that tiles read: its units one after the other. */
 static inline void expand_quad(char *to, const char *from)
 {
     const __m512i first = first_pick(), second = second_pick();
@@ -49,7 +49,8 @@ static inline void expand_quad(char *to, const char *from)
     }
 }
 
-/* k is a multiple of the units of a quad. */
+/* Expands `units` of a panel from unit k on, into `place`. k is a multiple of the units of a
+ * quad. */
 static inline const char *panel_in_l1(const char *w, int64_t k, int64_t units, char *place)
 {
     const char *from = w + k / QUAD_UNITS * XD_UNIT_BYTES;
@@ -67,8 +68,8 @@ static size_t pack_size(const xd_weight *w)
     return (size_t)(xd_panels(w) * (XD_PANEL * 4 + quads_of(w) * XD_UNIT_BYTES));
 }
 
-/* Rounds to the nearest e4m3, ties to even, clamped to 448. Normal results are rounded in the
- * integer, subnormal ones by adding a float whose last bit weighs 2^-9, as theirs does. */
+/* Rounds to the nearest e4m3, ties to even, clamped to +-448. Normal results are rounded as
+ * integers, subnormal ones by adding a float whose last bit has their last bit's weight, 2^-9. */
 static inline __m128i round_to_e4m3(__m512 x)
 {
     const __m512i   u = _mm512_castps_si512(x), one = _mm512_set1_epi32(1);
@@ -105,7 +106,7 @@ static __m512i source_e4m3(const source *s, int64_t o, int64_t i, float scale)
     return _mm512_loadu_si512(q);
 }
 
-/* Packs 16 columns of a panel. */
+/* Packs 16 columns of a panel, and computes their scales. */
 static void pack_columns(const source *s, int64_t o0, char *to, float *scale)
 {
     const __m512i all = _mm512_set1_epi8(0x7f);

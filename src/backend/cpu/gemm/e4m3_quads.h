@@ -1,5 +1,7 @@
-/* e4m3_quads.h - packed e4m3 weights and their conversion to bf16. The packed form is XD_PANEL
- * scales per panel, then panels of [quad][XD_PANEL][4], where a quad is four consecutive inputs. */
+/* e4m3_quads.h - packed e4m3 weights and their conversion to bf16
+ *
+ * The packed form is XD_PANEL scales per panel, followed by panels of [quad][XD_PANEL][4], where a
+ * quad is four consecutive inputs. */
 #ifndef XD_BACKEND_CPU_GEMM_E4M3_QUADS_H
 #define XD_BACKEND_CPU_GEMM_E4M3_QUADS_H
 
@@ -22,8 +24,8 @@ static inline char *panels_of(const xd_weight *w)
     return (char *)w->p + xd_panels(w) * XD_PANEL * 4;
 }
 
-/* Byte shuffles for bf16_of: they select the bytes of a lane that become its first unit, and those
- * that become its second unit. */
+/* Byte shuffles for bf16_of: they select the bytes of a lane that become its first, or its second,
+ * unit. */
 static inline __m512i first_pick(void)
 {
     return _mm512_broadcast_i32x4(
@@ -35,8 +37,8 @@ static inline __m512i second_pick(void)
     return _mm512_add_epi8(first_pick(), _mm512_set1_epi16(0x200));
 }
 
-/* Converts the two bytes of each lane that `pick` moves to the upper halves of 16-bit elements to
- * bf16. The exponent bias grows by 127 - 7; subnormal e4m3 values come from a table. */
+/* Converts to bf16 the two bytes of each lane that `pick` moves to the upper halves of 16-bit
+ * elements. The exponent bias grows by 127 - 7; subnormal e4m3 values come from a table. */
 static inline __m512i bf16_of(__m512i bytes, __m512i pick)
 {
     static const uint16_t few[32] = { 0,      0x3b00, 0x3b80, 0x3bc0,

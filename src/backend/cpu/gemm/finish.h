@@ -1,11 +1,12 @@
-/* finish.h - the epilogue of a GEMM on a tile of sums that is still in cache: scales, bias,
- * activation, gate, residual and output type. The formulas are those of kernels.c, in vectors of
- * AVX-512 or, without it, of AVX2. */
+/* finish.h - the epilogue of a GEMM on a tile of accumulators that is still in cache: scales, bias,
+ * activation, gate, residual and conversion to the output type
+ *
+ * The formulas are those of kernels.c, in vectors of AVX-512 or, without it, of AVX2. */
 #ifndef XD_BACKEND_CPU_GEMM_FINISH_H
 #define XD_BACKEND_CPU_GEMM_FINISH_H
 
 #ifdef __AVX512F__
-enum { PAIRS = 0 };             /* selects the f32-accurate functions of wide_tmpl.h          */
+enum { PAIRS = 0 };             /* selects the functions of wide_tmpl.h with f32 accuracy     */
 #include "backend/cpu/attn/wide_tmpl.h"
 #else
 #include "backend/cpu/attn/narrow.h"
@@ -28,7 +29,7 @@ FINISH_INLINE vf power_of_2(vf x)
     return v_power(p, t, v_not_below(x, -126.0f));
 }
 
-/* x / (1 + 2^y) */
+/* x / (1 + 2^y): x times the logistic function. */
 FINISH_INLINE vf scaled_logistic(vf x, vf y)
 {
     const vf one = v_set(1.0f), most = v_set(126.0f);
@@ -41,7 +42,7 @@ FINISH_INLINE vf gelu_tanh(vf x)
                            v_mul(x, v_fma(v_mul(x, x), v_set(-0.102943240f), v_set(-2.30220819f))));
 }
 
-/* x (1 - p) for x > 0, else x p. */
+/* GELU with erf: x (1 - p) for x > 0, else x p, with p = erfc(|x| / sqrt 2) / 2. */
 FINISH_INLINE vf gelu_erf(vf x)
 {
     static const float P[] = { 2.811919286e-1f,  -4.808026843e-1f, 2.714708586e-1f,
@@ -57,7 +58,7 @@ FINISH_INLINE vf gelu_erf(vf x)
     return v_sub(v_max(v_zero(), x), v_mul(v_abs(x), p));
 }
 
-/* x (1 - e) / (|x| (1 + e)), e = 2^(-2 |x| / ln 2); +-1 beyond 20. */
+/* tanh: x (1 - e) / (|x| (1 + e)) with e = 2^(-2 |x| / ln 2); +-1 beyond 20. */
 FINISH_INLINE vf hyperbolic_tangent(vf x)
 {
     const vf one = v_set(1.0f), y = v_max(v_set(-20.0f), v_min(v_set(20.0f), x));
@@ -79,7 +80,7 @@ FINISH_INLINE vf apply_act(vf x, xd_act act)
     }
 }
 
-/* Bytes of an element, F32 or BF16. */
+/* Bytes of an F32 or BF16 element. */
 static inline int64_t size_of(xd_dtype t)
 {
     return t == XD_F32 ? 4 : 2;
@@ -130,9 +131,9 @@ static inline void put_at(char *p, xd_dtype type, vl n, vf x)
 }
 #endif
 
-/* Per-column values of LANES columns. */
+/* Values of LANES columns. */
 typedef struct finish_cols {
-    vl m;                       /* columns that exist                                         */
+    vl m;                       /* the columns that exist                                     */
     vf by, bias, gate;
     vi fix;
 } finish_cols;
@@ -147,11 +148,11 @@ FINISH_INLINE finish_cols columns_from(const xd_gemm_job *p, int64_t c)
                           v_integers(p->fix ? p->fix + c : NULL) };
 }
 
-/* Which parts of the epilogue a GEMM has. The flags are copied once, because reading them from the
- * job would repeat the loads after every store to the output. */
+/* The parts of the epilogue that a GEMM has. The flags are copied once, because reading them from
+ * the job would repeat the loads after every store to the output. */
 typedef struct finish_way {
-    int      by, bias, gate;    /* 1: has scales of columns (and rows), a bias, a gate        */
-    xd_dtype from;              /* of the residual                                            */
+    int      by, bias, gate;    /* 1: has scales of columns (and rows); a bias; a gate        */
+    xd_dtype from;              /* type of the residual                                       */
     xd_act   act;
 } finish_way;
 
@@ -160,8 +161,8 @@ FINISH_INLINE finish_way way_of(const xd_gemm_job *p, xd_dtype from, xd_act act)
     return (finish_way){ p->col != NULL, p->a->bias.p != NULL, p->a->gate.p != NULL, from, act };
 }
 
-/* The scaled sums plus bias: integer sums are corrected by `fix` and converted, then multiplied by
- * the scales. */
+/* The scaled sums plus bias. Integer sums are corrected by `fix`, converted, and multiplied by the
+ * scales. */
 FINISH_INLINE vf scale_sums(const finish_way *w, const float *sum, const float *row,
                             const finish_cols *k)
 {
@@ -172,7 +173,7 @@ FINISH_INLINE vf scale_sums(const finish_way *w, const float *sum, const float *
     return w->bias ? v_add(v_load(sum), k->bias) : v_load(sum);
 }
 
-/* Applies the gate and adds the residual at `res`, or NULL. */
+/* Applies the gate and adds the residual at `res` unless that is NULL. */
 FINISH_INLINE vf add_residual(const finish_way *w, vf x, const finish_cols *k, const char *res)
 {
     if (!res)
@@ -181,16 +182,16 @@ FINISH_INLINE vf add_residual(const finish_way *w, vf x, const finish_cols *k, c
     return w->gate ? v_fma(x, k->gate, r) : v_add(x, r);
 }
 
-/* The whole epilogue for LANES sums of a row. `row`: the scale of the row, or NULL; `res`: the
- * residual there, or NULL. */
+/* The complete epilogue for LANES sums of a row. `row`: the scale of the row, or NULL; `res`: the
+ * residual, or NULL. */
 FINISH_INLINE vf finish_vector(const finish_way *w, const float *sum, const float *row,
                                const finish_cols *k, const char *res)
 {
     return add_residual(w, apply_act(scale_sums(w, sum, row, k), w->act), k, res);
 }
 
-/* The epilogue of rows [r0, r0 + n), columns [c0, c0 + width) or fewer at the end; sums have
- * XD_PANEL floats per row. */
+/* Runs the epilogue for rows [r0, r0 + n), columns [c0, c0 + width), or fewer columns at the end;
+ * each row has XD_PANEL accumulators. */
 FINISH_INLINE void finish_as(const xd_gemm_job *p, const float *sums, int64_t c0, int64_t width,
                              int64_t r0, int64_t n, xd_act act)
 {

@@ -1,19 +1,19 @@
 /* gemm.h - our own GEMMs, used where they are faster than oneDNN: BF16, F8E4M3 and I8 weights on
  * AMX tiles; without AMX, BF16 and F8E4M3 on AVX-512 with bf16 dot products, and I8 on AVX-512 with
- * VNNI; F32 weights on AVX2.
+ * VNNI; F32 weights on AVX2
  *
  * Arguments are those of backend.h. A row of the output is computed by the same operations in the
- * same order whatever other rows the call has, however many threads it runs on, and wherever
- * operands lie: the order of additions depends on the length of a row alone. */
+ * same order whatever other rows the call has, however many threads it runs on, and whatever
+ * the addresses are: the order of additions depends only on the length of a row. */
 #ifndef XD_BACKEND_CPU_GEMM_GEMM_H
 #define XD_BACKEND_CPU_GEMM_GEMM_H
 
 #include "backend/cpu/cpu.h"
 
-/* 1: the functions below handle this weight on this instruction set; reads only the weight's type
+/* 1: the functions below support this weight on this instruction set; reads only the weight's type
  * and sizes. The other functions require a weight for which this function returns 1. */
 int       xd_cpu_gemm_takes(xd_isa isa, const xd_weight *w);
-/* 1: the GEMM reads an F32 input without a conversion before it. */
+/* 1: the GEMM reads an F32 input directly, without a previous conversion. */
 int       xd_cpu_gemm_reads_floats(xd_isa isa, const xd_weight *w);
 size_t    xd_cpu_gemm_pack_size(xd_isa isa, xd_weight *w);
 /* Needs no scratch; src has a float type and may be unaligned. */

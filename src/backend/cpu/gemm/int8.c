@@ -1,9 +1,9 @@
-/* int8.c - GEMMs of int8 weights by vpdpbusd, which multiplies unsigned by signed bytes.
+/* int8.c - GEMMs of int8 weights by vpdpbusd, which multiplies unsigned by signed bytes
  *
- * The packed form is scales and corrections, XD_PANEL of both per panel, and the panels; a unit is
- * four weights. The rows of the input are quantized once per call into scratch, with 128 added to
- * each integer. The sum of a column is then too large by 128 times the sum of its weights, which
- * the correction subtracts modulo 2^32. */
+ * The packed form is scales and corrections, XD_PANEL of both per panel, followed by the panels; a
+ * unit is four weights. The rows of the input are quantized once per call into scratch, with 128
+ * added to each integer. The sum of a column is then too large by 128 times the sum of its weights,
+ * which the correction subtracts modulo 2^32. */
 #include "backend/cpu/gemm/integers.h"
 
 #include "base/par.h"
@@ -16,7 +16,7 @@ static inline void    v_put(float *p, __m512i x) { _mm512_storeu_si512(p, x); }
 static inline __m512i v_join(__m512i x, __m512i y) { return _mm512_add_epi32(x, y); }
 static inline __m512i v_half(const char *p) { return _mm512_set1_epi32(*p); }
 
-/* Inline assembly: with the intrinsic, gcc 12 keeps copies of the sums in memory. */
+/* Inline assembly: with the intrinsic, gcc 12 keeps copies of the accumulators in memory. */
 static inline __m512i v_dot(__m512i sum, __m512i x, __m512i y)
 {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y));
@@ -57,7 +57,7 @@ static size_t pack_size(const xd_weight *w)
     return (size_t)(xd_panels(w) * (XD_PANEL * 8 + units_of(w) * XD_UNIT_BYTES));
 }
 
-/* The same of rows that are stored as integers. */
+/* Packs 16 columns of a panel whose source rows are already integers. */
 static void copy_columns(const source *s, int64_t o0, char *to, float *scale, int32_t *fix)
 {
     const int64_t units = units_of(s->w);
@@ -78,7 +78,7 @@ static void copy_columns(const source *s, int64_t o0, char *to, float *scale, in
     _mm512_storeu_si512(fix, sum);
 }
 
-/* Packs 16 columns of a panel. */
+/* Packs 16 columns of a panel whose source rows are floats. */
 static void pack_columns(const source *s, int64_t o0, char *to, float *scale, int32_t *fix)
 {
     const int64_t units = units_of(s->w);

@@ -1,9 +1,8 @@
-/* panel_tmpl.h - multiplies a panel with a block of rows, tile by tile.
+/* panel_tmpl.h - multiplies a panel by a block of rows, tile by tile
  *
- * The including file has included tile_tmpl.h. The including file defines either PANELS_IN_PLACE,
- * if tiles read weights as they are packed, or panel_in_l1, which returns `units` of the panel
- * from unit k on in the form that tiles read, and LINES, the cache lines that a unit has in
- * memory. */
+ * The including file has included tile_tmpl.h. If tiles read weights as they are packed, it defines
+ * PANELS_IN_PLACE; else it defines panel_in_l1, which returns `units` of the panel from unit k on
+ * in the layout that tiles read, and LINES, the number of cache lines of a packed unit. */
 #ifndef XD_BACKEND_CPU_GEMM_PANEL_TMPL_H
 #define XD_BACKEND_CPU_GEMM_PANEL_TMPL_H
 

@@ -1,4 +1,5 @@
-/* plan.c - how our own GEMMs are cut into blocks and distributed to threads */
+/* plan.c - splits our own GEMMs into blocks, distributes these to threads, and selects the
+ * kernels */
 #include "backend/cpu/gemm/amx_block.h"
 #include "backend/cpu/gemm/block.h"
 #include "backend/cpu/gemm/gemm.h"
@@ -7,20 +8,20 @@
 #include "base/par.h"
 
 enum {
-    GROUP_BYTES = 8 << 20,      /* panels that stay in the L3 cache for all row blocks     */
-    BLOCK_BYTES = 1200 << 10,   /* most input bytes of a row block that a chunk reads      */
-    MIN_ROWS = 24,             /* least rows of a block that is cut smaller to occupy all threads */
+    GROUP_BYTES = 8 << 20,      /* bytes of panels that stay in the L3 cache for all row blocks */
+    BLOCK_BYTES = 1200 << 10,   /* maximum input bytes of a row block that a chunk reads   */
+    MIN_ROWS = 24,          /* minimum rows of a block that is made smaller to occupy all threads */
 };
 
-/* Units of a chunk: depends on the length of a row alone. */
+/* Units of a chunk; depends only on the length of a row. */
 static int64_t chunk_units(int64_t units, int64_t most)
 {
     int64_t n = xd_ceil_div(units, most);
     return n > 1 ? xd_ceil_div(xd_ceil_div(units, n), 16) * 16 : units;
 }
 
-/* Number of row blocks: as few as possible, unless a few more fill the last round of threads
- * better. Fetching its panel costs a block the time of about four rows. */
+/* Number of row blocks: as few as possible, unless a few more make better use of the last round of
+ * threads. Fetching a panel costs a block as much time as about four rows. */
 static int64_t blocks_of(int64_t M, int64_t most, int64_t panels, int threads)
 {
     int64_t fewest = xd_ceil_div(M, most), best = fewest;
@@ -39,7 +40,7 @@ static int64_t blocks_of(int64_t M, int64_t most, int64_t panels, int threads)
     return best;
 }
 
-/* Most rows of a block. */
+/* Maximum rows of a block. */
 static int64_t max_rows(const xd_gemm_job *p, int expands)
 {
     int64_t most = BLOCK_BYTES / (4 * p->deep);
@@ -50,8 +51,9 @@ static int64_t max_rows(const xd_gemm_job *p, int expands)
                                            : most;
 }
 
-/* Panels side by side: as many as possible, unless fewer fill the last round of threads better.
- * Rows are copied once for all of them, which costs the time of an eighth of a panel. */
+/* Number of panels processed together: as many as possible, unless fewer make better use of the
+ * last round of threads. Rows are copied once for all of them, which takes as long as an eighth of
+ * a panel. */
 static int64_t panels_side_by_side(const xd_gemm_job *p, int threads)
 {
     int64_t best = 1;
@@ -82,8 +84,8 @@ void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads)
     p->rows = xd_ceil_div(xd_ceil_div(p->M, blocks_of(p->M, most, p->panels, threads)), XD_TILE) *
               XD_TILE;
     p->blocks = xd_ceil_div(p->M, p->rows);
-    /* With few rows a panel takes so little time that handing panels to threads one by one would
-     * cost more than the imbalance of larger pieces. */
+    /* With few rows, a panel takes so little time that handing out panels one by one would cost
+     * more than the imbalance of larger pieces. */
     p->per = xd_ceil_div(XD_TILE * 4, p->rows);
     while (p->per > 1 && xd_ceil_div(p->group, p->per) * p->blocks < 4 * threads)
         p->per--;
@@ -96,8 +98,8 @@ void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads)
 
 typedef struct run_ctx { const xd_gemm_job *p; xd_panel_fn *fn; } run_ctx;
 
-/* Pieces are numbered by panels of a group first, then by row blocks, then by groups. Threads that
- * run at the same time therefore read the same rows and the panels of one group. */
+/* Runs pieces, which are numbered by panels of a group first, then by row blocks, then by groups,
+ * so that threads running at the same time read the same rows and the panels of one group. */
 static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const run_ctx    *c = ctx;
@@ -132,10 +134,10 @@ void xd_gemm_job_run_alone(const xd_gemm_job *p, xd_panel_fn *fn)
     run_piece(&(run_ctx){ p, fn }, 0, pieces_of(p), 0);
 }
 
-/* ---- which kernels ------------------------------------------------------------------------ */
+/* ---- selection of kernels ----------------------------------------------------------------- */
 
 #if defined(__x86_64__)
-/* The kernels that pack a weight; NULL: not handled here. */
+/* The kernels that pack a weight; NULL: our GEMMs do not support it. */
 static const xd_gemm_kernels *packing_kernels(xd_isa isa, const xd_weight *w)
 {
     if (w->nk || w->in < 1 || w->out < 1 || w->floats)
@@ -157,7 +159,7 @@ static const xd_gemm_kernels *packing_kernels(xd_isa isa, const xd_weight *w)
     return w->type == XD_BF16 ? &xd_cpu_gemm_bf16 : w->type == XD_F8E4M3 ? &xd_cpu_gemm_e4m3 : NULL;
 }
 
-/* The kernels that multiply by it. */
+/* The kernels that multiply an input by the weight. */
 static const xd_gemm_kernels *multiplying_kernels(xd_isa isa, const xd_gemm *a)
 {
     if (a->w->type == XD_F8E4M3 && a->in.type == XD_F32)

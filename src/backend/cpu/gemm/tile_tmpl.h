@@ -1,13 +1,14 @@
-/* tile_tmpl.h - register tiles of our GEMMs.
+/* tile_tmpl.h - register tiles of our GEMMs
  *
  *   c[i][j] (+)= sum_u a[i][u] . b[u][j]       i < ROWS, j < XD_PANEL
  *
- * A unit is 32 bits whose products are all added to one 32-bit sum. While it computes, a tile
- * prefetches the memory that is needed next; NEXT_UNITS before its end it prefetches its sums and
- * outputs, which have left the L1 cache since the tile before.
+ * A unit is 32 bits whose products are all added to one 32-bit accumulator. While it computes, a
+ * tile prefetches later data; NEXT_UNITS before its end it prefetches its accumulators and outputs,
+ * which have left the L1 cache since the previous tile.
  *
- * The including file defines v_sums, a vector of sums, v_none, v_get, v_put, v_join (adds two of
- * them), v_dot (sums, and two vectors of units) and v_half (broadcasts half a unit). */
+ * The including file defines v_sums, a vector of accumulators, v_none, v_get, v_put, v_join (adds
+ * two of them), v_dot (accumulators, and two vectors of units) and v_half (broadcasts half a
+ * unit). */
 #ifndef XD_BACKEND_CPU_GEMM_TILE_TMPL_H
 #define XD_BACKEND_CPU_GEMM_TILE_TMPL_H
 
@@ -15,17 +16,17 @@
 
 #include "backend/cpu/gemm/finish.h"
 
-enum { NEXT_UNITS = 24 };       /* units before the end                                       */
+enum { NEXT_UNITS = 24 };       /* units before the end of a tile                             */
 
 typedef struct tile_args {
-    int64_t     units;          /* whole units                                                */
-    const char *a;              /* rows, `lda` bytes apart                                    */
+    int64_t     units;          /* full units                                                 */
+    const char *a;              /* input rows, `lda` bytes apart                              */
     int64_t     lda;
-    const char *b;              /* a panel                                                    */
-    float      *c;              /* XD_PANEL sums a row                                        */
-    int         add;            /* 1: adds to the sums in c                                   */
-    int         rest;           /* 1: half a unit follows the whole ones                      */
-    const char *next;           /* one line of it is prefetched per unit                      */
+    const char *b;              /* panel of weights                                           */
+    float      *c;              /* accumulators, XD_PANEL for each row                        */
+    int         add;            /* 1: adds to the accumulators in c                           */
+    int         rest;           /* 1: half a unit follows the full ones                       */
+    const char *next;           /* address to prefetch, one cache line per unit               */
     int         last;           /* 1: the epilogue follows                                    */
 } tile_args;
 
