@@ -253,9 +253,9 @@ dnnl_primitive_desc_t xd_pd_reorder(xd_dnn *d, xd_md_ref from, xd_md_ref to)
 
 /* ---- primitives --------------------------------------------------------------------------- */
 
-/* Bytes of code and tables that convolutions of this process which are described but not created
- * yet will allocate: with AMX tiles, and without. Measured per convolution: with tiles 0.2 to 7.7
- * MB for wide ones, 1.4 to 4.5 MB on average in an autoencoder, and 0.2 to 0.8 MB for narrow ones;
+/* Bytes of code and tables that this process will allocate for convolutions that are described but
+ * not created yet: with AMX tiles, and without. Measured per convolution: with tiles 0.2 to 7.7 MB
+ * for wide ones, 1.4 to 4.5 MB on average in an autoencoder, and 0.2 to 0.8 MB for narrow ones;
  * without tiles 1.0 to 1.5 MB for small feature maps, and up to 2.3 MB for large ones, which need
  * more variants of row ends. Primitives of other kinds need 0.1 to 0.4 MB. */
 static atomic_long by_tiles, without;

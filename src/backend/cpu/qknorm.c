@@ -89,7 +89,7 @@ static void scale_row(float *restrict y, const float *restrict x, const row_of *
         y[j] = (x[j] - mean) * rstd * r->own[j] + r->bias[j];
 }
 
-/* Does `scale_row`, then rotates pairs of neighbours. */
+/* Computes scale_row, followed by the rotation of pairs of neighbours. */
 static void rotate_pairs(float *restrict y, const float *restrict x, const row_of *r, float mean,
                          float rstd, int64_t D)
 {

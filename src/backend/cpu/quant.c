@@ -42,7 +42,7 @@ size_t xd_quant_pack_size(xd_weight *w)
 typedef struct pack_ctx {
     const xd_kernels *k;
     const xd_weight  *w;
-    xd_tensor         src;      /* the rows from row0 on                                       */
+    xd_tensor         src;      /* source rows from row0 on                                    */
     int64_t           row0;
 } pack_ctx;
 
@@ -152,7 +152,7 @@ typedef struct gemm_ctx {
     const xd_gemm    *a;
     float            *sx;       /* scales of the input's rows; the rows as integers            */
     int8_t           *q;
-    float            *x;        /* or the rows as floats                                       */
+    float            *x;        /* or, for weights with `floats`, the rows as floats           */
 } gemm_ctx;
 
 static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)

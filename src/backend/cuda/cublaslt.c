@@ -134,7 +134,7 @@ static int epilogue_of(const kind *k)
                    : k->bias_type >= 0 ? XD_LT_EPILOGUE_BIAS : XD_LT_EPILOGUE_NONE;
 }
 
-/* Creates q's descriptors of the kind q->k. */
+/* Creates the library's descriptors of q for the kind q->k. */
 static cublasStatus_t describe(const xd_cublaslt *lt, known *q)
 {
     const kind    *k = &q->k;

@@ -32,12 +32,12 @@ typedef struct xd_cudnn_operands {
     const void    *q, *k, *v;
     void          *out;
     float         *lse;
-    const int32_t *queries, *keys;      /* [B] each, if the shape has lengths                  */
+    const int32_t *queries, *keys;  /* valid rows of each sample, [B]; if the shape has lengths */
     float          scale;
 } xd_cudnn_operands;
 
 /* Compiles a plan for the GPU of `device` (a finished descriptor). Callable by any thread.
- * XD_EUNSUPPORTED: cuDNN does not support this attention; e has its message. */
+ * XD_EUNSUPPORTED: cuDNN does not support this attention; e has the reason. */
 xd_status xd_cudnn_plan_make(const xd_cudnn *lib, cudnnBackendDescriptor_t device,
                              const xd_cudnn_shape *a, xd_cudnn_plan *p, xd_err *e);
 /* The text of a plan, malloc'ed and terminated by a 0; NULL: it has none. */

@@ -146,8 +146,8 @@ xd_status xd_cuda_load_driver(const xd_cuda_driver **cu, xd_err *e)
     return load_once(&has_driver, load_driver, e);
 }
 
-/* Opens cuBLASLt: the version of CUDA 13 does not start on a driver of CUDA 12, so there that of 12
- * comes first. */
+/* Opens cuBLASLt. CUDA 13's cuBLASLt does not start on a CUDA 12 driver, so with such a driver CUDA
+ * 12's library is tried first. */
 static void *open_cublaslt(char *why, size_t size)
 {
     static const xd_library which[2] = { XD_LIB_CUBLASLT_13, XD_LIB_CUBLASLT_12 };

@@ -46,7 +46,8 @@ typedef struct job {
     const xd_attn_args *a;
     xd_attn_plan        p;
     char               *threads, *packed;
-    int64_t             first, count;   /* pairs (batch, key head) of this group: first, number */
+    int64_t             first, count;   /* first (batch, key head) pair of this group; number of
+                                         * pairs */
     int64_t             lots;           /* work items for each key block when packing         */
 } job;
 

@@ -76,8 +76,8 @@ static void mask_range(float *s, int64_t lo, int64_t hi, int64_t n)
         v_store(s + j, v_keep(v_load(s + j), hi - j));
 }
 
-/* Masks scores of row i: sets those of the n keys from j0 on that the window or the causal mask
- * hides to -infinity; returns 1 if there were any. */
+/* Masks the scores s of row i for the n keys from j0 on: sets those hidden by the window or the
+ * causal mask to -infinity. Returns 1 if there were any. */
 static int mask_hidden(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n)
 {
     int64_t lo = 0, hi = n;

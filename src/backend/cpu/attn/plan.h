@@ -14,7 +14,7 @@ enum {
     XD_ATTN_LDS = XD_ATTN_KEYS + 16,    /* floats between rows of scores                      */
     XD_ATTN_INT_KEYS = 768,             /* maximum keys of a block with 16-bit scores         */
     XD_ATTN_INT_LDS = XD_ATTN_INT_KEYS / 2 + 16,        /* units between rows of 16-bit scores    */
-    XD_ATTN_INT_ROW = 8,                /* floats of parameters of a row in int8.c            */
+    XD_ATTN_INT_ROW = 8,                /* floats for the parameters of a row in int8.c       */
     XD_ATTN_TILE_ROWS = 512,            /* maximum queries of a block with AMX tiles;         */
     /* halved while their queries and accumulators exceed this many bytes. All keys and values are
      * read once for each block */
@@ -51,8 +51,8 @@ typedef struct xd_attn_plan {
      * its keys and the keys of the next block; with tiles, all values follow the keys of all
      * blocks. */
     int64_t knext;
-    int64_t lengths;            /* with tiles: offset in units of the blocks' largest key norms */
-    /* with quads: offset in units of the keys' scales in a key block; of the means in a pair */
+    int64_t lengths;        /* with tiles: offset of the largest key norms of blocks, in units */
+    /* with quads: offset in units of the keys' scales in a key block, and of the means in a pair */
     int64_t scales, means;
     size_t  pair_bytes;         /* packed keys and values of one pair                         */
     size_t  q, s, o, ml;        /* offsets of the parts of a thread's scratch                 */

@@ -17,8 +17,8 @@ enum {
     XD_TILE = 6,                /* 6 x 64 accumulators use 24 of 32 registers                 */
     XD_UNIT_BYTES = 4 * XD_PANEL,       /* bytes of one unit of a panel                       */
     XD_DEEP = 1152,             /* maximum units of a chunk: 288 KiB of a panel               */
-    XD_BLOCK_ROWS = 192,        /* maximum rows of a block if rows are long;                  */
-    XD_BLOCK_MANY = 384,        /* if they are short or weights are expanded                   */
+    XD_BLOCK_ROWS = 192,        /* maximum rows of a block if rows are long                   */
+    XD_BLOCK_MANY = 384,        /* the same if they are short or weights are expanded          */
 };
 
 typedef struct xd_gemm_job {
@@ -34,8 +34,8 @@ typedef struct xd_gemm_job {
     int64_t        M, N;
     int64_t        deep;                /* units in a chunk                                   */
     int64_t        rows, blocks;        /* rows of a block; number of row blocks              */
-    int64_t        panels, group;   /* all panels; panels that all row blocks process before the
-                                     * next */
+    int64_t        panels, group;   /* all panels; panels of a group (all row blocks before the
+                                     * next) */
     int64_t        per;                 /* panels that a thread processes at a time           */
     int64_t        side;            /* maximum panels whose chunks are processed together; 0: one */
     char          *tmp;       /* `tmp_bytes` per thread; the first `sum_bytes` hold accumulators  */

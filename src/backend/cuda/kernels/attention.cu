@@ -285,7 +285,8 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* Normalizes and stores half r of 16 rows of accumulators, which is query i. */
+    /* Normalizes and stores query i: of the warp's 16 rows of accumulators, row g (r = 0) or g + 8
+     * (r = 1). */
     GPU void store_row(const attention_args &a, const float o[D16 / 8][4], int r, float top,
                        float sum, int64_t i, int64_t b, int64_t h)
     {
