@@ -23,7 +23,7 @@ static int is_float(xd_dtype t)
 
 static int has_terms(const xd_component *p, const char *name)
 {
-    return p->src.sums && p->src.sums->has(p->src.sums_self, name);
+    return p->w->src.sums && p->w->src.sums->has(p->w->src.sums_self, name);
 }
 
 /* Returns the type of a tensor that is not quantized. Vectors keep their exact values: loading
@@ -90,8 +90,8 @@ static xd_status add_declared(xd_cvt_part *c, const xd_declared *d, xd_err *e)
     const xd_component *p = c->p;
     char                name[512];
     xd_tensor           t;
-    if (!xd_source_name(&p->src, d->name, name, sizeof name) || is_listed(c, name) ||
-        !p->src.has(p->src.self, name, &t))
+    if (!xd_source_name(&p->w->src, d->name, name, sizeof name) || is_listed(c, name) ||
+        !p->w->src.has(p->w->src.self, name, &t))
         return XD_OK;           /* belongs to blocks that are never run                        */
     const int quantized = !d->unread && (d->type == XD_I8 || d->type == XD_F8E4M3);
     const int vector = d->unread ? d->nd < 2 : d->type == XD_F32;

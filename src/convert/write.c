@@ -139,7 +139,7 @@ static xd_status write_item(const sink *s, const xd_cvt_part *c, const xd_cvt_it
     xd_reader r = { 0 };
     if (i->scales || !xd_count(i->t))
         return XD_OK;
-    xd_status   st = xd_reader_open(&r, i->raw < 0 ? &c->p->src : &c->p->raw, i->name, e);
+    xd_status   st = xd_reader_open(&r, i->raw < 0 ? &c->p->w->src : &c->p->raw, i->name, e);
     const void *at;
     if (st == XD_OK && i->fours && xd_reader_fours(&r, i->rotate, &at)) {
         st = seek_to(s, i->at, e);

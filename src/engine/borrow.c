@@ -1,7 +1,7 @@
 /* borrow.c - engines that share the weights of another engine (xd_open_beside)
  *
- * Such an engine has its own groups of ranks, memory counts and requests. Its components are copies
- * of the first engine's structs: copied before a request, and copied back after it. */
+ * Such an engine has its own groups of ranks, memory counts and requests. Its components point at
+ * the weights of the first engine's. */
 #include "engine/borrow.h"
 
 #include <stdlib.h>
@@ -18,101 +18,34 @@
 #include "pipeline/weight_groups.h"
 #include "ranks/world.h"
 
-enum { TEXT = 3, PREVIEW = TEXT + XD_MAXTEXT, PARTS };
-
-/* Returns component i of a model; NULL: the model has none. */
-static xd_component *part_of(xd_model *m, int i)
-{
-    if (i < 2)
-        return i < xd_model_dits(m) ? xd_model_dit(m, i) : NULL;
-    if (i == 2)
-        return &m->vae;
-    if (i == PREVIEW)
-        return m->preview.vae ? &m->preview : NULL;
-    return i - TEXT < m->recipe->ntext && m->has_text[i - TEXT] ? &m->text[i - TEXT] : NULL;
-}
+enum { PARTS = XD_MODEL_PARTS };
 
 /* ---- a request ------------------------------------------------------------------------------ */
 
-/* Copies a component, except its counted bytes. */
-static void copy_component(xd_component *to, const xd_component *from)
+/* Uses the weights and LoRA files that the first engine uses now. */
+static void follow(xd_engine *g)
 {
-    xd_component own = *to;
-    *to = *from;
-    to->shadow = own.shadow;
-    to->blocks_of = own.blocks_of;
-    to->mapped_of = own.mapped_of;
-    to->mapped = own.mapped;
-    to->packed = own.packed;
-    to->block_bytes = own.block_bytes;
-    to->work = own.work;
-    to->host_work = own.host_work;
-    to->reader = own.reader;
-    to->upto = own.upto;
-    to->ahead = own.ahead;
-    to->ahead_upto = own.ahead_upto;
-    to->exchanges = own.exchanges;
-}
-
-/* Counts the component again if the first engine has exchanged its weights since (lora_sets.h). */
-static void count_anew(xd_component *to, const xd_component *from)
-{
-    if (to->exchanges == from->exchanges)
-        return;
-    to->exchanges = from->exchanges;
-    xd_net_close(&to->shadow);
-}
-
-static void copy_model(xd_context *to, xd_context *from)
-{
+    xd_context *to = &g->ctx, *from = &g->of->ctx;
     for (int i = 0; i < PARTS; i++)
-        if (part_of(&from->model, i))
-            copy_component(part_of(&to->model, i), part_of(&from->model, i));
-    memcpy(to->model.tok, from->model.tok, sizeof to->model.tok);
-    to->model.clip_processor = from->model.clip_processor;
-    to->model.warned_chat = from->model.warned_chat;
+        if (xd_model_part(&to->model, i))
+            xd_component_follow(xd_model_part(&to->model, i), xd_model_part(&from->model, i));
+    to->model.warned_chat |= from->model.warned_chat;
     to->model.loras = from->model.loras;
     to->hash = from->hash;
-    to->embeddings = from->embeddings;
-    to->colours = from->colours;
-}
-
-static void take_components(xd_engine *g)
-{
-    copy_model(&g->ctx, &g->of->ctx);
-    for (int i = 0; i < PARTS; i++)
-        if (part_of(&g->ctx.model, i))
-            count_anew(part_of(&g->ctx.model, i), part_of(&g->of->ctx.model, i));
 }
 
 xd_status xd_borrow_begin(xd_engine *g, xd_err *e)
 {
     if (!g->of)
         return XD_OK;
-    take_components(g);
+    follow(g);
     for (int i = 0; g->alone && i < PARTS; i++) {
-        const xd_component *p = part_of(&g->ctx.model, i);
-        if (p && !p->store)
+        const xd_component *p = xd_model_part(&g->ctx.model, i);
+        if (p && !p->w->store)
             return xd_fail(e, XD_EINVAL, "the weights of %s are not loaded on this rank: "
                            "call xd_load_everywhere before a request of one rank", p->name);
     }
     return XD_OK;
-}
-
-void xd_borrow_end(xd_engine *g)
-{
-    if (g->of)
-        copy_model(&g->of->ctx, &g->ctx);
-}
-
-/* A context is the first member of its engine. */
-static void lend_components(xd_context *ctx, int out)
-{
-    xd_engine *g = (xd_engine *)(void *)ctx;
-    if (out)
-        xd_borrow_end(g);
-    else
-        take_components(g);
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -129,9 +62,10 @@ static xd_status open_ranks(xd_engine *g, int alone, xd_err *e)
 }
 
 /* Copies the first engine's context, without the state of its requests and its groups. */
-static void copy_context(xd_engine *g)
+static xd_status copy_context(xd_engine *g, xd_err *e)
 {
     xd_context *c = &g->ctx;
+    xd_status   s = XD_OK;
     *c = g->of->ctx;
     c->world = (xd_world){ 0 };
     c->window = NULL;
@@ -142,17 +76,13 @@ static void copy_context(xd_engine *g)
     c->trace = NULL;
     c->cancel = &g->cancel;
     c->borrowed = 1;
-    c->lend = lend_components;
     memset(c->cold, 0, sizeof c->cold);
     for (int i = 0; i < PARTS; i++) {
-        xd_component *p = part_of(&c->model, i);
-        if (!p)
-            continue;
-        memset(&p->shadow, 0, sizeof p->shadow);
-        p->blocks_of = NULL;
-        p->reader = NULL;
-        p->upto = NULL;
+        xd_component *p = xd_model_part(&c->model, i);
+        xd_status     one = p ? xd_component_share(p, e) : XD_OK;
+        s = s == XD_OK ? one : s;
     }
+    return s;
 }
 
 xd_status xd_open_beside(xd_engine **out, xd_engine *of, int alone, xd_err *e)
@@ -173,13 +103,14 @@ xd_status xd_open_beside(xd_engine **out, xd_engine *of, int alone, xd_err *e)
         g->of = of;
         g->alone = alone;
         g->log = of->log;
-        copy_context(g);
+        s = copy_context(g, &mine);
         if (alone) {
             g->ctx.balance = NULL;
             g->ctx.neighbours = of->ctx.world.host ? of->ctx.world.host->size : 1;
         }
-        s = xd_dev_open_count(&g->ctx.count, g->ctx.dev, &mine);
     }
+    if (s == XD_OK)
+        s = xd_dev_open_count(&g->ctx.count, g->ctx.dev, &mine);
     if (s == XD_OK)
         s = open_ranks(g, alone, &mine);
     xd_log_enter(before);
@@ -197,13 +128,9 @@ xd_status xd_open_beside(xd_engine **out, xd_engine *of, int alone, xd_err *e)
 
 void xd_borrow_close(xd_engine *g)
 {
-    for (int i = 0; i < PARTS; i++) {
-        xd_component *p = part_of(&g->ctx.model, i);
-        if (!p)
-            continue;
-        xd_net_close(&p->shadow);
-        free(p->blocks_of);
-    }
+    for (int i = 0; i < PARTS; i++)
+        if (xd_model_part(&g->ctx.model, i))
+            xd_component_unshare(xd_model_part(&g->ctx.model, i));
     g->ctx.balance = NULL;      /* owned by the first engine                                   */
     xd_session_close(g);
     xd_dev_close(&g->ctx.count);
@@ -264,7 +191,7 @@ static xd_status group_text(xd_context *ctx, xd_component *p, int alike, xd_err 
     if (!alike || !ctx->dev->host_memory || h->size == 1)
         return XD_OK;
     xd_status s = h->ops->split(h, 0, h->rank, h->size, &k, e);
-    p->group = (xd_weight_group){ .c = k, .me = ctx->world.used->rank };
+    p->w->group = (xd_weight_group){ .c = k, .me = ctx->world.used->rank };
     return s;
 }
 
@@ -275,7 +202,7 @@ static xd_status check_memory(xd_context *ctx, const int want[PARTS], int alike,
     double bytes = 0, copies = alike && ctx->dev->host_memory ? 1 : ctx->world.host->size;
     for (int i = 0; i < PARTS; i++)
         if (want[i])
-            bytes += (double)part_of(&ctx->model, i)->packed;
+            bytes += (double)xd_model_part(&ctx->model, i)->count->packed;
     xd_host_memory(&machine, &space);
     xd_memory_hold(ctx);
     double held = (double)ctx->holds * ctx->world.host->size + xd_budget_elsewhere(ctx),
@@ -291,10 +218,10 @@ static xd_status load_parts(xd_context *ctx, const int want[PARTS], int alike, x
 {
     xd_status s = xd_weight_groups_find(ctx, 1, e);
     for (int i = 0; i < PARTS && s == XD_OK; i++) {
-        xd_component *p = part_of(&ctx->model, i);
+        xd_component *p = xd_model_part(&ctx->model, i);
         if (!want[i])
             continue;
-        if (i >= TEXT && i < PREVIEW)
+        if (p->kind == XD_KIND_TEXT)
             s = group_text(ctx, p, alike, e);
         s = xd_world_agree(&ctx->world, s, e);
         if (s == XD_OK)
@@ -309,8 +236,8 @@ static xd_status load_everywhere(xd_engine *g, xd_err *e)
     int         want[PARTS] = { 0 }, alike = packs_alike(ctx);
     xd_status   s = XD_OK;
     for (int i = 0; i < PARTS; i++) {
-        xd_component *p = part_of(&ctx->model, i);
-        want[i] = p && !all_true(ctx->world.used, p->store != NULL);
+        xd_component *p = xd_model_part(&ctx->model, i);
+        want[i] = p && !all_true(ctx->world.used, p->w->store != NULL);
         if (want[i])
             xd_component_drop(p);
         if (want[i] && s == XD_OK)

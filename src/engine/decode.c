@@ -155,7 +155,6 @@ xd_status xd_decode(xd_engine *g, const xd_request *r, const float *latents,
     s = xd_borrow_begin(g, &mine);
     if (s == XD_OK)
         s = run_decode(g, &own, latents, shape, out, &mine);
-    xd_borrow_end(g);
     s = xd_world_judge(&g->ctx.world, s, &mine);
     xd_log_enter(before);
     if (s == XD_OK)

@@ -124,9 +124,10 @@ static void stream_from_files(xd_context *ctx)
 {
     int may = ctx->offload != XD_OFFLOAD_NONE && !xd_dev_identity(ctx->dev);
     for (int i = 0; i < xd_model_dits(&ctx->model); i++)
-        xd_model_dit(&ctx->model, i)->streams = may;
-    for (int k = 0; k < ctx->model.recipe->ntext; k++)
-        ctx->model.text[k].streams = may;
+        xd_model_dit(&ctx->model, i)->w->streams = may;
+    for (int k = 0; k < XD_MAXTEXT; k++)
+        if (xd_model_text(&ctx->model, k))
+            ctx->model.text[k].w->streams = may;
 }
 
 /* Opens the parts that need no communication. */
@@ -190,6 +191,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     g->log = (xd_logger){ a->log, a->cookie, a->log_level };
     const xd_logger *before = xd_log_enter(&g->log);
     g->ctx.cancel = &g->cancel;
+    g->ctx.caches = &g->caches;
     g->ctx.keep = a->keep;
     g->ctx.once = a->once;
     g->ctx.offload = offload;
@@ -274,8 +276,8 @@ void xd_close(xd_engine **g)
         return;
     }
     xd_lora_sets_close(*g);
-    xd_text_cache_close(&(*g)->ctx.embeddings);
-    xd_colours_close(&(*g)->ctx.colours);
+    xd_text_cache_close(&(*g)->caches.embeddings);
+    xd_colours_close(&(*g)->caches.colours);
     xd_model_close(&(*g)->ctx.model);
     xd_session_close(*g);
     xd_dev_close(&(*g)->ctx.count);
@@ -401,7 +403,7 @@ static float *denoise_image(loop *l, int nth, const xd_prompts *w, xd_err *e)
         free(lat);
         return NULL;
     }
-    xd_denoise_open(&f, j, ctx->dev, &ctx->topo, &l->a, &xd_transformer_of(j, 0)->net, cond);
+    xd_denoise_open(&f, j, ctx->dev, &ctx->topo, &l->a, &xd_transformer_of(j, 0)->w->net, cond);
     if (!lat)
         xd_exec_fail(&f.x, XD_ENOMEM, "no memory for latents");
     xd_denoise_noise(&f, (int64_t)((uint64_t)j->r->seed + (uint64_t)image), image);
@@ -410,7 +412,7 @@ static float *denoise_image(loop *l, int nth, const xd_prompts *w, xd_err *e)
             (s = xd_transformer_change(j, l->need->vae > 0, step, s, e)) != XD_OK)
             break;
         if (step > 0)
-            xd_denoise_change(&f, &xd_transformer_of(j, step)->net, step);
+            xd_denoise_change(&f, &xd_transformer_of(j, step)->w->net, step);
         s = run_steps(l, &f, nth, step, lat, e);
     }
     if (s == XD_OK)
@@ -696,7 +698,7 @@ static xd_status run_images(loop *l, xd_prompts *w, const xd_need *need, xd_err 
         xd_prompts_warn_cut(w, j);
     }
     xd_callback_stage(j, "text");
-    l->fresh = !xd_transformer_of(j, 0)->store;
+    l->fresh = !xd_transformer_of(j, 0)->w->store;
     if (ctx->keep)              /* another engine may have loaded it on this rank already       */
         l->fresh = !xd_world_all(&ctx->world, !l->fresh);
     double    t0 = xd_now_s();
@@ -788,7 +790,6 @@ xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err
     s = xd_borrow_begin(g, e);
     if (s == XD_OK)
         s = run_request(g, &own, out, e);
-    xd_borrow_end(g);
     xd_log_enter(before);
     return s;
 }

@@ -10,6 +10,7 @@
 
 struct xd_engine {
     xd_context   ctx;
+    xd_engine_caches caches;    /* ctx.caches, unless another engine owns the weights          */
     xd_predicted_times predicted;
     int          requests;      /* number of requests begun                                    */
     int          refused;       /* 1: the last request was refused for lack of memory          */

@@ -30,8 +30,7 @@ struct xd_lora_sets {
 
 static xd_component *part_of(xd_engine *g, int i)
 {
-    xd_model *m = &g->ctx.model;
-    return !i ? &m->dit : i - 1 < m->recipe->ntext && m->has_text[i - 1] ? &m->text[i - 1] : NULL;
+    return i ? xd_model_text(&g->ctx.model, i - 1) : &g->ctx.model.dit;
 }
 
 static int changes_text(const lora_set *t)
@@ -172,13 +171,14 @@ static void change_set(xd_engine *g, lora_set *t)
         a->kept[i] = b->kept[i] = 1;
         if (a == b)
             continue;
-        xd_component_exchange(part_of(g, i), &b->aside[i]);     /* b's place has a's weights    */
+        ctx->switched = 1;
+        xd_component_swap(part_of(g, i), &b->aside[i]);     /* b's place has a's weights    */
         a->aside[i] = b->aside[i];
         memset(&b->aside[i], 0, sizeof b->aside[i]);
     }
     lora_set *a = changes_text(from) ? from : s->plain, *b = changes_text(t) ? t : s->plain;
-    a->embeddings = ctx->embeddings;
-    ctx->embeddings = b->embeddings;
+    a->embeddings = ctx->caches->embeddings;
+    ctx->caches->embeddings = b->embeddings;
     b->embeddings = NULL;
     from->loras = ctx->model.loras;
     ctx->model.loras = t->loras;
@@ -232,30 +232,28 @@ static lora_set *find_set(const xd_engine *g, const xd_lora *v, int n)
     return NULL;
 }
 
-/* Opens the files of set t. Their terms are added to the sources of the components, from which
- * other terms were removed meanwhile, and then moved to the set. */
+/* Opens the files of set t. Their terms are added to the sources of new sets of weights, which the
+ * components have meanwhile. */
 static xd_status open_files(xd_engine *g, lora_set *t, const xd_lora *v, int n, xd_err *e)
 {
-    xd_model             *m = &g->ctx.model;
-    const xd_source_sums *sums[PARTS];
-    void                 *self[PARTS];
+    xd_status s = XD_OK;
+    for (int i = 0; i < PARTS && s == XD_OK; i++)
+        if (part_of(g, i))
+            s = xd_component_weights_open(&t->aside[i], part_of(g, i), e);
+    for (int i = 0; i < PARTS && s == XD_OK; i++)
+        if (part_of(g, i))
+            xd_component_swap(part_of(g, i), &t->aside[i]);
+    if (s != XD_OK)
+        return s;
+    s = xd_loras_open(&t->loras, v, n, &g->ctx.model, e);
     for (int i = 0; i < PARTS; i++) {
         xd_component *p = part_of(g, i);
         if (!p)
             continue;
-        sums[i] = p->src.sums, self[i] = p->src.sums_self;
-        p->src.sums = NULL;
-    }
-    xd_status s = xd_loras_open(&t->loras, v, n, m, e);
-    for (int i = 0; i < PARTS; i++) {
-        xd_component *p = part_of(g, i);
-        if (!p)
-            continue;
+        xd_component_swap(p, &t->aside[i]);
         t->own[i] = xd_loras_change(t->loras, i);
-        if (s == XD_OK && t->own[i])
-            s = xd_component_weights_open(&t->aside[i], p, e);
-        t->aside[i].sums = p->src.sums, t->aside[i].sums_self = p->src.sums_self;
-        p->src.sums = sums[i], p->src.sums_self = self[i];
+        if (!t->own[i])
+            xd_component_weights_close(&t->aside[i], p);
     }
     return s;
 }
@@ -268,7 +266,7 @@ static xd_status complete_set(xd_engine *g, lora_set *t, xd_err *e)
     xd_loras     *now = m->loras;
     xd_status     st = XD_OK;
     for (int i = 0; i < PARTS && st == XD_OK; i++)
-        if (part_of(g, i) && !t->own[i] && s->now->own[i] && !s->plain->aside[i].net.def)
+        if (part_of(g, i) && !t->own[i] && s->now->own[i] && !s->plain->aside[i].w)
             st = xd_component_weights_open(&s->plain->aside[i], part_of(g, i), e);
     if (st == XD_OK && !t->hash) {
         m->loras = t->loras;

@@ -96,11 +96,11 @@ xd_status xd_memory_fit_read(const xd_open_args *a, int *fit, xd_err *e)
 static void change_component(xd_component *p, int32_t type, int streams)
 {
     xd_component_drop(p);
-    xd_net_close(&p->shadow);
-    p->streams = streams;
+    xd_net_close(&p->count->shadow);
+    p->w->streams = streams;
     if (type) {
-        p->blocks = (xd_dtype)type;
-        p->stays = type == XD_I8 ? XD_STAYS_INTEGERS : XD_STAYS_NONE;
+        p->w->blocks = (xd_dtype)type;
+        p->w->stays = type == XD_I8 ? XD_STAYS_INTEGERS : XD_STAYS_NONE;
     }
 }
 
@@ -110,9 +110,9 @@ static void take_choice(xd_context *ctx, xd_fit_choice c)
     int streams = ctx->offload != XD_OFFLOAD_NONE && !xd_dev_identity(ctx->dev);
     for (int i = 0; i < xd_model_dits(&ctx->model); i++)
         change_component(xd_model_dit(&ctx->model, i), c.dit, streams);
-    for (int k = 0; k < ctx->model.recipe->ntext; k++) {
-        xd_component *p = &ctx->model.text[k];
-        if (ctx->model.has_text[k])
+    for (int k = 0; k < XD_MAXTEXT; k++) {
+        xd_component *p = xd_model_text(&ctx->model, k);
+        if (p)
             change_component(p, xd_types_quantizes(p) ? c.text : 0, streams);
     }
 }
@@ -128,7 +128,7 @@ xd_status xd_memory_fit(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory
     xd_err      lost = { .rank = -1 };
     /* Weights that other engines use, or inactive sets of LoRA files, cannot be changed.       */
     int may = ctx->fit && !limit->huge && !ctx->borrowed && !ctx->neighbours &&
-          !ctx->model.dit.exchanges;
+          !ctx->switched;
     if (may && find_case(j, limit, &m, &p, &t)) {
         t.only = ctx->fit;
         take.c = xd_fit_choose(&t, &p, take.told, sizeof take.told);

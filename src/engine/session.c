@@ -161,7 +161,7 @@ static xd_status compare_ranks(const xd_engine *g, const xd_parallel *take, cons
     snprintf(mine.weights[0], sizeof mine.weights[0], "%s",
              xd_types_name(&g->ctx.model.dit, g->ctx.type));
     for (int k = 0; k < g->ctx.model.recipe->ntext; k++)
-        if (!mine.weights[1][0] || g->ctx.model.text[k].blocks)
+        if (g->ctx.model.has_text[k] && (!mine.weights[1][0] || g->ctx.model.text[k].w->blocks))
             snprintf(mine.weights[1], sizeof mine.weights[1], "%s",
                      xd_types_name(&g->ctx.model.text[k], g->ctx.type));
     xd_cpuset cpus;
@@ -217,9 +217,10 @@ static xd_status open_text(xd_engine *g, xd_err *e)
     if (s == XD_OK)
         s = g->ctx.count_world->ops->split(g->ctx.count_world, !in, in ? me : me - n, size,
                                            &g->ctx.count_text, e);
-    for (int i = 0; i < g->ctx.model.recipe->ntext && in; i++) {
-        g->ctx.model.text[i].tp = n;
-        g->ctx.model.text[i].tp_at = me;
+    for (int i = 0; i < XD_MAXTEXT && in; i++) {
+        xd_component *p = xd_model_text(&g->ctx.model, i);
+        if (p)
+            p->w->tp = n, p->w->tp_at = me;
     }
     return s;
 }
@@ -339,8 +340,9 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
     if (g->ctx.world.all->rank == 0)
         log_unused(g, a, &take);
     for (int i = 0; i < xd_model_dits(&g->ctx.model); i++) {
-        xd_model_dit(&g->ctx.model, i)->tp = T;
-        xd_model_dit(&g->ctx.model, i)->tp_at = g->ctx.world.idle ? 0 : g->ctx.topo.at[XD_TENSOR];
+        xd_model_dit(&g->ctx.model, i)->w->tp = T;
+        xd_model_dit(&g->ctx.model, i)->w->tp_at = g->ctx.world.idle ? 0
+                                                                     : g->ctx.topo.at[XD_TENSOR];
     }
     if (!g->balanced || n == 1)
         return XD_OK;

@@ -20,7 +20,7 @@ static xd_status list_tensors(xd_component *p, xd_err *e)
     xd_decl d = { .visit = XD_VISIT_LIST, .tp = 1, .err = e };
     xd_err  mine = { 0 };
     d.err = &mine;
-    xd_net_visit(&p->net, &d);
+    xd_net_visit(&p->w->net, &d);
     p->list = d.list;
     p->nlist = d.nlist;
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
@@ -92,8 +92,23 @@ static xd_status open_network(xd_component *p, const char *hint, const char *lay
     if (s == XD_OK && layers && xd_json_is_object(p->config))
         s = reread_blocks(p, hint, layers, path, e);
     if (s == XD_OK)
-        s = xd_net_open(&p->net, p->def, p->config, path, e);
+        s = xd_net_open(&p->w->net, p->def, p->config, path, e);
     return s == XD_OK ? list_tensors(p, e) : s;
+}
+
+/* Sets the name and an empty set of weights. */
+static xd_status begin(xd_component *p, const char *name, xd_kind kind, xd_err *e)
+{
+    xd_component_weights v;
+    memset(p, 0, sizeof *p);
+    p->kind = kind;
+    p->name = strdup(name);
+    if (!p->name)
+        return xd_fail(e, XD_ENOMEM, "no memory for component %s", name);
+    xd_status s = xd_component_weights_open(&v, p, e);
+    p->w = v.w;
+    p->count = v.count;
+    return s;
 }
 
 xd_status xd_component_open(xd_component *p, const char *model, const char *name, xd_kind kind,
@@ -105,21 +120,18 @@ xd_status xd_component_open(xd_component *p, const char *model, const char *name
 xd_status xd_component_open_some(xd_component *p, const char *model, const char *name, xd_kind kind,
                                  const char *hint, const char *layers, xd_err *e)
 {
-    memset(p, 0, sizeof *p);
-    p->kind = kind;
-    p->tp = 1;
-    p->name = strdup(name);
+    xd_status s = begin(p, name, kind, e);
+    if (s != XD_OK)
+        return s;
     p->dir = xd_path_join(model, name);
     char *path = p->dir ? xd_path_join(p->dir, "config.json") : NULL;
-    if (!p->name || !path) {
-        free(path);
+    if (!path)
         return xd_fail(e, XD_ENOMEM, "no memory for component %s", name);
-    }
     if (!xd_file_is_dir(p->dir)) {
         free(path);
         return xd_fail(e, XD_EIO, "%s has no folder %s", model, name);
     }
-    xd_status s = xd_json_read(&p->config, path, e);
+    s = xd_json_read(&p->config, path, e);
     if (s == XD_OK)
         s = open_network(p, hint, layers, path, e);
     if (s != XD_OK)
@@ -131,15 +143,13 @@ xd_status xd_component_open_some(xd_component *p, const char *model, const char 
 xd_status xd_component_open_text(xd_component *p, const char *name, xd_kind kind, const char *text,
                                  xd_err *e)
 {
-    memset(p, 0, sizeof *p);
-    p->kind = kind;
-    p->tp = 1;
+    xd_status s = begin(p, name, kind, e);
+    if (s != XD_OK)
+        return s;
     p->from_text = 1;
-    p->name = strdup(name);
-    p->dir = strdup(name);
-    if (!p->name || !p->dir)
+    if (!(p->dir = strdup(name)))
         return xd_fail(e, XD_ENOMEM, "no memory for component %s", name);
-    xd_status s = xd_json_parse(&p->config, text, strlen(text), name, e);
+    s = xd_json_parse(&p->config, text, strlen(text), name, e);
     if (s == XD_OK)
         s = open_network(p, NULL, NULL, name, e);
     return s == XD_OK ? s : xd_fail_at(e, s, name);
@@ -147,7 +157,7 @@ xd_status xd_component_open_text(xd_component *p, const char *name, xd_kind kind
 
 xd_status xd_component_source(xd_component *p, const xd_source *src, xd_err *e)
 {
-    p->src = *src;
+    p->w->src = *src;
     xd_status s = xd_declared_check(p->list, p->nlist, src, p->dir, e);
     return s == XD_OK ? s : xd_fail_at(e, s, p->dir);
 }
@@ -162,10 +172,10 @@ xd_status xd_component_add_vision(xd_component *p, xd_err *e)
     free(p->list);
     p->list = NULL;
     p->nlist = 0;
-    xd_net_close(&p->net);
+    xd_net_close(&p->w->net);
     p->text = t;
     p->def = &t->net;
-    xd_status s = path ? xd_net_open(&p->net, p->def, p->config, path, e)
+    xd_status s = path ? xd_net_open(&p->w->net, p->def, p->config, path, e)
                        : xd_fail(e, XD_ENOMEM, "no memory for component %s", p->name);
     if (s == XD_OK)
         s = list_tensors(p, e);
@@ -178,9 +188,7 @@ void xd_component_close(xd_component *p)
     if (!p)
         return;
     xd_component_drop(p);
-    xd_net_close(&p->net);
-    xd_net_close(&p->shadow);
-    free(p->blocks_of);
+    xd_component_unshare(p);
     xd_single_file_close(&p->single);
     xd_svdquant_close(&p->svdquant);
     xd_quantized_close(&p->quantized);
@@ -376,7 +384,7 @@ static xd_status list_needed(xd_component *p, xd_declared **list, int *n, xd_err
 {
     xd_err  mine = { 0 };
     xd_decl d = { .visit = XD_VISIT_LIST, .tp = 1, .err = &mine };
-    xd_net_visit(&p->net, &d);
+    xd_net_visit(&p->w->net, &d);
     *list = d.list;
     *n = d.nlist;
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
@@ -388,7 +396,7 @@ xd_status xd_component_list(const xd_component *p, xd_dtype blocks, xd_declared 
     xd_err    mine = { 0 };
     xd_net    net = { 0 };
     xd_decl   d = { .visit = XD_VISIT_LIST, .type = XD_BF16, .blocks = blocks, .tp = 1, .whole = 1,
-                    .src = &p->src, .err = &mine };
+                    .src = &p->w->src, .err = &mine };
     xd_status s = xd_net_open(&net, p->def, p->config, p->dir, e);
     if (s == XD_OK && xd_net_visit(&net, &d) != XD_OK)
         s = xd_fail(e, mine.code, "%s", mine.msg);
@@ -407,7 +415,7 @@ static xd_status open_raw(xd_component *p, xd_err *e)
     xd_status s = xd_quantized_open(&p->quantized, p->files, what, e);
     if (s == XD_OK)
         s = xd_svdquant_open(&p->svdquant, p->files, &p->stored, what, e);
-    p->src = p->raw = p->svdquant ? xd_svdquant_source(p->svdquant) : p->stored;
+    p->w->src = p->raw = p->svdquant ? xd_svdquant_source(p->svdquant) : p->stored;
     return s;
 }
 
@@ -427,7 +435,7 @@ static xd_status open_source(xd_component *p, const xd_declared *needed, int n, 
     xd_err mine = { 0 };
     s = xd_single_file_open(&p->single, &of, &mine);
     if (s == XD_OK)
-        p->src = xd_single_file_source(p->single);
+        p->w->src = xd_single_file_source(p->single);
     if (s == XD_OK || s == XD_EUNSUPPORTED) {   /* an unknown layout may be a quantized format */
         xd_status q = xd_quantized_check(p->quantized, s == XD_OK ? xd_single_file_prefix(p->single)
                                                                   : "", e);
@@ -446,7 +454,7 @@ xd_status xd_component_files(xd_component *p, xd_err *e)
         return XD_OK;
     xd_status s = xd_st_open(&p->files, what,
                              p->kind == XD_KIND_TEXT ? "model" : "diffusion_pytorch_model", e);
-    int cut = p->kind == XD_KIND_TEXT && p->net.last < p->net.nlayers;
+    int cut = p->kind == XD_KIND_TEXT && p->w->net.last < p->w->net.nlayers;
     if (s == XD_OK && cut)
         s = list_needed(p, &needed, &n, e);
     if (s == XD_OK)
@@ -454,7 +462,7 @@ xd_status xd_component_files(xd_component *p, xd_err *e)
     if (s == XD_OK)
         s = check_scales(p, e);
     if (s == XD_OK)
-        s = xd_declared_check(cut ? needed : p->list, cut ? n : p->nlist, &p->src, what, e);
+        s = xd_declared_check(cut ? needed : p->list, cut ? n : p->nlist, &p->w->src, what, e);
     if (s == XD_OK)
         warn_extra(p);
     free(needed);
@@ -465,45 +473,48 @@ xd_status xd_component_files(xd_component *p, xd_err *e)
 
 xd_block_sizes xd_component_blocks(const xd_component *p)
 {
-    return (xd_block_sizes){ p->block_bytes + p->mapped, p->net.first,
-                             p->blocks_of ? p->net.last - p->net.first : 0, p->blocks_of };
+    if (!p->w)
+        return (xd_block_sizes){ 0 };
+    return (xd_block_sizes){ p->count->block_bytes + p->count->mapped, p->w->net.first,
+                             p->count->blocks_of ? p->w->net.last - p->w->net.first : 0,
+                             p->count->blocks_of };
 }
 
 size_t xd_component_held_bytes(const xd_component *p)
 {
-    size_t bytes = p->block_bytes;
-    int    n = p->net.last - p->net.first;
-    for (int i = 0; i < n && p->stream.streamed; i++)
-        if (xd_stream_plan_has(&p->stream, n, i))
-            bytes -= p->blocks_of[i] - p->mapped_of[i];
+    size_t bytes = p->count->block_bytes;
+    int    n = p->w->net.last - p->w->net.first;
+    for (int i = 0; i < n && p->w->stream.streamed; i++)
+        if (xd_stream_plan_has(&p->w->stream, n, i))
+            bytes -= p->count->blocks_of[i] - p->count->mapped_of[i];
     return bytes;
 }
 
 /* Returns 1 if the weights have a source; without, they are random. */
 static int has_source(const xd_component *p)
 {
-    return p->src.has != NULL;
+    return p->w->src.has != NULL;
 }
 
 static xd_decl count_decl(const xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
-    return (xd_decl){ .visit = XD_VISIT_COUNT, .dev = count, .type = type, .blocks = p->blocks,
-                      .tp = p->tp,
-                      .tp_at = p->tp_at, .err = e, .src = has_source(p) ? &p->src : NULL,
-                      .stays = p->stays };
+    return (xd_decl){ .visit = XD_VISIT_COUNT, .dev = count, .type = type, .blocks = p->w->blocks,
+                      .tp = p->w->tp,
+                      .tp_at = p->w->tp_at, .err = e, .src = has_source(p) ? &p->w->src : NULL,
+                      .stays = p->w->stays };
 }
 
 /* Counts the network with all blocks streamed from files; their vectors stay in memory anyway. */
 static void count_streamed(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
-    int     n = p->net.last - p->net.first;
+    int     n = p->w->net.last - p->w->net.first;
     xd_decl d = count_decl(p, count, type, e);
     d.stays = XD_STAYS_ALL;
     d.blocks_of = calloc(2 * (size_t)n + 1, sizeof *d.blocks_of);
     d.mapped_of = d.blocks_of ? d.blocks_of + n : NULL;
-    xd_net_visit(&p->shadow, &d);
+    xd_net_visit(&p->count->shadow, &d);
     for (int i = 0; i < n && d.blocks_of; i++)
-        p->blocks_of[i] -= d.blocks_of[i];
+        p->count->blocks_of[i] -= d.blocks_of[i];
     free(d.blocks_of);
 }
 
@@ -511,37 +522,38 @@ xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_e
 {
     xd_err  mine = { 0 };
     xd_decl d = count_decl(p, count, type, &mine);
-    if (p->shadow.def)
+    xd_weight_counts *c = p->count;
+    if (c->shadow.def)
         return XD_OK;
-    xd_status s = xd_net_open(&p->shadow, p->def, p->config, p->dir, e);
+    xd_status s = xd_net_open(&c->shadow, p->def, p->config, p->dir, e);
     if (s != XD_OK) {
-        xd_net_close(&p->shadow);
+        xd_net_close(&c->shadow);
         return s;
     }
-    p->shadow.first = p->net.first;
-    p->shadow.last = p->net.last;
-    free(p->blocks_of);
-    p->blocks_of = d.blocks_of = calloc(2 * (size_t)p->net.nlayers + 1, sizeof *p->blocks_of);
-    p->mapped_of = d.mapped_of = d.blocks_of ? d.blocks_of + p->net.nlayers : NULL;
-    xd_net_visit(&p->shadow, &d);
-    p->block_bytes = d.block_bytes;
-    p->mapped = d.mapped;
-    p->packed = (xd_dev_identity(count) ? d.block_bytes : d.packed) + d.mapped;
-    p->work = d.work[0] + d.work[1] + d.work[2];
-    p->host_work = xd_dev_identity(count) ? d.work[1] + d.work[2] : 0;
-    p->work -= p->host_work;
-    if (p->streams && count->host_memory && !mine.code)
+    c->shadow.first = p->w->net.first;
+    c->shadow.last = p->w->net.last;
+    free(c->blocks_of);
+    c->blocks_of = d.blocks_of = calloc(2 * (size_t)p->w->net.nlayers + 1, sizeof *c->blocks_of);
+    c->mapped_of = d.mapped_of = d.blocks_of ? d.blocks_of + p->w->net.nlayers : NULL;
+    xd_net_visit(&c->shadow, &d);
+    c->block_bytes = d.block_bytes;
+    c->mapped = d.mapped;
+    c->packed = (xd_dev_identity(count) ? d.block_bytes : d.packed) + d.mapped;
+    c->work = d.work[0] + d.work[1] + d.work[2];
+    c->host_work = xd_dev_identity(count) ? d.work[1] + d.work[2] : 0;
+    c->work -= c->host_work;
+    if (p->w->streams && count->host_memory && !mine.code)
         count_streamed(p, count, type, &mine);
     if (mine.code)              /* a later request must not use the partial count               */
-        xd_net_close(&p->shadow);
+        xd_net_close(&c->shadow);
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }
 
 void xd_component_stage(xd_component *p, int first, int last)
 {
-    p->net.first = first;
-    p->net.last = last;
-    xd_net_close(&p->shadow);
+    p->w->net.first = first;
+    p->w->net.last = last;
+    xd_net_close(&p->count->shadow);
 }
 
 /* Makes every block share the weights of the first block of its kind. */
@@ -594,8 +606,8 @@ static xd_status count_own(const xd_component *p, xd_decl *d,
     xd_net    net = { 0 };
     xd_status s = xd_net_open(&net, p->def, p->config, p->dir, e);
     if (s == XD_OK) {
-        net.first = p->net.first;
-        net.last = p->net.last;
+        net.first = p->w->net.first;
+        net.last = p->w->net.last;
         s = visit(&net, d);
         if (s != XD_OK)
             xd_fail(e, s, "%s", d->err->msg);
@@ -610,8 +622,8 @@ xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type
     xd_decl   d = count_decl(p, count, type, &mine);
     xd_status s = count_own(p, &d, visit_kinds, e);
     if (s == XD_OK) {
-        p->packed = d.packed;
-        p->block_bytes = d.block_bytes;
+        p->count->packed = d.packed;
+        p->count->block_bytes = d.block_bytes;
     }
     return s;
 }
@@ -634,7 +646,7 @@ void xd_component_list_block(const xd_component *p, xd_dev *dev, xd_dtype type, 
     if (xd_net_open(&net, p->def, p->config, p->dir, &mine) == XD_OK) {
         bare.weights = NULL;
         net.def = &bare;
-        net.first = p->net.first + block;
+        net.first = p->w->net.first + block;
         net.last = net.first + 1;
         xd_net_visit(&net, &d);
     }
@@ -646,21 +658,22 @@ void xd_component_list_block(const xd_component *p, xd_dev *dev, xd_dtype type, 
 static void open_block(xd_component *p, xd_dev *dev, int share, xd_err *e)
 {
     xd_block_sizes   w = xd_component_blocks(p);
-    xd_stream_memory m = { .dev = dev, .store = p->store, .copy = p->group.copy };
-    if (share || !p->block_bytes)
+    xd_stream_memory m = { .dev = dev, .store = p->w->store, .copy = p->w->group.copy };
+    if (share || !p->count->block_bytes)
         return;
     if (m.copy)
-        m.part = p->group.c->rank, m.parts = p->group.c->size;
+        m.part = p->w->group.c->rank, m.parts = p->w->group.c->size;
     if (!xd_dev_identity(dev)) {
-        if (p->stream.streamed && p->files)
-            xd_weight_stream_files(&p->net.stream, &p->stream, &w, xd_component_stream_next, p, e);
+        if (p->w->stream.streamed && p->files)
+            xd_weight_stream_files(&p->w->net.stream, &p->w->stream, &w, xd_component_stream_next,
+                                   p->w, e);
         return;
     }
-    if (p->stream.streamed)
-        xd_weight_stream_open(&p->net.stream, &p->stream, &w, &m, e);
-    else if (!xd_store_own_block(p->store, p->block_bytes, 0))
+    if (p->w->stream.streamed)
+        xd_weight_stream_open(&p->w->net.stream, &p->w->stream, &w, &m, e);
+    else if (!xd_store_own_block(p->w->store, p->count->block_bytes, 0))
         xd_fail(e, XD_ENOMEM, "out of memory on %s: cannot allocate %s for weights", dev->name,
-                xd_size_text((double)p->block_bytes).s);
+                xd_size_text((double)p->count->block_bytes).s);
 }
 
 /* Fills the open store with weights. */
@@ -669,45 +682,45 @@ static xd_status fill_store(xd_component *p, xd_dev *dev, xd_dtype type, int sha
     xd_err  mine = { 0 };
     open_block(p, dev, share, &mine);
     xd_decl d = { .visit = has_source(p) ? XD_VISIT_LOAD : XD_VISIT_RANDOM, .dev = dev,
-                  .type = type, .blocks = p->blocks, .src = has_source(p) ? &p->src : NULL,
-                  .tp = p->tp, .tp_at = p->tp_at, .stays = p->stays,
-                  .store = p->store, .err = &mine };
+                  .type = type, .blocks = p->w->blocks, .src = has_source(p) ? &p->w->src : NULL,
+                  .tp = p->w->tp, .tp_at = p->w->tp_at, .stays = p->w->stays,
+                  .store = p->w->store, .err = &mine };
     if (mine.code) {
         /* nothing is visited */
     } else if (share && !has_source(p)) {
-        visit_kinds(&p->net, &d);
+        visit_kinds(&p->w->net, &d);
         if (mine.code == XD_OK)
-            alias_layers(&p->net, &mine);
+            alias_layers(&p->w->net, &mine);
     } else {
-        xd_net_visit(&p->net, &d);
+        xd_net_visit(&p->w->net, &d);
     }
-    xd_store_trim(p->store);
-    snprintf(p->nonfinite, sizeof p->nonfinite, "%s", d.nonfinite);
+    xd_store_trim(p->w->store);
+    snprintf(p->w->nonfinite, sizeof p->w->nonfinite, "%s", d.nonfinite);
     if (d.nnonfinite > 1)
         xd_log(XD_LOG_WARN, "%s: %d more weights hold NaN or infinite numbers", p->name,
                d.nnonfinite - 1);
     if (mine.code)
         xd_fail(e, mine.code, "%s: %s", p->name, mine.msg);
-    return p->group.c ? xd_shared_weights_agree(p, mine.code, e) : mine.code;
+    return p->w->group.c ? xd_shared_weights_agree(p, mine.code, e) : mine.code;
 }
 
 static xd_status load_weights(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type, int share,
                               xd_err *e)
 {
-    if (p->store)
+    if (p->w->store)
         return s;
     double t0 = xd_now_s();
     xd_err mine = { .rank = -1 };
     if (s == XD_OK)
-        s = xd_store_open(&p->store, dev, &mine);
+        s = xd_store_open(&p->w->store, dev, &mine);
     else
         mine = *e;
-    if (p->group.c)
+    if (p->w->group.c)
         s = xd_shared_weights_open(p, dev, s, &mine);
     if (s == XD_OK)
         s = fill_store(p, dev, type, share, &mine);
     xd_component_prefetch_end(p);
-    if (s == XD_OK && p->net.stream && !xd_dev_identity(dev))
+    if (s == XD_OK && p->w->net.stream && !xd_dev_identity(dev))
         xd_component_stream_open(p, dev, type);
     if (s != XD_OK) {
         if (s != XD_ECOMM)      /* freeing shared memory would wait for the other ranks        */
@@ -718,9 +731,9 @@ static xd_status load_weights(xd_component *p, xd_status s, xd_dev *dev, xd_dtyp
         return s;
     }
     xd_log(XD_LOG_DEBUG, "%s: %.1f MB of weights%s in %.3f s", p->name,
-           (double)xd_store_bytes(p->store) / 1e6,
-           p->shared ? ", one copy for this host"
-           : p->group.copy ? ", one copy of streamed blocks for this host" : "",
+           (double)xd_store_bytes(p->w->store) / 1e6,
+           p->w->shared ? ", one copy for this host"
+           : p->w->group.copy ? ", one copy of streamed blocks for this host" : "",
            xd_now_s() - t0);
     return XD_OK;
 }
@@ -738,17 +751,19 @@ xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_
 
 void xd_component_drop(xd_component *p)
 {
+    if (!p->w)
+        return;
     xd_component_prefetch_end(p);
     xd_component_stream_close(p);
-    xd_weight_stream_close(&p->net.stream);
-    xd_store_close(&p->store);
+    xd_weight_stream_close(&p->w->net.stream);
+    xd_store_close(&p->w->store);
     xd_shared_weights_close(p);
-    if (p->stays == XD_STAYS_NONE && !p->streams)
+    if (p->w->stays == XD_STAYS_NONE && !p->w->streams)
         xd_st_release(p->files);        /* no set of weights reads the files in place           */
-    for (int i = 0; i < p->net.nlayers && p->net.layer; i++) {
-        free(p->net.layer[i]);
-        p->net.layer[i] = NULL;
+    for (int i = 0; i < p->w->net.nlayers && p->w->net.layer; i++) {
+        free(p->w->net.layer[i]);
+        p->w->net.layer[i] = NULL;
     }
-    if (p->net.glob)
-        memset(p->net.glob, 0, p->def->glob_size);
+    if (p->w->net.glob)
+        memset(p->w->net.glob, 0, p->def->glob_size);
 }

@@ -28,6 +28,41 @@ typedef struct xd_weight_group {        /* ranks of this host that hold the same
     xd_dev  *dev;               /* the device for which `copy` is pinned                       */
 } xd_weight_group;
 
+/* One set of weights of a component: with its LoRA files, loaded or not. Engines may share it;
+ * references are counted (xd_weights_keep). */
+typedef struct xd_weights {
+    int         refs;
+    xd_source   src;            /* the tensors, under declared names; sums: the LoRA terms     */
+    xd_net      net;            /* the network that computes                                   */
+    int         tp, tp_at;      /* tensor-parallel degree (1: none) and this rank's coordinate */
+    xd_dtype    blocks;         /* I8 or F8E4M3: type of the block matrices; others: compute type */
+    xd_stays    stays;          /* which matrices stay in the format of the files              */
+    int         streams;        /* 1: blocks may stay in files or, for a GPU, in host memory   */
+    xd_store   *store;          /* NULL: not loaded                                            */
+    xd_stream_plan stream;      /* how it is loaded on a device with its own memory            */
+    xd_weight_group group;
+    int         shared;         /* 1: the weights are in shared memory                         */
+    xd_readahead *reader;       /* readahead of the files before a load; NULL: none            */
+    size_t     *upto;   /* [tensors of the files]: end of each in the list of `reader`, bytes  */
+    xd_readahead *ahead;        /* readahead of streamed blocks; NULL: none                    */
+    size_t     *ahead_upto;     /* [streamed blocks]: end of each in the list of `ahead`, bytes */
+    char        nonfinite[512]; /* the first tensor with NaN or infinities; "": none           */
+} xd_weights;
+
+/* What an engine counts of a set of weights, on the count device. All 0: not counted. */
+typedef struct xd_weight_counts {
+    xd_net      shadow;         /* the network on the count device                             */
+    size_t      packed;         /* bytes of the loaded weights                                 */
+    size_t      block_bytes;    /* bytes in one block of shared memory                         */
+    size_t      mapped;         /* bytes of mapped files that every step reads again           */
+    /* [blocks of this stage]: the shares of each block in block_bytes and in mapped. With
+     * `streams`, without the bytes that a streamed block has in memory. */
+    size_t     *blocks_of, *mapped_of;
+    size_t      work;           /* extra bytes during loading                                  */
+    size_t      host_work;      /* extra host bytes during loading if the device has its own
+                                   memory; else 0                                              */
+} xd_weight_counts;
+
 typedef struct xd_component {
     char       *name, *dir;     /* "transformer"; its directory                                */
     xd_kind     kind;
@@ -47,33 +82,9 @@ typedef struct xd_component {
     xd_quantized *quantized;    /* quantized tensors of the files; NULL: none                  */
     xd_svdquant *svdquant;      /* SVDQuant layers of the files; NULL: none                    */
     xd_single_file *single;     /* translates declared names to those in `file`                */
-    /* Layers of sources: the files; with SVDQuant layers as matrices; with declared names. */
-    xd_source   stored, raw, src;
-    xd_net      net;            /* the network that computes                                   */
-    xd_store   *store;          /* its weights; NULL: not loaded                               */
-    xd_net      shadow;         /* the same network on the count device                        */
-    size_t      packed;         /* counted bytes of the loaded weights                         */
-    size_t      block_bytes;    /* counted bytes in one block of shared memory                 */
-    size_t      mapped;         /* counted bytes of mapped files that every step reads again   */
-    /* [blocks of this stage]: the shares of each block in block_bytes and in mapped. With
-     * `streams`, without the bytes that a streamed block has in memory. */
-    size_t     *blocks_of, *mapped_of;
-    int         streams;        /* 1: blocks may stay in files or, for a GPU, in host memory   */
-    xd_readahead *ahead;        /* readahead of streamed blocks; NULL: none                    */
-    size_t     *ahead_upto;     /* [streamed blocks]: end of each in the list of `ahead`, bytes */
-    xd_stream_plan stream;      /* how it is loaded on a device with its own memory            */
-    size_t      work;           /* extra bytes during loading                                  */
-    size_t      host_work;      /* extra host bytes during loading if the device has its own
-                                   memory; else 0                                              */
-    xd_weight_group group;
-    int         shared;         /* 1: the weights are in shared memory                         */
-    xd_readahead *reader;       /* readahead of the files before a load; NULL: none            */
-    size_t     *upto;   /* [tensors of the files]: end of each in the list of `reader`, bytes  */
-    char        nonfinite[512]; /* the first tensor with NaN or infinities; "": none           */
-    int         tp, tp_at;      /* tensor-parallel degree (1: none) and this rank's coordinate */
-    xd_dtype    blocks;         /* I8 or F8E4M3: type of the block matrices; others: compute type */
-    unsigned    exchanges;      /* number of calls of xd_component_exchange                    */
-    xd_stays    stays;          /* which matrices stay in the format of the files              */
+    xd_source   stored, raw;    /* the files; with SVDQuant layers as matrices                 */
+    xd_weights *w;              /* the set in use; NULL: the model lacks the component         */
+    xd_weight_counts *count;    /* the engine's counts of `w`                                  */
 } xd_component;
 
 /* Reads DIR/config.json, finds the network for it and lists its tensors. `hint` is the class that
@@ -148,7 +159,7 @@ void      xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, s
                                 const xd_canceller *cancel);
 void      xd_component_prefetch_end(xd_component *p);
 /* Readahead of a component with streamed blocks: reads the files of the next blocks ahead. Call
- * xd_component_stream_next (self: the component) before streamed block k is used. */
+ * xd_component_stream_next (self: its `w`) before streamed block k is used. */
 void      xd_component_stream_open(xd_component *p, xd_dev *dev, xd_dtype type);
 void      xd_component_stream_next(void *self, int k);
 void      xd_component_stream_close(xd_component *p);
@@ -165,31 +176,38 @@ void      xd_component_list_block(const xd_component *p, xd_dev *dev, xd_dtype t
 /* Calls the source's `will` for all tensors that a load will read, in order. */
 void      xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type);
 
-/* Frees the weights. Collective over its group, which is closed. */
+/* Frees the weights, if there are any. Collective over its group, which is closed. */
 void      xd_component_drop(xd_component *p);
 
-/* A second set of weights of a component (for other LoRA files), with its counted bytes and its
- * LoRA terms (lora.h). It is inactive until exchanged with the component's weights. */
+/* Adds a reference to a set of weights; and gives one back. The last one closes the set, which must
+ * not be loaded. */
+xd_weights *xd_weights_keep(xd_weights *w);
+void        xd_weights_release(xd_weights **w);
+
+/* A second set of weights of a component (for other LoRA files), with its counts. w NULL: not
+ * opened, or the component uses it. */
 typedef struct xd_component_weights {
-    xd_net          net, shadow;        /* net.def NULL: not opened                            */
-    xd_store       *store;
-    size_t          packed, block_bytes, mapped, *blocks_of, *mapped_of, work, host_work;
-    xd_stream_plan  stream;
-    xd_readahead   *ahead;
-    size_t         *ahead_upto;
-    xd_weight_group group;
-    int             shared;
-    const xd_source_sums *sums;
-    void           *sums_self;
-    char            nonfinite[sizeof ((xd_component *)0)->nonfinite];
+    xd_weights       *w;
+    xd_weight_counts *count;
 } xd_component_weights;
 
 /* Opens a set for the same blocks as the component's, not loaded, without LoRA terms. */
-xd_status xd_component_weights_open(xd_component_weights *w, const xd_component *p, xd_err *e);
+xd_status xd_component_weights_open(xd_component_weights *v, const xd_component *p, xd_err *e);
 /* Swaps the component's weights with the set. Local. */
-void      xd_component_exchange(xd_component *p, xd_component_weights *w);
+void      xd_component_swap(xd_component *p, xd_component_weights *v);
 /* Frees the weights, as xd_component_drop; the set stays open. Collective over its group. */
-void      xd_component_weights_drop(xd_component_weights *w, xd_component *p);
-void      xd_component_weights_close(xd_component_weights *w, xd_component *p);
+void      xd_component_weights_drop(xd_component_weights *v, xd_component *p);
+void      xd_component_weights_close(xd_component_weights *v, xd_component *p);
+
+/* Makes `p`, a copy of an open component's struct, share its weights and have its own counts; close
+ * with xd_component_unshare. xd_component_follow: uses the weights that `of` uses now, and counts
+ * other ones again. */
+xd_status xd_component_share(xd_component *p, xd_err *e);
+void      xd_component_follow(xd_component *p, const xd_component *of);
+void      xd_component_unshare(xd_component *p);
+/* As xd_component_share, for counting only: the weights are not loaded and not split, and borrow
+ * the network. */
+xd_status xd_component_fork(xd_component *p, xd_err *e);
+void      xd_component_unfork(xd_component *p);
 
 #endif

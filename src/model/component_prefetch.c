@@ -11,7 +11,7 @@ void xd_component_will_read(void *self, const char *name, int64_t first, int64_t
 {
     xd_component *p = self;
     int64_t  i = xd_st_find(p->files, name);
-    if (i < 0 || !p->reader)
+    if (i < 0 || !p->w->reader)
         return;
     xd_tensor stored = xd_st_shape(p->files, i);
     int64_t   all = xd_count(xd_quantized_shape(p->quantized, p->files, i));
@@ -21,23 +21,24 @@ void xd_component_will_read(void *self, const char *name, int64_t first, int64_t
     }
     size_t   at, skip = xd_dtype_bytes(stored.type, first);
     int      fd = xd_st_place(p->files, i, &at);
-    xd_readahead_add(p->reader, fd, at + skip, xd_dtype_bytes(stored.type, first + n) - skip);
-    p->upto[i] = xd_readahead_bytes(p->reader);
+    xd_readahead_add(p->w->reader, fd, at + skip, xd_dtype_bytes(stored.type, first + n) - skip);
+    p->w->upto[i] = xd_readahead_bytes(p->w->reader);
 }
 
 /* The ranks of a group read their parts of the list in parallel: assumes that the others have read
  * as much of their parts as this rank. */
 void xd_component_was_read(const xd_component *p, int64_t i)
 {
-    if (p->reader)
-        xd_readahead_used(p->reader, p->upto[i] * (size_t)(p->shared ? p->group.c->size : 1));
+    if (p->w->reader)
+        xd_readahead_used(p->w->reader,
+                          p->w->upto[i] * (size_t)(p->w->shared ? p->w->group.c->size : 1));
 }
 
 /* Returns 0 if out of memory. */
 static int open_readahead(xd_component *p, size_t max_bytes, const xd_canceller *cancel)
 {
-    p->upto = calloc((size_t)xd_st_count(p->files) + 1, sizeof *p->upto);
-    if (p->upto && (p->reader = xd_readahead_open(max_bytes, cancel)))
+    p->w->upto = calloc((size_t)xd_st_count(p->files) + 1, sizeof *p->w->upto);
+    if (p->w->upto && (p->w->reader = xd_readahead_open(max_bytes, cancel)))
         return 1;
     xd_component_prefetch_end(p);
     return 0;
@@ -46,31 +47,33 @@ static int open_readahead(xd_component *p, size_t max_bytes, const xd_canceller 
 void xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t max_bytes,
                            const xd_canceller *cancel)
 {
-    if (p->store || p->reader || !p->files || p->stream.streamed ||
-        (p->group.c && p->group.c->rank) ||
+    if (p->w->store || p->w->reader || !p->files || p->w->stream.streamed ||
+        (p->w->group.c && p->w->group.c->rank) ||
         max_bytes < XD_PREFETCH_MIN || xd_st_bytes(p->files) < XD_PREFETCH_MIN)
         return;
     if (!open_readahead(p, max_bytes, cancel))
         return;
     xd_component_list_reads(p, count, type);
-    xd_readahead_start(p->reader);
+    xd_readahead_start(p->w->reader);
 }
 
 size_t xd_component_cold_bytes(xd_component *p, xd_dev *count, xd_dtype type)
 {
-    if (p->store || p->reader || !p->files || !open_readahead(p, 0, NULL))
+    if (p->w->store || p->w->reader || !p->files || !open_readahead(p, 0, NULL))
         return 0;
     xd_component_list_reads(p, count, type);
-    size_t cold = xd_readahead_cold_bytes(p->reader);
+    size_t cold = xd_readahead_cold_bytes(p->w->reader);
     xd_component_prefetch_end(p);
     return cold;
 }
 
 void xd_component_prefetch_end(xd_component *p)
 {
-    xd_readahead_close(&p->reader);
-    free(p->upto);
-    p->upto = NULL;
+    if (!p->w)
+        return;
+    xd_readahead_close(&p->w->reader);
+    free(p->w->upto);
+    p->w->upto = NULL;
 }
 
 /* ---- streamed blocks ---------------------------------------------------------------------- */
@@ -79,13 +82,13 @@ void xd_component_prefetch_end(xd_component *p)
  * next after a step. */
 static void list_streamed(xd_component *p, xd_dev *dev, xd_dtype type)
 {
-    int n = p->net.last - p->net.first, first = -1, k = 0;
+    int n = p->w->net.last - p->w->net.first, first = -1, k = 0;
     for (int i = 0; i < n; i++) {
-        if (!xd_stream_plan_has(&p->stream, n, i))
+        if (!xd_stream_plan_has(&p->w->stream, n, i))
             continue;
         first = first < 0 ? i : first;
         xd_component_list_block(p, dev, type, i);
-        p->ahead_upto[k++] = xd_readahead_bytes(p->reader);
+        p->w->ahead_upto[k++] = xd_readahead_bytes(p->w->reader);
     }
     if (first >= 0)
         xd_component_list_block(p, dev, type, first);
@@ -93,28 +96,30 @@ static void list_streamed(xd_component *p, xd_dev *dev, xd_dtype type)
 
 void xd_component_stream_open(xd_component *p, xd_dev *dev, xd_dtype type)
 {
-    size_t window = p->stream.slot * (size_t)p->stream.slots;
-    if (p->ahead || !(p->ahead_upto = calloc((size_t)p->stream.streamed, sizeof *p->ahead_upto)) ||
+    xd_weights *w = p->w;
+    size_t      window = w->stream.slot * (size_t)w->stream.slots;
+    if (w->ahead ||
+        !(w->ahead_upto = calloc((size_t)w->stream.streamed, sizeof *w->ahead_upto)) ||
         !open_readahead(p, window, NULL))
         return;
     list_streamed(p, dev, type);
-    p->ahead = p->reader;
-    p->reader = NULL;
+    w->ahead = w->reader;
+    w->reader = NULL;
     xd_component_prefetch_end(p);
 }
 
 void xd_component_stream_next(void *self, int k)
 {
-    xd_component *p = self;
-    if (p->ahead && k == 0)
-        xd_readahead_again(p->ahead);
-    else if (p->ahead)
-        xd_readahead_used(p->ahead, p->ahead_upto[k - 1]);
+    const xd_weights *w = self;
+    if (w->ahead && k == 0)
+        xd_readahead_again(w->ahead);
+    else if (w->ahead)
+        xd_readahead_used(w->ahead, w->ahead_upto[k - 1]);
 }
 
 void xd_component_stream_close(xd_component *p)
 {
-    xd_readahead_close(&p->ahead);
-    free(p->ahead_upto);
-    p->ahead_upto = NULL;
+    xd_readahead_close(&p->w->ahead);
+    free(p->w->ahead_upto);
+    p->w->ahead_upto = NULL;
 }

@@ -613,8 +613,8 @@ xd_status xd_lora_src_open(xd_lora_src **out, xd_component *p, const xd_lora_ter
         hit *h = &s->hits[s->n - same];
         if (!same) {
             h->terms = &terms[i];
-            s->from = &p->src;
-            if (!xd_source_name(&p->src, p->list[terms[i].item].name, h->name, sizeof h->name))
+            s->from = &p->w->src;
+            if (!xd_source_name(&p->w->src, p->list[terms[i].item].name, h->name, sizeof h->name))
                 return xd_fail(e, XD_EFORMAT, "%s has no tensor %s", p->dir,
                                p->list[terms[i].item].name);
             s->n++;
@@ -622,8 +622,8 @@ xd_status xd_lora_src_open(xd_lora_src **out, xd_component *p, const xd_lora_ter
         h->n++;
     }
     qsort(s->hits, (size_t)s->n, sizeof *s->hits, by_name);
-    p->src.sums = &sums;
-    p->src.sums_self = s;
+    p->w->src.sums = &sums;
+    p->w->src.sums_self = s;
     return XD_OK;
 }
 

@@ -209,7 +209,7 @@ xd_text_read xd_model_reads(const xd_model *m, int k)
 int64_t xd_model_text_width(const xd_model *m, int k)
 {
     const xd_component *p = &m->text[k];
-    return m->has_text[k] ? p->text->width(p->net.cfg) * xd_model_reads(m, k).nlayers : 0;
+    return m->has_text[k] ? p->text->width(p->w->net.cfg) * xd_model_reads(m, k).nlayers : 0;
 }
 
 int64_t xd_model_vocab(const xd_model *m, int k)
@@ -217,7 +217,7 @@ int64_t xd_model_vocab(const xd_model *m, int k)
     const xd_component *p = &m->text[k];
     for (const xd_field *f = m->has_text[k] ? p->text->net.fields : NULL; f && f->json; f++)
         if (f->kind == 'l' && strcmp(f->json, "vocab_size") == 0)
-            return *(const int64_t *)((const char *)p->net.cfg + f->off);
+            return *(const int64_t *)((const char *)p->w->net.cfg + f->off);
     return 0;
 }
 
@@ -226,7 +226,7 @@ static int64_t rows_of_image(const xd_model *m, int k)
     const xd_component *p = &m->text[k];
     xd_text_vision      i = { 0 };
     if (m->has_text[k] && p->text && p->text->vision)
-        p->text->vision(p->net.cfg, &i);
+        p->text->vision(p->w->net.cfg, &i);
     return i.rows;
 }
 
@@ -245,7 +245,7 @@ xd_status xd_model_choose_blocks(xd_model *m, int k, xd_err *e)
 {
     const xd_text_use *u = &m->recipe->text[k];
     xd_component      *p = &m->text[k];
-    int                n = p->net.nlayers;
+    int                n = p->w->net.nlayers;
     if (u->nlayers && !p->text->hidden)
         return xd_fail(e, XD_EFORMAT, "%s: %s needs hidden states of single layers, which a %s "
                        "does not provide", p->dir, m->recipe->name, p->class_name);
@@ -254,14 +254,14 @@ xd_status xd_model_choose_blocks(xd_model *m, int k, xd_err *e)
             return xd_fail(e, XD_EFORMAT, "%s: %s needs hidden state %d, but num_hidden_layers is "
                            "%d", p->dir, m->recipe->name, u->layers[i], n);
     if (u->nlayers)
-        xd_component_stage(p, 0, xd_text_blocks(&p->net, u->layers, u->nlayers));
+        xd_component_stage(p, 0, xd_text_blocks(&p->w->net, u->layers, u->nlayers));
     return XD_OK;
 }
 
 int64_t xd_model_pooled(const xd_model *m, int k)
 {
     const xd_text *t = m->text[k].text;
-    return t && t->pooled ? t->pooled(m->text[k].net.cfg) : 0;
+    return t && t->pooled ? t->pooled(m->text[k].w->net.cfg) : 0;
 }
 
 /* ---- files that replace weights of the directory ------------------------------------------ */
@@ -351,7 +351,7 @@ static xd_status open_processor(xd_model *m, int k, xd_err *e)
     xd_status s = xd_image_processor_read(p, m->dir, u->processor, e);
     if (s != XD_OK)
         return s;
-    m->text[k].text->tower(m->text[k].net.cfg, &tower);
+    m->text[k].text->tower(m->text[k].w->net.cfg, &tower);
     return p->patch == tower.patch && p->merge == tower.merge
                ? XD_OK
                : xd_fail(e, XD_EFORMAT, "%s: the %s has patches of %lld pixels and tokens of "
@@ -402,7 +402,7 @@ static xd_status check_pair(const xd_model *m, xd_err *e)
     const xd_dit_info *d = &m->dit_info;
     if (!m->dit2.dit)
         return XD_OK;
-    m->dit2.dit->info(m->dit2.net.cfg, &other);
+    m->dit2.dit->info(m->dit2.w->net.cfg, &other);
     if (m->dit2.dit == m->dit.dit && other.nlayers == d->nlayers && other.heads == d->heads &&
         other.head_dim == d->head_dim && other.dim == d->dim && other.lat_ch == d->lat_ch &&
         other.extra_ch == d->extra_ch && other.text_dim == d->text_dim &&
@@ -440,6 +440,27 @@ xd_component *xd_model_dit(xd_model *m, int i)
 int xd_model_dits(const xd_model *m)
 {
     return 1 + m->has_two;
+}
+
+int xd_model_has_dits(const xd_model *m)
+{
+    return m->dit.w->store || (m->has_two && m->dit2.w->store);
+}
+
+xd_component *xd_model_text(xd_model *m, int k)
+{
+    return k < m->recipe->ntext && m->has_text[k] ? &m->text[k] : NULL;
+}
+
+xd_component *xd_model_part(xd_model *m, int i)
+{
+    if (i < 2)
+        return i < xd_model_dits(m) ? xd_model_dit(m, i) : NULL;
+    if (i == 2)
+        return &m->vae;
+    if (i == XD_MODEL_PARTS - 1)
+        return m->preview.vae ? &m->preview : NULL;
+    return xd_model_text(m, i - 3);
 }
 
 /* Sets the defaults of requests: those of a distilled checkpoint, recognized by its name (of the
@@ -530,8 +551,8 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
     m->layers = m->without = NULL;
     if (s != XD_OK)
         return xd_model_fail_cached(e, xd_fail_at(e, s, m->dir));
-    m->dit.dit->info(m->dit.net.cfg, &m->dit_info);
-    m->vae.vae->info(m->vae.net.cfg, &m->vae_info);
+    m->dit.dit->info(m->dit.w->net.cfg, &m->dit_info);
+    m->vae.vae->info(m->vae.w->net.cfg, &m->vae_info);
     leave_images_out(m);
     set_usual(m);
     if ((s = check_pair(m, e)) == XD_OK)
@@ -542,7 +563,7 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
 static xd_status check_preview(xd_model *m, const char *dir, xd_err *e)
 {
     const xd_vae_info *v = &m->preview_info, *own = &m->vae_info;
-    m->preview.vae->info(m->preview.net.cfg, &m->preview_info);
+    m->preview.vae->info(m->preview.w->net.cfg, &m->preview_info);
     if (own->cell[0] > 1 || v->cell[0] > 1 || own->pack > 1 || v->pack > 1)
         return xd_fail(e, XD_EUNSUPPORTED, "%s: previews are not supported for packed latents",
                        dir);
@@ -641,7 +662,7 @@ static xd_status read_clip_processor(xd_model *m, int i, xd_err *e)
     if (m->clip_processor.side || !p->nlist || !p->text->vision)
         return XD_OK;
     char *dir = xd_path_join(m->dir, m->recipe->text[i].processor);
-    p->text->vision(p->net.cfg, &v);
+    p->text->vision(p->w->net.cfg, &v);
     xd_status s = dir ? xd_clip_processor_read(&m->clip_processor, dir, v.side, e)
                       : xd_fail(e, XD_ENOMEM, "no memory for a path");
     free(dir);

@@ -10,6 +10,9 @@
 #include "tok/tok.h"
 #include "xdit/xdit.h"
 
+/* Transformers, VAE, text encoders, preview VAE (xd_model_part). */
+enum { XD_MODEL_PARTS = 2 + 1 + XD_MAXTEXT + 1 };
+
 /* Files that replace the weights of components (slots of the recipe). Borrowed. */
 typedef struct xd_weight_files {
     const xd_component_file *v;
@@ -101,7 +104,11 @@ xd_status xd_model_tok(xd_model *m, int i, xd_err *e);
 void      xd_model_warn_chat(xd_model *m);
 /* Returns transformer i: 0 `dit`, 1 `dit2`; and the number of transformers. */
 xd_component *xd_model_dit(xd_model *m, int i);
+/* Returns text encoder k, or component i of XD_MODEL_PARTS; NULL: the model does not have it. */
+xd_component *xd_model_text(xd_model *m, int k);
+xd_component *xd_model_part(xd_model *m, int i);
 int       xd_model_dits(const xd_model *m);
+int       xd_model_has_dits(const xd_model *m);        /* 1: weights of a transformer are loaded  */
 /* Reads scheduler_config.json for this sampler. */
 xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e);
 /* Fails unless scheduler_config.json exists and names a class. */

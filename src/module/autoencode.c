@@ -109,7 +109,7 @@ static xd_status count(const call *c, size_t *bytes, xd_err *e)
     if (s != XD_OK)
         return s;
     xd_exec_init(&x, m->count, &a, m->type);
-    compute(c, &x, &m->part.shadow, NULL);
+    compute(c, &x, &m->part.count->shadow, NULL);
     *bytes = xd_arena_peak(&a);
     xd_device_arena_close(&a, m->count);
     return xd_module_end(&x, e);
@@ -128,7 +128,7 @@ static xd_status run(const call *c, float *to, xd_err *e)
     if (s == XD_OK) {
         xd_exec_init(&x, m->dev, &m->arena, m->type);
         x.cancel = &m->cancel;
-        compute(c, &x, &m->part.net, to);
+        compute(c, &x, &m->part.w->net, to);
         s = xd_module_end(&x, e);
     }
     xd_log_enter(before);

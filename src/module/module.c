@@ -99,8 +99,8 @@ static xd_status set_types(xd_module *m, const xd_module_args *a, xd_err *e)
     if (s == XD_OK)
         s = xd_types_component(&m->part, m->dev, &flags, e);
     if (m->part.kind == XD_KIND_VAE)
-        m->part.blocks = XD_F32;
-    m->part.stays = a->in_place && m->part.blocks == XD_F32 ? XD_STAYS_ALL : XD_STAYS_NONE;
+        m->part.w->blocks = XD_F32;
+    m->part.w->stays = a->in_place && m->part.w->blocks == XD_F32 ? XD_STAYS_ALL : XD_STAYS_NONE;
     return s;
 }
 
@@ -108,7 +108,8 @@ static xd_status load(xd_module *m, xd_err *e)
 {
     xd_status s = xd_component_count(&m->part, m->count, m->type, e);
     if (s == XD_OK)
-        s = xd_module_fits(m, m->part.packed + m->part.work, "a copy of the weights", e);
+        s = xd_module_fits(m, m->part.count->packed + m->part.count->work, "a copy of the weights",
+                           e);
     return s == XD_OK ? xd_component_load(&m->part, m->dev, m->type, 0, e) : s;
 }
 
@@ -132,9 +133,9 @@ static xd_status open_module(xd_module *m, const xd_module_args *a, xd_err *e)
     if (s == XD_OK)
         s = load(m, e);
     if (s == XD_OK && kind == XD_KIND_DIT)
-        m->part.dit->info(m->part.net.cfg, &m->dit);
+        m->part.dit->info(m->part.w->net.cfg, &m->dit);
     if (s == XD_OK && kind == XD_KIND_VAE)
-        m->part.vae->info(m->part.net.cfg, &m->vae);
+        m->part.vae->info(m->part.w->net.cfg, &m->vae);
     return s;
 }
 
@@ -183,7 +184,7 @@ void xd_module_close(xd_module **out)
 
 int64_t xd_module_bytes(const xd_module *m)
 {
-    return (int64_t)m->part.packed;
+    return (int64_t)m->part.count->packed;
 }
 
 void xd_module_cancel(xd_module *m)

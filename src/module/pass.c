@@ -269,8 +269,8 @@ static xd_status count(xd_pass_run *t, size_t *bytes, size_t *kept_bytes, xd_err
     if (s == XD_OK) {
         begin(t, m->count, &a);
         put_inputs(t);
-        keep_text(t, &m->part.shadow, &keeps, kept, m->part.dit->keep != NULL);
-        give_prediction(t, compute(t, &m->part.shadow, kept), NULL);
+        keep_text(t, &m->part.count->shadow, &keeps, kept, m->part.dit->keep != NULL);
+        give_prediction(t, compute(t, &m->part.count->shadow, kept), NULL);
         s = xd_module_end(&t->x, e);
     }
     *bytes = xd_arena_peak(&a);
@@ -322,8 +322,8 @@ static xd_status run(xd_pass_run *t, float *out, xd_err *e)
         begin(t, m->dev, &m->arena);
         put_inputs(t);
         if (k)
-            keep_text(t, &m->part.net, &k->arena, k->kept, fresh);
-        give_prediction(t, compute(t, &m->part.net, k ? k->kept : NULL), out);
+            keep_text(t, &m->part.w->net, &k->arena, k->kept, fresh);
+        give_prediction(t, compute(t, &m->part.w->net, k ? k->kept : NULL), out);
         s = xd_module_end(&t->x, e);
     }
     if (s != XD_OK && k && fresh)       /* the values may be incomplete                        */

@@ -4,26 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Components of a fork have nothing loaded and are not split. */
-static void fork_component(xd_component *p)
+xd_status xd_context_fork(xd_context *fork, const xd_context *base, xd_err *e)
 {
-    p->store = NULL;
-    p->blocks_of = NULL;
-    p->stream = (xd_stream_plan){ 0 };
-    p->net.stream = NULL;
-    p->shared = 0;
-    p->reader = NULL;
-    p->upto = NULL;
-    p->group = (xd_weight_group){ 0 };
-    p->tp = 1;
-    p->tp_at = 0;
-    p->net.first = 0;
-    p->net.last = p->net.nlayers;
-    memset(&p->shadow, 0, sizeof p->shadow);
-}
-
-void xd_context_fork(xd_context *fork, const xd_context *base)
-{
+    xd_status s = XD_OK;
     *fork = *base;
     fork->world = (xd_world){ .all = base->world.all, .used = base->world.all };
     fork->window = NULL;
@@ -33,34 +16,21 @@ void xd_context_fork(xd_context *fork, const xd_context *base)
     fork->trace = NULL;
     fork->balance = NULL;
     fork->bench = fork->unread = 1;
-    fork_component(&fork->model.dit);
-    fork_component(&fork->model.dit2);
-    fork_component(&fork->model.vae);
-    fork_component(&fork->model.preview);
-    fork->embeddings = NULL;
-    fork->colours = NULL;
-    for (int k = 0; k < XD_MAXTEXT; k++) {
-        fork_component(&fork->model.text[k]);   /* keep the blocks that the recipe needs         */
-        fork->model.text[k].net.last = base->model.text[k].net.last;
+    fork->caches = NULL;
+    for (int i = 0; i < XD_MODEL_PARTS; i++) {
+        xd_component *p = xd_model_part(&fork->model, i);
+        xd_status     one = p ? xd_component_fork(p, e) : XD_OK;
+        s = s == XD_OK ? one : s;
     }
-}
-
-static void close_component(xd_component *p)
-{
-    xd_net_close(&p->shadow);
-    free(p->blocks_of);
-    p->blocks_of = NULL;
+    return s;
 }
 
 void xd_context_fork_close(xd_context *fork, const xd_context *base)
 {
-    close_component(&fork->model.dit);
-    close_component(&fork->model.dit2);
-    close_component(&fork->model.vae);
-    close_component(&fork->model.preview);
-    for (int k = 0; k < XD_MAXTEXT; k++) {
-        close_component(&fork->model.text[k]);
+    for (int i = 0; i < XD_MODEL_PARTS; i++)
+        if (xd_model_part(&fork->model, i))
+            xd_component_unfork(xd_model_part(&fork->model, i));
+    for (int k = 0; k < XD_MAXTEXT; k++)
         if (fork->model.tok[k] != base->model.tok[k])
             xd_tok_close(&fork->model.tok[k]);
-    }
 }

@@ -17,10 +17,15 @@ typedef enum xd_offload { XD_OFFLOAD_AUTO, XD_OFFLOAD_NONE, XD_OFFLOAD_STREAM } 
 /* Changes that an engine may make by itself (xd_open_args.fit). */
 enum { XD_FIT_OFFLOAD = 1, XD_FIT_DIT = 2, XD_FIT_TEXT = 4 };
 
+/* What an engine keeps between requests; engines that share weights share it. */
+typedef struct xd_engine_caches {
+    struct xd_text_cache *embeddings;   /* of earlier prompts (text_cache.h); NULL: none yet   */
+    struct xd_colours    *colours;      /* of latents, learned (preview.h); NULL: none yet     */
+} xd_engine_caches;
+
 /* The state with which a request is checked, counted and run. An engine has one. A prediction makes
  * another one that represents one rank of a plan and only counts. */
-typedef struct xd_context xd_context;
-struct xd_context {
+typedef struct xd_context {
     xd_model     model;
     xd_dev      *dev, *count;
     xd_plan      plan;
@@ -33,8 +38,7 @@ struct xd_context {
     xd_dtype     type;          /* compute type                                                */
     int          keep;          /* text encoders stay loaded                                   */
     xd_offload   offload;
-    struct xd_text_cache *embeddings;   /* of earlier prompts (text_cache.h); NULL: none yet   */
-    struct xd_colours *colours; /* of latents, learned (preview.h); NULL: none                 */
+    xd_engine_caches *caches;   /* of the engine that owns the weights; NULL: none             */
     int          once;          /* 1: the engine serves one request only                       */
     size_t       spare;  /* this rank's part of unused host memory, for readahead           */
     double       cold[XD_KINDS];        /* bytes of weights to read from disk; 0: unknown        */
@@ -42,8 +46,7 @@ struct xd_context {
     int          unread;        /* 1: do not read initial images, the request is counted        */
     int          neighbours;    /* engines of this host that run concurrently; 0, 1: one          */
     int          borrowed;      /* 1: another engine owns the weights, free none                */
-    /* Lends the loaded components to their owner (out 1) or takes them back (0); NULL: own them.*/
-    void       (*lend)(xd_context *ctx, int out);
+    int          switched;      /* 1: there are weights for other LoRA files (lora_sets.h)     */
     double       budget;        /* bytes (memory_budget.h); 0: all free memory                    */
     int          fit;           /* XD_FIT_*: allowed changes if a request does not fit            */
     long long    holds;         /* bytes of weights as passed to xd_budget_hold                   */
@@ -51,12 +54,13 @@ struct xd_context {
     xd_trace    *trace;         /* recorded events; NULL: no recording                         */
     xd_balance  *balance; /* uneven shards; NULL: even                                   */
     uint64_t     hash;          /* hash of the model                                           */
-};
+} xd_context;
 
 /* Makes a separate context for counting, with the model and device of `base` (borrowed; base must
  * outlive it). In it nothing is loaded, no groups of ranks are open, components are not split, and
- * images are not read. Changes to it do not affect `base`. */
-void xd_context_fork(xd_context *fork, const xd_context *base);
-void xd_context_fork_close(xd_context *fork, const xd_context *base);
+ * images are not read. Changes to it do not affect `base`. Close with xd_context_fork_close, also
+ * after a failure. */
+xd_status xd_context_fork(xd_context *fork, const xd_context *base, xd_err *e);
+void      xd_context_fork_close(xd_context *fork, const xd_context *base);
 
 #endif

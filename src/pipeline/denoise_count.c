@@ -38,13 +38,13 @@ xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }
     xd_denoise_open(&f, j, j->ctx->count, &j->ctx->count_topo, &a,
-                    &xd_model_dit(m, xd_job_dit(j, 0))->shadow, cond);
+                    &xd_model_dit(m, xd_job_dit(j, 0))->count->shadow, cond);
     int       stale = xd_denoise_exact(&f);
     xd_counts was, now;
     xd_dev_counts(j->ctx->count, &was, 0);
     for (int i = 0; i < j->samp.steps && xd_ok(&f.x); i++) {
         if (i == f.end)
-            xd_denoise_change(&f, &xd_model_dit(m, xd_job_dit(j, i))->shadow, i);
+            xd_denoise_change(&f, &xd_model_dit(m, xd_job_dit(j, i))->count->shadow, i);
         if (!xd_ok(&f.x))
             break;
         size_t mark = xd_arena_mark(&a);

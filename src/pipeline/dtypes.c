@@ -64,8 +64,8 @@ static int stores_codes(const xd_component *p, xd_dtype type)
     for (int i = 0; i < p->nlist && p->quantized; i++) {
         char      name[512];
         xd_coding c;
-        if (p->list[i].nd == 2 && xd_source_name(&p->src, p->list[i].name, name, sizeof name) &&
-            p->src.codes(p->src.self, name, &c) && c.type == type)
+        if (p->list[i].nd == 2 && xd_source_name(&p->w->src, p->list[i].name, name, sizeof name) &&
+            p->w->src.codes(p->w->src.self, name, &c) && c.type == type)
             return 1;
     }
     return 0;
@@ -76,8 +76,8 @@ int xd_types_stores_fp8(const xd_component *p)
     for (int i = 0; i < p->nlist && p->files; i++) {
         char      name[512];
         xd_tensor t;
-        if (p->list[i].nd == 2 && xd_source_name(&p->src, p->list[i].name, name, sizeof name) &&
-            p->src.has(p->src.self, name, &t) && (t.type == XD_F8E4M3 || t.type == XD_F8E5M2))
+        if (p->list[i].nd == 2 && xd_source_name(&p->w->src, p->list[i].name, name, sizeof name) &&
+            p->w->src.has(p->w->src.self, name, &t) && (t.type == XD_F8E4M3 || t.type == XD_F8E5M2))
             return 1;
     }
     return stores_codes(p, XD_F8E4M3);
@@ -157,9 +157,9 @@ static xd_status check_same(const char *flag, const char *text, const char *dtyp
 /* Sets the type of a transformer's matrices, and whether they stay as stored. */
 static xd_status set_types(const xd_dev *dev, const char *text, xd_component *p, xd_err *e)
 {
-    xd_status s = read_type(dev, "weights_dtype", text, p, &p->blocks, e);
-    p->stays = stays_of(text);
-    return s == XD_OK ? check_four(dev, p->blocks, "weights_dtype", e) : s;
+    xd_status s = read_type(dev, "weights_dtype", text, p, &p->w->blocks, e);
+    p->w->stays = stays_of(text);
+    return s == XD_OK ? check_four(dev, p->w->blocks, "weights_dtype", e) : s;
 }
 
 xd_status xd_types_component(xd_component *p, const xd_dev *dev, const xd_open_args *given,
@@ -184,8 +184,9 @@ xd_status xd_types_weights(xd_context *ctx, const xd_open_args *given, xd_err *e
         xd_dtype type;
         s = read_type(ctx->dev, "text_weights_dtype", text, p, &type, e);
         if (s == XD_OK && ctx->model.has_text[k] && xd_types_quantizes(p))
-            p->blocks = type;
-        p->stays = stays_of(text);
+            p->w->blocks = type;
+        if (ctx->model.has_text[k])
+            p->w->stays = stays_of(text);
         s = s == XD_OK ? check_four(ctx->dev, type, "text_weights_dtype", e) : s;
     }
     return s;
@@ -193,8 +194,8 @@ xd_status xd_types_weights(xd_context *ctx, const xd_open_args *given, xd_err *e
 
 const char *xd_types_name(const xd_component *p, xd_dtype compute)
 {
-    return p->blocks == XD_I8 ? "int8"
-           : p->blocks == XD_F8E4M3 ? "fp8"
-           : p->blocks == XD_Q4_0   ? "int4"
+    return p->w->blocks == XD_I8 ? "int8"
+           : p->w->blocks == XD_F8E4M3 ? "fp8"
+           : p->w->blocks == XD_Q4_0   ? "int4"
                                     : xd_dtype_name(compute);
 }

@@ -32,7 +32,7 @@ static int64_t image_size(const xd_job *j)
 {
     const xd_component *p = &j->ctx->model.text[encoder_of(j)];
     xd_text_vision      i;
-    p->text->vision(p->net.cfg, &i);
+    p->text->vision(p->w->net.cfg, &i);
     return 3 * i.side * i.side;
 }
 

@@ -209,7 +209,7 @@ static xd_status encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, fl
     x.cancel = ctx->cancel;
     xd_world_watch(&ctx->world, &x);
     xd_yield_watch(j, &x);
-    xd_vae_encode_frames(&x, j, &ctx->model.vae.net, clip, *pixels[0], moments);
+    xd_vae_encode_frames(&x, j, &ctx->model.vae.w->net, clip, *pixels[0], moments);
     return xd_exec_status(&x, e);
 }
 

@@ -14,7 +14,7 @@ int xd_job_int8_attention(const xd_job *j)
 int xd_job_fp8_gemms(const xd_job *j)
 {
     return j->r->gemm && strcmp(j->r->gemm, "fp8") == 0 && j->ctx->dev->fp8_gemm &&
-           j->ctx->type != XD_F32 && j->ctx->model.dit.blocks == XD_F8E4M3;
+           j->ctx->type != XD_F32 && j->ctx->model.dit.w->blocks == XD_F8E4M3;
 }
 
 xd_status xd_job_window(xd_job *j, xd_err *e)

@@ -134,7 +134,8 @@ int xd_need_both(const xd_job *j)
 static size_t weight_bytes(const xd_component *p)
 {
     xd_block_sizes w = xd_component_blocks(p);
-    return p->streams && p->store ? xd_stream_plan_bytes(&p->stream, &w) : p->packed;
+    return p->w->streams && p->w->store ? xd_stream_plan_bytes(&p->w->stream, &w)
+                                        : p->count->packed;
 }
 
 /* Counts the text encoders: all if they stay loaded, otherwise the largest, as only one is loaded
@@ -150,8 +151,8 @@ static xd_status count_text(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
         packed = weight_bytes(&j->ctx->model.text[k]);
         need->text = j->ctx->keep ? need->text + packed : xd_max_size(need->text, packed);
         need->text_tmp = xd_max_size(need->text_tmp, tmp);
-        need->text_work = xd_max_size(need->text_work, j->ctx->model.text[k].work);
-        need->host_work = xd_max_size(need->host_work, j->ctx->model.text[k].host_work);
+        need->text_work = xd_max_size(need->text_work, j->ctx->model.text[k].count->work);
+        need->host_work = xd_max_size(need->host_work, j->ctx->model.text[k].count->host_work);
     }
     return s;
 }
@@ -164,8 +165,8 @@ void xd_need_dits(xd_need *n, const xd_job *j)
         if (!xd_job_uses_dit(j, i))
             continue;
         n->dit = xd_max_size(n->dit, weight_bytes(p));
-        n->dit_work = xd_max_size(n->dit_work, p->work);
-        n->host_work = xd_max_size(n->host_work, p->host_work);
+        n->dit_work = xd_max_size(n->dit_work, p->count->work);
+        n->host_work = xd_max_size(n->host_work, p->count->host_work);
     }
     int changes = xd_job_changes(j);
     n->dit2 = changes ? weight_bytes(&m->dit) + weight_bytes(&m->dit2) - n->dit : 0;
@@ -241,9 +242,9 @@ static xd_status count_parts(xd_job *j, const xd_prompts *w, xd_need *need, xd_e
     if (s == XD_OK)
         s = xd_preview_count(j, &need->preview, &need->preview_tmp, e);
     xd_need_dits(need, j);
-    need->vae = vae ? ctx->model.vae.packed : 0;
-    need->vae_work = vae ? ctx->model.vae.work : 0;
-    need->host_work = xd_max_size(need->host_work, vae ? ctx->model.vae.host_work : 0);
+    need->vae = vae ? ctx->model.vae.count->packed : 0;
+    need->vae_work = vae ? ctx->model.vae.count->work : 0;
+    need->host_work = xd_max_size(need->host_work, vae ? ctx->model.vae.count->host_work : 0);
     need->messages = (size_t)ctx->count_world->traffic->device_bytes;
     xd_need_sum(need, j, ctx->world.used->size);
     return s;
@@ -261,17 +262,13 @@ void xd_memory_sum(xd_comm *c, double v[XD_HOST_SUMS])
 /* Returns the bytes of this rank's loaded weights; *once counts shared weights once per group. */
 static double loaded_bytes(xd_context *ctx, double *once)
 {
-    enum { FIRST = 4 };
-    const xd_component *p[FIRST + XD_MAXTEXT] = { &ctx->model.dit, &ctx->model.dit2,
-                                                  &ctx->model.vae, &ctx->model.preview };
-    double         sum = 0;
+    double sum = 0;
     *once = 0;
-    for (int k = 0; k < XD_MAXTEXT; k++)
-        p[FIRST + k] = &ctx->model.text[k];
-    for (int i = 0; i < FIRST + XD_MAXTEXT; i++) {
-        double bytes = (double)xd_store_bytes(p[i]->store);
+    for (int i = 0; i < XD_MODEL_PARTS; i++) {
+        const xd_component *p = xd_model_part(&ctx->model, i);
+        double              bytes = p ? (double)xd_store_bytes(p->w->store) : 0;
         sum += bytes;
-        *once += p[i]->shared ? bytes / p[i]->group.c->size : bytes;
+        *once += p && p->w->shared ? bytes / p->w->group.c->size : bytes;
     }
     return sum;
 }
@@ -372,6 +369,19 @@ static int sum_host(const xd_job *j, double peak, double once, int reads, size_t
     return left < (double)have;
 }
 
+/* Sets how weights that are not loaded yet will be. */
+static void set_streams(xd_context *ctx, const xd_offload_parts *p)
+{
+    ctx->model.dit.w->stream = p->plan_dit;
+    if (xd_model_dits(&ctx->model) > 1)
+        ctx->model.dit2.w->stream = p->plan_dit2;
+    for (int k = 0; k < XD_MAXTEXT; k++) {
+        xd_component *t = xd_model_text(&ctx->model, k);
+        if (t && !t->w->store)
+            t->w->stream = p->plan_text[k];
+    }
+}
+
 /* Weights in files (on a device: in host memory): keeps as few blocks there as necessary, or all.
  * Ranks that share weights share the savings. Loaded weights stay as they are. */
 static void fit_to_host(xd_job *j, xd_need *need)
@@ -381,27 +391,23 @@ static void fit_to_host(xd_job *j, xd_need *need)
     size_t           have, space;
     double           once, mine = held_by_host(ctx, &once), host[XD_HOST_SUMS];
     const xd_component *dit = xd_transformer_of(j, 0);
-    double           copies[XD_HOST_SUMS] = { dit->group.c ? 1.0 / dit->group.c->size : 1 };
-    if (ctx->offload == XD_OFFLOAD_NONE || !dit->streams || !dit->files)
+    double           copies[XD_HOST_SUMS] = { dit->w->group.c ? 1.0 / dit->w->group.c->size : 1 };
+    if (ctx->offload == XD_OFFLOAD_NONE || !dit->w->streams || !dit->files)
         return;
     xd_host_memory(&have, &space);
     sum_host(j, (double)need->peak, once, 1, have, host);
     xd_memory_sum(ctx->world.host, copies);
-    if (ctx->model.dit.store || ctx->model.dit2.store)
+    if (xd_model_has_dits(&ctx->model))
         return;
     double room = (double)need->peak - (host[0] - host[1]) / copies[0];
     room = room < (double)space + mine ? room : (double)space + mine;
     xd_offload_sizes(ctx, ctx->world.used->rank < ctx->plan.text_tp, &p);
     xd_offload_fit(&p, need, j, ctx->world.used->size, room);
-    ctx->model.dit.stream = p.plan_dit;
-    ctx->model.dit2.stream = p.plan_dit2;
-    for (int k = 0; k < XD_MAXTEXT; k++)
-        if (!ctx->model.text[k].store)
-            ctx->model.text[k].stream = p.plan_text[k];
+    set_streams(ctx, &p);
     if (need->streamed && ctx->world.all->rank == 0)
         xd_log(XD_LOG_INFO, "offload: %d of the transformer's %d blocks (%s) stay in their files "
-               "and are read in every step", dit->stream.streamed, dit->net.last - dit->net.first,
-               size_of(need->streamed).s);
+               "and are read in every step", dit->w->stream.streamed,
+               dit->w->net.last - dit->w->net.first, size_of(need->streamed).s);
 }
 
 /* Checks two limits: the address space of this process, and the memory of all ranks of the host
@@ -413,7 +419,7 @@ static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits
     double     once, mine = held_by_host(ctx, &once);
     char       ranks[80] = "memory", limit[200];
     xd_host_memory(&have, &space);
-    const xd_weight_group *group = &xd_transformer_of(j, 0)->group;
+    const xd_weight_group *group = &xd_transformer_of(j, 0)->w->group;
     int    reads = !group->c || group->c->rank == 0;
     int    apart = xd_dev_identity(ctx->dev) != 0;
     double peak = (double)(apart ? need->host : need->peak);
@@ -445,9 +451,9 @@ static size_t as_loaded(const xd_job *j)
         xd_component *p = xd_model_dit(m, i);
         if (!xd_job_uses_dit(j, i))
             continue;
-        if (!p->store)
-            p->stream = (xd_stream_plan){ 0 };
-        most = xd_max_size(most, p->store ? xd_store_bytes(p->store) : p->packed);
+        if (!p->w->store)
+            p->w->stream = (xd_stream_plan){ 0 };
+        most = xd_max_size(most, p->w->store ? xd_store_bytes(p->w->store) : p->count->packed);
     }
     return most;
 }
@@ -458,17 +464,12 @@ static double share_of_room(const xd_need *need, const xd_device_room *room)
     return (room->have - room->kernels) * (double)need->peak / (room->need - room->kernels);
 }
 
-static int is_loaded(const xd_context *ctx)
-{
-    return ctx->model.dit.store || ctx->model.dit2.store;
-}
-
 /* Returns 1 if the device holds the request with the transformers as loaded; then sets *need to
  * that. */
 static int fits_as_loaded(const xd_job *j, xd_need *need, const xd_device_room *room)
 {
     xd_need as_it_is = *need;
-    if (!is_loaded(j->ctx))
+    if (!xd_model_has_dits(&j->ctx->model))
         return 1;
     as_it_is.dit = as_loaded(j);
     xd_need_sum(&as_it_is, j, j->ctx->world.used->size);
@@ -486,7 +487,7 @@ static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room, 
     xd_context      *ctx = j->ctx;
     xd_offload_parts p;
     int              text = ctx->world.used->rank < ctx->plan.text_tp;
-    if (fits && is_loaded(ctx))
+    if (fits && xd_model_has_dits(&ctx->model))
         return;
     if (!fits) {
         xd_component_drop(&ctx->model.dit);
@@ -494,11 +495,7 @@ static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room, 
     }
     xd_offload_sizes(ctx, text, &p);
     xd_offload_fit(&p, need, j, ctx->world.used->size, share_of_room(need, room));
-    ctx->model.dit.stream = p.plan_dit;
-    ctx->model.dit2.stream = p.plan_dit2;
-    for (int k = 0; k < XD_MAXTEXT; k++)
-        if (!ctx->model.text[k].store)
-            ctx->model.text[k].stream = p.plan_text[k];
+    set_streams(ctx, &p);
 }
 
 /* Logs how many blocks are streamed from the host, and the time that costs. */
@@ -514,7 +511,8 @@ static void log_streaming(const xd_job *j, const xd_need *need)
         rate = ctx->dev->mem->link(ctx->dev, 0);
     xd_log(XD_LOG_INFO,
            "offload: %d of the transformer's %d blocks are streamed from host memory to %s: "
-           "%s per step, at least %.3g s at %s/s%s", p->stream.streamed, p->net.last - p->net.first,
+           "%s per step, at least %.3g s at %s/s%s", p->w->stream.streamed,
+           p->w->net.last - p->w->net.first,
            ctx->dev->name, xd_size_text(bytes).s, rate > 0 ? bytes / rate : 0,
            xd_size_text(rate).s,
            ctx->offload == XD_OFFLOAD_AUTO ? ", as they do not fit there" : "");
@@ -533,7 +531,8 @@ static void count_copies(xd_job *j, xd_need *need)
     size_t most = 0;
     for (int i = 0; i < xd_model_dits(&j->ctx->model); i++) {
         const xd_component *p = xd_model_dit(&j->ctx->model, i);
-        most = xd_max_size(most, p->stream.host / (size_t)(p->group.c ? p->group.c->size : 1));
+        most = xd_max_size(most, p->w->stream.host /
+                                 (size_t)(p->w->group.c ? p->w->group.c->size : 1));
     }
     if (need->streamed)
         xd_offload_pin(need, j, j->ctx->world.used->size, most);
@@ -651,12 +650,12 @@ static xd_status count_decoding(xd_job *j, xd_need *need, xd_err *e)
     xd_context *ctx = j->ctx;
     const xd_component *vae = &ctx->model.vae;
     int        here = xd_vae_on_this_rank(j);
-    double     once, loaded = loaded_bytes(ctx, &once) - (double)xd_store_bytes(vae->store);
+    double     once, loaded = loaded_bytes(ctx, &once) - (double)xd_store_bytes(vae->w->store);
     *need = (xd_need){ .dit = (size_t)loaded };
     xd_status s = here ? xd_vae_decode_count(j, &need->vae_tmp, e) : XD_OK;
-    need->vae = here ? vae->packed : 0;
-    need->vae_work = here ? vae->work : 0;
-    need->host_work = here ? vae->host_work : 0;
+    need->vae = here ? vae->count->packed : 0;
+    need->vae_work = here ? vae->count->work : 0;
+    need->host_work = here ? vae->count->host_work : 0;
     xd_need_sum(need, j, ctx->world.used->size);
     return s;
 }
@@ -686,7 +685,7 @@ xd_status xd_memory_plan_decode(xd_job *j, xd_need *need, xd_err *e)
     if (s != XD_OK)
         return s;
     s = fits_decoding(j, need, &why);
-    if (s == XD_ENOMEM && !ctx->borrowed && (ctx->model.dit.store || ctx->model.dit2.store)) {
+    if (s == XD_ENOMEM && !ctx->borrowed && xd_model_has_dits(&ctx->model)) {
         xd_component_drop(&ctx->model.dit);
         xd_component_drop(&ctx->model.dit2);
         why = (xd_err){ .rank = -1 };

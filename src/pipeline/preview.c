@@ -108,9 +108,10 @@ void xd_preview_learn(const xd_job *j, const float *lat, const float *rgb)
     double      v[MOST + 1], mean[3];
     if (ctx->model.vae_info.rgb || ctx->once || f.C > MOST)
         return;
-    if (!ctx->colours)
-        ctx->colours = open_colours(f.C + 1);
-    for (int64_t y = 0; ctx->colours && y < f.h; y++)
+    if (!ctx->caches->colours)
+        ctx->caches->colours = open_colours(f.C + 1);
+    xd_colours *colours = ctx->caches->colours;
+    for (int64_t y = 0; colours && y < f.h; y++)
         for (int64_t x = 0; x < f.w; x++) {
             int finite = 1;
             for (int64_t c = 0; c < f.C; c++) {
@@ -120,7 +121,7 @@ void xd_preview_learn(const xd_job *j, const float *lat, const float *rgb)
             v[f.C] = 1;
             mean_pixel(j, &f, rgb, y, x, mean);
             if (finite && isfinite(mean[0] + mean[1] + mean[2]))
-                add_cell(ctx->colours, v, mean);
+                add_cell(colours, v, mean);
         }
 }
 
@@ -201,7 +202,7 @@ static void colour_cells(const xd_job *j, const frame *f, float *rgb)
     const float (*known)[3] = j->ctx->model.vae_info.rgb;
     if (known)
         map_cells(f, known, rgb);
-    else if (fit_colours(j->ctx->colours, learned))
+    else if (fit_colours(j->ctx->caches->colours, learned))
         map_cells(f, (const float (*)[3])learned, rgb);
     else
         grey_cells(f, rgb);

@@ -39,7 +39,7 @@ static xd_status count_run(xd_job *j, size_t *bytes, xd_err *e)
         return s;
     xd_exec_init(&x, ctx->count, &a, ctx->type);
     float *any = (float *)(void *)a.base;
-    run_decoder(&x, j, &ctx->model.preview.shadow, any, any);
+    run_decoder(&x, j, &ctx->model.preview.count->shadow, any, any);
     *bytes = xd_arena_peak(&a);
     xd_device_arena_close(&a, ctx->count);
     return xd_exec_status(&x, e);
@@ -52,7 +52,7 @@ xd_status xd_preview_count(xd_job *j, size_t *weights, size_t *bytes, xd_err *e)
     if (!is_needed(j))
         return XD_OK;
     xd_status s = xd_component_count(p, j->ctx->count, j->ctx->type, e);
-    *weights = p->packed + p->work;
+    *weights = p->count->packed + p->count->work;
     return s == XD_OK ? count_run(j, bytes, e) : s;
 }
 
@@ -83,7 +83,7 @@ float *xd_preview_decode(const xd_job *j, const float *lat, xd_grid *size)
     xd_exec     x;
     xd_arena    a;
     size_t      bytes = 0;
-    if (!m->preview.vae || !m->preview.store || count_run((xd_job *)(uintptr_t)j, &bytes, &e) ||
+    if (!m->preview.vae || !m->preview.w->store || count_run((xd_job *)(uintptr_t)j, &bytes, &e) ||
         xd_device_arena_open(&a, ctx->dev, bytes, &e) != XD_OK)
         return NULL;
     *size = (xd_grid){ j->lat[2] * cell[1], j->lat[3] * cell[2] };
@@ -92,7 +92,7 @@ float *xd_preview_decode(const xd_job *j, const float *lat, xd_grid *size)
     xd_exec_init(&x, ctx->dev, &a, ctx->type);
     x.cancel = ctx->cancel;
     if (cells && rgb)
-        run_decoder(&x, j, &m->preview.net, cells, rgb);
+        run_decoder(&x, j, &m->preview.w->net, cells, rgb);
     xd_device_arena_close(&a, ctx->dev);
     free(cells);
     if (cells && rgb && xd_ok(&x))

@@ -132,7 +132,7 @@ static int32_t mark_of(const xd_job *j, int k)
 {
     const xd_component *p = &j->ctx->model.text[k];
     xd_text_tower       s;
-    p->text->tower(p->net.cfg, &s);
+    p->text->tower(p->w->net.cfg, &s);
     return s.token;
 }
 

@@ -26,10 +26,10 @@ static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail
     void        *local = calloc(1, ctx->model.dit_info.local_size + ctx->model.dit_info.kept_size +
                                 1);
     void        *kept = (char *)local + ctx->model.dit_info.local_size;
-    int          tp = p->tp, tp_at = p->tp_at;
-    p->tp = 1, p->tp_at = 0;
+    int          tp = p->w->tp, tp_at = p->w->tp_at;
+    p->w->tp = 1, p->w->tp_at = 0;
     xd_status    s = xd_component_count(p, ctx->count, ctx->type, e);
-    p->tp = tp, p->tp_at = tp_at;
+    p->w->tp = tp, p->w->tp_at = tp_at;
     if (s == XD_OK)
         s = xd_device_arena_open(&a, ctx->count, 0, e);
     if (s != XD_OK || !local) {
@@ -53,26 +53,26 @@ static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail
         in.ref = xd_new_f32(&x, lay.len[XD_REF], j->features);
     xd_state st = { .h = xd_new_f32(&x, xd_own_rows(&lay, XD_ALL, 0), d->dim), .local = local,
                     .kept = kept };
-    int most = xd_dit_most_skips(dit, &p->shadow);
+    int most = xd_dit_most_skips(dit, &p->count->shadow);
     if (most)
         st.skips = xd_new(&x, most * st.h.d[0], d->dim);
     if (dit->keep) {
-        dit->keep(&x, &p->shadow, &text, kept);
-        dit->read(&x, &p->shadow, &in, kept);
+        dit->keep(&x, &p->count->shadow, &text, kept);
+        dit->read(&x, &p->count->shadow, &in, kept);
     }
-    dit->cond(&x, &p->shadow, &in, &st);
+    dit->cond(&x, &p->count->shadow, &in, &st);
     xd_dev_counts(ctx->count, &c, 1);
-    dit->embed(&x, &p->shadow, &in, &st);
+    dit->embed(&x, &p->count->shadow, &in, &st);
     xd_dev_counts(ctx->count, &c, 1);
     *head = c.flops;
-    for (int i = 0; i < p->shadow.nlayers; i++) {
+    for (int i = 0; i < p->count->shadow.nlayers; i++) {
         size_t mark = xd_arena_mark(&a);
-        xd_dit_block(&x, dit, &p->shadow, i, &st);
+        xd_dit_block(&x, dit, &p->count->shadow, i, &st);
         xd_dev_counts(ctx->count, &c, 1);
         cost[i] = c.flops;
         xd_arena_rewind(&a, mark);
     }
-    dit->head(&x, &p->shadow, &st);
+    dit->head(&x, &p->count->shadow, &st);
     xd_dev_counts(ctx->count, &c, 1);
     *tail = c.flops;
     free(local);
@@ -84,7 +84,7 @@ xd_status xd_stages_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e)
 {
     xd_context *ctx = j->ctx;
     xd_component   *p = &ctx->model.dit;
-    int        P = ctx->plan.deg.n[XD_PIPE], n = p->net.nlayers;
+    int        P = ctx->plan.deg.n[XD_PIPE], n = p->w->net.nlayers;
     double    *cost, head = 0, tail = 0;
     cut[0] = 0, cut[1] = n;
     if (P == 1)
@@ -108,7 +108,7 @@ xd_status xd_stages_open(xd_job *j, xd_err *e)
 {
     xd_context *ctx = j->ctx;
     int        cut[XD_MAXSTAGE + 1], me = ctx->topo.at[XD_PIPE];
-    if (ctx->plan.deg.n[XD_PIPE] == 1 || ctx->model.dit.store || ctx->model.dit2.store)
+    if (ctx->plan.deg.n[XD_PIPE] == 1 || xd_model_has_dits(&ctx->model))
         return XD_OK;
     xd_status s = xd_stages_cut(j, cut, e);
     if (s != XD_OK)
@@ -116,6 +116,6 @@ xd_status xd_stages_open(xd_job *j, xd_err *e)
     for (int i = 0; i < xd_model_dits(&ctx->model); i++)
         xd_component_stage(xd_model_dit(&ctx->model, i), cut[me], cut[me + 1]);
     xd_log(XD_LOG_DEBUG, "stage %d runs blocks %d to %d of %d", me, cut[me], cut[me + 1] - 1,
-           ctx->model.dit.net.nlayers);
+           ctx->model.dit.w->net.nlayers);
     return XD_OK;
 }

@@ -189,7 +189,7 @@ static xd_status find_poly(const xd_job *j, xd_cache_options *o, xd_err *e)
     const xd_dit   *d = m->dit.dit;
     if (!isnan(o->poly[0]) ||
         (d->probe && d->change_poly && xd_model_dits(m) == 1 &&
-         d->change_poly(m->dit.net.cfg, o->poly)))
+         d->change_poly(m->dit.w->net.cfg, o->poly)))
         return XD_OK;
     return xd_fail(e, XD_EUNSUPPORTED, "cache: there are no published coefficients of teacache for "
                    "this model: measure them with `xdit calibrate` and pass them as "

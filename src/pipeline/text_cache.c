@@ -145,12 +145,13 @@ static xd_status recall_own(xd_prompts *w, xd_job *j, xd_err *e)
 {
     xd_arena none = { 0 };
     xd_exec  x;
+    xd_engine_caches *caches = j->ctx->caches;
     xd_exec_init(&x, j->ctx->dev, &none, j->ctx->type);
-    for (int i = 0; i < w->n && j->ctx->embeddings; i++) {
+    for (int i = 0; i < w->n && caches && caches->embeddings; i++) {
         const xd_cond *c = &w->cond[i];
         size_t         bytes = (size_t)size_of_cond(c) * sizeof(float);
         xd_text_key    key = bytes ? key_of(w, i) : (xd_text_key){ 0 };
-        const float   *v = key.v ? xd_text_cache_find(j->ctx->embeddings, key, bytes) : NULL;
+        const float   *v = key.v ? xd_text_cache_find(caches->embeddings, key, bytes) : NULL;
         if (v) {
             xd_put(&x, c->tok, v);
             if (c->pooled.p)
@@ -220,7 +221,7 @@ static void remember_one(const xd_prompts *w, xd_job *j, int i, xd_exec *x)
 {
     const xd_cond *c = &w->cond[i];
     xd_text_key    key = key_of(w, i);
-    float         *v = key.v ? xd_text_cache_add(j->ctx->embeddings, key,
+    float         *v = key.v ? xd_text_cache_add(j->ctx->caches->embeddings, key,
                                                  (size_t)size_of_cond(c) * sizeof(float)) : NULL;
     if (v) {
         xd_get(x, v, c->tok);
@@ -235,14 +236,15 @@ void xd_prompts_remember(const xd_prompts *w, xd_job *j)
     xd_context *ctx = j->ctx;
     xd_arena    none = { 0 };
     xd_exec     x;
+    xd_engine_caches *caches = ctx->caches;
     if (!ctx->keep || ctx->world.used->rank != 0)
         return;
-    if (!ctx->embeddings && !(ctx->embeddings = xd_text_cache_open(most_bytes(ctx))))
+    if (!caches->embeddings && !(caches->embeddings = xd_text_cache_open(most_bytes(ctx))))
         return;
     xd_exec_init(&x, ctx->dev, &none, ctx->type);
     for (int i = 0; i < w->n; i++)
         if (!w->known[i] && size_of_cond(&w->cond[i]))
             remember_one(w, j, i, &x);
     if (x.err.code)             /* the copied data may be wrong                                */
-        xd_text_cache_close(&ctx->embeddings);
+        xd_text_cache_close(&caches->embeddings);
 }

@@ -326,7 +326,7 @@ static void count_one(const xd_job *j, int k, xd_exec *x, xd_tensor image_rows, 
     r.images = images;
     r.nimages = xd_prompt_images_among(j, k, NULL, n, images);
     r.image_rows = image_rows;
-    xd_text_encode(p->text, x, &p->shadow, &r, &c);
+    xd_text_encode(p->text, x, &p->count->shadow, &r, &c);
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -344,7 +344,7 @@ xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, 
         return s;
     xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
     open_method_stack(&x, j->ctx, &stack);
-    xd_tensor image_rows = see_images(j, k, &x, &p->shadow);
+    xd_tensor image_rows = see_images(j, k, &x, &p->count->shadow);
     for (int i = 0; i < texts; i++)
         count_one(j, k, &x, image_rows, n[i]);
     xd_method_stack_close(&stack);
@@ -548,7 +548,7 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor i
     r.images = images;
     r.nimages = xd_prompt_images_among(j, k, r.ids, n, images);
     r.image_rows = image_rows;
-    xd_text_encode(p->text, x, &p->net, &r, &c);
+    xd_text_encode(p->text, x, &p->w->net, &r, &c);
     if (u->rows != XD_ROWS_NONE) {
         xd_tensor t = u->penultimate ? c.penultimate : c.tok;
         xd_copy_to(x, rows_at(w, j, i, k, (xd_grid){ rows, t.d[1] }), xd_rows(t, n - rows, rows));
@@ -577,7 +577,7 @@ static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err
     int going = xd_ok(&x);
     xd_tensor image_rows = { 0 };
     if (going)
-        image_rows = see_images(j, k, &x, &ctx->model.text[k].net);
+        image_rows = see_images(j, k, &x, &ctx->model.text[k].w->net);
     for (int i = 0; i < w->n && going && (xd_ok(&x) || shared); i++)
         if (is_used(w, j, i) && !w->known[i]) {
             xd_pause(&x);
@@ -686,7 +686,7 @@ static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
 {
     xd_context *ctx = j->ctx;
     xd_component   *p = xd_transformer_of(j, 0);
-    if (ctx->world.lowest < ctx->plan.text_tp || p->store)
+    if (ctx->world.lowest < ctx->plan.text_tp || p->w->store)
         return s;
     xd_transformer_alone(j, 0);
     if (s == XD_OK)

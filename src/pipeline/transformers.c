@@ -22,7 +22,7 @@ xd_status xd_transformer_change(xd_job *j, int vae, int step, xd_status s, xd_er
     xd_context   *ctx = j->ctx;
     xd_component *p = xd_transformer_of(j, step);
     int           again = j->loads[xd_job_dit(j, step)]++;
-    if ((s = xd_world_agree(&ctx->world, s, e)) != XD_OK || p->store)
+    if ((s = xd_world_agree(&ctx->world, s, e)) != XD_OK || p->w->store)
         return s;
     xd_transformer_alone(j, step);
     if (again)                  /* its share group was closed with the weights                 */

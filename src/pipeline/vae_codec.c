@@ -142,9 +142,9 @@ static xd_status count_vae(xd_job *j, const xd_vae_clip *clip, size_t *bytes, xd
     xd_exec_init(&x, j->ctx->count, &a, j->ctx->type);
     float *any = (float *)(void *)a.base;
     if (clip)
-        xd_vae_encode_frames(&x, j, &p->shadow, clip, any, any);
+        xd_vae_encode_frames(&x, j, &p->count->shadow, clip, any, any);
     else
-        xd_vae_decode(&x, j, &p->shadow, any, any);
+        xd_vae_decode(&x, j, &p->count->shadow, any, any);
     *bytes = xd_arena_peak(&a);
     xd_device_arena_close(&a, j->ctx->count);
     return xd_exec_status(&x, e);
@@ -249,7 +249,7 @@ xd_status xd_vae_decode_image(xd_job *j, xd_arena *a, const float *lat, float **
     x.cancel = ctx->cancel;
     xd_world_watch(&ctx->world, &x);
     xd_yield_watch(j, &x);
-    xd_vae_decode(&x, j, &ctx->model.vae.net, lat, *rgb);
+    xd_vae_decode(&x, j, &ctx->model.vae.w->net, lat, *rgb);
     if (xd_ok(&x) && *rgb)
         xd_preview_learn(j, lat, *rgb);
     if (xd_ok(&x))

@@ -41,15 +41,15 @@ static uint64_t hash_layout(const xd_context *ctx, const xd_component *p)
     snprintf(kind, sizeof kind, "%.*s", (int)strcspn(ctx->dev->name, ":"), ctx->dev->name);
     uint64_t h = xd_hash_text(kind);
     if (shares_copies(ctx)) {
-        h = xd_hash_mix(h, (uint64_t)p->stream.streamed);
-        h = xd_hash_mix(h, (uint64_t)p->stream.host);
+        h = xd_hash_mix(h, (uint64_t)p->w->stream.streamed);
+        h = xd_hash_mix(h, (uint64_t)p->w->stream.host);
     }
     h = xd_hash_mix(h, (uint64_t)xd_par_threads());
     h = xd_hash_mix(h, (uint64_t)ctx->type);
-    h = xd_hash_mix(h, (uint64_t)p->blocks);
-    h = xd_hash_mix(h, (uint64_t)p->block_bytes);
-    h = xd_hash_mix(h, (uint64_t)p->net.first);
-    return xd_hash_mix(h, (uint64_t)p->net.last);
+    h = xd_hash_mix(h, (uint64_t)p->w->blocks);
+    h = xd_hash_mix(h, (uint64_t)p->count->block_bytes);
+    h = xd_hash_mix(h, (uint64_t)p->w->net.first);
+    return xd_hash_mix(h, (uint64_t)p->w->net.last);
 }
 
 static void fill_request(group_request *c, xd_context *ctx, int rank, const int want[NPART])
@@ -58,12 +58,15 @@ static void fill_request(group_request *c, xd_context *ctx, int rank, const int 
     c->rank = rank;
     for (int i = 0; i < NPART; i++) {
         const xd_component *p = part_of(ctx, i);
-        c->color[i] = !want[i] || (shares_copies(ctx) && !p->stream.streamed) ? -1
+        c->color[i] = -1;
+        if (!want[i])
+            continue;
+        c->color[i] = shares_copies(ctx) && !p->w->stream.streamed ? -1
                       : i == XD_SHARED_VAE ? 0
                         : ctx->topo.at[XD_TENSOR] +
                           (int64_t)ctx->plan.deg.n[XD_TENSOR] * ctx->topo.at[XD_PIPE];
         c->form[i] = hash_layout(ctx, p);
-        c->open[i] = !p->store;
+        c->open[i] = !p->w->store;
     }
 }
 
@@ -107,8 +110,8 @@ static xd_status group_component(xd_context *ctx, const xd_context *among, const
     int       color = size ? (int)c[h->rank].color[i] : among->world.all->size + h->rank;
     xd_status s = h->ops->split(h, color, h->rank, size ? size : 1, &k, e);
     if (size)
-        part_of(ctx, i)->group = (xd_weight_group){ .c = k, .me = among->world.used->rank,
-                                                    .streams = shares_copies(ctx) };
+        part_of(ctx, i)->w->group = (xd_weight_group){ .c = k, .me = among->world.used->rank,
+                                                       .streams = shares_copies(ctx) };
     else
         xd_comm_close(&k);
     return s;
@@ -155,7 +158,7 @@ static xd_status find_among(xd_context *ctx, xd_context *among, const int want[N
 {
     xd_status s = XD_OK;
     for (int i = 0; i < NPART; i++)     /* left from a request that failed before loading      */
-        if (!part_of(ctx, i)->store)
+        if (part_of(ctx, i)->w && !part_of(ctx, i)->w->store)
             xd_shared_weights_close(part_of(ctx, i));
     ctx->world.lowest = among->world.used->rank;
     if (among->world.used->size == 1)
@@ -219,13 +222,13 @@ xd_status xd_weight_groups_count(xd_context *ctx, const int group[XD_SHARED_PART
 void xd_weight_groups_nonfinite(const xd_context *ctx, const xd_component *p)
 {
     xd_comm *c = ctx->world.used;
-    int64_t  one = 1, size = sizeof p->nonfinite;
-    int32_t  who = p->nonfinite[0] ? c->rank : INT32_MAX;
-    char     name[sizeof p->nonfinite];
+    int64_t  one = 1, size = sizeof p->w->nonfinite;
+    int32_t  who = p->w->nonfinite[0] ? c->rank : INT32_MAX;
+    char     name[sizeof p->w->nonfinite];
     xd_req   r;
     if (c->size == 1)
         return;
-    memcpy(name, p->nonfinite, sizeof name);
+    memcpy(name, p->w->nonfinite, sizeof name);
     r = c->ops->allreduce(c, xd_view(&who, XD_I32, 1, &one), XD_MIN);
     if (c->ops->wait(c, &r, 1) != XD_OK || who == 0 || who == INT32_MAX)
         return;

@@ -13,18 +13,11 @@ static int can_yield(const xd_job *j)
            ctx->world.used->size == ctx->world.all->size;
 }
 
-/* An engine that runs next to another one lends its loaded components, so that other engines need
- * not load them. */
 static xd_status call_on_turn(xd_job *j, xd_err *e)
 {
-    xd_context *ctx = j->ctx;
-    double      t0 = xd_now_s();
-    xd_err      mine = { .rank = -1 };
-    if (ctx->lend)
-        ctx->lend(ctx, 1);
+    double    t0 = xd_now_s();
+    xd_err    mine = { .rank = -1 };
     xd_status s = j->r->on_turn(j->r->cookie, &mine);
-    if (ctx->lend)
-        ctx->lend(ctx, 0);
     j->away_s += xd_now_s() - t0;
     return s == XD_OK ? s : xd_fail(e, s, "%s", mine.msg);
 }

@@ -120,9 +120,10 @@ static double times_own_size(const xd_job *j)
 static xd_status check_request(chooser *c, xd_err *e)
 {
     xd_context own;
-    xd_job     j;
-    xd_context_fork(&own, c->ctx);
-    xd_status s = xd_job_open(&j, &own, &c->r, e);
+    xd_job     j = { 0 };
+    xd_status  s = xd_context_fork(&own, c->ctx, e);
+    if (s == XD_OK)
+        s = xd_job_open(&j, &own, &c->r, e);
     c->two = j.npass > 1;
     c->times = s == XD_OK ? times_own_size(&j) : 1;
     xd_job_close(&j);

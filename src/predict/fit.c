@@ -123,11 +123,17 @@ static void set_types(finder *w, const set *s)
     ctx->type = s->bf16 ? XD_BF16 : w->type;
     ctx->offload = s->offload ? XD_OFFLOAD_AUTO : w->offload;
     int streams = ctx->offload != XD_OFFLOAD_NONE && !xd_dev_identity(ctx->dev);
-    ctx->model.dit.streams = ctx->model.dit2.streams = streams;
-    ctx->model.dit.blocks = ctx->model.dit2.blocks = s->dit ? s->dit : w->dit;
-    for (int k = 0; k < ctx->model.recipe->ntext; k++) {
-        ctx->model.text[k].blocks = s->text && text_can_be(w, k, s->text) ? s->text : w->text[k];
-        ctx->model.text[k].streams = streams;
+    for (int i = 0; i < xd_model_dits(&ctx->model); i++) {
+        xd_weights *v = xd_model_dit(&ctx->model, i)->w;
+        v->streams = streams;
+        v->blocks = s->dit ? s->dit : w->dit;
+    }
+    for (int k = 0; k < XD_MAXTEXT; k++) {
+        xd_component *p = xd_model_text(&ctx->model, k);
+        if (!p)
+            continue;
+        p->w->blocks = s->text && text_can_be(w, k, s->text) ? s->text : w->text[k];
+        p->w->streams = streams;
     }
 }
 
@@ -650,22 +656,26 @@ static void find_advice(const xd_fit *t, const xd_parallel *plans, int n, set *f
 {
     xd_fit             mine = *t;
     finder             w = { .t = &mine, .plans = plans, .nplans = n, .type = t->ctx->type,
-                             .dit = t->ctx->model.dit.blocks, .offload = t->ctx->offload,
+                             .dit = t->ctx->model.dit.w->blocks, .offload = t->ctx->offload,
                              .until = xd_now_s() + PATIENCE_S };
     set                same = { 0 };
     trial              base = { 0 };
     out[0] = 0;
-    xd_context_fork(&w.own, t->ctx);
+    int forked = xd_context_fork(&w.own, t->ctx, NULL) == XD_OK;
     mine.ctx = &w.own;
     for (int k = 0; k < XD_MAXTEXT; k++)
-        w.text[k] = t->ctx->model.text[k].blocks;
-    if (t->huge || count_set(&w, &same, &base)) {
+        if (xd_model_text(&w.own.model, k))
+            w.text[k] = t->ctx->model.text[k].w->blocks;
+    if (!forked)
+        ;                       /* no memory for advice                                        */
+    else if (t->huge || count_set(&w, &same, &base)) {
         levers l = limit_levers(find_levers(&w, &base), t->only);
         try_all(&w, &l);
         write_advice(&w, out, size);
         *first = w.nfit ? w.fit[0] : (set){ 0 };
     }
-    set_types(&w, &same);
+    if (forked)
+        set_types(&w, &same);
     xd_context_fork_close(&w.own, t->ctx);
     xd_buf_free(&w.reported);
 }

@@ -120,16 +120,19 @@ static xd_status stand_for_rank(predictor *s, int me, xd_err *e)
     int at = ctx->topo.at[XD_PIPE], tp_at = ctx->topo.at[XD_TENSOR];
     for (int i = 0; i < xd_model_dits(&ctx->model); i++) {
         xd_component *p = xd_model_dit(&ctx->model, i);
-        if (p->tp != tp || p->tp_at != tp_at || p->net.first != s->cut[at] ||
-            p->net.last != s->cut[at + 1]) {
-            p->tp = tp, p->tp_at = tp_at;
+        if (p->w->tp != tp || p->w->tp_at != tp_at || p->w->net.first != s->cut[at] ||
+            p->w->net.last != s->cut[at + 1]) {
+            p->w->tp = tp, p->w->tp_at = tp_at;
             xd_component_stage(p, s->cut[at], s->cut[at + 1]);
         }
     }
     for (int k = 0; k < ctx->model.recipe->ntext && T > 1; k++) {
-        ctx->model.text[k].tp = T;
-        ctx->model.text[k].tp_at = me < T ? me : 0;
-        xd_net_close(&ctx->model.text[k].shadow);
+        xd_component *p = xd_model_text(&ctx->model, k);
+        if (!p)
+            continue;
+        p->w->tp = T;
+        p->w->tp_at = me < T ? me : 0;
+        xd_net_close(&p->count->shadow);
     }
     return XD_OK;
 }
@@ -254,7 +257,7 @@ static void denoise_steps(predictor *s, xd_denoise *f, int me, int passes)
 
 static void raise_host(xd_need *n, const xd_component *p)
 {
-    n->host_work = n->host_work > p->host_work ? n->host_work : p->host_work;
+    n->host_work = n->host_work > p->count->host_work ? n->host_work : p->count->host_work;
 }
 
 /* Number of encoded texts: prompts, then negative prompts. */
@@ -307,14 +310,14 @@ static xd_status denoise_rank(predictor *s, int me, int passes, xd_err *e)
     if (st != XD_OK)
         return st;
     text_rows(s, rows);
-    xd_cost_device_weights(s->rk, (double)p->packed);
+    xd_cost_device_weights(s->rk, (double)p->count->packed);
     for (int i = 0; i < s->job.npass; i++) {
         cond[i].tok = xd_view2(a.base, XD_F32, rows[i], d->text_dim);
         xd_prompts_real_tokens(&s->job, cond[i].real);
         if (d->pooled_dim)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }
-    xd_denoise_open(&f, &s->job, ctx->count, &ctx->count_topo, &a, &p->shadow, cond);
+    xd_denoise_open(&f, &s->job, ctx->count, &ctx->count_topo, &a, &p->count->shadow, cond);
     denoise_steps(s, &f, me, passes);
     xd_need *need = &s->f->rank[me].need;
     size_t   peak = xd_arena_peak(&a);
@@ -462,17 +465,17 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
         if (!ctx->model.has_text[k])
             continue;
         xd_simulation_mark(s->simulation, k);   /* time of the encoders before k               */
-        xd_cost_device_weights(s->rk, (double)ctx->model.text[k].packed);
+        xd_cost_device_weights(s->rk, (double)ctx->model.text[k].count->packed);
         if (ctx->count_text && (xd_world_agree_in(ctx->count_text, me, XD_OK, e) != XD_OK ||
             (!ctx->model.recipe->text[k].tokenizer &&
              xd_encoder_images_share(&s->job, ctx->count_text, e) != XD_OK)))
             return e->code;
         if (count_texts(s, k, &most, e) != XD_OK)
             return e->code;
-        size_t packed = ctx->model.text[k].packed;
+        size_t packed = ctx->model.text[k].count->packed;
         n->text = ctx->keep ? n->text + packed : n->text > packed ? n->text : packed;
         n->text_tmp = n->text_tmp > most ? n->text_tmp : most;
-        most = ctx->model.text[k].work;
+        most = ctx->model.text[k].count->work;
         n->text_work = n->text_work > most ? n->text_work : most;
         raise_host(n, &ctx->model.text[k]);
         if (!s->parts[me].text[k].block)
@@ -529,11 +532,11 @@ static xd_status predict_encode(predictor *s, xd_err *e)
         if (st != XD_OK || !xd_vae_on_this_rank(&s->job))
             continue;
         int64_t before = sent_bytes(s);
-        xd_cost_device_weights(s->rk, (double)s->ctx->model.vae.packed);
+        xd_cost_device_weights(s->rk, (double)s->ctx->model.vae.count->packed);
         st = xd_vae_encode_count(&s->job, &tmp, e);
         add_messages(s, r);
-        n->vae = s->ctx->model.vae.packed;
-        n->vae_work = s->ctx->model.vae.work;
+        n->vae = s->ctx->model.vae.count->packed;
+        n->vae_work = s->ctx->model.vae.count->work;
         raise_host(n, &s->ctx->model.vae);
         n->vae_tmp = tmp > n->vae_tmp ? tmp : n->vae_tmp;
         s->f->rank[r].sent_all += (double)(sent_bytes(s) - before);
@@ -556,12 +559,12 @@ static xd_status predict_decode(predictor *s, xd_err *e)
         if (st != XD_OK || !xd_vae_on_this_rank(&s->job) || s->r->latents_only)
             continue;
         int64_t before = sent_bytes(s);
-        xd_cost_device_weights(s->rk, (double)s->ctx->model.vae.packed);
+        xd_cost_device_weights(s->rk, (double)s->ctx->model.vae.count->packed);
         st = xd_vae_decode_count(&s->job, &tmp, e);
         add_messages(s, r);
         n->vae_tmp = tmp > n->vae_tmp ? tmp : n->vae_tmp;
-        n->vae = s->ctx->model.vae.packed;
-        n->vae_work = s->ctx->model.vae.work;
+        n->vae = s->ctx->model.vae.count->packed;
+        n->vae_work = s->ctx->model.vae.count->work;
         raise_host(n, &s->ctx->model.vae);
         s->f->rank[r].sent_all += (double)(sent_bytes(s) - before) * image_count(s);
         xd_simulation_mark(s->simulation, 0);
@@ -747,8 +750,9 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
 {
     predictor s = { .base = base, .m = m, .r = r, .f = f, .on_event = on_event, .cookie = cookie };
     memset(f, 0, sizeof *f);
-    xd_context_fork(s.ctx = &s.own, base);
-    xd_status st = open_predictor(&s, a, ranks, e);
+    xd_status st = xd_context_fork(s.ctx = &s.own, base, e);
+    if (st == XD_OK)
+        st = open_predictor(&s, a, ranks, e);
     if (st == XD_OK) {
         s.own.count = xd_cost_device_dev(s.rk);
         st = predict_denoise(&s, e);

@@ -359,21 +359,22 @@ void xd_bench_text_free(xd_cond *c, xd_engine *g)
 /* The same for a device with its own memory. */
 static xd_status room_on_device(const xd_dev *d, const xd_component *p, size_t more, xd_err *e)
 {
-    size_t have = 0, total = 0, kernels = xd_dev_kernel_bytes(d), need = p->packed + more + kernels;
+    size_t have = 0, total = 0, kernels = xd_dev_kernel_bytes(d),
+           need = p->count->packed + more + kernels;
     d->mem->memory((xd_dev *)(uintptr_t)d, &have, &total);
     if (need <= have)
         return XD_OK;
     return xd_fail(e, XD_ENOMEM, "%s needs %s of memory of %s and %s are available: weights "
                    "%s, activations %s, kernels %s", p->name, xd_size_text((double)need).s, d->name,
-                   xd_size_text((double)have).s, xd_size_text((double)p->packed).s,
+                   xd_size_text((double)have).s, xd_size_text((double)p->count->packed).s,
                    xd_size_text((double)more).s, xd_size_text((double)kernels).s);
 }
 
 xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, int ranks, xd_err *e)
 {
-    size_t machine, process, more = beside > p->work ? beside : p->work,
+    size_t machine, process, more = beside > p->count->work ? beside : p->count->work,
            kernels = xd_dev_kernel_bytes(d);
-    double own = (double)p->packed + (double)more, all = ranks * (own + (double)kernels);
+    double own = (double)p->count->packed + (double)more, all = ranks * (own + (double)kernels);
     if (xd_dev_identity(d))
         return room_on_device(d, p, more, e);
     xd_host_memory(&machine, &process);
@@ -384,7 +385,7 @@ xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, i
                    "%s, kernels %s", p->name, xd_size_text(narrow ? own : all).s,
                    narrow ? "address space (ulimit -v), without that of kernels," : "memory",
                    xd_size_text((double)(narrow ? process : machine)).s,
-                   xd_size_text((double)p->packed).s, xd_size_text((double)more).s,
+                   xd_size_text((double)p->count->packed).s, xd_size_text((double)more).s,
                    xd_size_text((double)kernels).s);
 }
 
@@ -394,8 +395,8 @@ static xd_status count_component(bench *b, xd_component *p, int *share, xd_err *
     size_t    have, total;
     xd_status s = xd_component_count(p, b->g->ctx.count, b->g->ctx.type, e);
     b->g->ctx.dev->mem->memory(b->g->ctx.dev, &have, &total);
-    *share = b->a->share_layers || p->packed > have / 2;
-    b->whole = p->packed;
+    *share = b->a->share_layers || p->count->packed > have / 2;
+    b->whole = p->count->packed;
     if (s == XD_OK && *share && !p->files)
         s = xd_component_count_kinds(p, b->g->ctx.count, b->g->ctx.type, e);
     return s;
@@ -407,19 +408,19 @@ static xd_status load_component(bench *b, xd_component *p, int share, size_t bes
     xd_status s = xd_bench_room(b->g->ctx.dev, p, beside, 1, e);
     char      what[96];
     snprintf(what, sizeof what, "%s: %s %s of weights", p->name, p->files ? "loading" : "making",
-             xd_size_text((double)p->packed).s);
-    report_stage(b, what, (double)p->packed);
+             xd_size_text((double)p->count->packed).s);
+    report_stage(b, what, (double)p->count->packed);
     if (s == XD_OK)
         s = xd_component_load(p, b->g->ctx.dev, b->g->ctx.type, share, e);
     if (s == XD_OK && share && !p->files && !b->a->json)
         xd_bench_print(b->a, "%s: all blocks use the memory of one, %.2f GB instead of %.2f",
-                       p->name, (double)xd_store_bytes(p->store) / 1e9, (double)b->whole / 1e9);
+                       p->name, (double)xd_store_bytes(p->w->store) / 1e9, (double)b->whole / 1e9);
     return s;
 }
 
 static void predict_step(bench *b, const xd_component *p, size_t tmp)
 {
-    size_t bytes = xd_store_bytes(p->store) + tmp;
+    size_t bytes = xd_store_bytes(p->w->store) + tmp;
     b->predicted = bytes > b->predicted ? bytes : b->predicted;
 }
 
@@ -437,8 +438,8 @@ static void run_text(void *ctx)
     text_run *t = ctx;
     xd_cond   c = { 0 };
     xd_arena_rewind(t->x.tmp, 0);
-    t->read.image_rows = xd_text_run_vision(t->p->text, &t->x, &t->p->net, &t->read);
-    xd_text_encode(t->p->text, &t->x, &t->p->net, &t->read, &c);
+    t->read.image_rows = xd_text_run_vision(t->p->text, &t->x, &t->p->w->net, &t->read);
+    xd_text_encode(t->p->text, &t->x, &t->p->w->net, &t->read, &c);
 }
 
 /* Times encoder k of the pipeline. */
@@ -472,7 +473,7 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
         t.read.images = t.images;
         t.read.nimages = xd_prompt_images_among(&b->job, k, NULL, t.n, t.images);
         snprintf(what, sizeof what, "%s, %lld tokens, %d blocks", p->name, (long long)t.n,
-                 p->net.last - p->net.first);
+                 p->w->net.last - p->w->net.first);
         report_stage(b, what, 0);
         report_row(b, "text", what, measure_median(b, run_text, &t));
         predict_step(b, p, bytes);
@@ -565,7 +566,7 @@ static xd_status bench_step(bench *b, xd_err *e)
     if (s == XD_OK)             /* blocks alone run in addition to the step's memory            */
         s = xd_device_arena_open(&a, g->ctx.dev, bytes + bytes / 8, e);
     if (s == XD_OK) {
-        xd_denoise_open(&r.f, &b->job, &b->prof.w.dev, &g->ctx.topo, &a, &p->net, cond);
+        xd_denoise_open(&r.f, &b->job, &b->prof.w.dev, &g->ctx.topo, &a, &p->w->net, cond);
         xd_denoise_noise(&r.f, 0, 0);
         char refs[40] = "";
         if (b->job.nrefs)
@@ -605,7 +606,7 @@ static xd_status bench_vae(bench *b, xd_err *e)
 {
     xd_component  *p = &b->g->ctx.model.vae;
     int64_t   nlat = b->job.numbers, npix = b->job.frames * b->job.size[0] * b->job.size[1] * 3;
-    vae_run r = { .j = &b->job, .net = &p->net };
+    vae_run r = { .j = &b->job, .net = &p->w->net };
     xd_arena  a;
     size_t    bytes = 0, pixels = (size_t)(nlat + npix) * sizeof(float);
     int       share;

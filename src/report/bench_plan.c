@@ -92,7 +92,8 @@ static xd_status load_side(const xd_bench_pair *d, const xd_bench_side *s, int v
     xd_component  *p = vae ? &s->g->ctx.model.vae : &s->g->ctx.model.dit;
     xd_status st = xd_component_count(p, s->g->ctx.count, s->g->ctx.type, e);
     s->g->ctx.dev->mem->memory(s->g->ctx.dev, &have, &total);
-    int share = d->a->share_layers || p->packed > have / 2 / (size_t)d->all.g->ctx.world.host->size;
+    int share = d->a->share_layers ||
+                p->count->packed > have / 2 / (size_t)d->all.g->ctx.world.host->size;
     if (st == XD_OK && share && !p->files)
         st = xd_component_count_kinds(p, s->g->ctx.count, s->g->ctx.type, e);
     if (st == XD_OK)
@@ -113,15 +114,15 @@ static xd_status load_sides(xd_bench_pair *d, int vae, xd_err *e)
     xd_component  *whole = vae ? &d->one.g->ctx.model.vae : &d->one.g->ctx.model.dit;
     xd_component  *mine = &d->all.g->ctx.model.dit;
     xd_status s = load_side(d, &d->one, vae, e);
-    d->one.net = d->all.net = whole->net;
+    d->one.net = d->all.net = whole->w->net;
     if (vae || s != XD_OK)
         return s;
-    if (mine->tp > 1) {
+    if (mine->w->tp > 1) {
         s = load_side(d, &d->all, 0, e);
-        d->all.net = mine->net;
+        d->all.net = mine->w->net;
     }
-    d->all.net.first = mine->net.first;
-    d->all.net.last = mine->net.last;
+    d->all.net.first = mine->w->net.first;
+    d->all.net.last = mine->w->net.last;
     return s;
 }
 
@@ -158,7 +159,7 @@ static xd_status count_steps(xd_bench_pair *d, const xd_cond *cond, xd_err *e)
     if (st != XD_OK)
         return st;
     xd_denoise_open(&f, &s->job, s->g->ctx.count, &s->g->ctx.count_topo, &a,
-                    &s->g->ctx.model.dit.shadow, cond);
+                    &s->g->ctx.model.dit.count->shadow, cond);
     d->count[0] = d->count[1] = 0;
     for (int r = 0; r < d->rounds; r++)
         for (int i = 0; i < d->lead + d->span; i++, at++) {

@@ -98,7 +98,7 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
                           xd_json_text(xd_json_at(xd_json_get(index, a->tensors), 1)), e);
     if (s == XD_OK && xd_recipe_sees(recipe_in(index), a->tensors))
         s = xd_component_add_vision(&p, e);
-    if (s == XD_OK && xd_net_visit(&p.net, &d) != XD_OK)
+    if (s == XD_OK && xd_net_visit(&p.w->net, &d) != XD_OK)
         s = xd_fail(e, lack.code, "%s", lack.msg);
     if (s == XD_OK)
         print_list(a, &d);

@@ -263,7 +263,7 @@ static where pose(xd_engine *g, const plan *p, int rank, int n)
 {
     xd_err      e = { 0 };
     where       w;
-    int         layers = g->ctx.model.dit.net.nlayers, P = p->deg[XD_PIPE];
+    int         layers = g->ctx.model.dit.w->net.nlayers, P = p->deg[XD_PIPE];
     xd_parallel a = { .tensor_parallel_degree = p->deg[XD_TENSOR],
                       .ulysses_degree = p->deg[XD_ULYSSES],
                       .ring_degree = p->deg[XD_RING],
@@ -283,8 +283,8 @@ static where pose(xd_engine *g, const plan *p, int rank, int n)
     memcpy(w.at, g->ctx.count_topo.at, sizeof w.at);
     w.first = layers * w.at[XD_PIPE] / P;
     w.last = layers * (w.at[XD_PIPE] + 1) / P;
-    g->ctx.model.dit.tp = p->deg[XD_TENSOR];
-    g->ctx.model.dit.tp_at = w.at[XD_TENSOR];
+    g->ctx.model.dit.w->tp = p->deg[XD_TENSOR];
+    g->ctx.model.dit.w->tp_at = w.at[XD_TENSOR];
     xd_component_stage(&g->ctx.model.dit, w.first, w.last);
     return w;
 }
@@ -321,7 +321,7 @@ static const sends *kind_of(const xd_engine *g, int layer)
         return &cross;
     for (int i = 0; i < xd_json_size(dual); i++)
         second += xd_json_number(xd_json_at(dual, i), &n) && (int)n == layer;
-    return &joint[layer == p->net.nlayers - 1][second > 0];
+    return &joint[layer == p->w->net.nlayers - 1][second > 0];
 }
 
 /* Rows of images that stand behind those of the text. */
@@ -372,7 +372,8 @@ static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
         if (d->pooled_dim)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }
-    xd_denoise_open(&f, j, g->ctx.count, &g->ctx.count_topo, &a, &g->ctx.model.dit.shadow, cond);
+    xd_denoise_open(&f, j, g->ctx.count, &g->ctx.count_topo, &a,
+                    &g->ctx.model.dit.count->shadow, cond);
     for (int i = 0; i <= STALE; i++) {
         int64_t before = g->ctx.count_world->traffic->bytes;
         xd_denoise_step(&f, i);

@@ -266,9 +266,9 @@ static look run(const xd_parallel *par)
         squeeze(0);
     }
     if (l.status == XD_OK && g && !g->ctx.world.idle) {
-        l.weights = (double)xd_store_bytes(g->ctx.model.dit.store);
-        l.shared = g->ctx.model.dit.shared;
-        l.blocks = g->ctx.model.dit.net.last - g->ctx.model.dit.net.first;
+        l.weights = (double)xd_store_bytes(g->ctx.model.dit.w->store);
+        l.shared = g->ctx.model.dit.w->shared;
+        l.blocks = g->ctx.model.dit.w->net.last - g->ctx.model.dit.w->net.first;
     }
     if (res && rank == 0) {
         const float *lat = xd_result_lat(res, 0, &l.nlat);
@@ -327,13 +327,13 @@ static void stages(int n, const look *one)
     check(same_image(one, &l), name, "another image");
     must(xd_model_open(&m, dir, &e) == XD_OK && xd_dev_open(&dev, "cpu", &e) == XD_OK &&
          xd_dev_open_count(&count, dev, &e) == XD_OK, "cannot count");
-    int L = m.dit.net.nlayers;
-    m.dit.blocks = kept ? XD_I8 : XD_F32;
+    int L = m.dit.w->net.nlayers;
+    m.dit.w->blocks = kept ? XD_I8 : XD_F32;
     must(xd_component_count(&m.dit, count, XD_F32, &e) == XD_OK, e.msg);
-    double all = (double)m.dit.packed;
+    double all = (double)m.dit.count->packed;
     xd_component_stage(&m.dit, 0, 0);
     must(xd_component_count(&m.dit, count, XD_F32, &e) == XD_OK, e.msg);
-    double rest = (double)m.dit.packed, block = (all - rest) / L;
+    double rest = (double)m.dit.count->packed, block = (all - rest) / L;
     if (rank < n) {
         double gap = l.weights - rest - l.blocks * block;
         printf("# %s: rank %d holds %d of %d blocks, %.1f of their %.1f MB\n", name, rank, l.blocks,

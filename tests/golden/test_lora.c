@@ -88,7 +88,7 @@ static float *generate(const char *path, double scale, int64_t *n, xd_err *e)
         const float *lat = xd_result_lat(r, 0, n);
         out = malloc((size_t)*n * sizeof *out);
         memcpy(out, lat, (size_t)*n * sizeof *out);
-        working = g->ctx.model.dit.work;
+        working = g->ctx.model.dit.count->work;
     }
     xd_result_free(&r);
     xd_close(&g);

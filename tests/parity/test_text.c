@@ -75,8 +75,8 @@ static int64_t of_tower(const xd_engine *g, const xd_job *j, int k)
         tokens += image[i - 1].n;
     if (!tokens)
         return 0;
-    p->text->tower(p->net.cfg, &tower_dims);
-    return of_sum(g, tokens * p->text->width(p->net.cfg)) +
+    p->text->tower(p->w->net.cfg, &tower_dims);
+    return of_sum(g, tokens * p->text->width(p->w->net.cfg)) +
            2 * number_of(p->config, "depth") *
                of_sum(g, tokens * tower_dims.merge * tower_dims.merge *
                              number_of(p->config, "hidden_size"));
@@ -87,7 +87,8 @@ static int64_t of_encoder(const xd_engine *g, int k, int64_t m)
 {
     const xd_component *p = &g->ctx.model.text[k];
     int64_t             tower = p->text->tower ? number_of(p->config, "depth") : 0;
-    return 2 * (p->net.last - p->net.first - tower) * of_sum(g, m * p->text->width(p->net.cfg));
+    return 2 * (p->w->net.last - p->w->net.first - tower) *
+           of_sum(g, m * p->text->width(p->w->net.cfg));
 }
 
 /* How many of S ranks this one sends to in a broadcast along a binomial tree. */
@@ -109,7 +110,7 @@ static int64_t of_pixels(const xd_engine *g, int k)
 {
     const xd_component *p = &g->ctx.model.text[k];
     xd_text_vision      v;
-    p->text->vision(p->net.cfg, &v);
+    p->text->vision(p->w->net.cfg, &v);
     return 4 * children_among(g->ctx.plan.text_tp) * 3 * v.side * v.side *
            xd_model_images(&g->ctx.model, k);
 }
@@ -228,7 +229,7 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
             if (xd_prompts_computed(&w, &j, i, k) > longest)
                 longest = xd_prompts_computed(&w, &j, i, k);
         bytes = check_count(g, &j, k, longest, bytes);
-        *packed += g->ctx.model.text[k].packed;
+        *packed += g->ctx.model.text[k].count->packed;
     }
     int64_t sent = g->ctx.world.used->traffic->bytes;
     must(xd_prompts_encode(&w, &j, bytes, &e), &e);   /* in exactly the memory that was counted   */
@@ -278,7 +279,7 @@ static void check_kept(const char *dir, int T)
     for (int i = 0; i < 2; i++) {
         v[i] = encode(g, &n[i], &packed);
         for (int k = 0; k < g->ctx.model.recipe->ntext; k++) {
-            if (i && g->ctx.model.text[k].store)
+            if (i && g->ctx.model.text[k].w->store)
                 fail(g, "loads an encoder for prompts whose embeddings are kept", k);
             xd_component_drop(&g->ctx.model.text[k]);
         }

@@ -445,7 +445,7 @@ static run process(xd_engine *g, const int64_t *d, int what, int tiling, const f
     must(xd_device_arena_open(&a, g->ctx.dev, bytes, &e), &e);
     xd_exec_init(&x, g->ctx.dev, &a, g->ctx.type);
     int64_t before = g->ctx.world.used->traffic->bytes;
-    (what ? encode : xd_vae_decode)(&x, &j, &g->ctx.model.vae.net, in, o.out);
+    (what ? encode : xd_vae_decode)(&x, &j, &g->ctx.model.vae.w->net, in, o.out);
     o.sent = g->ctx.world.used->traffic->bytes - before;
     must(x.err.code, &x.err);
     compare_count(&j, what, &o, &a, name);

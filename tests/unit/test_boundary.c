@@ -157,7 +157,7 @@ static double run(xd_engine *g, const xd_request *r)
 
 static int is_loaded(xd_engine *g, int i)
 {
-    return xd_model_dit(&g->ctx.model, i)->store != NULL;
+    return xd_model_dit(&g->ctx.model, i)->w->store != NULL;
 }
 
 /* Both transformers stay for the next request where memory holds them; of the only request of an

@@ -125,12 +125,12 @@ static void a_load_is_told(void **state)
         if (!strstr(xd_st_name(p.files, i), not_read[0]) &&
             !strstr(xd_st_name(p.files, i), not_read[1]))
             want += xd_bytes(xd_st_shape(p.files, i));
-    p.upto = calloc((size_t)xd_st_count(p.files), sizeof *p.upto);
-    p.reader = xd_readahead_open(0, NULL);
-    assert_true(p.upto && p.reader);
+    p.w->upto = calloc((size_t)xd_st_count(p.files), sizeof *p.w->upto);
+    p.w->reader = xd_readahead_open(0, NULL);
+    assert_true(p.w->upto && p.w->reader);
     xd_component_list_reads(&p, count, XD_F32);
     assert_true(want > 0);
-    assert_int_equal(xd_readahead_bytes(p.reader), want);
+    assert_int_equal(xd_readahead_bytes(p.w->reader), want);
     xd_component_close(&p);
     xd_dev_close(&count);
     xd_dev_close(&dev);
@@ -153,11 +153,11 @@ static void cold_files_are_counted(void **state)
     assert_int_equal(xd_component_open(&p, scratch, "proj", XD_KIND_TEXT, NULL, &e), XD_OK);
     assert_int_equal(xd_component_cold_bytes(&p, count, XD_F32), 0);    /* no files are open      */
     assert_int_equal(xd_component_files(&p, &e), XD_OK);
-    p.upto = calloc((size_t)xd_st_count(p.files) + 1, sizeof *p.upto);
-    p.reader = xd_readahead_open(0, NULL);
-    assert_true(p.upto && p.reader);
+    p.w->upto = calloc((size_t)xd_st_count(p.files) + 1, sizeof *p.w->upto);
+    p.w->reader = xd_readahead_open(0, NULL);
+    assert_true(p.w->upto && p.w->reader);
     xd_component_list_reads(&p, count, XD_F32);
-    size_t all = xd_readahead_bytes(p.reader);
+    size_t all = xd_readahead_bytes(p.w->reader);
     xd_component_prefetch_end(&p);
     xd_file_drop_cached(fd);
     if (xd_file_cold_bytes(fd, 0, MAX) == 0)
@@ -168,7 +168,7 @@ static void cold_files_are_counted(void **state)
                      XD_OK);
     free(data);
     assert_int_equal(xd_component_cold_bytes(&p, count, XD_F32), 0);
-    assert_null(p.reader);
+    assert_null(p.w->reader);
     close(fd);
     xd_component_close(&p);
     xd_dev_close(&count);

@@ -159,13 +159,14 @@ static void compare(const xd_lora_term *t, int n)
 {
     static const xd_span some[] = { { 3, 18 }, { 40, 64 }, { 130, 3 } }, all = { 0, COLS };
     xd_declared  one = { .name = "w.weight", .nd = 2, .d = { ROWS, COLS } };
-    xd_component part = { .list = &one, .nlist = 1, .src = { .has = src_has } };
+    xd_weights   w = { .src = { .has = src_has } };
+    xd_component part = { .list = &one, .nlist = 1, .w = &w };
     xd_lora_src *src = NULL;
     xd_err       e = { 0 };
     double       worst = 0, top = 0;
     if (xd_lora_src_open(&src, &part, t, n, &e) != XD_OK)
         fail_msg("%s", e.msg);
-    float *x = add_all(&part.src, &all, 1), *y = add_all(&part.src, some, 3);
+    float *x = add_all(&part.w->src, &all, 1), *y = add_all(&part.w->src, some, 3);
     for (int64_t r = 0; r < ROWS; r++)
         for (int64_t c = 0; c < COLS; c++) {
             double want = 1;

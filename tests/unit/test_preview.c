@@ -48,6 +48,7 @@ static void steps_of_previews(void **state)
 /* A job that has no more than what a preview needs, and what came of it. */
 typedef struct rig {
     xd_context ctx;
+    xd_engine_caches caches;
     xd_request r;
     xd_job     j;
     int64_t    width, height;
@@ -76,6 +77,7 @@ static rig *open_rig(int64_t t, int64_t C, int64_t h, int64_t w, int64_t factor)
     assert_non_null(r);
     r->r.on_preview = keep_preview;
     r->r.cookie = r;
+    r->ctx.caches = &r->caches;
     r->ctx.model.vae_info = (xd_vae_info){ .channels = C, .pack = 1 };
     r->j = (xd_job){ .ctx = &r->ctx, .r = &r->r, .lat = { t, C, h, w },
                      .size = { h * factor, w * factor }, .asked = { h * factor, w * factor } };
@@ -84,7 +86,7 @@ static rig *open_rig(int64_t t, int64_t C, int64_t h, int64_t w, int64_t factor)
 
 static void close_rig(rig *r)
 {
-    xd_colours_close(&r->ctx.colours);
+    xd_colours_close(&r->caches.colours);
     free(r->rgb);
     free(r);
 }
@@ -254,7 +256,7 @@ static void learned_colours(void **state)
     assert_true(r->rgb[0] != r->rgb[3 * 7 * r->width]);
     r->ctx.once = 1;            /* an engine of one request learns nothing                     */
     xd_preview_learn(&r->j, lat, rgb);
-    assert_null(r->ctx.colours);
+    assert_null(r->caches.colours);
     r->ctx.once = 0;
     xd_preview_learn(&r->j, lat, rgb);
     rgb[5] = NAN;               /* a cell that went wrong counts for nothing                   */

@@ -120,10 +120,10 @@ static void states_side_by_side(void **state)
     xd_component_drop(&g->ctx.model.text[0]);
     encoded two = encode(g);
     same(&two, 0, 0, &four, 0, 2 * E, last.rows, E);
-    assert_int_equal(g->ctx.model.text[0].net.last, 2);
+    assert_int_equal(g->ctx.model.text[0].w->net.last, 2);
     xd_context fork;            /* a prediction has the same blocks                            */
-    xd_context_fork(&fork, &g->ctx);
-    assert_int_equal(fork.model.text[0].net.last, 2);
+    assert_int_equal(xd_context_fork(&fork, &g->ctx, NULL), XD_OK);
+    assert_int_equal(fork.model.text[0].w->net.last, 2);
     xd_context_fork_close(&fork, &g->ctx);
     free(last.v), free(four.v), free(two.v);
     xd_close(&g);
@@ -245,7 +245,7 @@ static void repeated_prompts(void **state)
         prompt[0] = prompts[i];
         encoded *to = i < 2 ? &first[i] : &again;
         *to = encode(g);
-        assert_int_equal(g->ctx.model.text[0].store != NULL, i < 2);
+        assert_int_equal(g->ctx.model.text[0].w->store != NULL, i < 2);
         xd_component_drop(&g->ctx.model.text[0]);
         if (i < 2)
             continue;
@@ -257,13 +257,13 @@ static void repeated_prompts(void **state)
     g->ctx.keep = 0;            /* an engine that keeps nothing encodes each time              */
     again = encode(g);
     assert_memory_equal(again.v, first[0].v, (size_t)(again.rows * again.cols) * sizeof(float));
-    assert_non_null(g->ctx.embeddings);
+    assert_non_null(g->caches.embeddings);
     g->ctx.keep = 1;
     mine.text[0].pad = PAD;     /* other ids                                                   */
     xd_component_drop(&g->ctx.model.text[0]);
     free(again.v);
     again = encode(g);
-    assert_non_null(g->ctx.model.text[0].store);
+    assert_non_null(g->ctx.model.text[0].w->store);
     free(again.v), free(first[0].v), free(first[1].v);
     prompt[0] = prompts[0];
     xd_close(&g);
@@ -388,7 +388,7 @@ static void repeated_images(void **state)
     for (int i = 0; i < 4; i++) {
         show(&image[i % 2], i % 2);
         got[i] = encode(g);
-        assert_int_equal(g->ctx.model.text[0].store != NULL, i < 2);
+        assert_int_equal(g->ctx.model.text[0].w->store != NULL, i < 2);
         xd_component_drop(&g->ctx.model.text[0]);
     }
     shown = NULL;
