@@ -12,16 +12,15 @@ Looks at doc/, README.md, CONTRIBUTING.md and integrations/. There must be
   * every name that begins with xd_, XD_ or XDIT_, somewhere in the code; xd_w_* and xd_dit_NAME
     are beginnings;
   * the target of every link of a Markdown file, and the heading behind its '#'.
-Blocks of ```diff, which show what a reader would add, are not looked at. README.md,
-doc/architecture.md and doc/performance.md keep to a number of lines. Rows of the README's table of
-speed are rows of doc/performance.md, and a document names every variable XDIT_* of the environment.
+Blocks of ```diff, which show what a reader would add, are not looked at. Rows of the README's table
+of speed are rows of doc/performance.md, and a document names every variable XDIT_* of the
+environment.
 """
 import os
 import pathlib
 import re
 import sys
 
-LIMITS = {"README.md": 160, "doc/architecture.md": 400, "doc/performance.md": 200}
 FOLDERS = "src doc tests tools bench app include models python integrations".split()
 CODE = "src include app tests bench tools examples python integrations".split()
 PATH = re.compile(r"(?<![\w/.$~}*-])((?:%s)/[\w./*{},<>?-]*)" % "|".join(FOLDERS))
@@ -118,11 +117,7 @@ def complaints(root, path, names, known):
     if path.suffix == ".1":
         text = text.replace("\\-", "-")
         text = re.sub(r"\\f[BRI]", " ", text)
-    limit = LIMITS.get(path.relative_to(root).as_posix())
-    lines = text.splitlines()
-    if limit and len(lines) > limit:
-        yield limit + 1, f"{len(lines)} lines; at most {limit}"
-    for n, line in enumerate(without_diffs(lines), 1):
+    for n, line in enumerate(without_diffs(text.splitlines()), 1):
         for m in PATH.finditer(line):
             if not exists(root, names, m[1]) and not exists(root / "doc", names, m[1]):
                 yield n, f"there is no {m[1].rstrip('.,')}"

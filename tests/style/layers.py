@@ -24,7 +24,6 @@ MAY = {  # room: rooms whose headers it may include, besides its own
     "families": "base tensor exec tok dit",
     "vae": "base tensor exec",
     "sampler": "base tensor exec",
-    "cache": "base tensor exec",
     "parallel": "base tensor exec comm",
     "observe": "base tensor backend comm exec parallel",
     "ranks": "xdit base tensor comm exec",
