@@ -29,7 +29,7 @@ typedef struct options {        /* options of this command, not of the request  
     const char  *model, *output, *prompt_file, *trace, *preview;
     xd_opt_texts prompts, images;
     xd_prompt_texts texts;
-    int          quiet, verbose, json, skip, slicing, compare;
+    int          quiet, verbose, json, skip, compare;
 } options;
 
 #define AT(field) offsetof(options, field)
@@ -55,8 +55,6 @@ static xd_option option_rows[] = {
     { "skip_existing", XD_OPT_FLAG, AT(skip), 0, 0, NULL, NULL,
       "skip images whose output files exist, to continue an interrupted run; the contents of the "
       "files are not checked" },
-    { "enable_slicing", XD_OPT_FLAG, AT(slicing), 0, 1, NULL, NULL,
-      "decode one image at a time (always on)" },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "print warnings and errors only" },
     { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "print more log messages" },
     { "preview", XD_OPT_TEXT, AT(preview), 0, 0, NULL, "FILE",
@@ -700,7 +698,7 @@ static void print_help(FILE *f)
                              "max_sequence_length no_resolution_binning attention gemm "
                              "attention_window fast_attn reference_interval" },
         { "This machine", "dtype weights_dtype device offload threads | text_weights_dtype bind "
-                          "memory fit enable_tiling enable_slicing" },
+                          "memory fit enable_tiling" },
         { "Several ranks", ranks },
         { "Log and output", "quiet json | verbose compare preview preview_every previews "
                             "preview_decoder trace" },

@@ -12,7 +12,6 @@ typedef struct task {           /* one run of the command                       
     xd_advise_args ask;
     xd_request     request;
     const char    *plan, *memory;
-    int            slicing;
     xd_opt_table   tables[3];
     xd_opt_spec    spec;
 } task;
@@ -45,8 +44,6 @@ static const xd_option rows[] = {
     { "memory", XD_OPT_TEXT, offsetof(task, memory), 0, 0, NULL, "SIZE",
       "memory limit of a host or GPU, such as 11.5GiB (default: all free memory, or that of the "
       "cluster)" },
-    { "enable_slicing", XD_OPT_FLAG, offsetof(task, slicing), 0, 1, NULL, NULL,
-      "decode one image at a time (always on)" },
     { "svg", XD_OPT_TEXT, AT(svg), 0, 0, NULL, "FILE",
       "draw the 4 fastest plans; with --explain, plan N: each rank's time in a step, and its "
       "memory" },

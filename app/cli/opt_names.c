@@ -27,7 +27,7 @@ static const synonym flags[] = {
     { "mask_padding mask_crop padding_crop inpaint_padding", "padding_mask_crop", NULL },
     { "denoise denoising denoising_strength img_strength image_strength", "strength", NULL },
     { "vae_tiling tiled_vae vae_tile_size", "enable_tiling", NULL },
-    { "vae_slicing", "enable_slicing", NULL },
+    { "vae_slicing enable_slicing", NULL, "images are always decoded one at a time" },
     { "type wtype weight_type quant quantize quantization quant_type unet_dtype", "weights_dtype",
       NULL },
     { "torch_dtype precision half fp16 bf16 fp32 float16 bfloat16 mixed_precision", "dtype", NULL },

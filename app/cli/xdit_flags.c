@@ -130,7 +130,7 @@ const xd_xdit_flag xd_xdit_flags[] = {
     SAME("enable_model_cpu_offload", 0, 'b', "keep weights in host memory, model by model",
          "the same as --offload auto, the default on a GPU"),
     SAME("enable_tiling", 0, 'b', "decode in tiles", "the same"),
-    SAME("enable_slicing", 0, 'b', "decode one image at a time", "always on"),
+    NONE("enable_slicing", 0, 'b', "decode one image at a time", "always on"),
     NONE("use_vae_channels_last_format", 0, 'r', "memory layout of the VAE",
          "the kernels choose the layout"),
     /* speed */

@@ -33,7 +33,7 @@ done
 for f in model prompt negative_prompt width height num_inference_steps guidance_scale seed \
          num_images_per_prompt max_sequence_length scheduler cache rng dtype weights_dtype threads \
          bind device output \
-         enable_tiling enable_slicing no_resolution_binning output_quality quiet verbose prompts \
+         enable_tiling no_resolution_binning output_quality quiet verbose prompts \
          nproc \
          ulysses_degree ring_degree pipefusion_parallel_degree tensor_parallel_degree \
          data_parallel_degree use_cfg_parallel use_parallel_vae num_pipeline_patch warmup_steps \
