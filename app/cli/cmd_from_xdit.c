@@ -329,16 +329,16 @@ static int print_here(const xd_line *l)
 
 /* ---- scripts of xDiT that run others --------------------------------------------------------- */
 
-static const char *value_of(const xd_command_line *c, const char *flag)
+static const char *value_of(const xd_words *c, const char *flag)
 {
     for (int i = 0; i + 1 < c->n; i++)
-        if (strcmp(c->word[i], flag) == 0)
-            return c->word[i + 1];
+        if (strcmp(c->v[i], flag) == 0)
+            return c->v[i + 1];
     return NULL;
 }
 
 /* Scripts of benchmark/ that run another script with every plan. Returns 0 for other commands. */
-static int print_sweep(const xd_command_line *c)
+static int print_sweep(const xd_words *c)
 {
     static const char *const sweeps[] = { "single_node_latency_test.py", "usp_latency_test.py" };
     const char *model = value_of(c, "--model_id"), *script = value_of(c, "--script"),
@@ -347,9 +347,9 @@ static int print_sweep(const xd_command_line *c)
                *name = NULL;
     for (int i = 0; i < c->n && i < 4; i++)
         for (size_t k = 0; k < sizeof sweeps / sizeof *sweeps; k++)
-            if (strlen(c->word[i]) >= strlen(sweeps[k]) &&
-                !strcmp(c->word[i] + strlen(c->word[i]) - strlen(sweeps[k]), sweeps[k]))
-                name = c->word[i];
+            if (strlen(c->v[i]) >= strlen(sweeps[k]) &&
+                !strcmp(c->v[i] + strlen(c->v[i]) - strlen(sweeps[k]), sweeps[k]))
+                name = c->v[i];
     if (!name)
         return 0;
     const char *words[] = { "xdit",
@@ -385,13 +385,15 @@ static void print_help(FILE *f)
     const char        *of_first = xd_xdit_model_at(0)->scripts;
     const char        *script = of_first ? of_first : "any_example";
     fputs("Usage: xdit from-xdit 'COMMAND LINE OF xDiT, OR A SCRIPT WITH ONE'\n"
-          "       xdit from-xdit SCRIPT [ARGUMENTS]\n"
+          "       xdit from-xdit SCRIPT\n"
           "       xdit from-xdit -            (a script, from standard input)\n"
           "       xdit from-xdit -- COMMAND LINE OF xDiT\n\n"
           "Prints what xDiT would do with a command line (processes, model, errors), and\n"
           "the command that does the same here, with its plan. The model need not exist; if\n"
-          "it does, its configs are read. Scripts are interpreted as a shell does, with\n"
-          "variables, arrays and loops, but no command is run.\n", f);
+          "it does, its configs are read. Of a script the lines that start xDiT are read,\n"
+          "and NAME=VALUE lines before them. Nothing is run: where arrays, loops or\n"
+          "conditions decide, put echo before torchrun, run the script, and give the line\n"
+          "that it prints.\n", f);
     xd_opt_help_all(f, &s);
     fprintf(f, "\nExample:\n"
             "  xdit from-xdit 'torchrun --nproc_per_node=2 examples/%.*s.py \\\n"
@@ -400,7 +402,7 @@ static void print_help(FILE *f)
 }
 
 /* Returns the reason why a text without a command of xDiT cannot be translated. */
-static xd_status no_command(const xd_shell *s, xd_err *e)
+static xd_status no_command(const xd_script *s, xd_err *e)
 {
     static const char installs[] = "pip pip3 conda mamba uv apt apt-get";
     const char       *c = s->other;
@@ -425,30 +427,16 @@ static xd_status no_command(const xd_shell *s, xd_err *e)
             "'%.*s' does not start xDiT: a line begins with torchrun, python, accelerate "
             "launch or xDiT's own xdit",
             n < 80 ? (int)n : 80, c);
-    if (s->exited)
-        return xd_fail(
-            e, XD_EINVAL,
-            "the script exits before it starts xDiT: if it needs arguments, write them after its "
-            "name");
     return xd_fail(e, XD_EINVAL, "there is no command in the line");
 }
 
-/* Notes about input that was normalized: smart quotes, unset variables. */
-static void print_reading(const xd_shell *s)
-{
-    if (s->typos)
-        printf("note: typographic dashes, quotes and spaces were read as -, \" and plain spaces\n");
-    if (s->unset)
-        print_clean("note: variables that the text does not set, read as empty: %s\n", s->unset);
-}
-
-static xd_status translate_lines(const xd_shell *s, int *code, xd_err *e)
+static xd_status translate_lines(const xd_script *s, int *code, xd_err *e)
 {
     for (int i = 0; i < s->n; i++) {
         xd_line l = { 0 };
         if (s->n > 1)
             printf("%scommand %d of %d\n", i ? "\n" : "", i + 1, s->n);
-        if (print_sweep(&s->command[i]))
+        if (print_sweep(&s->command[i].words))
             continue;
         xd_status st = xd_line_read(&l, s, &s->command[i], e);
         int       one = XD_EXIT_OK;
@@ -461,39 +449,32 @@ static xd_status translate_lines(const xd_shell *s, int *code, xd_err *e)
             return st;
         *code = one != XD_EXIT_OK ? one : *code;
     }
-    print_reading(s);
+    if (s->unset)
+        print_clean("note: variables that the text does not set, read as empty: %s\n", s->unset);
     return XD_OK;
 }
 
-static int is_script(int argc, char **argv)
-{
-    size_t n = strlen(argv[0]);
-    int py = n > 3 && !strcmp(argv[0] + n - 3, ".py"),
-        sh = n > 3 && !strcmp(argv[0] + n - 3, ".sh");
-    return !py && (sh || argc == 1) && xd_file_exists(argv[0]) && !xd_file_is_dir(argv[0]);
-}
-
 /* Reads a text in one argument, a file, standard input, or words. */
-static xd_status read_all(xd_shell *s, int argc, char **argv, int words, xd_err *e)
+static xd_status read_all(xd_script *s, int argc, char **argv, int words, xd_err *e)
 {
     char     *text = NULL;
     size_t    len = 0, n = strlen(argv[0]);
-    int       in = !words && argc == 1 && !strcmp(argv[0], "-");
+    int       one = !words && argc == 1, in = one && !strcmp(argv[0], "-");
+    int       sh = !words && n > 3 && !strcmp(argv[0] + n - 3, ".sh");
     xd_status st = XD_OK;
-    if (in || (!words && is_script(argc, argv))) {
-        st = xd_file_read_any(argv[0], XD_SHELL_BYTES, &text, &len, e);
+    if (in || sh || (one && xd_file_exists(argv[0]) && !xd_file_is_dir(argv[0]))) {
+        st = argc > 1 ? xd_fail(e, XD_EINVAL, "scripts are read without arguments: "
+                                XD_SCRIPT_CURE)
+                      : xd_file_read_any(argv[0], XD_SCRIPT_BYTES, &text, &len, e);
         if (st == XD_OK && strlen(text) != len)
             st = xd_fail(e, XD_EINVAL, "%s is not a script: it contains a byte 0",
                          in ? "standard input" : argv[0]);
         if (st == XD_OK)
-            st = xd_shell_read(s, text, argc - 1, argv + 1, e);
-    } else if (argc == 1 &&
-               (!n || strpbrk(argv[0], " \t\n;\"'$") || (unsigned char)argv[0][0] > 127)) {
-        st = xd_shell_read(s, argv[0], 0, NULL, e);
-    } else if (n > 3 && !words && !strcmp(argv[0] + n - 3, ".sh")) {
-        st = xd_fail(e, XD_EIO, "cannot find the script %.200s", argv[0]);
+            st = xd_script_read(s, text, e);
+    } else if (one) {
+        st = xd_script_read(s, argv[0], e);
     } else {
-        st = xd_shell_read_words(s, argc, argv, e);
+        st = xd_script_read_words(s, argc, argv, e);
     }
     free(text);
     return st == XD_OK && !s->n ? no_command(s, e) : st;
@@ -501,14 +482,14 @@ static xd_status read_all(xd_shell *s, int argc, char **argv, int words, xd_err 
 
 static int from_words(int argc, char **argv, int words, xd_err *e)
 {
-    xd_shell  s = { .wanted = xd_line_wanted };
+    xd_script s = { .wanted = xd_line_wanted };
     int       code = XD_EXIT_OK;
     xd_status st = read_all(&s, argc, argv, words, e);
     if (st == XD_OK)
         st = translate_lines(&s, &code, e);
     if (st == XD_OK && xd_cli_flush() != XD_EXIT_OK)
         code = XD_EXIT_FAILED;
-    xd_shell_free(&s);
+    xd_script_free(&s);
     return st == XD_OK ? code : xd_cli_exit(st, e);
 }
 

@@ -17,8 +17,8 @@ enum {
 
 typedef struct reader {
     xd_line               *l;
-    const xd_command_line *s;
-    const xd_shell        *text;        /* the script that contains the command                */
+    const xd_words        *s;
+    const xd_script       *text;        /* the script that contains the command                */
     int                    i;           /* index of the next word                              */
     xd_err                *e;
 } reader;
@@ -48,6 +48,12 @@ static const char torchrun_values[] =
 static const char torchrun_switches[] =
     " standalone no_python run_path use_env multi_gpu same_network m module virtual_local_rank ";
 
+static xd_status refuse_unread(const reader *r, const char *dashes, const char *of, const char *v)
+{
+    return xd_fail(r->e, XD_EINVAL, "%s%s is '%.80s', which is not evaluated: " XD_SCRIPT_CURE,
+                   dashes, of, xd_script_unread(v));
+}
+
 static xd_status read_count(const reader *r, const char *name, const char *v, int least, int *to)
 {
     const char *unset = !*v && r->text->unset ? r->text->unset : NULL;
@@ -57,12 +63,8 @@ static xd_status read_count(const reader *r, const char *name, const char *v, in
         *to = (int)n;
         return XD_OK;
     }
-    if (xd_shell_has_substitution(r->text, v))
-        return xd_fail(
-            r->e, XD_EINVAL,
-            "--%s of the launcher is the output of %.80s, which is not run here: write "
-            "its value",
-            name, v);
+    if (xd_script_unread(v))
+        return refuse_unread(r, "--", name, v);
     if (unset)
         return xd_fail(
             r->e, XD_EINVAL,
@@ -75,18 +77,17 @@ static xd_status read_count(const reader *r, const char *name, const char *v, in
 }
 
 /* Returns 1 for "gpu", or a command that counts GPUs. */
-static int is_every_gpu(const reader *r, const char *v)
+static int is_every_gpu(const char *v)
 {
     return xd_list_has(" gpu auto cpu xpu ", v) ||
-           (xd_shell_has_substitution(r->text, v) && (strstr(v, "-smi") || strstr(v,
-                   "device_count")));
+           (xd_script_unread(v) && (strstr(v, "-smi") || strstr(v, "device_count")));
 }
 
 static xd_status launcher_option(reader *r, const char *name, const char *v)
 {
     xd_line *l = r->l;
     int      accelerate = l->by == XD_BY_ACCELERATE;
-    if (!strcmp(name, "nproc_per_node") && is_every_gpu(r, v))
+    if (!strcmp(name, "nproc_per_node") && is_every_gpu(v))
         l->auto_nproc = 1;
     else if (!strcmp(name, "nproc_per_node") || (accelerate && !strcmp(name, "num_processes")))
         return read_count(r, name, v, 1, &l->nproc);
@@ -97,9 +98,9 @@ static xd_status launcher_option(reader *r, const char *name, const char *v)
     else if (!strcmp(name, "node_rank") || (accelerate && !strcmp(name, "machine_rank")))
         return read_count(r, name, v, 0, &l->node_rank);
     else if (!strcmp(name, "master_addr") || !strcmp(name, "main_process_ip"))
-        l->master = v;
+        l->master = xd_script_unread(v) ? xd_script_unread(v) : v;
     else if (!strcmp(name, "rdzv_endpoint") && !l->master)
-        l->master = v;          /* HOST:PORT */
+        l->master = xd_script_unread(v) ? xd_script_unread(v) : v;      /* HOST:PORT */
     return XD_OK;
 }
 
@@ -135,38 +136,40 @@ static xd_status launcher_options(reader *r)
 {
     char name[64];
     int  module = 0;
-    for (; r->i < r->s->n && r->s->word[r->i][0] == '-'; r->i++) {
-        const char *word = r->s->word[r->i], *v = strchr(word, '=');
+    for (; r->i < r->s->n && r->s->v[r->i][0] == '-'; r->i++) {
+        const char *word = r->s->v[r->i], *v = strchr(word, '=');
         plain_name(word, name, sizeof name);
         complete_name(name, sizeof name);
         if (xd_list_has(torchrun_switches, name)) {
             module |= !strcmp(name, "m") || !strcmp(name, "module");
             continue;
         }
+        if (xd_script_unread(word) && !v)
+            return refuse_unread(r, "", "an option of the launcher", word);
         if (!xd_list_has(torchrun_values, name))
             return xd_fail(r->e, XD_EINVAL, "unknown option of the launcher: %.60s", word);
         if (!v && r->i + 1 == r->s->n)
             return xd_fail(r->e, XD_EINVAL, "the option %.60s of the launcher has no value", word);
-        v = v ? v + 1 : r->s->word[++r->i];
+        v = v ? v + 1 : r->s->v[++r->i];
         if (launcher_option(r, name, v) != XD_OK)
             return XD_EINVAL;
     }
     if (r->i == r->s->n)
         return xd_fail(r->e, XD_EINVAL, "the launcher has no script to run");
-    const char *script = r->s->word[r->i++];
+    const char *script = r->s->v[r->i++];
     r->l->script = module && !strcmp(script, "xfuser.runner") ? "xfuser/runner.py" : script;
     return XD_OK;
 }
 
 static int is_module(const reader *r, const char *name)
 {
-    return r->i + 1 < r->s->n && !strcmp(r->s->word[r->i], "-m") &&
-           !strcmp(r->s->word[r->i + 1], name);
+    return r->i + 1 < r->s->n && !strcmp(r->s->v[r->i], "-m") &&
+           !strcmp(r->s->v[r->i + 1], name);
 }
 
 static xd_status read_python(reader *r)
 {
-    while (r->i < r->s->n && xd_list_has(" -u -O -s -B -I ", r->s->word[r->i]))
+    while (r->i < r->s->n && xd_list_has(" -u -O -s -B -I ", r->s->v[r->i]))
         r->i++;
     if (is_module(r, "torch.distributed.run") || is_module(r, "torch.distributed.launch")) {
         r->i += 2;
@@ -181,10 +184,10 @@ static xd_status read_python(reader *r)
     }
     if (is_module(r, "xfuser.runner"))
         r->i++;
-    if (r->i == r->s->n || (r->s->word[r->i][0] == '-' && strcmp(r->s->word[r->i], "-m") != 0))
+    if (r->i == r->s->n || (r->s->v[r->i][0] == '-' && strcmp(r->s->v[r->i], "-m") != 0))
         return xd_fail(r->e, XD_EINVAL, "python has no script to run");
     r->l->script =
-        !strcmp(r->s->word[r->i], "xfuser.runner") ? "xfuser/runner.py" : r->s->word[r->i];
+        !strcmp(r->s->v[r->i], "xfuser.runner") ? "xfuser/runner.py" : r->s->v[r->i];
     r->i++;
     return XD_OK;
 }
@@ -196,11 +199,11 @@ static xd_status read_runner(reader *r)
     char name[64];
     r->l->script = "xdit";
     for (int i = r->i; i < r->s->n; i++) {
-        const char *word = r->s->word[i], *v = strchr(word, '=');
+        const char *word = r->s->v[i], *v = strchr(word, '=');
         plain_name(word, name, sizeof name);
         if (strncmp(word, "--", 2) != 0 || !xd_list_has(own, name) || (!v && i + 1 == r->s->n))
             continue;
-        if (launcher_option(r, name, v ? v + 1 : r->s->word[i + 1]) != XD_OK)
+        if (launcher_option(r, name, v ? v + 1 : r->s->v[i + 1]) != XD_OK)
             return XD_EINVAL;
     }
     return XD_OK;
@@ -265,23 +268,23 @@ int xd_line_wanted(int n, char **w)
 
 static xd_status read_launcher(reader *r)
 {
-    r->i += count_wrappers(r->s->n - r->i, r->s->word + r->i);
-    const char *name = base_name(r->s->word[r->i]);
-    const char *word = r->s->word[r->i++];
+    r->i += count_wrappers(r->s->n - r->i, r->s->v + r->i);
+    const char *name = base_name(r->s->v[r->i]);
+    const char *word = r->s->v[r->i++];
     if (!strcmp(name, "torchrun"))
         return launcher_options(r);
     if (is_python(name)) {
         r->l->by = XD_BY_PYTHON;
         return read_python(r);
     }
-    if (!strcmp(name, "accelerate") && r->i < r->s->n && !strcmp(r->s->word[r->i], "launch")) {
+    if (!strcmp(name, "accelerate") && r->i < r->s->n && !strcmp(r->s->v[r->i], "launch")) {
         r->i++;
         r->l->by = XD_BY_ACCELERATE;
         return launcher_options(r);
     }
-    if (!strcmp(name, "xdit") && r->i < r->s->n && r->s->word[r->i][0] != '-')
+    if (!strcmp(name, "xdit") && r->i < r->s->n && r->s->v[r->i][0] != '-')
         return xd_fail(r->e, XD_EINVAL, "'xdit %.40s' is already a command of this program",
-                       r->s->word[r->i]);
+                       r->s->v[r->i]);
     if (!strcmp(name, "xdit") || !strcmp(name, "xfuser-runner")) {
         r->l->by = XD_BY_RUNNER;
         return read_runner(r);
@@ -362,7 +365,7 @@ static xd_status keep_value(reader *r, int row, const char *v)
     xd_given           *g = &r->l->given[row];
     const xd_xdit_flag *f = &xd_xdit_flags[row];
     const char         *kind = f->value == 'i' || f->value == 'I' ? "int" : "float";
-    if (strchr("iIrR", f->value) && !is_number(v, kind[0] == 'i')) {
+    if (strchr("iIrR", f->value) && !is_number(v, kind[0] == 'i') && !xd_script_unread(v)) {
         add_complaint(r->l, "argument --%s: invalid %s value: '%.80s'", f->name, kind, v);
         return XD_OK;
     }
@@ -389,9 +392,9 @@ static xd_status read_values(reader *r, int row, const char *inside)
     if (inside)
         return keep_value(r, row, inside);
     int most = f->value <= 'Z' ? 1 << 20 : 1;
-    for (int n = 0; n < most && r->i + 1 < r->s->n && is_value(r->s->word[r->i + 1]) && st == XD_OK;
+    for (int n = 0; n < most && r->i + 1 < r->s->n && is_value(r->s->v[r->i + 1]) && st == XD_OK;
          n++)
-        st = keep_value(r, row, r->s->word[++r->i]);
+        st = keep_value(r, row, r->s->v[++r->i]);
     if (most == 1 && !l->given[row].count)
         add_complaint(l, "argument --%s: expected one argument", f->name);
     return st;
@@ -422,7 +425,7 @@ static int is_of_other(xd_line *l, const char *word, const char *name)
 static xd_status read_flag(reader *r)
 {
     char        name[64], two[256] = "";
-    const char *word = r->s->word[r->i], *eq = strchr(word, '=');
+    const char *word = r->s->v[r->i], *eq = strchr(word, '=');
     int         off = 0;
     plain_name(word, name, sizeof name);
     if (r->l->by == XD_BY_RUNNER &&
@@ -436,7 +439,7 @@ static xd_status read_flag(reader *r)
     if (row == -1)
         row = is_of_other(r->l, word, name);
     if (row < 0) {
-        while (r->i + 1 < r->s->n && is_value(r->s->word[r->i + 1]))
+        while (r->i + 1 < r->s->n && is_value(r->s->v[r->i + 1]))
             r->i++;
         return XD_OK;
     }
@@ -447,7 +450,7 @@ static xd_status read_flag(reader *r)
 /* Returns 1 if the previous word is a switch, which has no value. */
 static const xd_xdit_flag *switch_before(const reader *r)
 {
-    const char         *word = r->i ? r->s->word[r->i - 1] : "";
+    const char         *word = r->i ? r->s->v[r->i - 1] : "";
     const xd_xdit_flag *f =
         !strncmp(word, "--", 2) && !strchr(word, '=') ? xd_xdit_flag_find(word + 2) : NULL;
     return f && (!f->value || f->value == 'b') ? f : NULL;
@@ -458,8 +461,10 @@ static const xd_xdit_flag *switch_before(const reader *r)
 static xd_status read_stray(reader *r)
 {
     xd_line            *l = r->l;
-    const char *word = r->s->word[r->i], *next = r->i + 1 < r->s->n ? r->s->word[r->i + 1] : NULL;
+    const char *word = r->s->v[r->i], *next = r->i + 1 < r->s->n ? r->s->v[r->i + 1] : NULL;
     const xd_xdit_flag *f = xd_xdit_flag_find(word), *before = switch_before(r);
+    if (xd_script_unread(word))
+        return refuse_unread(r, "", "a word of the command", word);
     int first = !l->refusal[0], pair = f && f->value && f->value != 'b' && next && is_value(next);
     add_complaint(l, "unrecognized arguments: %.200s%s%.40s", word, pair ? " " : "",
                   pair ? next : "");
@@ -476,8 +481,8 @@ static xd_status read_stray(reader *r)
 static xd_status read_flags(reader *r)
 {
     for (; r->i < r->s->n; r->i++)
-        if ((is_value(r->s->word[r->i]) ? read_stray(r) : read_flag(r)) != XD_OK)
-            return XD_ENOMEM;
+        if ((is_value(r->s->v[r->i]) ? read_stray(r) : read_flag(r)) != XD_OK)
+            return r->e->code;
     if (!xd_line_text(r->l, "model"))
         add_complaint(r->l, "the following arguments are required: --model");
     return XD_OK;
@@ -531,7 +536,7 @@ int xd_line_product(const xd_line *l)
 
 /* Processes that xDiT's `xdit` starts: it reads only flags written with _, and only names of
  * switches. */
-static int counted_ranks(const xd_command_line *s)
+static int counted_ranks(const xd_words *s)
 {
     static const char *const degrees[] = { "--ulysses_degree", "--tensor_parallel_degree",
                                            "--ring_degree", "--pipefusion_parallel_degree",
@@ -540,13 +545,13 @@ static int counted_ranks(const xd_command_line *s)
     for (int i = 0; i < s->n; i++) {
         for (size_t k = 0; k < sizeof degrees / sizeof *degrees; k++) {
             size_t n = strlen(degrees[k]);
-            if (strcmp(s->word[i], degrees[k]) == 0 && i + 1 < s->n)
-                product *= atoi(s->word[i + 1]);
-            else if (strncmp(s->word[i], degrees[k], n) == 0 && s->word[i][n] == '=')
-                product *= atoi(s->word[i] + n + 1);
+            if (strcmp(s->v[i], degrees[k]) == 0 && i + 1 < s->n)
+                product *= atoi(s->v[i + 1]);
+            else if (strncmp(s->v[i], degrees[k], n) == 0 && s->v[i][n] == '=')
+                product *= atoi(s->v[i] + n + 1);
         }
-        if (!strcmp(s->word[i], "--use_cfg_parallel") ||
-            !strcmp(s->word[i], "--use_cfg_parallel=True"))
+        if (!strcmp(s->v[i], "--use_cfg_parallel") ||
+            !strcmp(s->v[i], "--use_cfg_parallel=True"))
             product *= 2;
     }
     return product < 1 ? 1 : product > 65536 ? 65536 : (int)product;
@@ -562,13 +567,13 @@ static int listed_devices(const char *v)
 
 static void count_processes(xd_line *l, const xd_command_line *s)
 {
-    int devices = listed_devices(xd_shell_env(s, "CUDA_VISIBLE_DEVICES"));
+    int devices = listed_devices(s->devices);
     if (!l->nnodes)
         l->nnodes = 1;
     if (!l->nproc && l->auto_nproc)
         l->nproc = devices ? devices : ASSUMED_GPUS;
     if (!l->nproc && l->by == XD_BY_RUNNER)
-        l->nproc = counted_ranks(s);
+        l->nproc = counted_ranks(&s->words);
     if (!l->nproc)
         l->nproc = 1;
     l->world = xd_line_on(l, "use_ray") ? xd_line_int(l, "ray_world_size", 1)
@@ -603,27 +608,28 @@ static void read_net(xd_line *l)
     free(path);
 }
 
-/* Refuses values that are the output of commands. */
+/* Refuses values that only a shell can evaluate. */
 static xd_status check_run(const reader *r)
 {
     for (int i = 0; xd_xdit_flags[i].name; i++) {
         const xd_given *g = &r->l->given[i];
         xd_flag_kind    kind = xd_xdit_flags[i].kind;
         for (int k = 0; k < g->count && (kind == XD_FLAG_SAME || kind == XD_FLAG_OTHER); k++)
-            if (xd_shell_has_substitution(r->text, g->v[k]))
-                return xd_fail(r->e, XD_EINVAL,
-                               "--%s is '%.120s', and commands are not run here: write its value",
-                               xd_xdit_flags[i].name, g->v[k]);
+            if (xd_script_unread(g->v[k]))
+                return refuse_unread(r, "--", xd_xdit_flags[i].name, g->v[k]);
     }
     return XD_OK;
 }
 
-xd_status xd_line_read(xd_line *l, const xd_shell *text, const xd_command_line *s, xd_err *e)
+xd_status xd_line_read(xd_line *l, const xd_script *text, const xd_command_line *s, xd_err *e)
 {
-    reader    r = { .l = l, .s = s, .text = text, .e = e };
+    reader    r = { .l = l, .s = &s->words, .text = text, .e = e };
     xd_status st = read_launcher(&r);
     if (st != XD_OK)
         return st;
+    if (xd_script_unread(base_name(l->script)))
+        return refuse_unread(&r, "", "the Python script", l->script);
+    l->script = xd_script_unread(l->script) ? xd_script_unread(l->script) : l->script;
     if (ends_with(l->script, "launch.py") || strstr(l->script, "entrypoints"))
         return xd_fail(e, XD_EINVAL,
                        "%.80s is xDiT's HTTP service; use xdit serve, or translate a command line "

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "cli/shell.h"
+#include "cli/script.h"
 #include "cli/xdit_flags.h"
 #include "cli/xdit_models.h"
 
@@ -39,8 +39,8 @@ typedef struct xd_line {        /* initialize with {0}; texts are borrowed from 
 
 /* Parses a command. XD_EINVAL: it is not a command line of xDiT. Flags that the parser of xDiT
  * refuses are no error but set l->refusal. */
-xd_status   xd_line_read(xd_line *l, const xd_shell *text, const xd_command_line *s, xd_err *e);
-/* For xd_shell.wanted: returns 1 if the command starts xDiT. */
+xd_status   xd_line_read(xd_line *l, const xd_script *text, const xd_command_line *s, xd_err *e);
+/* For xd_script.wanted: returns 1 if the command starts xDiT. */
 int         xd_line_wanted(int n, char **w);
 void        xd_line_free(xd_line *l);
 /* Value of a flag: the last one, or `none` if it is not given. */

@@ -213,6 +213,54 @@ void xd_translate(xd_translation *o, const xd_line *l)
         o->plan.ulysses_degree = o->ranks;      /* --nproc without degrees means this */
 }
 
+/* Returns 1 for control characters other than newlines, and for bytes that are not UTF-8. */
+static int has_controls(const char *word)
+{
+    for (size_t n; *word; word += n) {
+        unsigned char c = (unsigned char)*word, next = (unsigned char)word[1];
+        n = xd_utf8_bytes(word);
+        if (n == 0 || (c < 32 && c != '\n') || c == 127 || (c == 0xc2 && next < 0xa0))
+            return 1;
+    }
+    return 0;
+}
+
+/* Prints a character within '' or, in words with control characters, within $''. */
+static int quote_letter(FILE *f, char c, int controls)
+{
+    char text[8];
+    if (c == '\'')
+        snprintf(text, sizeof text, "%s", controls ? "\\'" : "'\\''");
+    else if (controls && c == '\\')
+        snprintf(text, sizeof text, "\\\\");
+    else if (controls && ((unsigned char)c < 32 || (unsigned char)c >= 127))
+        snprintf(text, sizeof text, "\\%03o", (unsigned)(unsigned char)c);
+    else
+        snprintf(text, sizeof text, "%c", c);
+    if (f)
+        fputs(text, f);
+    return (int)strlen(text);
+}
+
+int xd_shell_quote(FILE *f, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-./=,:@%+";
+    int controls = has_controls(word), columns = 2 + controls;
+    if (*word && strspn(word, plain) == strlen(word)) {
+        if (f)
+            fputs(word, f);
+        return (int)strlen(word);
+    }
+    if (f)
+        fputs(controls ? "$'" : "'", f);
+    for (const char *p = word; *p; p++)
+        columns += quote_letter(f, *p, controls);
+    if (f)
+        fputc('\'', f);
+    return columns;
+}
+
 void xd_translation_print(FILE *f, const xd_translation *o)
 {
     int at = fprintf(f, "  ") - 2;

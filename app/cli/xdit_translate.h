@@ -2,6 +2,8 @@
 #ifndef XD_CLI_XDIT_TRANSLATE_H
 #define XD_CLI_XDIT_TRANSLATE_H
 
+#include <stdio.h>
+
 #include "cli/xdit_line.h"
 
 typedef struct xd_translation {        /* initialize with {0} */
@@ -20,6 +22,8 @@ typedef struct xd_translation {        /* initialize with {0} */
 void xd_translate(xd_translation *o, const xd_line *l);
 /* Prints it as one command of a shell, in several lines. */
 void xd_translation_print(FILE *f, const xd_translation *o);
+/* Prints a word, quoted for a shell; returns its number of columns. f: NULL to only count. */
+int  xd_shell_quote(FILE *f, const char *word);
 void xd_translation_free(xd_translation *o);
 /* Describes a plan: "cfg 2 x ulysses 2", "1 rank". */
 void xd_translation_plan(const xd_parallel *p, char *text, size_t size);

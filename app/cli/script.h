@@ -1,0 +1,38 @@
+/* script.h - splits a text into commands as a shell does, to find those that start xDiT.
+ *
+ * Nothing is run. Supported: quotes, comments, joined lines, redirections, NAME=VALUE lines, $NAME
+ * and ${NAME}. Unset variables are empty. Of other expansions the text is kept, and a variable that
+ * other commands of the script set is kept as $NAME. */
+#ifndef XD_CLI_SCRIPT_H
+#define XD_CLI_SCRIPT_H
+
+#include "base/err.h"
+
+enum { XD_SCRIPT_BYTES = 1 << 20 };
+#define XD_SCRIPT_CURE "put echo before torchrun, run the script, and paste the line that it prints"
+
+typedef struct xd_words { int n; char **v; } xd_words;
+
+typedef struct xd_command_line {
+    xd_words words;
+    char    *devices;           /* value of CUDA_VISIBLE_DEVICES; NULL: unset                   */
+} xd_command_line;
+
+typedef struct xd_script {      /* initialize with {0}, then set `wanted`                       */
+    int            (*wanted)(int n, char **word);       /* returns 1 for commands to collect    */
+    int              n;
+    xd_command_line *command;
+    char            *unset;     /* "$A, $B": unset variables in the commands; NULL: none        */
+    char            *other;     /* the first command that is not wanted; NULL: none             */
+} xd_script;
+
+/* Collects the wanted commands of a text; finding none is no error. XD_EINVAL: a quote or bracket
+ * is not closed, or a wanted command is part of a loop, condition or function. */
+xd_status   xd_script_read(xd_script *s, const char *text, xd_err *e);
+/* The same for words that the shell has already split. */
+xd_status   xd_script_read_words(xd_script *s, int argc, char **argv, xd_err *e);
+/* Returns the word from its first expansion that is not supported, or NULL. */
+const char *xd_script_unread(const char *word);
+void        xd_script_free(xd_script *s);
+
+#endif
