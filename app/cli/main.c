@@ -22,7 +22,6 @@
 #include "cli/roster.h"
 #include "cli/stop.h"
 #include "cli/streams.h"
-#include "cli/typo.h"
 
 static const char STARTED[] = "XDIT_STARTED";   /* start time: seconds of the monotonic clock     */
 static double     started_s;
@@ -45,15 +44,6 @@ static void print_clean(const char *text)
         return;
     xd_clean(clean, "\n");
     puts(clean);
-    free(clean);
-}
-
-static void print_word(const char *word)
-{
-    char *clean = strdup(word);
-    if (clean)
-        xd_clean(clean, "");
-    fprintf(stderr, "%.80s\n", clean ? clean : "");
     free(clean);
 }
 
@@ -313,22 +303,6 @@ static int may_be_rank(const xd_command *c)
            c == &xd_cmd_worker;
 }
 
-/* Replaces typographic dashes and quotes, with a warning on rank 0; from-xdit does that itself. */
-static int run_command(const xd_command *c, int argc, char **argv)
-{
-    const char *first = NULL;
-    char      **right = c == &xd_cmd_from_xdit ? NULL : xd_typo_args(&argc, argv, &first);
-    int         rank = 0, launched = xd_launched(&rank);
-    if (right && !(launched && rank > 0)) {
-        fputs("xdit: warning: typographic dashes, quotes or spaces were replaced by plain ones, "
-              "as in ", stderr);
-        print_word(first);
-    }
-    int code = c->run(argc, right ? right : argv);
-    free(right);
-    return code;
-}
-
 /* Prints the facts that a report of a fault needs; libraries stand on one line. */
 static void on_fact(void *cookie, const char *name, const char *value)
 {
@@ -388,7 +362,7 @@ int main(int argc, char **argv)
             return xd_cli_exit(e.code, &e);
         xd_roster_join(rank);
     }
-    int code = run_command(c, argc - 2, argv + 2);
+    int code = c->run(argc - 2, argv + 2);
     if (code == XD_EXIT_OK)
         xd_roster_report(XD_ROSTER_DONE);
     return code;

@@ -81,6 +81,25 @@ const xd_option *xd_opt_find(const xd_opt_spec *s, const char *name, void **fiel
     return NULL;
 }
 
+const char *xd_opt_typography(const char *word)
+{
+    for (const unsigned char *p = (const unsigned char *)word; *p; p++)
+        if (p[0] == 0xe2 && p[1] == 0x80 && p[2] >= 0x98 && p[2] <= 0x9f)
+            return "quote: type ' or \"";
+        else if (p[0] == 0xe2 && ((p[1] == 0x80 && p[2] >= 0x90 && p[2] <= 0x97) ||
+                                  (p[1] == 0x88 && p[2] == 0x92)))
+            return "dash: type - or --";
+        else if (p[0] == 0xc2 && p[1] == 0xa0)
+            return "space: type a plain one";
+    return NULL;
+}
+
+static xd_status fail_typography(const char *word, xd_err *e)
+{
+    return xd_fail(e, XD_EINVAL, "'%.80s' contains a typographic %s", word,
+                   xd_opt_typography(word));
+}
+
 /* ---- unknown flags --------------------------------------------------------------------------- */
 
 static xd_status fail_unknown(const reader *r, const char *name)
@@ -99,6 +118,8 @@ static xd_status fail_unknown(const reader *r, const char *name)
     void            *field;
     const xd_option *o =
         arg[1] != '-' && arg[1] && arg[2] ? xd_opt_find(r->s, letter, &field) : NULL;
+    if (xd_opt_typography(arg))
+        return fail_typography(arg, r->e);
     if (hint)
         return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; %s", shown, arg, hint);
     if (known)
@@ -353,6 +374,8 @@ static xd_status read_operand(reader *r, xd_opt_texts *operands)
     const char     *v = r->argv[r->i];
     void           *field;
     int             full = !operands || operands->n >= r->s->operands || has_option(r->s);
+    if (xd_opt_typography(v) && (full || (v[0] == '\xe2' && !strchr(v, ' '))))
+        return fail_typography(v, r->e);
     if (full && r->last && r->last->arg && strcmp(r->last->arg, "LIST") == 0)
         return xd_fail(r->e, XD_EINVAL,
                        "one argument too many: '%.80s'; write the list of --%s without spaces: "

@@ -104,6 +104,9 @@ const xd_option *xd_opt_find(const xd_opt_spec *s, const char *name, void **fiel
 /* "a b c" -> "a, b or c" */
 void xd_opt_spell(const char *list, char *text, size_t size);
 
+/* Returns "dash: type - or --" if the word contains a typographic dash, quote or space, which word
+ * processors insert; else NULL. */
+const char *xd_opt_typography(const char *word);
 /* Returns the name nearest to `word` by spelling; NULL: none is near. */
 const char *xd_opt_nearest(const char *word, const char *const *names, int n);
 /* Returns our name for an option (a command) of another program, if it is one of `names`; else

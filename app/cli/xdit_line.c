@@ -54,6 +54,15 @@ static xd_status refuse_unread(const reader *r, const char *dashes, const char *
                    dashes, of, xd_script_unread(v));
 }
 
+/* Refuses words that only a shell can evaluate, and those of a word processor. */
+static xd_status check_word(const reader *r, const char *word)
+{
+    if (xd_opt_typography(word))
+        return xd_fail(r->e, XD_EINVAL, "'%.80s' contains a typographic %s", word,
+                       xd_opt_typography(word));
+    return xd_script_unread(word) ? refuse_unread(r, "", "a word", word) : XD_OK;
+}
+
 static xd_status read_count(const reader *r, const char *name, const char *v, int least, int *to)
 {
     const char *unset = !*v && r->text->unset ? r->text->unset : NULL;
@@ -144,8 +153,8 @@ static xd_status launcher_options(reader *r)
             module |= !strcmp(name, "m") || !strcmp(name, "module");
             continue;
         }
-        if (xd_script_unread(word) && !v)
-            return refuse_unread(r, "", "an option of the launcher", word);
+        if (!v && check_word(r, word) != XD_OK)
+            return XD_EINVAL;
         if (!xd_list_has(torchrun_values, name))
             return xd_fail(r->e, XD_EINVAL, "unknown option of the launcher: %.60s", word);
         if (!v && r->i + 1 == r->s->n)
@@ -369,6 +378,8 @@ static xd_status keep_value(reader *r, int row, const char *v)
         add_complaint(r->l, "argument --%s: invalid %s value: '%.80s'", f->name, kind, v);
         return XD_OK;
     }
+    if (v[0] == '\xe2' && !strchr(v, ' ') && check_word(r, v) != XD_OK)
+        return XD_EINVAL;
     const char        **more = realloc(g->v, (size_t)(g->count + 1) * sizeof *more);
     if (!more)
         return xd_fail(r->e, XD_ENOMEM, "no memory for a command line");
@@ -463,8 +474,8 @@ static xd_status read_stray(reader *r)
     xd_line            *l = r->l;
     const char *word = r->s->v[r->i], *next = r->i + 1 < r->s->n ? r->s->v[r->i + 1] : NULL;
     const xd_xdit_flag *f = xd_xdit_flag_find(word), *before = switch_before(r);
-    if (xd_script_unread(word))
-        return refuse_unread(r, "", "a word of the command", word);
+    if (check_word(r, word) != XD_OK)
+        return XD_EINVAL;
     int first = !l->refusal[0], pair = f && f->value && f->value != 'b' && next && is_value(next);
     add_complaint(l, "unrecognized arguments: %.200s%s%.40s", word, pair ? " " : "",
                   pair ? next : "");
@@ -627,8 +638,8 @@ xd_status xd_line_read(xd_line *l, const xd_script *text, const xd_command_line 
     xd_status st = read_launcher(&r);
     if (st != XD_OK)
         return st;
-    if (xd_script_unread(base_name(l->script)))
-        return refuse_unread(&r, "", "the Python script", l->script);
+    if (check_word(&r, base_name(l->script)) != XD_OK)
+        return XD_EINVAL;
     l->script = xd_script_unread(l->script) ? xd_script_unread(l->script) : l->script;
     if (ends_with(l->script, "launch.py") || strstr(l->script, "entrypoints"))
         return xd_fail(e, XD_EINVAL,

@@ -350,18 +350,14 @@ refused "a switch with a value" 2 "'2' --use_cfg_parallel" generate -m m -p a \
 refused "a flag without its dashes" 2 "--ulysses_degree" generate -m m -p a \
     ulysses_degree 4
 
-# Dashes, quotes and blanks of word processors.
-try generate "$(printf '\342\200\223prompt')" "$(printf '\342\200\234a')" \
-    "$(printf 'circle\342\200\235')" \
-    "$(printf '\342\200\224model')" "$MODEL" "$(printf -- '--steps\302\2401')" \
-    "$(printf '\342\210\222q')" --json -o "$T/blog.png"
-check "dashes and quotes of blogs are taken" [ "$rc" = 0 -a -s "$T/blog.png" ]
-check "the prompt is one text" [ "$(printf '%s\n' "$out" | grep -c '"prompt": "a circle"')" = 1 ]
-check "and it is said" said 'warning: .*dashes, quotes'
-try generate --prompt "$(printf '\342\200\224 a dash')" --model "$T/none" --negative_prompt \
+# Dashes, quotes and spaces of word processors.
+refused "a dash of a blog" 2 'prompt dash --' generate "$(printf '\342\200\223prompt')" a
+refused "a quote of a blog" 2 'circle quote' generate --prompt "$(printf '\342\200\234a')" \
+    "$(printf 'circle\342\200\235')"
+refused "a space of a blog" 2 'steps space' generate -p a "$(printf -- '--steps\302\2401')"
+refused "texts of several words are left alone" 1 'none' generate --model "$T/none" \
+    --prompt "$(printf '\342\200\224 a dash')" --negative_prompt \
     "$(printf '\342\200\234x\342\200\235 y')"
-check "texts of several words are left alone" [ "$rc" = 1 -a "$(printf '%s\n' "$err" |
-    grep -c 'dashes, quotes')" = 0 ]
 
 # The width of helps.
 for w in 40 60 80 100; do

@@ -260,7 +260,9 @@ check "its cause, too" has 'fails when the request begins with diffusers 0.32 or
 try from-xdit "$(torch 2 flux '--model FLUX.1-dev --ulysses_degree 2')"
 check "neither without ring or stages" hasnt 'but fails'
 
-# Words without dashes, patches without stages.
+# Letters of blogs, words without dashes, patches without stages.
+refused "a dash of a blog" 2 'seed dash' from-xdit \
+    "$(printf 'torchrun a.py --model m \342\200\223seed 5')"
 line "a flag without its dashes" 0 '^    because: --ulysses_degree is meant[?]' \
     "$(torch 4 cogvideox '--model CogVideoX-5b ulysses_degree 4 --ring_degree 1')"
 check "xDiT prints both words" has 'unrecognized arguments: ulysses_degree 4'
