@@ -74,18 +74,6 @@ all=$out
 try generate --help all
 check "help generate all is the same" [ "$out" = "$all" ]
 
-# Every flag that a help text has is in the manual page.
-lacks=
-for c in generate models inspect convert compare calibrate bench plan probe doctor from-xdit; do
-    try $c --help all
-    for f in $(printf '%s\n' "$out" | sed -n 's/^ *\(-[a-zA-Z], \)\{0,1\}--\([a-z0-9_]*\).*/\2/p')
-    do
-        sed 's/\\-/-/g' "$ROOT/doc/xdit.1" | grep -Eq -- "--$f([^a-z0-9_]|\$)" ||
-            lacks="$lacks $c:$f"
-    done
-done
-check "the manual page has every flag$lacks" [ -z "$lacks" ]
-
 refused "a mistyped command" 2 "genrate 'generate'" genrate
 refused "a flag before the command" 2 "command" --prompt a
 refused "a mistyped flag" 2 "--promt --prompt" generate --promt a

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "plan/plan.h"
@@ -243,37 +242,12 @@ static void best_line(void **state)
     free(text);
 }
 
-/* Rows that doc/xdit.1 does not name. */
-static void missing_in_manual(const xd_plan_table *t, char *out, size_t size)
-{
-    char  *man = NULL;
-    size_t n = 0;
-    out[0] = 0;
-    assert_int_equal(xd_file_read("doc/xdit.1", 1 << 20, &man, &n, NULL), XD_OK);
-    for (int i = 0; i < t->n; i++) {
-        char flag[96];
-        snprintf(flag, sizeof flag, "\\-\\-%s", t->rows[i].option.name);
-        if (t->rows[i].option.help && !memmem(man, n, flag, strlen(flag)))
-            snprintf(out + strlen(out), size - strlen(out), "%s ", t->rows[i].option.name);
-    }
-    free(man);
-}
-
-static void manual(void **state)
-{
-    char missing[512];
-    (void)state;
-    missing_in_manual(&wide, missing, sizeof missing);
-    assert_string_equal(missing, "dummy_number dummy_switch dummy_text ");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names), cmocka_unit_test(between_ranks), cmocka_unit_test(texts),
         cmocka_unit_test(changes),
         cmocka_unit_test(warnings), cmocka_unit_test(helps), cmocka_unit_test(best_line),
-        cmocka_unit_test(manual),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "families/recipe.h"
 #include "parallel/method.h"
 #include "sampler/sampler.h"
@@ -93,35 +92,20 @@ static int names(const char *text, size_t n, const char *word)
     return 0;
 }
 
-/* Help and manual name every sampler that there is. */
+/* The help names every sampler that there is. */
 static void samplers(void **state)
 {
     int              n;
     const xd_option *o = xd_request_options(&n);
-    char            *man = NULL, *plain;
-    size_t           size = 0, at = 0;
     const char      *help = NULL;
     (void)state;
     for (int i = 0; i < n; i++)
         help = strcmp(o[i].name, "scheduler") == 0 ? o[i].help : help;
     assert_non_null(help);
-    assert_int_equal(xd_file_read("doc/xdit.1", 1 << 20, &man, &size, NULL), XD_OK);
-    plain = malloc(size + 1);
-    assert_non_null(plain);
-    for (size_t i = 0; i < size; i++)
-        if (man[i] != '\\')
-            plain[at++] = man[i];
-    plain[at] = 0;
-    for (int i = 0; xd_samplers[i]; i++) {
+    for (int i = 0; xd_samplers[i]; i++)
         if (!names(help, strlen(help), xd_samplers[i]->name))
             fail_msg("the help of --scheduler lacks %s: %s", xd_samplers[i]->name, help);
-        if (!names(plain, at, xd_samplers[i]->name))
-            fail_msg("doc/xdit.1 lacks the scheduler %s", xd_samplers[i]->name);
-    }
     assert_false(names(help, strlen(help), "pndm"));
-    assert_false(names(plain, at, "pndm"));
-    free(plain);
-    free(man);
 }
 
 /* However many there are: a list grows. */
