@@ -1,13 +1,11 @@
-/* cli.h - declarations shared by the commands of xdit. Exit codes: 0 success, 1 failure, 2 wrong
- * command line or request, 128 + n ended by signal n. */
+/* cli.h - declarations shared by the commands of xdit */
 #ifndef XD_CLI_CLI_H
 #define XD_CLI_CLI_H
 
 #include <stdio.h>
 
 #include "base/err.h"
-
-enum { XD_EXIT_OK = 0, XD_EXIT_FAILED = 1, XD_EXIT_USAGE = 2 };
+#include "launch/launch.h"      /* exit codes */
 
 typedef struct xd_command {
     const char *name, *summary;
@@ -28,10 +26,17 @@ int  xd_cli_exit(xd_status s, const xd_err *e);
 void xd_cli_line(void *cookie, const char *line);
 /* Prints the name of a written file; on a terminal without control characters. */
 void xd_cli_name(const char *name);
+void xd_cli_note_start(void);   /* called by main first                                        */
 double xd_cli_started_s(void);  /* start time of this process, on the clock of xd_now_s         */
 /* Flushes standard output; prints an error if that failed. Returns the exit code. */
 int  xd_cli_flush(void);
 /* The end of a command: xd_cli_flush, then xd_cli_exit if the command failed. */
 int  xd_cli_end(xd_status s, const xd_err *e);
+/* Prints the error of a rank (0: also the only one) and returns the exit code. Errors known to all
+ * ranks are printed by rank 0, others by the rank that has them. */
+int  xd_cli_failed(xd_status s, const xd_err *e, int rank);
+/* Ends a command: prints its error, or flushes standard output; returns the exit code. Does not
+ * return if messages between ranks failed (XD_ECOMM). */
+int  xd_cli_end_rank(xd_status s, const xd_err *e, int rank, int code);
 
 #endif

@@ -4,13 +4,13 @@
 
 #include "base/clock.h"
 #include "cli/cli.h"
-#include "cli/launch.h"
 #include "cli/opt.h"
-#include "cli/type_rows.h"
 #include "cli/progress.h"
-#include "cli/roster.h"
-#include "cli/stop.h"
+#include "cli/type_rows.h"
 #include "families/help.h"
+#include "launch/launch.h"
+#include "launch/roster.h"
+#include "launch/stop.h"
 
 typedef struct task {           /* one run of the command                                      */
     xd_bench_args bench;
@@ -178,7 +178,7 @@ static int run_command(int argc, char **argv)
     else if (st == XD_OK)
         st = xd_bench(&t.bench, &e);
     xd_bar_end(&t.bar);
-    return xd_launch_end(st, &e, t.rank, code);
+    return xd_cli_end_rank(st, &e, t.rank, code);
 }
 
 const xd_command xd_cmd_bench = {

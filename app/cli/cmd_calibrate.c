@@ -14,11 +14,11 @@
 #include "base/word_list.h"
 #include "cli/cli.h"
 #include "cli/fit_poly.h"
-#include "cli/launch.h"
 #include "cli/open_flags.h"
 #include "cli/progress.h"
 #include "cli/prompt_texts.h"
 #include "cli/prompts.h"
+#include "launch/launch.h"
 
 enum { MOST_FLAGS = 24 };
 

@@ -5,10 +5,10 @@
 
 #include "base/word_list.h"
 #include "cli/cli.h"
-#include "cli/launch.h"
 #include "cli/open_flags.h"
 #include "cli/progress.h"
-#include "cli/stop.h"
+#include "launch/launch.h"
+#include "launch/stop.h"
 
 typedef struct task {           /* one run of the command                                      */
     xd_convert_args a;

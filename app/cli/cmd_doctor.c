@@ -11,8 +11,8 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/doctor.h"
-#include "cli/launch.h"
 #include "cli/opt.h"
+#include "launch/launch.h"
 
 #ifdef __clang__
 #define COMPILER __VERSION__

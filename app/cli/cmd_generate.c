@@ -15,15 +15,15 @@
 #include "cli/cli.h"
 #include "cli/compare_runs.h"
 #include "cli/default_model.h"
-#include "cli/xdit_compat.h"
-#include "cli/launch.h"
 #include "cli/open_flags.h"
 #include "cli/opt.h"
 #include "cli/progress.h"
 #include "cli/prompt_texts.h"
 #include "cli/prompts.h"
-#include "cli/roster.h"
-#include "cli/stop.h"
+#include "cli/xdit_compat.h"
+#include "launch/launch.h"
+#include "launch/roster.h"
+#include "launch/stop.h"
 
 typedef struct options {        /* options of this command, not of the request                  */
     const char  *model, *output, *prompt_file, *trace, *preview;
@@ -641,7 +641,7 @@ static xd_status launch_ranks(task *t, int ranks, int argc, char **argv, int *co
 static int fail_task(task *t, xd_status st)
 {
     int stopped = st == XD_ECANCELLED && xd_stop_signal();
-    int code = xd_launch_failed(st, &t->err, t->rank);
+    int code = xd_cli_failed(st, &t->err, t->rank);
     return stopped ? 128 + xd_stop_signal() : code;
 }
 

@@ -2,10 +2,10 @@
 #include <stddef.h>
 
 #include "cli/cli.h"
-#include "cli/launch.h"
 #include "cli/opt.h"
-#include "cli/roster.h"
-#include "cli/stop.h"
+#include "launch/launch.h"
+#include "launch/roster.h"
+#include "launch/stop.h"
 
 typedef struct task {           /* one run of the command                                      */
     xd_probe_args probe;
@@ -87,7 +87,7 @@ static int run_command(int argc, char **argv)
                            &e);
     else if (st == XD_OK)
         st = xd_probe(&t.probe, &e);
-    return xd_launch_end(st, &e, t.rank, code);
+    return xd_cli_end_rank(st, &e, t.rank, code);
 }
 
 const xd_command xd_cmd_probe = {

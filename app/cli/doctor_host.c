@@ -12,8 +12,8 @@
 #include "base/cpus.h"
 #include "base/file.h"
 #include "cli/doctor.h"
-#include "cli/launch.h"
-#include "cli/rundir.h"
+#include "launch/launch.h"
+#include "launch/rundir.h"
 
 /* Reads the beginning of a small file, without its last newline; returns 0 if it cannot be read. */
 static int first_words(const char *path, char *text, size_t size)

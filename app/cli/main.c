@@ -2,79 +2,23 @@
  *
  * Standard output has results only (names of written files, requested data); messages go to
  * standard error. */
-#include <errno.h>
-#include <math.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 #include <stdlib.h>
 #include <string.h>
+#ifdef __GLIBC__                /* defined by the headers above                                 */
+#include <malloc.h>
+#endif
 #include <sys/resource.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/par.h"
 #include "cli/cli.h"
-#include "commit.h"
-#include "cli/launch.h"
 #include "cli/opt.h"
-#include "cli/roster.h"
-#include "cli/stop.h"
-#include "cli/streams.h"
+#include "commit.h"
+#include "launch/launch.h"
+#include "launch/roster.h"
+#include "launch/stop.h"
+#include "launch/streams.h"
 
-static const char STARTED[] = "XDIT_STARTED";   /* start time: seconds of the monotonic clock     */
-static double     started_s;
 enum { MAXCOMMANDS = 32, HELP_COLUMNS = 79 };
-
-int xd_cli_exit(xd_status s, const xd_err *e)
-{
-    if (s == XD_OK)
-        return XD_EXIT_OK;
-    fprintf(stderr, "xdit: %s\n", e->msg[0] ? e->msg : xd_status_name(s));
-    xd_roster_report(XD_ROSTER_ERROR);
-    return s == XD_EINVAL ? XD_EXIT_USAGE : XD_EXIT_FAILED;
-}
-
-/* Prints text and a newline, with ? for control characters. */
-static void print_clean(const char *text)
-{
-    char *clean = strdup(text);
-    if (!clean)
-        return;
-    xd_clean(clean, "\n");
-    puts(clean);
-    free(clean);
-}
-
-void xd_cli_line(void *cookie, const char *line)
-{
-    (void)cookie;
-    print_clean(line);
-}
-
-void xd_cli_name(const char *name)
-{
-    if (isatty(STDOUT_FILENO))
-        print_clean(name);
-    else
-        puts(name);
-}
-
-int xd_cli_flush(void)
-{
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return XD_EXIT_OK;
-    fprintf(stderr, "xdit: cannot write to standard output: %s\n", strerror(errno));
-    xd_roster_report(XD_ROSTER_ERROR);
-    return XD_EXIT_FAILED;
-}
-
-int xd_cli_end(xd_status s, const xd_err *e)
-{
-    int flushed = xd_cli_flush();
-    return s == XD_OK ? flushed : xd_cli_exit(s, e);
-}
 
 static const char usage_head[] =
     "xdit generates images and videos from text with diffusion transformers, on one\n"
@@ -278,25 +222,6 @@ static xd_status check_stack(xd_err *e)
                    (long long)lim.rlim_cur / 1024, NEEDED_KB);
 }
 
-/* Stores the time when the process started: now minus its CPU time. The start time of a parent that
- * sets STARTED counts instead, for ranks and for measurements. */
-static void note_start(void)
-{
-    struct timespec t = { 0 };
-    const char     *given = getenv(STARTED);
-    char            text[32];
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    double     then = given ? atof(given) : NAN;
-    started_s = isfinite(then) ? then : xd_now_s() - (double)t.tv_sec - 1e-9 * (double)t.tv_nsec;
-    snprintf(text, sizeof text, "%.6f", started_s);
-    setenv(STARTED, text, 1);
-}
-
-double xd_cli_started_s(void)
-{
-    return started_s;
-}
-
 static int may_be_rank(const xd_command *c)
 {
     return c == &xd_cmd_generate || c == &xd_cmd_bench || c == &xd_cmd_probe ||
@@ -331,7 +256,7 @@ static int print_version(void)
 int main(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : NULL;
-    note_start();
+    xd_cli_note_start();
     if (!word) {
         print_usage(stderr);
         return XD_EXIT_USAGE;

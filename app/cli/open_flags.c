@@ -4,9 +4,9 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "cli/launch.h"
 #include "cli/type_rows.h"
 #include "families/help.h"
+#include "launch/launch.h"
 
 /* Names of components, in options and in the library. */
 enum { TRANSFORMER, TRANSFORMER_2, VAE, CLIP_L, CLIP_G, T5XXL, LLM, CLIP_VISION };

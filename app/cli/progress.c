@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/signals.h"
+#include "launch/streams.h"
 
 enum { BAR_MAX = 40, BAR_MIN = 5, PLAIN_UPDATES = 10, MIN_RATE = 1000000, STACK = 256 << 10 };
 enum { PLAIN_S = 10 };          /* seconds between plain lines of xd_bar_bytes                 */
@@ -21,12 +22,6 @@ static int columns_of(int fd)
 {
     struct winsize w = { 0 };
     return ioctl(fd, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
-}
-
-int xd_bar_terminal(int fd)
-{
-    const char *term = getenv("TERM");
-    return isatty(fd) && !(term && strcmp(term, "dumb") == 0);
 }
 
 static double read_of_process(void)
@@ -48,7 +43,7 @@ void xd_bar_init(xd_bar *b, FILE *f, int columns, int quiet)
                    .between_s = 0.5, .clear_s = -1.0 };
     pthread_mutex_init(&b->lock, NULL);
     pthread_cond_init(&b->change, NULL);
-    b->terminal = columns > 0 || xd_bar_terminal(fileno(f));
+    b->terminal = columns > 0 || xd_streams_terminal(fileno(f));
     b->columns = columns > 0 ? columns : b->terminal ? columns_of(fileno(f)) : 80;
 }
 

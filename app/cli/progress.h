@@ -30,8 +30,6 @@ typedef struct xd_bar {
 
 /* columns: width of the terminal that a pipe leads to; 0: ask f. */
 void xd_bar_init(xd_bar *b, FILE *f, int columns, int quiet);
-/* Returns 1 for a terminal with escape sequences (not TERM=dumb). */
-int  xd_bar_terminal(int fd);
 /* Begins a stage. "text", "load" and "decode" print the reading speed while weights are read:
  * "load weights ... reading 152 MB/s"; in plain lines every 10 updates. */
 void xd_bar_stage(xd_bar *b, const char *stage);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/launch.h"
+#include "launch/launch.h"
 #include "serve/serve_flags.h"
 
 static xd_status find_server(char *path, size_t size, xd_err *e)

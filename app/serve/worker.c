@@ -13,10 +13,10 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/launch.h"
 #include "cli/open_flags.h"
-#include "cli/roster.h"
-#include "cli/stop.h"
+#include "launch/launch.h"
+#include "launch/roster.h"
+#include "launch/stop.h"
 #include "serve/worker_task.h"
 
 typedef struct worker {
@@ -270,7 +270,7 @@ static int run_command(int argc, char **argv)
     else if (s == XD_OK)
         s = run_worker(&w);
     xd_open_flags_free(&w.open);
-    return xd_launch_end(s, &w.err, w.rank, code);
+    return xd_cli_end_rank(s, &w.err, w.rank, code);
 }
 
 static void print_help(FILE *f)

@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/descendants.h"
+#include "launch/descendants.h"
 #include "serve/worker_watch.h"
 
 enum { LINE = 1024, MIN_PAUSE_MS = 100, MAX_PAUSE_MS = 30000, END_S = 5, POLL_MS = 250,

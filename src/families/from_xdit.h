@@ -1,7 +1,7 @@
 /* from_xdit.h - a family's models in xDiT: scripts, supported methods, and the recipes here
  *
  * Data only. The program includes this header, too (tests/style/layers.py). Models that only xDiT
- * has are in app/cli/xdit_models.c. */
+ * has are in app/from_xdit/xdit_models.c. */
 #ifndef XD_FAMILIES_FROM_XDIT_H
 #define XD_FAMILIES_FROM_XDIT_H
 

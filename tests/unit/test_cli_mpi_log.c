@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/mpi_log.h"
+#include "launch/mpi_log.h"
 
 #define LINE "==========================================================================\n"
 #define BANNER "\n" LINE "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n"          \

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/roster.h"
+#include "launch/roster.h"
 
 enum { RANKS = 8 };
 

@@ -4,8 +4,8 @@
  * the rank ends, for whatever reason, so a dead rank is noticed even if the launcher, its parent,
  * does nothing. The socket is in the abstract namespace, without a file. Ranks on other hosts
  * cannot reach it and are not tracked. */
-#ifndef XD_CLI_ROSTER_H
-#define XD_CLI_ROSTER_H
+#ifndef XD_LAUNCH_ROSTER_H
+#define XD_LAUNCH_ROSTER_H
 
 #include <stddef.h>
 #include <sys/types.h>

@@ -3,8 +3,8 @@
  * MPI, and an mpirun that was typed by hand, wait minutes for a host whose network is cut. The
  * kernel notices it after some seconds, from unacknowledged data and keepalive probes. The kernel
  * of a busy rank still acknowledges, so a slow rank is not mistaken for a lost one. */
-#ifndef XD_CLI_LINKS_H
-#define XD_CLI_LINKS_H
+#ifndef XD_LAUNCH_LINKS_H
+#define XD_LAUNCH_LINKS_H
 
 /* Checks the TCP connections of this process, and enables keepalive on them. Returns 1, and the
  * address of the host, if a host has acknowledged nothing for some 10 s; else 0. */

@@ -1,6 +1,6 @@
 /* stop.c - handlers of signals; see stop.h. Handlers call async-signal-safe functions only. */
 #define _POSIX_C_SOURCE 200809L /* timer_create */
-#include "cli/stop.h"
+#include "launch/stop.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "cli/roster.h"
+#include "launch/roster.h"
 
 static _Atomic(xd_engine *)  watched;
 static volatile sig_atomic_t received;         /* the first termination signal; 0: none        */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/xdit_line.h"
+#include "from_xdit/xdit_line.h"
 
 typedef struct judge {
     const xd_line *l;

@@ -1,5 +1,5 @@
 /* script.c - splits a text into commands as a shell does; see script.h */
-#include "cli/script.h"
+#include "from_xdit/script.h"
 
 #include <stdio.h>
 #include <stdlib.h>

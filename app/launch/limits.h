@@ -1,6 +1,6 @@
 /* limits.h - resource limits of this process (ulimit) against the needs of several ranks */
-#ifndef XD_CLI_LIMITS_H
-#define XD_CLI_LIMITS_H
+#ifndef XD_LAUNCH_LIMITS_H
+#define XD_LAUNCH_LIMITS_H
 
 #include "base/err.h"
 

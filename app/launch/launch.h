@@ -1,8 +1,11 @@
 /* launch.h - starts several ranks of this program under the MPI launcher, and supervises them */
-#ifndef XD_CLI_LAUNCH_H
-#define XD_CLI_LAUNCH_H
+#ifndef XD_LAUNCH_LAUNCH_H
+#define XD_LAUNCH_LAUNCH_H
 
 #include "xdit/tools.h"
+
+/* Exit codes: success, failure, wrong command line or request; 128 + n: ended by signal n. */
+enum { XD_EXIT_OK = 0, XD_EXIT_FAILED = 1, XD_EXIT_USAGE = 2 };
 
 typedef struct xd_launch {
     int    ranks;
@@ -18,13 +21,6 @@ int  xd_launch_columns(void);
 /* Number of ranks to start for a plan and --nproc N (0: not given). 1: this process alone, or one
  * rank of a running launcher. XD_EINVAL: the plan does not work on that number of ranks. */
 xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e);
-
-/* Prints the error of a rank (0: also the only one) and returns the exit code. Errors known to all
- * ranks are printed by rank 0, others by the rank that has them. */
-int xd_launch_failed(xd_status s, const xd_err *e, int rank);
-/* Ends a command: prints its error, or flushes standard output; returns the exit code. Does not
- * return if messages between ranks failed (XD_ECOMM). */
-int xd_launch_end(xd_status s, const xd_err *e, int rank, int code);
 
 /* The option --start_timeout; its field is -1 if the option is not given. */
 #define XD_LAUNCH_TIMEOUT(field) \

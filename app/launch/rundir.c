@@ -1,6 +1,6 @@
 /* rundir.c - the temporary directory of a run; see rundir.h */
 #define _DEFAULT_SOURCE         /* flock */
-#include "cli/rundir.h"
+#include "launch/rundir.h"
 
 #include <dirent.h>
 #include <errno.h>

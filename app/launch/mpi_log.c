@@ -1,5 +1,5 @@
 /* mpi_log.c - separates messages of the launcher from output of ranks; see mpi_log.h */
-#include "cli/mpi_log.h"
+#include "launch/mpi_log.h"
 
 #include <ctype.h>
 #include <errno.h>

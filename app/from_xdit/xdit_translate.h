@@ -1,10 +1,10 @@
 /* xdit_translate.h - translates a command line of xDiT into one of xdit */
-#ifndef XD_CLI_XDIT_TRANSLATE_H
-#define XD_CLI_XDIT_TRANSLATE_H
+#ifndef XD_FROM_XDIT_XDIT_TRANSLATE_H
+#define XD_FROM_XDIT_XDIT_TRANSLATE_H
 
 #include <stdio.h>
 
-#include "cli/xdit_line.h"
+#include "from_xdit/xdit_line.h"
 
 typedef struct xd_translation {        /* initialize with {0} */
     int         n, cap;

@@ -6,7 +6,7 @@
  * (rundir.h). Every rank is tracked (roster.h): if a rank dies, or ranks do not connect, the run
  * ends even if the launcher hangs. */
 #define _GNU_SOURCE             /* ppoll */
-#include "cli/launch.h"
+#include "launch/launch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,14 +25,12 @@
 
 #include "base/clock.h"
 #include "base/connected.h"
-#include "cli/cli.h"
-#include "cli/limits.h"
-#include "cli/links.h"
-#include "cli/mpi_log.h"
-#include "cli/progress.h"
-#include "cli/roster.h"
-#include "cli/rundir.h"
-#include "cli/streams.h"
+#include "launch/limits.h"
+#include "launch/links.h"
+#include "launch/mpi_log.h"
+#include "launch/roster.h"
+#include "launch/rundir.h"
+#include "launch/streams.h"
 
 #ifndef XDIT_MPI                /* 1: Open MPI, 2: another MPI, 0: none; set by the build        */
 #define XDIT_MPI 0
@@ -182,36 +180,6 @@ void xd_launch_deadline(int start_timeout, int rank)
     sigaction(SIGALRM, &act, NULL);
     xd_connected_hook(stop_timeout);
     alarm((unsigned)start_timeout);
-}
-
-/* A launcher kills all ranks when the first one fails, so ranks that print nothing wait until rank
- * 0 has printed. */
-int xd_launch_failed(xd_status s, const xd_err *e, int rank)
-{
-    char message[sizeof e->msg + 32];
-    int  who = rank > 0 ? rank : e->rank;
-    int  silent = rank > 0 && (e->rank >= 0 || s == XD_EINVAL || s == XD_ECANCELLED);
-    if (who > 0)
-        snprintf(message, sizeof message, "rank %d: %s", who, e->msg);
-    else
-        snprintf(message, sizeof message, "%s", e->msg);
-    if (!silent) {
-        fprintf(stderr, "xdit: %s\n", e->msg[0] ? message : xd_status_name(s));
-        xd_roster_report(XD_ROSTER_ERROR);
-    } else
-        nanosleep(&(struct timespec){ .tv_sec = 2 }, NULL);
-    return s == XD_EINVAL ? XD_EXIT_USAGE : XD_EXIT_FAILED;
-}
-
-int xd_launch_end(xd_status s, const xd_err *e, int rank, int code)
-{
-    if (s != XD_OK)
-        code = xd_launch_failed(s, e, rank);
-    if (code == XD_EXIT_OK)
-        code = xd_cli_flush();
-    if (s == XD_ECOMM)          /* no exit handler of MPI's, which would wait                   */
-        _exit(code);
-    return code;
 }
 
 /* ---- the launcher ---------------------------------------------------------------------------- */
@@ -369,7 +337,7 @@ static xd_status start_launcher(watch *w, char **v, xd_err *e)
     sigset_t set;
 #ifdef TIOCGWINSZ
     struct winsize size;
-    if (xd_bar_terminal(2))
+    if (xd_streams_terminal(2))
         width = ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 #endif
     snprintf(columns, sizeof columns, "%d", width);
@@ -434,7 +402,7 @@ static void watch_signals(watch *w)
 /* Prints output of ranks. On a terminal, first erases the progress bar of standard error. */
 static void pass_output(watch *w, const char *p, size_t n)
 {
-    if (isatty(1) && xd_bar_terminal(2) && write(2, "\r\033[K", 4) < 0)
+    if (isatty(1) && xd_streams_terminal(2) && write(2, "\r\033[K", 4) < 0)
         return;
     while (n && !w->write_errno) {
         ssize_t k = write(1, p, n);

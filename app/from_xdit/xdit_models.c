@@ -1,5 +1,5 @@
 /* xdit_models.c - models of xDiT that are not supported here, and the search for all by name */
-#include "cli/xdit_models.h"
+#include "from_xdit/xdit_models.h"
 
 #include <ctype.h>
 #include <stddef.h>

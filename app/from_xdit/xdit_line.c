@@ -1,5 +1,5 @@
 /* xdit_line.c - parses a command line of xDiT like torchrun and argparse; see xdit_line.h */
-#include "cli/xdit_line.h"
+#include "from_xdit/xdit_line.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

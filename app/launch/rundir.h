@@ -2,8 +2,8 @@
  *
  * It is always removed, even if this process or the launcher is killed: both hold a lock on it, and
  * a cleaner, a small separate process, removes it once the lock is released. */
-#ifndef XD_CLI_RUNDIR_H
-#define XD_CLI_RUNDIR_H
+#ifndef XD_LAUNCH_RUNDIR_H
+#define XD_LAUNCH_RUNDIR_H
 
 typedef struct xd_rundir {
     char path[64];              /* empty: none, the launcher uses its default                   */

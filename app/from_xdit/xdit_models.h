@@ -1,6 +1,6 @@
 /* xdit_models.h - models of xDiT: those of our families, and those that are not supported here */
-#ifndef XD_CLI_XDIT_MODELS_H
-#define XD_CLI_XDIT_MODELS_H
+#ifndef XD_FROM_XDIT_XDIT_MODELS_H
+#define XD_FROM_XDIT_XDIT_MODELS_H
 
 #include "families/from_xdit.h"
 

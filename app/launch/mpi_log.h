@@ -5,8 +5,8 @@
  * line. MPICH writes to standard output after a line of equals signs, and lines that begin with
  * "[mpiexec@host]". All other bytes are output of ranks and pass without delay, so that a progress
  * bar moves. */
-#ifndef XD_CLI_MPI_LOG_H
-#define XD_CLI_MPI_LOG_H
+#ifndef XD_LAUNCH_MPI_LOG_H
+#define XD_LAUNCH_MPI_LOG_H
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 /* descendants.c - descendants of a process; see descendants.h */
-#include "cli/descendants.h"
+#include "launch/descendants.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* descendants.h - child processes of another process, and their children, from /proc */
-#ifndef XD_CLI_DESCENDANTS_H
-#define XD_CLI_DESCENDANTS_H
+#ifndef XD_LAUNCH_DESCENDANTS_H
+#define XD_LAUNCH_DESCENDANTS_H
 
 #include <sys/types.h>
 

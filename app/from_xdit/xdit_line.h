@@ -1,13 +1,13 @@
 /* xdit_line.h - parses a command line of xDiT: launcher, script, flags; and predicts whether xDiT
  * would accept it, by the rules of xDiT in the order in which they apply. */
-#ifndef XD_CLI_XDIT_LINE_H
-#define XD_CLI_XDIT_LINE_H
+#ifndef XD_FROM_XDIT_XDIT_LINE_H
+#define XD_FROM_XDIT_XDIT_LINE_H
 
 #include <stdint.h>
 
-#include "cli/script.h"
 #include "cli/xdit_flags.h"
-#include "cli/xdit_models.h"
+#include "from_xdit/script.h"
+#include "from_xdit/xdit_models.h"
 
 typedef struct xd_given {       /* a flag of the command line                                  */
     int          n, count;      /* occurrences; values of the last one                          */

@@ -1,6 +1,6 @@
 /* roster.c - tracks ranks over socket connections; see roster.h */
 #define _GNU_SOURCE             /* struct ucred, accept4 */
-#include "cli/roster.h"
+#include "launch/roster.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/connected.h"
-#include "cli/descendants.h"
+#include "launch/descendants.h"
 
 static const char ROSTER[] = "XDIT_ROLL";         /* environment variable: name of the socket */
 

@@ -4,7 +4,7 @@
  * 56. Shared memory for messages and PMIx is in files of 4 MiB and a page. A rank maps 151 MiB of
  * address space in MPI_Init, oneDNN's library included, with 2 ranks and with 8. With 144 to 150
  * MiB it fails or hangs in MPI_Init; with less it connects, but cannot load a model. */
-#include "cli/limits.h"
+#include "launch/limits.h"
 
 #include <stdio.h>
 #include <sys/resource.h>

@@ -1,6 +1,6 @@
 /* links.c - connections of a rank to other hosts; see links.h */
 #define _GNU_SOURCE             /* struct tcp_info */
-#include "cli/links.h"
+#include "launch/links.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>

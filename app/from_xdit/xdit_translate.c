@@ -1,5 +1,5 @@
 /* xdit_translate.c - translates flags, defaults and launcher; see xdit_translate.h */
-#include "cli/xdit_translate.h"
+#include "from_xdit/xdit_translate.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * Nothing is run. Supported: quotes, comments, joined lines, redirections, NAME=VALUE lines, $NAME
  * and ${NAME}. Unset variables are empty. Of other expansions the text is kept, and a variable that
  * other commands of the script set is kept as $NAME. */
-#ifndef XD_CLI_SCRIPT_H
-#define XD_CLI_SCRIPT_H
+#ifndef XD_FROM_XDIT_SCRIPT_H
+#define XD_FROM_XDIT_SCRIPT_H
 
 #include "base/err.h"
 

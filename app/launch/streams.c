@@ -1,9 +1,10 @@
 /* streams.c - direct output of ranks; see streams.h. The variable is "PID.INODE.INODE". */
-#include "cli/streams.h"
+#include "launch/streams.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -54,4 +55,10 @@ void xd_streams_attach(void)
             close(ends[i]);
     }
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ);      /* flushed after every line                     */
+}
+
+int xd_streams_terminal(int fd)
+{
+    const char *term = getenv("TERM");
+    return isatty(fd) && !(term && strcmp(term, "dumb") == 0);
 }

@@ -1,7 +1,7 @@
 /* stop.h - handlers of signals: the first Ctrl-C cancels the request, the second ends the
  * process */
-#ifndef XD_CLI_STOP_H
-#define XD_CLI_STOP_H
+#ifndef XD_LAUNCH_STOP_H
+#define XD_LAUNCH_STOP_H
 
 #include "xdit/tools.h"
 

@@ -9,7 +9,7 @@
 #include "base/word_list.h"
 #include "cli/cli.h"
 #include "cli/opt.h"
-#include "cli/xdit_translate.h"
+#include "from_xdit/xdit_translate.h"
 
 typedef struct options {
     int flags, tables;
