@@ -250,7 +250,8 @@ static xd_status set_text(const xd_option *o, void *field, const char *v, xd_err
     return XD_OK;
 }
 
-int xd_opt_is_switch(const char *arg)
+/* Returns 1 if the argument after a switch is its value: true or false. */
+static int is_switch(const char *arg)
 {
     return arg && xd_list_has("true false", arg);
 }
@@ -345,7 +346,7 @@ static xd_status read_flag(reader *r)
         return fail_unknown(r, name);
     if (!v && stands_alone(o))
         v = next_is_number(r) ? r->argv[++r->i] : o->choices;
-    if (o->kind == XD_OPT_FLAG && !v && xd_opt_is_switch(r->i + 1 < r->argc ? r->argv[r->i + 1]
+    if (o->kind == XD_OPT_FLAG && !v && is_switch(r->i + 1 < r->argc ? r->argv[r->i + 1]
                                                                             : NULL))
         v = r->argv[++r->i];
     if (o->kind != XD_OPT_FLAG && !v && !(v = next_value(r)))

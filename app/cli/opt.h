@@ -54,8 +54,6 @@ typedef struct xd_opt_spec {
     void              (*on_option)(void *cookie, const xd_option *o, const char *value);
 } xd_opt_spec;
 
-/* Returns 1 if the argument after a switch is its value: true or false. */
-int       xd_opt_is_switch(const char *arg);
 /* Parses argv[0..argc). Text fields point into argv. XD_EINVAL: the message names the option and
  * the values that it accepts, or for an unknown option the nearest one. */
 xd_status xd_opt_parse(const xd_opt_spec *s, int argc, char **argv, xd_opt_texts *operands,
@@ -65,9 +63,7 @@ void      xd_opt_texts_free(xd_opt_texts *t);
  * the operands. */
 xd_status xd_opt_operand(const char **value, xd_opt_texts *operands, const char *name, xd_err *e);
 
-/* Columns of help texts: COLUMNS or the width of the terminal, limited to 40 to 120; 80 without. */
-int  xd_opt_width(void);
-/* Columns of tables: the same without an upper limit; 0 without a terminal and COLUMNS. */
+/* Columns of tables: COLUMNS or the width of the terminal, at least 40; 0 without both. */
 int  xd_opt_columns(void);
 /* Prints a help text of 80 columns, wrapped to a narrower terminal. */
 void xd_opt_print(FILE *f, const char *text);

@@ -54,7 +54,8 @@ int xd_opt_columns(void)
     return n <= 0 ? 0 : n < MIN_WIDTH ? MIN_WIDTH : n;
 }
 
-int xd_opt_width(void)
+/* Columns of help texts: those of tables, at most 120; 80 without a terminal and COLUMNS. */
+static int help_width(void)
 {
     int n = xd_opt_columns();
     return n == 0 ? DEFAULT_WIDTH : n > MAX_WIDTH ? MAX_WIDTH : n;
@@ -63,13 +64,13 @@ int xd_opt_width(void)
 /* The column where help texts begin; in a narrow terminal they are below their option. */
 static int help_at(void)
 {
-    return xd_opt_width() < NARROW_WIDTH ? NARROW_AT : HELP_AT;
+    return help_width() < NARROW_WIDTH ? NARROW_AT : HELP_AT;
 }
 
 /* Prints words from column help_at, breaking lines at the width; the cursor is at column `at`. */
 static void put_wrapped(FILE *f, int at, const char *text)
 {
-    int from = help_at(), end = xd_opt_width() - 1;
+    int from = help_at(), end = help_width() - 1;
     if (at >= from)
         fputc('\n', f), at = 0;
     fprintf(f, "%*s", from - at, "");
@@ -119,7 +120,7 @@ static int is_joined(const char *line, const char *next)
 
 void xd_opt_print(FILE *f, const char *text)
 {
-    int width = xd_opt_width() - 1;
+    int width = help_width() - 1;
     if (width + 1 >= DEFAULT_WIDTH) {
         fputs(text, f);
         return;
@@ -223,13 +224,13 @@ static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const vo
                       o->arg ? o->arg : "VALUE");
     if (mains.on && help_at() == HELP_AT) {     /* one line                                    */
         int from = at > HELP_AT - 2 ? at + 2 : HELP_AT;
-        shorten(text, xd_opt_width() - 1 - from);
-        if (from + (int)strlen(text) < xd_opt_width()) {
+        shorten(text, help_width() - 1 - from);
+        if (from + (int)strlen(text) < help_width()) {
             fprintf(f, "%*s%s\n", from - at, "", text);
             return;
         }
     } else if (mains.on) {
-        shorten(text, xd_opt_width());
+        shorten(text, help_width());
     }
     if (at > help_at() - 2)
         at = help_at();

@@ -187,7 +187,8 @@ static void clock_text(double s, char *text, size_t size)
         snprintf(text, size, "%lld:%02lld", n / 60, n % 60);
 }
 
-void xd_bar_text(const xd_bar *b, const xd_progress *p, char *text, size_t size)
+/* The text of a step, "0.31 s/it  ETA 0:02", for both forms. */
+static void put_step(const xd_bar *b, const xd_progress *p, char *text, size_t size)
 {
     char   eta[32], images[32] = "";
     double s = per_step(b);
@@ -254,7 +255,7 @@ void xd_bar_step(xd_bar *b, const xd_progress *p)
         b->rest_s += p->step_s;
     if (b->quiet)
         return;
-    xd_bar_text(b, p, text, sizeof text);
+    put_step(b, p, text, sizeof text);
     int last = p->step == p->steps && p->image == p->images;
     if (b->terminal) {
         draw_bar(b, p, text);

@@ -39,7 +39,4 @@ void xd_bar_bytes(xd_bar *b, const char *file, double done, double total);
 void xd_bar_clear(xd_bar *b);   /* erases the bar, to print another line                       */
 void xd_bar_end(xd_bar *b);     /* erases the bar and ends the thread                           */
 
-/* The text of a step, "0.31 s/it  ETA 0:02", for both forms. */
-void xd_bar_text(const xd_bar *b, const xd_progress *p, char *text, size_t size);
-
 #endif

@@ -65,7 +65,9 @@ static void name_of(const struct sockaddr_storage *a, char *host, int size)
         snprintf(host, (size_t)size, "?");
 }
 
-int xd_links_lost(char *host, int size)
+/* Checks the TCP connections of this process, and enables keepalive on them. Returns 1, and the
+ * address of the host, if a host has acknowledged nothing for some 10 s; else 0. */
+static int find_lost_host(char *host, int size)
 {
     struct sockaddr_storage peer;
     struct dirent          *d;
@@ -88,7 +90,7 @@ static void *watch_links(void *arg)
 {
     int  rank = (int)(intptr_t)arg;
     char host[INET6_ADDRSTRLEN];
-    while (!xd_links_lost(host, sizeof host))
+    while (!find_lost_host(host, sizeof host))
         nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL);
     if (rank)
         nanosleep(&(struct timespec){ .tv_sec = LATER_S }, NULL);

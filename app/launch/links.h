@@ -6,9 +6,6 @@
 #ifndef XD_LAUNCH_LINKS_H
 #define XD_LAUNCH_LINKS_H
 
-/* Checks the TCP connections of this process, and enables keepalive on them. Returns 1, and the
- * address of the host, if a host has acknowledged nothing for some 10 s; else 0. */
-int  xd_links_lost(char *host, int size);
 /* In a rank whose launcher was not started by this program: starts a thread that checks every
  * second. If a host is lost, it prints an error and ends the process, rank 0 first. */
 void xd_links_watch(int rank);

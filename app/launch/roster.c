@@ -187,7 +187,7 @@ void xd_roster_read(xd_roster *r, const struct pollfd *p, int n)
     }
 }
 
-int xd_roster_connected(const xd_roster *r)
+static int all_connected(const xd_roster *r)
 {
     int connected = 0;
     for (int i = 0; i < r->n; i++)
@@ -291,7 +291,7 @@ static int is_timed_out(const xd_roster *r, double now, double limit, char *why,
 int xd_roster_failed(xd_roster *r, pid_t launcher, double limit, char *why, size_t size)
 {
     double now = xd_now_s();
-    int    connected = xd_roster_connected(r);
+    int    connected = all_connected(r);
     if (r->listener < 0)
         return 0;
     for (int i = 0; i < r->n; i++) {

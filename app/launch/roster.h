@@ -60,8 +60,6 @@ void xd_roster_read(xd_roster *r, const struct pollfd *p, int n);
 int  xd_roster_failed(xd_roster *r, pid_t launcher, double limit, char *why, size_t size);
 /* Kills all ranks, and all processes below the launcher. */
 void xd_roster_kill(const xd_roster *r, pid_t launcher);
-/* Returns 1 if all ranks are connected. */
-int  xd_roster_connected(const xd_roster *r);
 /* Describes the first rank that died: "rank 1 was killed by signal 9". Returns 0 if no rank has
  * died, or its status is unknown. */
 int  xd_roster_first_death(const xd_roster *r, char *why, size_t size);

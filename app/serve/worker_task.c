@@ -129,7 +129,8 @@ static double resident_bytes(void)
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
-void xd_task_run_memory(const xd_task_run *t)
+/* Reports the memory of this process and the number of open models. */
+static void report_memory(const xd_task_run *t)
 {
     char bytes[NUMBER], models[NUMBER];
     send_frame(t, XD_FRAME_MEMORY,
@@ -214,7 +215,7 @@ xd_status xd_task_run_frame(xd_task_run *t, const xd_frame *frame, int cancelled
     xd_task_flags_free(&t->flags);
     xd_connection_pop_task(t->connection, &t->running);
     if (s != XD_ECOMM) {
-        xd_task_run_memory(t);
+        report_memory(t);
         return XD_OK;
     }
     *e = mine;

@@ -24,7 +24,5 @@ typedef struct xd_task_run {
 /* Runs the task of a frame XD_FRAME_RUN, on all ranks unless `alone` is set, and reports its result
  * or failure to the server. XD_ECOMM: the ranks are out of step; *e has the reason. */
 xd_status xd_task_run_frame(xd_task_run *t, const xd_frame *frame, int cancelled, xd_err *e);
-/* Reports the memory of this process and the number of open models. */
-void      xd_task_run_memory(const xd_task_run *t);
 
 #endif

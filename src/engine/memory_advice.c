@@ -65,7 +65,7 @@ static int find_case(const xd_job *j, const xd_memory_limits *limit, xd_machine 
 
 /* Rank 0 counts which other options would fit, and every rank appends them to its error message.
  * Only the machine's memory matters, so its speeds are those of a preset. */
-void xd_memory_advice(const xd_job *j, const xd_memory_limits *limit, xd_err *e)
+static void add_advice(const xd_job *j, const xd_memory_limits *limit, xd_err *e)
 {
     xd_context *ctx = j->ctx;
     xd_machine  m;
@@ -136,7 +136,7 @@ xd_status xd_memory_fit(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory
     if (may && xd_world_broadcast(&ctx->world, &take, sizeof take, &lost) != XD_OK)
         return xd_fail(e, lost.code, "%s", lost.msg);
     if (!take.c.offload && !take.c.dit && !take.c.text) {
-        xd_memory_advice(j, limit, e);
+        add_advice(j, limit, e);
         return XD_ENOMEM;
     }
     if (ctx->world.all->rank == 0)
@@ -146,6 +146,6 @@ xd_status xd_memory_fit(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory
     *e = (xd_err){ .rank = -1 };
     xd_status s = xd_memory_plan(j, w, need, limit, e);
     if (s == XD_ENOMEM && limit->machine > 0)
-        xd_memory_advice(j, limit, e);
+        add_advice(j, limit, e);
     return s;
 }

@@ -39,9 +39,6 @@ xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd
 /* Fills p->rgb from pixels with alpha, [h,w,4]: with 255 - alpha if any pixel has alpha < 255, else
  * with the colours. */
 void      xd_pixels_mask(xd_pixels *p, const uint8_t *rgba);
-/* Decodes a complete file of any known format; the image is upright. */
-xd_status xd_image_decode(const uint8_t *data, size_t len, const char *path, xd_pixels *p,
-                          xd_err *e);
 /* Returns the orientation in an Exif block (with or without the "Exif" prefix) or, if it has none,
  * in an XMP block: 2 to 8; 0: none, or the block is invalid. Either may be NULL. */
 int       xd_exif_orientation(const uint8_t *exif, size_t n, const uint8_t *xmp, size_t nxmp);

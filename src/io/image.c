@@ -93,7 +93,8 @@ void xd_pixels_mask(xd_pixels *p, const uint8_t *rgba)
             p->rgb[3 * i + c] = (uint8_t)(all == 255 ? rgba[4 * i + c] : 255 - rgba[4 * i + 3]);
 }
 
-xd_status xd_image_decode(const uint8_t *data, size_t len, const char *path, xd_pixels *p,
+/* Decodes a complete file of any known format; the image is upright. */
+static xd_status decode_image(const uint8_t *data, size_t len, const char *path, xd_pixels *p,
                           xd_err *e)
 {
     *p = (xd_pixels){ .size_only = p->size_only, .as_mask = p->as_mask };
@@ -119,7 +120,7 @@ static xd_status read_image(const char *path, int as_mask, uint8_t **rgb, int64_
     xd_pixels p = { .as_mask = as_mask };
     xd_status st = xd_file_read(path, max_file, &data, &len, e);
     if (st == XD_OK)
-        st = xd_image_decode((const uint8_t *)data, len, path, &p, e);
+        st = decode_image((const uint8_t *)data, len, path, &p, e);
     free(data);
     *rgb = p.rgb;
     *w = p.w;
@@ -144,7 +145,7 @@ xd_status xd_image_size(const char *path, int64_t *w, int64_t *h, xd_err *e)
     xd_pixels p = { .size_only = 1 };
     xd_status st = xd_file_read(path, max_file, &data, &len, e);
     if (st == XD_OK)
-        st = xd_image_decode((const uint8_t *)data, len, path, &p, e);
+        st = decode_image((const uint8_t *)data, len, path, &p, e);
     free(data);
     *w = p.w;
     *h = p.h;

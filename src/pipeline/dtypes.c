@@ -83,11 +83,6 @@ int xd_types_stores_fp8(const xd_component *p)
     return stores_codes(p, XD_F8E4M3);
 }
 
-int xd_types_stores_int8(const xd_component *p)
-{
-    return stores_codes(p, XD_I8);
-}
-
 /* Quantization does not pay off for CLIP (text and images) and BERT, which are small; it does for
  * language models. */
 int xd_types_quantizes(const xd_component *text)
@@ -102,7 +97,7 @@ static xd_dtype stored_type(const xd_dev *dev, const xd_component *p)
 {
     return stores_codes(p, XD_Q4_0) && !xd_dev_identity(dev) ? XD_Q4_0
            : stores_codes(p, XD_F8E4M3)                           ? XD_F8E4M3
-           : xd_types_stores_int8(p)                              ? XD_I8
+           : stores_codes(p, XD_I8)                               ? XD_I8
            : xd_types_stores_fp8(p)                               ? XD_F8E4M3
                                                                   : XD_F32;
 }

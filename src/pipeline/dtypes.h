@@ -18,6 +18,5 @@ const char *xd_types_name(const xd_component *p, xd_dtype compute);
 /* Returns 1 if text_weights_dtype applies to this text encoder. */
 int         xd_types_quantizes(const xd_component *text);
 int         xd_types_stores_fp8(const xd_component *p);  /* 1: files have fp8 matrices         */
-int         xd_types_stores_int8(const xd_component *p); /* 1: int8 with scales                */
 
 #endif

@@ -131,7 +131,8 @@ static int is_begun_with(const xd_job *j)
            (!j->ctx->model.recipe->references || xd_references_inpainted(j));
 }
 
-int xd_init_image_starts_apart(const xd_job *j)
+/* Returns 1 if the noise starts from the image while the transformer reads it with a grey mask. */
+static int starts_apart(const xd_job *j)
 {
     double of[2] = { 0, 1 };
     if (j->ctx->model.recipe->from_mask && xd_job_has_image(j->r) && j->sampler->shares)
@@ -164,7 +165,7 @@ xd_status xd_init_image_read(xd_job *j, xd_err *e)
         return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode an image");
     xd_pixel_source of = xd_init_image_source(j->r, 0);
     xd_status       s = xd_init_image_take(j, &of, 0, &j->image, e);
-    if (s == XD_OK && xd_init_image_starts_apart(j) && j->image)
+    if (s == XD_OK && starts_apart(j) && j->image)
         s = copy_image(j, e);
     if (s == XD_OK && j->image && j->ctx->model.recipe->from_mask)
         xd_mask_grey(j, j->image);
@@ -268,7 +269,7 @@ xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
     if (s == XD_OK)
         s = xd_init_image_moments(j, a, &clip, pixels, &j->moments, e);
     pixels[0] = &j->start_image;
-    if (s == XD_OK && xd_init_image_starts_apart(j))
+    if (s == XD_OK && starts_apart(j))
         s = xd_init_image_moments(j, a, &clip, pixels, &j->start_moments, e);
     return s;
 }

@@ -27,8 +27,6 @@ xd_status xd_init_image_take(xd_job *j, const xd_pixel_source *of, int i, float 
 xd_status xd_init_image_moments(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
                                 float **moments, xd_err *e);
 xd_status xd_init_image_read(xd_job *j, xd_err *e);  /* reads the image on rank 0              */
-/* Returns 1 if the noise starts from the image while the transformer reads it with a grey mask. */
-int       xd_init_image_starts_apart(const xd_job *j);
 /* Encodes the image to its Gaussian (j->moments, j->start_moments) on every rank. The VAE must be
  * loaded on the ranks that decode images. Collective. */
 xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e);

@@ -15,7 +15,8 @@
 #include "pipeline/prompt_images.h"
 #include "ranks/world.h"
 
-int64_t xd_references_count(const xd_job *j)
+/* Returns the number of images; 1 in a benchmark of a model that needs one. */
+static int64_t count_references(const xd_job *j)
 {
     int64_t n = xd_job_images(j->r);
     return n || !j->ctx->bench || !j->ctx->model.recipe->needs_reference ? n : 1;
@@ -26,9 +27,9 @@ int xd_references_inpainted(const xd_job *j)
     return j->ctx->model.recipe->inpaints_reference && xd_job_has_mask(j->r);
 }
 
-int xd_references_given(const xd_job *j)
+static int has_references(const xd_job *j)
 {
-    return j->ctx->model.recipe->references && xd_references_count(j) > 0;
+    return j->ctx->model.recipe->references && count_references(j) > 0;
 }
 
 static int64_t unit_of(const xd_job *j)
@@ -137,9 +138,9 @@ static xd_status read_one(xd_job *j, int i, xd_err *e)
 xd_status xd_references_read(xd_job *j, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
-    int64_t          n = xd_references_count(j);
+    int64_t          n = count_references(j);
     int              counted = j->ctx->unread || !xd_job_images(j->r);
-    if (!xd_references_given(j))
+    if (!has_references(j))
         return XD_OK;
     if (n > p->references)
         return xd_fail(e, XD_EINVAL, "%lld images are given, but %s reads at most %d",
@@ -219,7 +220,7 @@ xd_status xd_references_encode(xd_job *j, xd_arena *a, xd_err *e)
 {
     int64_t   n = j->lay.len[XD_REF] * j->features, at = 0;
     xd_status s = XD_OK;
-    if (!xd_references_given(j) || xd_references_inpainted(j))
+    if (!has_references(j) || xd_references_inpainted(j))
         return XD_OK;
     if (!(j->ref_tokens = malloc((size_t)n * sizeof *j->ref_tokens)))
         s = xd_fail(e, XD_ENOMEM, "no memory for the tokens of %d images", j->nrefs);

@@ -7,13 +7,9 @@
 
 #include "pipeline/job.h"
 
-/* Returns 1 if the request has images that its model reads as references. */
-int       xd_references_given(const xd_job *j);
 /* Returns 1 if a part of the reference image is inpainted from its own latents
  * (inpaints_reference). */
 int       xd_references_inpainted(const xd_job *j);
-/* Returns the number of reference images; 1 in a benchmark of a model that needs one. */
-int64_t   xd_references_count(const xd_job *j);
 /* Reads and resizes the images on rank 0. Until xd_references_share the other ranks only know their
  * number; in predictions each image has the request's own size. Also makes the inputs of text
  * encoders (prompt_images.h). */

@@ -9,7 +9,9 @@
 
 enum { PLAIN = 2 };             /* passes that run before one is recorded                      */
 
-int xd_replay_pays(const xd_counts *c)
+/* Returns 1 if passes with these counts of ops and of small ops take longer to launch than to
+ * compute. The environment variable XDIT_GRAPHS overrides the rule: 0 never, 1 always. */
+static int replay_pays(const xd_counts *c)
 {
     const char *asked = getenv("XDIT_GRAPHS");
     if (asked && *asked)
@@ -19,7 +21,7 @@ int xd_replay_pays(const xd_counts *c)
 
 void xd_replay_open(xd_replay *r, xd_dev *dev, const xd_counts *c)
 {
-    *r = (xd_replay){ .dev = dev->graphs && xd_replay_pays(c) ? dev : NULL };
+    *r = (xd_replay){ .dev = dev->graphs && replay_pays(c) ? dev : NULL };
 }
 
 void xd_replay_close(xd_replay *r)

@@ -35,9 +35,6 @@ typedef struct xd_replay {
 
 typedef enum xd_replay_how { XD_RUN, XD_RECORD, XD_DONE } xd_replay_how;
 
-/* Returns 1 if passes with these counts of ops and of small ops take longer to launch than to
- * compute. The environment variable XDIT_GRAPHS overrides the rule: 0 never, 1 always. */
-int  xd_replay_pays(const xd_counts *c);
 void xd_replay_open(xd_replay *r, xd_dev *dev, const xd_counts *c);
 void xd_replay_close(xd_replay *r);
 /* Call before a pass. XD_DONE: the recorded pass has been launched. XD_RUN: run the pass.

@@ -225,7 +225,9 @@ void xd_vae_fit(const float *rgb, xd_grid from, float *out, xd_grid to)
     xd_par_for(oh, fit_rows, &f);
 }
 
-xd_status xd_vae_fit_size(const xd_job *j, float **rgb, xd_err *e)
+/* Resizes (bilinear) and crops the image to the requested size if another size was generated;
+ * replaces *rgb with a malloc'ed image. */
+static xd_status fit_size(const xd_job *j, float **rgb, xd_err *e)
 {
     xd_grid from = { j->size[0], j->size[1] }, to = { j->asked[0], j->asked[1] };
     if (from.rows == to.rows && from.cols == to.cols)
@@ -253,6 +255,6 @@ xd_status xd_vae_decode_image(xd_job *j, xd_arena *a, const float *lat, float **
     if (xd_ok(&x) && *rgb)
         xd_preview_learn(j, lat, *rgb);
     if (xd_ok(&x))
-        return *rgb ? xd_vae_fit_size(j, rgb, e) : XD_OK;
+        return *rgb ? fit_size(j, rgb, e) : XD_OK;
     return xd_exec_status(&x, e);
 }

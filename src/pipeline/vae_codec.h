@@ -21,9 +21,6 @@ void      xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net,
                                const xd_vae_clip *clip, const float *rgb, float *moments);
 xd_status xd_vae_encode_frames_count(xd_job *j, const xd_vae_clip *clip, size_t *bytes, xd_err *e);
 xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e);
-/* Resizes (bilinear) and crops the image to the requested size if another size was generated;
- * replaces *rgb with a malloc'ed image. */
-xd_status xd_vae_fit_size(const xd_job *j, float **rgb, xd_err *e);
 /* Decodes latents on the ranks that take part, in the arena `a` from its start, and resizes the
  * image to the requested size on rank 0 of the replica. There *rgb has memory for the generated
  * size; elsewhere it is NULL. Yields (yield.h) and makes previews (preview.h). */

@@ -26,7 +26,7 @@ enum { LEAST_COLD = 1000000 };  /* min bytes of cold weights to mention         
  * unknown. */
 enum { FAR_LARGER = 4, LONG_S = 60, MANY_TOKENS = 1 << 14 };
 
-const xd_predicted_times xd_predicted_nothing = { -1, -1, -1, -1, -1, -1, 0 };
+static const xd_predicted_times no_times = { -1, -1, -1, -1, -1, -1, 0 };
 
 typedef struct chooser {
     const xd_context   *ctx;
@@ -263,7 +263,7 @@ static void by_rule(const chooser *c, verdict *v)
     a.use_parallel_vae = 1;
     xd_plan_pack(&a, v->numbers);
     v->chosen = 1;
-    v->predicted = xd_predicted_nothing;
+    v->predicted = no_times;
     if (xd_plan_make(&p, &a, c->ranks, &c->ctx->model.dit_info, NULL) == XD_OK)
         xd_log(XD_LOG_INFO, "plan: %s, by rule, as %d ranks have too many plans to predict",
                p.text, c->ranks);
@@ -370,7 +370,7 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
     int64_t            bytes = sizeof(verdict);
     verdict            v;
     *take = *p;
-    *predicted = xd_predicted_nothing;
+    *predicted = no_times;
     memset(&v, 0, sizeof v);
     chooser c = { .ctx = ctx, .a = a, .fixed = *p, .ranks = size / given * given };
     if (s == XD_OK)

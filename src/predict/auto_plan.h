@@ -13,9 +13,6 @@ typedef struct xd_predicted_times {  /* seconds of the request for which the pla
     int    logged;  /* 1: total_s was logged, with the plan or with the bytes to read */
 } xd_predicted_times;
 
-/* All times unknown. */
-extern const xd_predicted_times xd_predicted_nothing;
-
 /* Warns on rank 0 of a request far larger than the model's own size if `seconds`, its predicted
  * time (negative: unknown), is long. */
 void xd_warn_far_larger(const xd_job *j, double seconds);

@@ -285,7 +285,8 @@ xd_status xd_plans_make(xd_plans **out, const xd_advise_args *args, xd_err *e)
     return s;
 }
 
-void xd_plans_finish(xd_plans *p)
+/* Closes the parts that only predictions need. */
+static void finish_plans(xd_plans *p)
 {
     xd_close(&p->g);
     memset(&p->a, 0, sizeof p->a);
@@ -298,7 +299,7 @@ xd_status xd_plans_predict(xd_plans **out, const xd_advise_args *args, xd_err *e
     if (s != XD_OK)
         xd_plans_free(out);
     else
-        xd_plans_finish(*out);
+        finish_plans(*out);
     return s;
 }
 
@@ -306,7 +307,7 @@ void xd_plans_free(xd_plans **p)
 {
     if (!p || !*p)
         return;
-    xd_plans_finish(*p);
+    finish_plans(*p);
     for (int i = 0; i < (*p)->s.n && (*p)->rank; i++)
         free((*p)->rank[i]);
     for (int i = 0; i < 3; i++)

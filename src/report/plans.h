@@ -8,7 +8,7 @@
 struct xd_plans {
     xd_advise_args a;           /* arguments; valid only while plans are predicted              */
     xd_request     r;           /* as `a`                                                      */
-    xd_engine     *g;           /* as `a`; closed by xd_plans_finish                            */
+    xd_engine     *g;           /* as `a`; closed after predictions                             */
     xd_machine     m;
     xd_search      s;
     const char    *device;      /* from the arguments or `m`; NULL: the CPU                    */
@@ -22,8 +22,6 @@ struct xd_plans {
 /* Predicts the plans for `args`. Free *out with xd_plans_free also after a failure: it then has the
  * refused plans, if the search got that far. */
 xd_status xd_plans_make(xd_plans **out, const xd_advise_args *args, xd_err *e);
-/* Closes the parts that only predictions need. */
-void      xd_plans_finish(xd_plans *p);
 
 /* Writes the SVG file `path`: the last step of plan `explain`, or of the XD_DRAWN fastest plans. */
 enum { XD_DRAWN = 4 };

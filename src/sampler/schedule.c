@@ -27,13 +27,14 @@ double xd_linspace(double stop, int n, int i)
     return i == n - 1 ? stop : i * (stop / (n - 1));
 }
 
-double xd_arange(double from, double step, int i)
+/* Element i of numpy's arange(from, 0, -step), with its rounding errors. */
+static double arange(double from, double step, int i)
 {
     double next = from - step;          /* numpy adds the difference of the first two elements  */
     return i == 0 ? from : from + i * (next - from);
 }
 
-int xd_arange_count(double from, double step)
+static int arange_count(double from, double step)
 {
     return (int)ceil(from / step);
 }
@@ -104,9 +105,9 @@ int xd_solver_timesteps(const xd_sched_cfg *c, int last, int n, double *t)
             t[k++] = (double)(i * (last / (n + 1)) + c->steps_offset);
     } else {
         double step = (double)c->num_train_timesteps / n;
-        int    count = xd_arange_count(last, step);
+        int    count = arange_count(last, step);
         for (int i = 0; i < count && k < n + 1; i++)
-            t[k++] = xd_round_even(xd_arange(last, step, i)) - 1;
+            t[k++] = xd_round_even(arange(last, step, i)) - 1;
     }
     return k;
 }
@@ -122,9 +123,9 @@ int xd_timesteps(const xd_sched_cfg *c, int n, double *t)
             t[k++] = (double)(i * (N / n) + c->steps_offset);
     } else {
         double step = (double)N / n;
-        int    count = xd_arange_count(N, step);
+        int    count = arange_count(N, step);
         for (int i = 0; i < count && k < n + 1; i++)
-            t[k++] = xd_round_even(xd_arange(N, step, i)) - 1;
+            t[k++] = xd_round_even(arange(N, step, i)) - 1;
     }
     return k;
 }

@@ -31,10 +31,8 @@ double xd_level_sigma(const xd_levels *l, double t);
 /* n noise levels from the largest to the smallest (sigma_max .. sigma_min), spaced as in Karras
  * et al. 2022 (rho 7), exponentially, as in Lu et al. 2022 (rho 1, on log sigma), or as quantiles
  * of the beta distribution with both parameters 0.6 (Lee et al. 2024, arXiv:2407.12173). */
-void xd_sigmas_karras(double max, double min, int n, double *out);
 void xd_sigmas_exponential(double max, double min, int n, double *out);
 void xd_sigmas_lu(double max, double min, int n, double *out);
-void xd_sigmas_beta(double max, double min, int n, double *out);
 double xd_beta_quantile(double p);
 
 /* xd_is_respaced returns 1 if use_karras_sigmas, use_exponential_sigmas or use_beta_sigmas is set.
@@ -47,11 +45,9 @@ xd_status xd_respacing_check(const xd_sched_cfg *c, xd_err *e);
 /* numpy's round: halves go to the even neighbour. */
 double xd_round_even(double v);
 
-/* Element i of numpy's linspace(0, stop, n), and of arange(from, 0, -step), whose length is
- * xd_arange_count. They have numpy's rounding errors, which decide the integer timesteps. */
+/* Element i of numpy's linspace(0, stop, n), with numpy's rounding errors, which decide the integer
+ * timesteps. */
 double xd_linspace(double stop, int n, int i);
-double xd_arange(double from, double step, int i);
-int    xd_arange_count(double from, double step);
 
 /* Writes the integer timesteps of DDIM for n steps to t [n + 1], largest first; returns their
  * number. Where trailing spacing rounds to 0 the timestep is -1, the last index in Python. */

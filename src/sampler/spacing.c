@@ -8,7 +8,7 @@ static double ramp_at(int i, int n)
     return n > 1 ? (double)i / (n - 1) : 0;
 }
 
-void xd_sigmas_karras(double max, double min, int n, double *out)
+static void space_karras(double max, double min, int n, double *out)
 {
     double a = pow(max, 1.0 / 7), b = pow(min, 1.0 / 7);
     for (int i = 0; i < n; i++)
@@ -66,7 +66,7 @@ double xd_beta_quantile(double p)
     return p <= 0.5 ? lower_quantile(p) : 1 - lower_quantile(1 - p);
 }
 
-void xd_sigmas_beta(double max, double min, int n, double *out)
+static void space_beta(double max, double min, int n, double *out)
 {
     for (int i = 0; i < n; i++)
         out[i] = min + xd_beta_quantile(1 - ramp_at(i, n)) * (max - min);
@@ -93,9 +93,9 @@ void xd_sigmas_respaced(const xd_sched_cfg *c, double max, double min, int n, do
     max = isnan(c->sigma_max) ? max : c->sigma_max;
     min = isnan(c->sigma_min) ? min : c->sigma_min;
     if (c->use_karras_sigmas)
-        xd_sigmas_karras(max, min, n, out);
+        space_karras(max, min, n, out);
     else if (c->use_exponential_sigmas)
         xd_sigmas_exponential(max, min, n, out);
     else
-        xd_sigmas_beta(max, min, n, out);
+        space_beta(max, min, n, out);
 }

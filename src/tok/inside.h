@@ -115,7 +115,6 @@ typedef struct xd_skimmed {             /* a tokenizer.json                     
  * JSON is returned completely in `rest`. */
 xd_status xd_skim_read(xd_skimmed *out, const char *text, size_t len, xd_err *e);
 /* Each function skips white space and consumes a token. Returns 0 if another token is there. */
-void      xd_skim_blank(xd_skim *k);
 int       xd_skim_is(xd_skim *k, char c);
 /* Reads a string. *out points into the text or, if it has escapes, into *buf, valid until the next
  * call. */

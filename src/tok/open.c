@@ -537,8 +537,3 @@ xd_status xd_tok_open_t5(xd_tok **t, const char *dir, xd_err *e)
 {
     return open_dir(t, dir, XD_TOK_T5, e);
 }
-
-xd_status xd_tok_open_clip(xd_tok **t, const char *dir, xd_err *e)
-{
-    return open_dir(t, dir, XD_TOK_CLIP, e);
-}

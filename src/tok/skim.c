@@ -9,7 +9,7 @@
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-void xd_skim_blank(xd_skim *k)
+static void skip_blank(xd_skim *k)
 {
     while (k->at < k->len && (k->p[k->at] == ' ' || k->p[k->at] == '\n' || k->p[k->at] == '\t' ||
                               k->p[k->at] == '\r'))
@@ -18,7 +18,7 @@ void xd_skim_blank(xd_skim *k)
 
 int xd_skim_is(xd_skim *k, char c)
 {
-    xd_skim_blank(k);
+    skip_blank(k);
     if (k->at >= k->len || k->p[k->at] != c)
         return 0;
     k->at++;
@@ -42,7 +42,7 @@ static int skip_string(xd_skim *k)
 static int skip_value(xd_skim *k)
 {
     int depth = 0;
-    xd_skim_blank(k);
+    skip_blank(k);
     while (k->at < k->len) {
         char c = k->p[k->at];
         if (depth == 0 && (c == ',' || c == '}' || c == ']'))
@@ -152,7 +152,7 @@ int xd_skim_id(xd_skim *k, int64_t *id)
 {
     int64_t v = 0;
     size_t  from;
-    xd_skim_blank(k);
+    skip_blank(k);
     for (from = k->at; k->at < k->len && k->p[k->at] >= '0' && k->p[k->at] <= '9'; k->at++)
         v = v < (int64_t)1 << 40 ? v * 10 + (k->p[k->at] - '0') : v;
     *id = v;
@@ -191,7 +191,7 @@ static int skim_object(xd_skim *k, int inner, xd_skimmed *out, size_t *copied)
     int          good = xd_skim_is(k, '{');
     for (int more = good; more && good; more = good && xd_skim_is(k, ',')) {
         good = xd_skim_string(k, &buf, &key) && xd_skim_is(k, ':');
-        xd_skim_blank(k);
+        skip_blank(k);
         size_t from = k->at;
         char   first = good && from < k->len ? k->p[from] : 0;
         if (good && !inner && is_key(&key, "model") && first == '{')

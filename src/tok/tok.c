@@ -193,19 +193,13 @@ xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max,
                      int64_t *n, xd_err *e)
 {
     int64_t whole;
-    return xd_tok_cut(t, text, len, max, ids, n, &whole, e);
+    return xd_tok_cut_plain(t, text, len, max, 0, ids, n, &whole, e);
 }
 
 static void add_some(xd_ids *out, const xd_ids *from, int64_t n)
 {
     for (int64_t i = 0; i < n && i < from->n; i++)
         xd_ids_add(out, from->p[i]);
-}
-
-xd_status xd_tok_cut(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
-                     int64_t *n, int64_t *untruncated, xd_err *e)
-{
-    return xd_tok_cut_plain(t, text, len, max, 0, ids, n, untruncated, e);
 }
 
 xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_t max,

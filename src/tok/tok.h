@@ -18,8 +18,6 @@ xd_status xd_tok_open(xd_tok **t, const char *dir, xd_err *e);
 /* Opens a T5 tokenizer: spiece.model, else tokenizer.json (from which a SentencePiece model is
  * built in memory). */
 xd_status xd_tok_open_t5(xd_tok **t, const char *dir, xd_err *e);
-/* Opens a CLIP tokenizer: vocab.json and merges.txt, else tokenizer.json. */
-xd_status xd_tok_open_clip(xd_tok **t, const char *dir, xd_err *e);
 /* Open a tokenizer from memory, without the other files of a directory: a spiece.model with T5's
  * 100 sentinels; a tokenizer.json (a language model's if its model is BPE with a pre-tokenizer,
  * CLIP's if it is BPE without one, BERT's if it is WordPiece); CLIP's two files; BERT's vocab.txt.
@@ -42,10 +40,8 @@ void      xd_tok_close(xd_tok **t);
  * applies NFC, treats all symbols alike, and does not use ftfy. */
 xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
                      int64_t *n, xd_err *e);
-/* As xd_tok_ids; *untruncated is the number of ids before truncation. */
-xd_status xd_tok_cut(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
-                     int64_t *n, int64_t *untruncated, xd_err *e);
-/* As xd_tok_cut; no_special: do not add special tokens before and after the text. */
+/* As xd_tok_ids; *untruncated is the number of ids before truncation. no_special: do not add
+ * special tokens before and after the text. */
 xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_t max,
                            int no_special, int32_t **ids, int64_t *n, int64_t *untruncated,
                            xd_err *e);
