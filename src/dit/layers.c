@@ -91,7 +91,8 @@ xd_tensor xd_text_kv(xd_tensor room, int64_t block)
     return xd_reshape(xd_rows(room, block, 1), 2, room.d + 1);
 }
 
-/* All samples of a batch attend to the same text, so their rows are queries of one sample. */
+/* Computes cross-attention to the text. All samples of a batch attend to the same text, so the
+ * queries of all samples are handled as those of one sample. */
 xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, int64_t hd)
 {
     xd_tensor k = xd_heads(xd_seg(kv, w, 0), hd), v = xd_heads(xd_seg(kv, w, 1), hd);

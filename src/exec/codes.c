@@ -1,4 +1,4 @@
-/* codes.c - tensors that are stored as quantized codes */
+/* codes.c - reads checkpoint tensors that are stored as quantized codes, and decodes them */
 #include "exec/matrix.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "base/minmax.h"
 #include "base/par.h"
 
-enum { CHUNK = 1024 };          /* elements per chunk                                          */
+enum { CHUNK = 1024 };          /* elements decoded at a time                                  */
 
 int xd_is_coded(xd_dtype t)
 {
@@ -22,7 +22,8 @@ int64_t xd_coding_row(const xd_coding *c, int64_t row)
     return c->first + (c->turn ? (row + c->turn) % c->rows : row);
 }
 
-/* Reads elements of a rotated row: reads complete groups and rotates them back. */
+/* Reads elements of a rotated row: decodes the complete rotation groups that contain the elements,
+ * and undoes the rotation of each group. */
 static void read_turned(const xd_coding *c, int64_t row, int64_t column, int64_t n, float *to)
 {
     float x[XD_ROTATE_MAX];
@@ -111,8 +112,8 @@ int xd_load_decode(xd_decl *d, xd_fetched *f)
 
 /* ---- rotated rows ------------------------------------------------------------------------- */
 
-/* Returns 1 if parts are stored rotated. *group: their common group size; 0: sizes differ, or terms
- * are added. */
+/* Returns 1 if some of the n matrices are stored as rotated integers. Sets *group to their common
+ * group size, or to 0 if their group sizes differ or terms (LoRA) are added to one of them. */
 static int are_rotated(const xd_decl *d, const xd_mat_part *parts, int n, int64_t *group)
 {
     int any = 0;
@@ -129,8 +130,9 @@ static int are_rotated(const xd_decl *d, const xd_mat_part *parts, int n, int64_
     return any;
 }
 
-/* If inputs are not rotated, rows are rotated back and get the compute type: rounding them to
- * integers a second time would lose precision. */
+/* Decides whether a layer with rotated integer rows rotates its inputs. If it does not, its rows
+ * are rotated back and stored in the compute type: quantizing them a second time would lose
+ * precision. */
 int64_t xd_mat_rotation(xd_decl *d, xd_lin *w, const xd_matrix *m)
 {
     int64_t group;

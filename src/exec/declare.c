@@ -1,4 +1,4 @@
-/* declare.c - compares the tensors that a model declares with those of a checkpoint */
+/* declare.c - checks that a checkpoint has all tensors that a model declares, in their shapes */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,8 @@ void xd_decl_free(xd_decl *d)
     d->nlist = d->caplist = 0;
 }
 
-/* Length of the first of several "|"-separated names; *next is the following one, or NULL. */
+/* Returns the length of the first of several names separated by "|". *next is the following name,
+ * or NULL. */
 static size_t first_of(const char *names, const char **next)
 {
     const char *bar = strchr(names, '|');
@@ -31,9 +32,9 @@ static int drop_ones(int n, const int64_t *d, int64_t out[XD_MAXDIM])
     return k;
 }
 
-/* Returns 1 if two shapes are equal except for trailing ones (a 1x1 convolution and a matrix), or
- * for ones missing in the file: ggml drops leading ones, and merges the two outermost of five
- * extents. */
+/* Returns 1 if a declared and a found shape are equal. Trailing extents of 1 are ignored (a 1x1
+ * convolution and a matrix), and so are differences of ggml files, which drop leading ones and
+ * merge the two outermost of five extents. */
 static int same_shape(int nd, const int64_t *declared, int found_nd, const int64_t *found)
 {
     int64_t a[XD_MAXDIM + 1], b[XD_MAXDIM + 1], *from = a;
@@ -63,7 +64,8 @@ static int is_decoded(const xd_source *src, const char *name, xd_dtype t)
     return xd_is_coded(t) && src->codes && src->codes(src->self, name, &c);
 }
 
-/* Describes the fault of one tensor; "" if there is none. */
+/* Describes what is wrong with one tensor of the checkpoint: missing, or wrong shape. Writes "" if
+ * nothing is. */
 static void describe_fault(const xd_declared *t, const xd_source *src, char *out, size_t size)
 {
     char        want[96], got[96], name[512];

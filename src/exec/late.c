@@ -1,4 +1,4 @@
-/* late.c - additions to the hidden state that are fused into the next norm */
+/* late.c - postpones additions to the hidden state, to fuse them into the next norm */
 #include "exec/late.h"
 
 #include "exec/op.h"
@@ -15,7 +15,7 @@ void xd_late_open(xd_exec *x, xd_late *l, xd_tensor h)
     x->late = l;
 }
 
-/* Performs addition i. */
+/* Performs pending addition i now. */
 static void settle(xd_exec *x, xd_late *l, int i)
 {
     xd_addmul a = l->of[i];
@@ -36,7 +36,7 @@ void xd_late_close(xd_exec *x)
     x->late = NULL;
 }
 
-/* Returns 1 if t has bytes in rows of the tensor `rows`. */
+/* Returns 1 if the memory of t overlaps that of the rows `rows`. */
 static int meets(const xd_tensor *t, const xd_tensor *rows)
 {
     const char *a = t->p, *b = rows->p;
@@ -89,8 +89,8 @@ void xd_late_take(xd_exec *x, xd_norm *a)
     }
 }
 
-/* Lists the operands through which an op may access rows of the hidden state, at most three;
- * returns -1 if unknown. */
+/* Lists the operands through which an op may access rows of the hidden state, at most three.
+ * Returns their number, or -1 if they are unknown. */
 static int operands_of(xd_op op, const void *args, xd_tensor t[3])
 {
     const xd_gemm       *gemm = args;
@@ -121,7 +121,7 @@ void xd_late_before(xd_exec *x, xd_op op, const void *args)
         settle_met(x, l, &t[i]);
 }
 
-/* Returns a row of gates that no addition uses. */
+/* Returns a row of l->gates that no pending addition uses. */
 static xd_tensor free_gate(const xd_late *l)
 {
     xd_tensor row = l->gates;

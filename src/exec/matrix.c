@@ -1,8 +1,8 @@
 /* matrix.c - makes a device matrix from one or several matrices of the checkpoint
  *
- * If the device can pack bands of rows separately, each thread checks a band for NaN and packs it:
- * directly from the file if the band is there unchanged, otherwise through a copy of the band.
- * Other matrices are packed in one piece; fused or split ones through a copy of the complete
+ * If the device can pack bands of rows separately, each thread checks a band for NaN and packs it.
+ * A band that the file has unchanged is packed directly from the file, any other band from a copy.
+ * Other matrices are packed in one piece; if they are fused or split, from a copy of the complete
  * matrix. */
 #include "exec/gather.h"
 
@@ -51,7 +51,8 @@ void xd_mat_count(xd_decl *d, xd_weight *w, const xd_matrix *m)
     xd_gather_announce(d, m);
 }
 
-/* All parts are open at the same time, as a band may have rows of several. */
+/* Packs a matrix band by band. All checkpoint matrices that it is made from are open at the same
+ * time, as a band may have rows of several. */
 static void load_bands(xd_decl *d, const xd_weight *w, xd_gathering *g, float gain)
 {
     xd_fetched f[XD_MAXSEG];
@@ -107,7 +108,7 @@ static void add_part(xd_decl *d, xd_weight *w, xd_gathering *g, const xd_mat_par
 static void load_whole(xd_decl *d, xd_weight *w, xd_gathering *g, const xd_matrix *m, float gain)
 {
     const xd_mat_part *p = g->parts;
-    int                stored = g->whole && m->shape;   /* in the shape of the checkpoint      */
+    int                stored = g->whole && m->shape;   /* 1: has the checkpoint's shape       */
     if (xd_gather_needs_scales(w, g) &&
         !(w->scale = g->scale = malloc((size_t)w->out * sizeof *g->scale + 1)))
         xd_fail(d->err, XD_ENOMEM, "no memory for the scales of weight %s%s", d->scope, p->name);
@@ -143,5 +144,3 @@ void xd_mat_load(xd_decl *d, xd_weight *w, const xd_matrix *m)
     else
         load_whole(d, w, &g, m, gain);
 }
-
-/* ---- matrices that stay as stored ------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* net.c - opens and visits a network */
+/* net.c - reads a network's config and visits its weights */
 #include "exec/net.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ void xd_net_close(xd_net *n)
     memset(n, 0, sizeof *n);
 }
 
-/* Compares a name with a pattern that may begin or end with a star. */
+/* Returns 1 if a name equals a pattern, which may begin or end with a `*`. */
 static int matches(const char *pattern, const char *name)
 {
     size_t n = strlen(pattern), len = strlen(name);

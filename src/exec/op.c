@@ -1,4 +1,4 @@
-/* op.c - the ops of a model, made from device kernels and hooks */
+/* op.c - the operations that a model's code calls, each made from device kernels and hooks */
 #include "exec/op.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ xd_tensor xd_new_as(xd_exec *x, xd_dtype type, int nd, const int64_t *d)
     if (!t.p && xd_ok(x))
         xd_exec_fail(x, XD_ENOMEM, "no memory for a tensor of %zu bytes: %zu of %zu are in use",
                      bytes, x->tmp->used, x->tmp->cap);
-    if (!t.p)                   /* NULL would mean absent; not followed after a failure */
+    if (!t.p)                   /* NULL would mean absent; never accessed after a failure      */
         t.p = x->tmp->base;
     return t;
 }
@@ -76,7 +76,8 @@ void xd_get(xd_exec *x, float *to, xd_tensor from)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* fn writes host memory, or device memory if the host can address it. */
+/* Calls fn to fill host memory, which is then uploaded to `buf`. If the host can address device
+ * memory, fn fills `buf` directly. */
 static void fill_buffer(xd_exec *x, xd_tensor buf, void (*fn)(void *ctx, float *buf), void *ctx)
 {
     float *host = buf.p;
@@ -129,13 +130,14 @@ static void *scratch(xd_exec *x, size_t bytes)
     return bytes ? xd_new_as(x, XD_U8, 1, (int64_t[]){ (int64_t)bytes }).p : NULL;
 }
 
-/* Columns of an operand of a GEMM; the operand may be absent. */
+/* Returns n columns of a GEMM operand that may be absent, such as the bias. */
 static xd_tensor some_columns(xd_tensor t, int64_t first, int64_t n)
 {
     return t.p ? xd_cols(t, first, n) : t;
 }
 
-/* Multiplies by a group of rows of a matrix that stays as stored. */
+/* Computes output columns [row, row + n) of a layer whose matrix stays as stored: packs these rows
+ * of the matrix, then multiplies by them. */
 static void multiply_group(xd_exec *x, const xd_lin *l, const xd_gemm *a, int64_t row, int64_t n)
 {
     xd_weight w = l->w;
@@ -156,7 +158,8 @@ static void multiply_group(xd_exec *x, const xd_lin *l, const xd_gemm *a, int64_
                        .residual = some_columns(a->residual, row, n) });
 }
 
-/* Runs the GEMM `a` with the weight of a layer. */
+/* Runs the GEMM `a` with the weight of a layer: at once, or in groups of rows of a matrix that
+ * stays as stored. */
 static void multiply(xd_exec *x, const xd_lin *l, const xd_gemm *a)
 {
     xd_gemm whole = *a;
@@ -173,8 +176,8 @@ static void multiply(xd_exec *x, const xd_lin *l, const xd_gemm *a)
     }
 }
 
-/* Runs the GEMM `a` of a layer split by inputs: partial sums are added over the ranks before bias,
- * activation, gate and residual. */
+/* Runs the GEMM `a` of a layer whose inputs are split over ranks. The ranks' partial products are
+ * summed before bias, activation, gate and residual are applied. */
 static void run_cut_by_inputs(xd_exec *x, const xd_lin *w, xd_gemm a)
 {
     const xd_hooks *m = x->hooks;
@@ -187,12 +190,12 @@ static void run_cut_by_inputs(xd_exec *x, const xd_lin *w, xd_gemm a)
     }
     xd_tensor part = xd_new_f32(x, a.out.d[0], a.out.d[1]);
     size_t    bytes = (size_t)xd_count(part) * sizeof(float);
-    if (!w->w.in)               /* a rank without input features adds 0                        */
+    if (!w->w.in)               /* a rank without input features contributes zeros to the sum  */
         xd_fill(x, part, fill_zeros, &bytes);
     else
         multiply(x, w, &(xd_gemm){ .out = part, .in = a.in, .sx = a.sx });
     m->sum(x, m, XD_OVER_FEATURES, part);
-    xd_tensor row = part;       /* a view with the bias in every row                           */
+    xd_tensor row = part;       /* a view that repeats the bias for every row                  */
     row.p = a.bias.p, row.type = a.bias.type, row.s[0] = 0;
     if (a.bias.p)
         xd_add(x, part, row);
@@ -204,20 +207,20 @@ static void run_cut_by_inputs(xd_exec *x, const xd_lin *w, xd_gemm a)
         xd_copy_to(x, a.out, part);
 }
 
-/* Returns 1 if the layer accepts rows of C elements in e4m3. */
+/* Returns 1 if the GEMM of the layer can read inputs of C features per row in e4m3. */
 static int takes_narrow(const xd_exec *x, const xd_lin *w, int64_t C)
 {
     return x->fp8_gemm && x->dev->fp8_gemm && x->act != XD_F32 && w->w.type == XD_F8E4M3 &&
            !w->rotate && !w->group && C % 16 == 0;
 }
 
-/* Returns the scales of rows in e4m3. */
+/* Returns the f32 scale of each row of an e4m3 tensor; the scales are stored after the rows. */
 static xd_tensor scales_behind(xd_tensor t)
 {
     return xd_view((char *)t.p + xd_bytes(t), XD_F32, 1, t.d);
 }
 
-/* out = residual + gate * act(in w^T + b). `a` has out, in, act, gate and residual. */
+/* Computes out = residual + gate * act(in w^T + b). `a` has out, in, act, gate and residual. */
 static void run_linear(xd_exec *x, const xd_lin *w, xd_gemm a)
 {
     size_t mark = xd_arena_mark(x->tmp);
@@ -229,8 +232,9 @@ static void run_linear(xd_exec *x, const xd_lin *w, xd_gemm a)
         xd_run(x, XD_OP_ROTATE, "rotation", &(xd_rotate){ turned, a.in, w->rotate });
         a.in = turned;
     }
-    /* The int8 kernels quantize rows of any type, and those of 16 bits round f32 rows themselves.
-     * For e4m3 weights, which are expanded to the compute type, the input has the compute type. */
+    /* The int8 GEMM kernels quantize input rows of any type, and the 16-bit kernels round f32 input
+     * rows themselves. For e4m3 weights, which are expanded to the compute type, the input is
+     * converted to the compute type. */
     if (a.in.type == XD_F8E4M3)
         a.sx = scales_behind(a.in);
     else if (w->w.type != XD_I8 && !(xd_dtype_size(w->w.type) == 2 && a.in.type == XD_F32))
@@ -386,7 +390,7 @@ void xd_axpby(xd_exec *x, xd_tensor y, float a, xd_tensor in, float b)
 
 /* ---- attention ---------------------------------------------------------------------------- */
 
-/* [B*n,H,D] -> [B,n,H,D] */
+/* View of [B*n,H,D] as [B,n,H,D]: splits the rows of a batch by sample. */
 static xd_tensor split_batch(xd_tensor t, int64_t B)
 {
     xd_tensor r = t;
@@ -396,7 +400,7 @@ static xd_tensor split_batch(xd_tensor t, int64_t B)
     return r;
 }
 
-typedef struct attn_call {      /* see xd_attn and xd_attn_args                                */
+typedef struct attn_call {      /* arguments of xd_attn and its variants                       */
     xd_tensor q, k, v, bias;
     float     scale, softcap;
     int64_t   window;
@@ -473,7 +477,8 @@ void xd_attn_over_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_t
 
 /* ---- tables, images, time ----------------------------------------------------------------- */
 
-/* Copies rows of a table in host memory (a mapped file) for a device that cannot address it. */
+/* Copies the rows `ids` of an embedding table in host memory (a mapped file) to a device that
+ * cannot address host memory. */
 static void copy_host_rows(xd_exec *x, xd_tensor out, xd_tensor table, const int32_t *ids,
                            int64_t n)
 {
@@ -491,7 +496,7 @@ static void copy_host_rows(xd_exec *x, xd_tensor out, xd_tensor table, const int
     xd_copy_to(x, out, some);
 }
 
-/* Decodes rows of a table of a block type, in host memory. */
+/* Decodes the rows `ids` of an embedding table in host memory whose elements have a block type. */
 static void decode_rows(xd_exec *x, xd_tensor out, xd_tensor table, const int32_t *ids, int64_t n)
 {
     const int64_t cols = table.d[1];
@@ -597,7 +602,8 @@ void xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd
     xd_conv2d_into(x, out, in, w, &(xd_conv_options){ .lo = lo, .hi = hi, .residual = residual });
 }
 
-/* Adds the partial sums of all frames to those of the first frame: ranks split rows, not frames. */
+/* Adds the partial sums of all frames to those of the first frame, because the sum over ranks has
+ * one partial sum per row, not per row and frame. */
 static void fold_frames(xd_exec *x, xd_tensor partial, int64_t T, int64_t n)
 {
     if (T > 1)
@@ -664,7 +670,7 @@ void xd_time_row(float *row, double t, int64_t dim, int flip, double shift)
 {
     int64_t half = dim / 2;
     for (int64_t k = 0; k < half; k++) {
-        /* f32 arithmetic on purpose: large angles must round as in the reference */
+        /* f32 arithmetic on purpose: large angles must be rounded as in diffusers */
         float freq = expf((float)-log(10000.0) * (float)k / (float)((double)half - shift));
         float angle = (float)t * freq;
         row[(flip ? half : 0) + k] = sinf(angle);

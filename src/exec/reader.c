@@ -1,4 +1,4 @@
-/* reader.c - reads tensors of a source as f32 */
+/* reader.c - reads tensors of a source as f32 rows, and quantizes rows on the host */
 #include "exec/reader.h"
 
 #include <stdio.h>
@@ -53,13 +53,13 @@ void xd_reader_rows(const xd_reader *r, int64_t row, int64_t n, float *to, int t
 void xd_reader_past(const xd_reader *r, int64_t row, int64_t n)
 {
     const size_t from = xd_dtype_bytes(r->t.type, row * r->cols);
-    if (r->src->past && !r->codes.read)         /* codes lie in another order                 */
+    if (r->src->past && !r->codes.read)         /* rows of codes are stored in another order  */
         r->src->past(r->src->self, r->name, (const char *)r->t.p + from,
                      xd_dtype_bytes(r->t.type, (row + n) * r->cols) - from);
 }
 
-/* Rounds a number below 2^22 to the nearest integer, halves to even: adding 1.5 * 2^23 leaves no
- * bits for the fraction. */
+/* Rounds a number of magnitude below 2^22 to the nearest integer, halves to even. Adding 1.5 * 2^23
+ * leaves no bits for the fraction, so the addition itself rounds. */
 static float nearest(float v)
 {
     const float big = 12582912.0f;
@@ -73,7 +73,7 @@ int xd_reader_keeps(const xd_reader *r, xd_dtype type)
     return r->codes.read ? r->codes.type == type : type == XD_F8E4M3 && r->t.type == type;
 }
 
-/* x / scale restores the stored integer. */
+/* Converts a row x that was read with its scale back to the stored elements: x / scale, rounded. */
 float xd_reader_codes(const xd_reader *r, int64_t row, const float *x, void *to)
 {
     const int   eight = r->codes.read && r->codes.type == XD_I8;
@@ -104,7 +104,7 @@ float xd_quantize_row(xd_dtype type, const float *x, int64_t n, void *to)
     if (!(s > 0))
         return s;
     for (int64_t i = 0; i < n && type == XD_I8; i++) {
-        float v = nearest(x[i] / s);    /* 127 at most, but for the rounding of s              */
+        float v = nearest(x[i] / s);    /* beyond +-127 only if s was rounded down             */
         q[i] = (int8_t)(v > 127 ? 127 : v < -127 ? -127 : v);
     }
     for (int64_t i = 0; i < n && type == XD_F8E4M3; i++)

@@ -1,7 +1,8 @@
-/* sums.c - tensors to which a source adds terms (LoRA) while they are read
+/* sums.c - adds the terms of a source (LoRA) to tensors while they are read
  *
- * Rows of a matrix that is packed in bands get their terms in the copy of the band (matrix.c), so
- * that a complete sum is never in memory. Other tensors are replaced by their sum. */
+ * If a matrix is packed in bands, the terms of its rows are added to the copy of each band
+ * (matrix.c), so that the complete sum is never in memory. Other tensors are replaced by their
+ * complete sum. */
 #include "exec/matrix.h"
 
 #include <stdlib.h>
@@ -59,7 +60,7 @@ typedef struct summing {
     const xd_decl    *d;
     const xd_fetched *f;
     float            *to;
-    float             scale;    /* of 8-bit elements                                           */
+    float             scale;    /* factor of 8-bit elements                                    */
     int64_t           rows, cols;
 } summing;
 

@@ -1,10 +1,10 @@
-/* weight_stream.c - blocks of a network whose weights stay in host memory */
+/* weight_stream.c - streams the weights of some blocks of a network from host memory or files */
 #include "exec/weight_stream.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the plan ----------------------------------------------------------------------------- */
+/* ---- which blocks are streamed ------------------------------------------------------------- */
 
 int xd_stream_plan_has(const xd_stream_plan *p, int n, int i)
 {
@@ -29,7 +29,8 @@ static xd_stream_plan plan_of(const xd_block_sizes *w, int streamed, int slots)
     return p;
 }
 
-/* Tries more slots first: they cost memory, but with fewer slots every block waits for weights. */
+/* Tries the largest number of slots first. Slots cost device memory, but with fewer slots every
+ * block waits for its weights. */
 int xd_stream_plan_make(xd_stream_plan *p, const xd_block_sizes *w, double have, int all)
 {
     *p = (xd_stream_plan){ 0 };
@@ -51,15 +52,15 @@ typedef struct streamed { int layer; char *host; size_t bytes; } streamed;
 struct xd_weight_stream {
     xd_stream_memory m;
     xd_stream_plan plan;
-    int            first, n;    /* blocks of the network                                       */
-    char          *pinned, *slots;      /* m.copy, or memory of its own                        */
-    streamed      *item;        /* [plan.streamed], in order                                   */
-    int           *at;          /* [n]: item index of a block; -1: on the device                */
-    int64_t        turn, fetched;       /* items computed, and fetched, so far                    */
-    xd_arena       window;      /* of the store, while a streamed block is loaded               */
-    void         (*next)(void *self, int k);    /* for blocks in files, else NULL               */
+    int            first, n;    /* first block of this stage, number of its blocks             */
+    char          *pinned, *slots;      /* pinned: m.copy, or the stream's own memory          */
+    streamed      *item;        /* [plan.streamed]: the streamed blocks in order               */
+    int           *at;          /* [n]: index of a block in `item`; -1: stays on the device     */
+    int64_t        turn, fetched;       /* streamed blocks computed, and fetched, so far          */
+    xd_arena       window;      /* the store's own memory while a streamed block is loaded      */
+    void         (*next)(void *self, int k);    /* called before use of a block in files; or NULL */
     void          *self;
-    xd_stays       stays;       /* of the declaration, while a block of files is loaded         */
+    xd_stays       stays;       /* saved xd_decl.stays while a block in files is loaded         */
 };
 
 static int slot_of(const xd_weight_stream *s, int64_t turn)
@@ -81,7 +82,7 @@ static void list_items(xd_weight_stream *s, const xd_block_sizes *w)
         if (!xd_stream_plan_has(&s->plan, w->n, i))
             continue;
         s->at[i] = k;
-        char *host = s->pinned ? s->pinned + used : NULL;       /* NULL: of files               */
+        char *host = s->pinned ? s->pinned + used : NULL;       /* NULL: stays in files        */
         s->item[k++] = (streamed){ s->first + i, host, w->block[i] };
         used += w->block[i];
     }
@@ -154,7 +155,7 @@ static const streamed *item_of(const xd_weight_stream *s, int layer)
     return i >= 0 && i < s->n && s->at[i] >= 0 ? &s->item[s->at[i]] : NULL;
 }
 
-/* Returns 1 if this process loads the item. */
+/* Returns 1 if this process loads the weights of the streamed block. */
 static int is_mine(const xd_weight_stream *s, const streamed *t)
 {
     return !s->m.copy || (int)(t - s->item) % s->m.parts == s->m.part;
@@ -190,7 +191,8 @@ void xd_weight_stream_leave(xd_weight_stream *s, xd_decl *d, int layer)
 
 /* ---- computing ---------------------------------------------------------------------------- */
 
-/* Returns 1 if an item in use or being fetched is in the slot of `turn`. */
+/* Returns 1 if the slot of the streamed block number `turn` holds a block in use or being
+ * fetched. */
 static int is_busy(const xd_weight_stream *s, int64_t turn)
 {
     for (int64_t t = s->turn; t < turn; t++)
@@ -220,7 +222,7 @@ void xd_weight_stream_begin(xd_weight_stream *s, xd_exec *x, int layer)
         return;
     }
     if (s->turn % s->plan.streamed != k || s->fetched < s->turn)
-        s->turn = s->fetched = k;       /* the last run ended early: start again               */
+        s->turn = s->fetched = k;       /* the last run ended early: start again at k         */
     while (st == XD_OK && s->fetched < s->turn + s->plan.slots && !is_busy(s, s->fetched))
         st = fetch_next(s);
     if (st == XD_OK)

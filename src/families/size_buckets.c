@@ -1,4 +1,5 @@
-/* size_buckets.c - chooses a trained size by its ratio */
+/* size_buckets.c - replaces a requested image size by the trained size whose aspect ratio is
+ * nearest */
 #include "families/recipe.h"
 
 #include <math.h>

@@ -1,7 +1,8 @@
-/* blocks.c - the block types of GGUF files: integers of 2 to 8 bits with scales of 16 or 32 of them
+/* blocks.c - decodes the block types of GGUF files: integers of 2 to 8 bits, with a scale for each
+ * 16 or 32 of them
  *
- * Each function decodes one block. Layout and order of operations are those of ggml, so that
- * rounding is equal: no product may be fused with the following addition. */
+ * Each function decodes one block. Layout and order of operations are those of ggml, so that values
+ * are rounded equally: no product may be fused with the following addition. */
 #include "tensor/blocks.h"
 
 #include <string.h>
@@ -24,7 +25,8 @@ static void q8_0(float *out, const u8 *b)
         out[i] = d * (float)(int8_t)b[2 + i];
 }
 
-/* Low nibbles of 16 bytes are elements 0 to 15, high nibbles 16 to 31. */
+/* Block of 32 elements: the low nibbles of 16 bytes are elements 0 to 15, the high nibbles elements
+ * 16 to 31. */
 static void q4_0(float *out, const u8 *b)
 {
     const float d = half_at(b);
@@ -43,7 +45,7 @@ static void q4_1(float *out, const u8 *b)
     }
 }
 
-/* Fifth bits of 32 elements, each as 16 or 0. */
+/* Returns the fifth bits of 32 elements, each as the value 16 or 0. */
 static void fifth_bits(int *out, const u8 *b)
 {
     for (int k = 0; k < 4; k++)
@@ -73,7 +75,7 @@ static void q5_1(float *out, const u8 *b)
     }
 }
 
-/* The 16 values of IQ4_NL and IQ4_XS, finer near zero. */
+/* The 16 values of the types IQ4_NL and IQ4_XS, which are denser near zero. */
 static const float iq4_values[16] = {
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
 };
@@ -93,12 +95,12 @@ static void iq4_nl(float *out, const u8 *b)
 
 /* ---- blocks of 256 --------------------------------------------------------------------------- */
 
-/* Block: 16 scales and minima of 4 bits, 64 bytes of 2-bit elements, d, dmin. A quarter of 32
- * elements is one bit pair of 32 bytes. */
+/* A Q2_K block has 16 scales and minima of 4 bits, 64 bytes of 2-bit elements, then d and dmin. The
+ * same 2 bits of 32 consecutive bytes are 32 elements. */
 static void q2_k(float *out, const u8 *b)
 {
     const float d = half_at(b + 80), dmin = half_at(b + 82);
-    for (int g = 0; g < 16; g++) {              /* 16 elements per scale                        */
+    for (int g = 0; g < 16; g++) {              /* each group of 16 elements has a scale        */
         const u8   *q = b + 16 + 32 * (g / 8) + 16 * (g % 2);
         const int   shift = 2 * (g / 2 % 4);
         const float dl = d * (float)(b[g] & 15), ml = dmin * (float)(b[g] >> 4);
@@ -107,8 +109,8 @@ static void q2_k(float *out, const u8 *b)
     }
 }
 
-/* Block: 32 bytes of third bits, 64 of 2-bit elements, 12 of 16 scales of 6 bits, d. A third bit of
- * 0 subtracts 4. */
+/* A Q3_K block has 32 bytes of third bits, 64 bytes of 2-bit elements, 12 bytes with 16 scales of 6
+ * bits, then d. An element whose third bit is 0 is decreased by 4. */
 static void q3_k(float *out, const u8 *b)
 {
     const float d = half_at(b + 108);
@@ -124,7 +126,8 @@ static void q3_k(float *out, const u8 *b)
     }
 }
 
-/* 6-bit scale and minimum of group g of 32 elements, from the 12 bytes of Q4_K and Q5_K. */
+/* Returns the 6-bit scale and minimum of group g of 32 elements, from the 12 bytes of scales in a
+ * block of Q4_K or Q5_K. */
 static void scale_min(const u8 *s, int g, float *scale, float *min)
 {
     const int low = g < 4;
@@ -132,8 +135,8 @@ static void scale_min(const u8 *s, int g, float *scale, float *min)
     *min = (float)(low ? s[4 + g] & 63 : s[4 + g] >> 4 | (s[g] >> 2 & 0x30));
 }
 
-/* Block: d, dmin, 12 bytes of scales, 128 of 4-bit elements: 32 low nibbles, then 32 high
- * nibbles. */
+/* A Q4_K block has d, dmin, 12 bytes of scales and 128 bytes of 4-bit elements. The low nibbles of
+ * 32 bytes are 32 elements, the high nibbles the next 32. */
 static void q4_k(float *out, const u8 *b)
 {
     const float d = half_at(b), dmin = half_at(b + 2);
@@ -149,7 +152,7 @@ static void q4_k(float *out, const u8 *b)
     }
 }
 
-/* Block: as Q4_K, with 32 bytes of fifth bits before the elements. */
+/* A Q5_K block is a Q4_K block with 32 bytes of fifth bits before the elements. */
 static void q5_k(float *out, const u8 *b)
 {
     const float d = half_at(b), dmin = half_at(b + 2);
@@ -167,7 +170,8 @@ static void q5_k(float *out, const u8 *b)
     }
 }
 
-/* Block: 128 bytes of low nibbles, 64 of pairs of upper bits, 16 scales of 8 bits, d. */
+/* A Q6_K block has 128 bytes of low nibbles, 64 bytes of pairs of upper bits, 16 scales of 8 bits,
+ * then d. */
 static void q6_k(float *out, const u8 *b)
 {
     const float d = half_at(b + 208);
@@ -182,8 +186,8 @@ static void q6_k(float *out, const u8 *b)
     }
 }
 
-/* Block: d, 8 scales of 6 bits (upper pairs in 2 bytes, low nibbles in 4), 8 x 16 bytes as in
- * IQ4_NL. */
+/* An IQ4_XS block has d, 8 scales of 6 bits (upper pairs in 2 bytes, low nibbles in 4 bytes), and
+ * 8 x 16 bytes of elements as in IQ4_NL. */
 static void iq4_xs(float *out, const u8 *b)
 {
     const float d = half_at(b);

@@ -2,22 +2,22 @@
 #include "vae/bands.h"
 
 #include "base/minmax.h"
-/* A band has a multiple of ROWS rows, which many threads can share, and about BAND bytes of input.
- * They fit into the L2 caches of these threads, or into the L3 cache. */
+/* A band has a multiple of ROWS rows, so that many threads can share it, and about BAND bytes of
+ * input, which fit into the L2 caches of these threads, or into the L3 cache. */
 enum { ROWS = 16, BAND = 16 << 20 };
 
 
 /* View of rows [y, y + n) of a map [1,H,W,C]. */
 static xd_tensor rows_of(xd_tensor t, int64_t y, int64_t n)
 {
-    if (t.p && n)               /* no offset into an empty range                                  */
+    if (t.p && n)               /* no offset into an empty map, whose address may be invalid      */
         t.p = (char *)t.p + y * t.s[1] * (int64_t)xd_dtype_size(t.type);
     t.d[1] = n;
     return t;
 }
 
-/* Returns the rows per band for this many input bytes per row. The number must not depend on how
- * the rows are split over ranks. */
+/* Returns the number of rows per band if the input has `row` bytes per output row. The number must
+ * not depend on how the rows are split over ranks. */
 static int64_t band_rows(const xd_exec *x, int64_t row, int64_t H)
 {
     int64_t most = x->band ? (int64_t)x->band : BAND, n = most / (row > 0 ? row : 1);
@@ -41,7 +41,8 @@ void xd_band_rms(xd_exec *x, xd_tensor to, xd_tensor from, xd_tensor gain, float
     xd_activate(x, out, XD_SILU);
 }
 
-/* Copies rows of the feed or of its halo to `to`, normalized if the feed has a norm. */
+/* Copies rows of the input map, or of the halo around it, to `to`; normalizes them if the feed has
+ * a norm. */
 static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor from)
 {
     if (!to.d[1])
@@ -55,7 +56,8 @@ static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor fro
         xd_copy_to(x, to, from);
 }
 
-/* Returns rows [y, y + n) of the convolution's input; y may be in the halo above. */
+/* Returns rows [y, y + n) of the convolution's input, normalized. Rows before 0 are in the halo
+ * above, rows after the last one in the halo below. */
 static xd_tensor fetch_feed(xd_exec *x, const xd_feed *f, const xd_halo *halo, xd_dtype type,
                             int64_t y, int64_t n)
 {
@@ -70,7 +72,7 @@ static xd_tensor fetch_feed(xd_exec *x, const xd_feed *f, const xd_halo *halo, x
     return b;
 }
 
-/* Computes output rows [o, o + n) and their moments. */
+/* Computes rows [o, o + n) of the output, and the group sums of these rows. */
 static void one_band(xd_exec *x, const xd_banded *a, const xd_halo *halo, int64_t o, int64_t n)
 {
     size_t  mark = xd_arena_mark(x->tmp);
@@ -110,8 +112,9 @@ void xd_band_conv(xd_exec *x, const xd_banded *a)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Pixels (2y + i, 2x + j) for rows [y, y + n): a 2 x 2 convolution around (y, x). `in` begins one
- * row above y unless y is the first row of the image, and ends accordingly below. */
+/* Computes the pixels (2y + i, 2x + j) of an upsampled and convolved band of rows [y, y + n): a
+ * 2 x 2 convolution around (y, x). `in` begins one row above y unless y is the image's first row,
+ * and ends one row below the band unless the band has the image's last row. */
 static void conv_quarter(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int i, int j,
                          int above, int below)
 {
@@ -129,8 +132,9 @@ static void conv_quarter(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Runs from the last rows to the first: the output is then after the input that is still needed,
- * except at the first rows, which are copied. */
+/* Upsamples and convolves from the last rows to the first, because `out` may begin at the address
+ * of `in`: an output band is then after the input rows that are still needed. Only the first rows
+ * overlap, and these are copied. */
 void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4], xd_tensor partial)
 {
     size_t  mark = xd_arena_mark(x->tmp);

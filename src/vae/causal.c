@@ -1,7 +1,7 @@
 /* causal.c - causal video autoencoder: config and weights
  *
- * In an autoencoder for images every kernel over frames is reduced to its last frame, as there are
- * no frames before an image. */
+ * The same class also describes autoencoders for single images. Their kernels over frames are
+ * reduced to the kernels' last frame, as there are no frames before an image. */
 #include <math.h>
 #include <string.h>
 
@@ -9,14 +9,14 @@
 #include "vae/rgb.h"
 
 enum {
-    MAX_WIDTH = 1 << 16,        /* channels                                                   */
+    MAX_WIDTH = 1 << 16,        /* max channels of a layer                                    */
     MIN_HEAD  = 8,
     MAX_HEAD  = 1024,           /* largest head width of the attention kernels                */
-    TILE      = 256,            /* pixels per side: diffusers' tile_sample_min_height          */
-    RATIO     = 4,              /* frames per latent frame                                     */
+    TILE      = 256,            /* tile side in pixels: diffusers' tile_sample_min_height      */
+    RATIO     = 4,              /* video frames per latent frame                               */
 };
 
-/* diffusers' default lists */
+/* default lists of diffusers */
 static const xd_ints  default_mult = { 4, { 1, 2, 4, 4 } };
 static const xd_ints  default_halve = { 3, { 0, 1, 1 } };
 static const xd_reals default_mean = { 16, { -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653,
@@ -28,14 +28,15 @@ static const xd_reals default_std = { 16, { 2.8184, 1.4541, 2.3275, 2.6558, 1.21
 
 /* ---- the config --------------------------------------------------------------------------- */
 
-/* Channels after level l in execution order; the decoder begins with the coarsest level. */
+/* Returns the output channels of level l in execution order; the decoder begins with the coarsest
+ * level. */
 static int64_t level_width(const xd_causal_cfg *c, int dec, int l)
 {
     return dec ? c->dec_width * c->mult.v[xd_causal_levels(c) - 1 - l] : c->width * c->mult.v[l];
 }
 
-/* Channels before level l. The decoder's upsampling halves their number, unless levels have
- * shortcuts. */
+/* Returns the input channels of level l. The decoder's upsampling halves the channels of the level
+ * before, unless levels have shortcuts (is_residual). */
 static int64_t width_before(const xd_causal_cfg *c, int dec, int l)
 {
     if (!l)
@@ -83,8 +84,9 @@ static xd_status check_widths(const xd_causal_cfg *c, xd_err *e)
     return XD_OK;
 }
 
-/* The shortcut of a level needs an integer ratio of its input channels to its output channels, each
- * times the number of positions that one position becomes, or that become one. */
+/* Checks the shortcuts around levels (is_residual). A shortcut repeats or averages: the ratio of
+ * input to output channels must be an integer that divides the number of positions that one
+ * position becomes, or that become one position. */
 static xd_status check_shortcuts(const xd_causal_cfg *c, xd_err *e)
 {
     int last = xd_causal_levels(c) - 1;
@@ -178,13 +180,14 @@ static void w_conv(xd_decl *d, const xd_causal_cfg *c, xd_cnv *w, const char *na
                                            .bias = 1, .last = c->images });
 }
 
-/* A convolution with a 1 x 1 x 1 kernel is a GEMM. */
+/* Declares a convolution with a 1 x 1 x 1 kernel, which is computed as a GEMM. */
 static void w_tap(xd_decl *d, xd_lin *w, const char *name, int64_t out, int64_t in)
 {
     xd_w_linear_as(d, w, name, 5, (int64_t[]){ out, in, 1, 1, 1 }, 1);
 }
 
-/* The shape of an image's norm is [C,1,1], that of a video's norm [C,1,1,1]. */
+/* Declares the gain of a norm. Its shape is [C,1,1] in layers for images, [C,1,1,1] in layers for
+ * videos. */
 static void w_norm(xd_decl *d, xd_tensor *gain, const char *name, int nd, int64_t C)
 {
     xd_w_vec(d, gain, name, nd, (int64_t[]){ C, 1, 1, 1 });
@@ -200,7 +203,8 @@ static void w_res(xd_decl *d, const xd_causal_cfg *c, xd_causal_res *w, int64_t 
         w_tap(d, &w->shortcut, "conv_shortcut", out, in);
 }
 
-/* Images have no convolution over frames. */
+/* Declares the convolution that changes the number of frames. An autoencoder for images has its
+ * tensors in the file, but does not read them. */
 static void w_time(xd_decl *d, const xd_causal_cfg *c, xd_cnv *w, int64_t out, int64_t in)
 {
     if (!c->images) {
@@ -242,7 +246,9 @@ static void w_up(xd_decl *d, const xd_causal_cfg *c, xd_causal_level *w, int l)
     xd_w_leave(d);
 }
 
-/* The parts of all levels are numbered consecutively, unless levels have shortcuts. */
+/* Enters the scope of residual block i, or of the downsampling after the last one, of encoder level
+ * l. The blocks of all levels are numbered consecutively, unless levels have shortcuts
+ * (is_residual). */
 static void enter_part(xd_decl *d, const xd_causal_cfg *c, int l, int i)
 {
     int n = xd_causal_residuals(c, 0);
@@ -286,8 +292,8 @@ static void w_middle(xd_decl *d, const xd_causal_cfg *c, xd_causal_half *w, int6
     xd_w_leave(d);
 }
 
-/* Layers next to the latents are f32 for any map type: the latent is the smallest map, and its
- * rounding errors affect every pixel. */
+/* Declares the encoder or the decoder. The layers that read the latents are f32 whatever the type
+ * of the maps: latents are the smallest map, and rounding errors there affect every pixel. */
 static void w_half(xd_decl *d, const xd_causal_cfg *c, xd_causal_half *w, int dec)
 {
     int      last = xd_causal_levels(c) - 1;

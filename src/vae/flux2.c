@@ -21,13 +21,13 @@ typedef struct cfg {
 
 typedef struct glob {
     xd_kl_glob kl;
-    xd_tensor  mean, var;       /* [4 C]                                                       */
+    xd_tensor  mean, var;       /* [4 C]: running statistics of the batch norm                 */
 } glob;
 
 static const xd_field fields[] = {
     XD_KL_FIELDS(2, 32, 1024),
     { "batch_norm_eps", offsetof(cfg, eps), 'd', 1e-4, NULL },
-    { "batch_norm_momentum", 0, '-', 0, NULL },         /* used in training only               */
+    { "batch_norm_momentum", 0, '-', 0, NULL },         /* used only in training               */
     { "patch_size", offsetof(cfg, patch), 'L', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
@@ -44,7 +44,7 @@ static xd_status check_config(void *c_, xd_err *e)
 {
     static const int64_t widths[LEVELS] = { 128, 256, 512, 512 };
     cfg                 *c = c_;
-    if (!c->kl.width.n) {       /* diffusers' default lists                                    */
+    if (!c->kl.width.n) {       /* default lists of diffusers                                  */
         c->kl.width.n = LEVELS;
         memcpy(c->kl.width.v, widths, sizeof widths);
     }
@@ -90,14 +90,16 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- packing and normalizing -------------------------------------------------------------- */
 
-/* View of a map of packed cells [h,w,4C] as [h,2,w,2,C], in the order of the map [2h,2w,C]. */
+/* View of packed cells [h,w,4C] as [h,2,w,2,C], which is the order of the inner autoencoder's map
+ * [2h,2w,C]. */
 static xd_tensor unpacked_order(xd_tensor t, int64_t C)
 {
     xd_tensor v = xd_reshape(t, 5, (int64_t[]){ t.d[0], t.d[1], C, PACK, PACK });
     return xd_permute(v, (int[]){ 0, 3, 1, 4, 2 });
 }
 
-/* Reads the mean and standard deviation of every channel, except while counting. */
+/* Reads the mean and standard deviation of every latent channel to the host; both are zeros while
+ * memory is counted. */
 static void read_norm(xd_exec *x, const cfg *c, const glob *g, float *mean, float *std)
 {
     int64_t n = CELLS * c->kl.latent_channels;
@@ -135,7 +137,8 @@ static void decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Packs and normalizes the moments: (mean - m) / s and log variance - 2 log s. */
+/* Encodes, then packs and normalizes the moments: (mean - m) / s and log variance - 2 log s, with
+ * the mean m and standard deviation s of each channel. */
 static void encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments)
 {
     const cfg  *c = n->cfg;

@@ -1,11 +1,12 @@
-/* kl.c - AutoencoderKL (Rombach et al. 2022): encodes images to Gaussians of latents and decodes
- * latents.
+/* kl.c - AutoencoderKL (Rombach et al. 2022): encodes images to Gaussian distributions of latents,
+ * and decodes latents.
  *
  * The current feature map `h` is always at the bottom of the arena memory of a decode or encode. A
- * layer allocates its own memory above h and rewinds it at its end. Norms and upsampling are
+ * layer allocates its own memory above h and frees it when it ends. Norms and upsampling are
  * applied a few rows at a time (bands.h), and a narrower or smaller map overwrites the map that it
- * is computed from. So at most two maps exist at a time: h and the first convolution of a residual
- * block. The moments of a map are computed while its rows are in the caches. */
+ * is computed from. So at most two maps exist at a time: h and the output of the first convolution
+ * of a residual block. The sums for the group norm of a map are computed while its rows are in the
+ * caches. */
 #include <math.h>
 #include <string.h>
 
@@ -16,12 +17,12 @@
 #include "vae/rgb.h"
 
 enum {
-    MAX_WIDTH  = 1 << 16,       /* channels                                                   */
-    MAX_HEAD   = 512,           /* widest supported attention                                 */
+    MAX_WIDTH  = 1 << 16,       /* max channels of a layer                                    */
+    MAX_HEAD   = 512,           /* max head width of the attention kernels                    */
     MIN_HEAD   = 8,
 };
 
-static const float EPS = 1e-6f;         /* eps of every group norm, not in the config          */
+static const float EPS = 1e-6f;         /* epsilon of every group norm; the config has none    */
 
 static const xd_field fields[] = {
     XD_KL_FIELDS(1, 4, 32),
@@ -37,7 +38,8 @@ static int level_count(const xd_kl_cfg *c)
     return c->width.n;
 }
 
-/* Width of level l in execution order; the decoder begins with the coarsest level. */
+/* Returns the channels of level l in execution order; the decoder begins with the coarsest
+ * level. */
 static int64_t level_width(const xd_kl_cfg *c, int dec, int l)
 {
     return dec ? c->dec_width.v[level_count(c) - 1 - l] : c->width.v[l];
@@ -66,7 +68,7 @@ static xd_status check_blocks(const xd_names *t, const char *key, const char *pl
     return XD_OK;
 }
 
-/* Level l in execution order, of the encoder or the decoder. */
+/* Checks the channels of level l (in execution order) of the encoder or the decoder. */
 static xd_status check_width(const xd_kl_cfg *c, int dec, int l, xd_err *e)
 {
     int64_t w = level_width(c, dec, l);
@@ -111,7 +113,7 @@ static xd_status check_numbers(const xd_kl_cfg *c, xd_err *e)
 
 xd_status xd_kl_check(xd_kl_cfg *c, xd_err *e)
 {
-    if (!c->width.n)            /* diffusers' default lists                                    */
+    if (!c->width.n)            /* default lists of diffusers                                  */
         c->width.n = 1, c->width.v[0] = 64;
     if (!c->down.n)
         c->down.n = 1, strcpy(c->down.v[0], "DownEncoderBlock2D");
@@ -164,8 +166,9 @@ static void w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t
                                            .stride = { 1, stride, stride }, .bias = 1 });
 }
 
-/* Declares a convolution that is f32 for any map type. The convolutions next to the latents work on
- * the smallest map and are cheap, and their rounding errors affect every pixel. */
+/* Declares a convolution whose weights are f32 whatever the type of the maps. The convolutions next
+ * to the latents work on the smallest map, so they are cheap, and their rounding errors affect
+ * every pixel. */
 static void w_conv_f32(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in, int k)
 {
     xd_dtype type = d->type;
@@ -191,7 +194,8 @@ static void w_res(xd_decl *d, xd_kl_res *w, int i, int64_t in, int64_t out)
     xd_w_leave(d);
 }
 
-/* The second names are those of checkpoints before diffusers 0.18. */
+/* Declares the attention of a block. The alternative tensor names are those of checkpoints older
+ * than diffusers 0.18. */
 static void w_attn(xd_decl *d, xd_kl_attn *w, int i, int64_t C)
 {
     static const char *const qkv[] = { "to_q|query", "to_k|key", "to_v|value" };
@@ -264,10 +268,10 @@ static void kl_weights(xd_decl *d, const void *cfg, void *glob)
 typedef struct run {
     xd_exec      *x;
     const xd_kl_cfg *c;
-    xd_tensor     partial;      /* [rows,G,2] F64: moments per row of the latest map           */
-    xd_gsum       sum;          /* statistics of the map to be normalized                     */
+    xd_tensor     partial;      /* [rows,G,2] F64: sums per row of the latest map              */
+    xd_gsum       sum;          /* group sums of the map to be normalized                     */
     size_t        base;         /* arena mark below h                                         */
-    xd_tensor     h;            /* [1,H,W,C], at base                                         */
+    xd_tensor     h;            /* [1,H,W,C] at `base`: the current map                       */
 } run;
 
 static const xd_tensor none;
@@ -284,8 +288,8 @@ static xd_tensor new_map(run *r, int64_t C)
     return map_as(r, r->x->act, C);
 }
 
-/* Makes a map of this shape the new h: rewinds to base, then allocates. Nothing is moved, and the
- * content at base (the old h, or a new one written there) stays readable. Memory above the new h is
+/* Makes a map of this shape the new h. The memory at `base` is reallocated without moving anything:
+ * what is there (the old h, or a new map written over it) stays readable. Memory above the new h is
  * free. */
 static void replace_map(run *r, int64_t H, int64_t W, int64_t C)
 {
@@ -293,7 +297,7 @@ static void replace_map(run *r, int64_t H, int64_t W, int64_t C)
     r->h = xd_new_as(r->x, r->x->act, 4, (int64_t[]){ 1, H, W, C });
 }
 
-/* View of the memory at base as a map of this shape, which must fit. */
+/* View of the memory at `base` as a map of this shape, which must fit. */
 static xd_tensor view_at_base(const run *r, int64_t H, int64_t W, int64_t C)
 {
     return xd_view(r->h.p, r->h.type, 4, (int64_t[]){ 1, H, W, C });
@@ -304,14 +308,15 @@ static xd_tensor partial_of(const run *r, xd_tensor map)
     return xd_rows(r->partial, 0, map.d[1]);
 }
 
-/* silu(norm(in)) of the latest map; completes its sums first. */
+/* Returns the convolution input silu(norm(in)) for the map `in` that was computed last. First adds
+ * up the sums of its rows. */
 static xd_feed norm_feed(run *r, xd_tensor in, const xd_kl_norm *w)
 {
     xd_group_close(r->x, &r->sum, partial_of(r, in), in);
     return (xd_feed){ .in = in, .sum = &r->sum, .gain = w->gain, .bias = w->bias, .eps = EPS };
 }
 
-/* A 3 x 3 convolution. */
+/* Runs a 3 x 3 convolution, padded by one pixel (with stride 2 only below and on the right). */
 static void conv3(run *r, xd_banded a)
 {
     a.stride = a.stride ? a.stride : 1;
@@ -325,7 +330,7 @@ static void conv1(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w)
     xd_conv2d_into(r->x, out, in, w, &(xd_conv_options){ 0 });
 }
 
-/* h += conv2(silu(norm2(conv1(silu(norm1(h)))))) */
+/* Runs a residual block: h += conv2(silu(norm2(conv1(silu(norm1(h)))))) */
 static void same_width(run *r, const xd_kl_res *w)
 {
     size_t    mark = xd_arena_mark(r->x->tmp);
@@ -337,8 +342,9 @@ static void same_width(run *r, const xd_kl_res *w)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* Residual block with a 1x1 convolution of h as shortcut. The new h overlaps the old one. Each band
- * is read before it is overwritten; a wider map is therefore computed from its end. */
+/* Runs a residual block that changes the number of channels, with a 1x1 convolution of h as
+ * shortcut. The new h overlaps the old one, so each band is read before it is overwritten; a map
+ * with more channels is therefore computed from its last row to its first. */
 static void other_width(run *r, const xd_kl_res *w)
 {
     xd_tensor old = r->h;
@@ -366,7 +372,7 @@ static void run_residual(run *r, const xd_kl_res *w)
         other_width(r, w);
 }
 
-/* h += out(attention(norm(h))), with one head as wide as the map. */
+/* Computes h += out(attention(norm(h))), with one head as wide as the map. */
 static void run_attn(run *r, const xd_kl_attn *w)
 {
     xd_exec  *x = r->x;
@@ -405,7 +411,7 @@ static void run_middle(run *r, const xd_kl_half *w)
     run_residual(r, &w->mid[1]);
 }
 
-/* The new h overlaps the old one. */
+/* Doubles rows and columns and convolves. The new h overlaps the old one. */
 static void run_upsample(run *r, const xd_cnv w[4])
 {
     xd_tensor old = r->h;
@@ -413,8 +419,8 @@ static void run_upsample(run *r, const xd_cnv w[4])
     xd_band_enlarge(r->x, r->h, old, w, partial_of(r, r->h));
 }
 
-/* Pads below and on the right only, so that cell i reads pixels 2i .. 2i+2. The small map overlaps
- * the large one. */
+/* Halves rows and columns by a convolution with stride 2. Pads only below and on the right, so that
+ * output cell i reads pixels 2i .. 2i+2. The smaller new h overlaps the old one. */
 static void run_downsample(run *r, const xd_cnv *w)
 {
     xd_tensor old = r->h;
@@ -428,7 +434,7 @@ static void run_downsample(run *r, const xd_cnv *w)
     replace_map(r, H, W, C);
 }
 
-/* Allocates the sums for maps of at most `rows` rows. */
+/* Begins a run: allocates the norms' sums for maps of at most `rows` rows. */
 static run begin_run(xd_exec *x, const xd_kl_cfg *c, int64_t rows)
 {
     int64_t G = c->groups, one[2] = { G, 2 }, all[3] = { rows, G, 2 };
@@ -438,7 +444,7 @@ static run begin_run(xd_exec *x, const xd_kl_cfg *c, int64_t rows)
     return r;
 }
 
-/* Runs conv_in on `in` [1,H,W,C], after an optional 1x1 convolution. */
+/* Computes h = conv_in(in) from `in` [1,H,W,C], after an optional 1x1 convolution of `in`. */
 static void run_conv_in(run *r, xd_tensor in, const xd_cnv *before, const xd_cnv *conv_in)
 {
     replace_map(r, in.d[1], in.d[2], conv_in->w.out);
@@ -453,7 +459,7 @@ static void run_conv_in(run *r, xd_tensor in, const xd_cnv *before, const xd_cnv
     xd_group_rows(r->x, partial_of(r, r->h), r->h);
 }
 
-/* Runs conv_out into `out` F32, before an optional 1x1 convolution. */
+/* Computes out (F32) = conv_out(silu(norm(h))), followed by an optional 1x1 convolution. */
 static void run_conv_out(run *r, xd_tensor out, const xd_kl_half *w, const xd_cnv *after)
 {
     xd_tensor m = after ? map_as(r, after->w.type, w->out.w.out) : out;
@@ -462,7 +468,8 @@ static void run_conv_out(run *r, xd_tensor out, const xd_kl_half *w, const xd_cn
         conv1(r, out, m, after);
 }
 
-/* A rank's band may have no rows. */
+/* Checks that the pixels and the latents of this rank have matching extents. A rank's band of rows
+ * may be empty. */
 static int extents_fit(xd_exec *x, const xd_kl_cfg *c, xd_tensor rgb, xd_tensor lat, int64_t C)
 {
     int64_t f = xd_kl_cell(c);
@@ -474,7 +481,7 @@ static int extents_fit(xd_exec *x, const xd_kl_cfg *c, xd_tensor rgb, xd_tensor 
                     (long long)lat.d[2], (long long)lat.d[1], (long long)lat.d[3]);
 }
 
-/* Frames are independent images. */
+/* Decodes latents [T,h,w,C] to pixels. Frames are decoded one by one as independent images. */
 void xd_kl_decode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor lat,
                   xd_tensor rgb)
 {

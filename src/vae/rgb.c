@@ -1,29 +1,30 @@
 /* rgb.c - linear maps from latent channels to RGB, for previews
  *
- * The values are least-squares fits over decoded images, published by ComfyUI
- * (comfy/latent_formats.py; the last one: latent_preview.py of the nodes for its model). They
- * belong to trained weights: an autoencoder is recognized by its channels, width and scaling. The
- * last row of each table is the constant. */
+ * The coefficients are least-squares fits over decoded images, published by ComfyUI
+ * (comfy/latent_formats.py; those of the last table in latent_preview.py of the nodes for that
+ * model). Coefficients fit trained weights, so an autoencoder is recognized by its number of
+ * channels, width and scaling factor. A table has one row of (R, G, B) per latent channel; its last
+ * row is the constant term. */
 #include "vae/rgb.h"
 
 #include <math.h>
 #include <stddef.h>
 
-/* AutoencoderKL, scaling_factor 0.18215 */
+/* AutoencoderKL with 4 latent channels and scaling_factor 0.18215 */
 static const float kl4_a[5][3] = {
     {  0.3512f,  0.2297f,  0.3227f }, {  0.3250f,  0.4974f,  0.2350f },
     { -0.2829f,  0.1762f,  0.2721f }, { -0.2120f, -0.2616f, -0.7177f },
     {  0.0000f,  0.0000f,  0.0000f },
 };
 
-/* AutoencoderKL, scaling_factor 0.13025 */
+/* AutoencoderKL with 4 latent channels and scaling_factor 0.13025 */
 static const float kl4_b[5][3] = {
     {  0.3651f,  0.4232f,  0.4341f }, { -0.2533f, -0.0042f,  0.1068f },
     {  0.1076f,  0.1111f, -0.0362f }, { -0.3165f, -0.2492f, -0.2188f },
     {  0.1084f, -0.0175f, -0.0011f },
 };
 
-/* AutoencoderKL, scaling_factor 1.5305 */
+/* AutoencoderKL with 16 latent channels and scaling_factor 1.5305 */
 static const float kl16_a[17][3] = {
     { -0.0922f, -0.0175f,  0.0749f }, {  0.0311f,  0.0633f,  0.0954f },
     {  0.1994f,  0.0927f,  0.0458f }, {  0.0856f,  0.0339f,  0.0902f },
@@ -36,7 +37,7 @@ static const float kl16_a[17][3] = {
     {  0.2394f,  0.2135f,  0.1925f },
 };
 
-/* AutoencoderKL, scaling_factor 0.3611 */
+/* AutoencoderKL with 16 latent channels and scaling_factor 0.3611 */
 static const float kl16_b[17][3] = {
     { -0.0346f,  0.0244f,  0.0681f }, {  0.0034f,  0.0210f,  0.0687f },
     {  0.0275f, -0.0668f, -0.0433f }, { -0.0174f,  0.0160f,  0.0617f },
@@ -49,7 +50,7 @@ static const float kl16_b[17][3] = {
     { -0.0329f, -0.0718f, -0.0851f },
 };
 
-/* packed latents: 4 cells of 32 channels each */
+/* AutoencoderKLFlux2, whose packed latents have 4 cells of 32 channels each */
 static const float packed32[33][3] = {
     {  0.0058f,  0.0113f,  0.0073f }, {  0.0495f,  0.0443f,  0.0836f },
     { -0.0099f,  0.0096f,  0.0644f }, {  0.2144f,  0.3009f,  0.3652f },
@@ -70,7 +71,7 @@ static const float packed32[33][3] = {
     { -0.0329f, -0.0718f, -0.0851f },
 };
 
-/* causal, z_dim 16 */
+/* causal video autoencoder (causal.c) with z_dim 16 */
 static const float causal16[17][3] = {
     { -0.1299f, -0.1692f,  0.2932f }, {  0.0671f,  0.0406f,  0.0442f },
     {  0.3568f,  0.2548f,  0.1747f }, {  0.0372f,  0.2344f,  0.1420f },
@@ -83,7 +84,7 @@ static const float causal16[17][3] = {
     { -0.1835f, -0.0868f, -0.3360f },
 };
 
-/* causal, z_dim 48 */
+/* causal video autoencoder (causal.c) with z_dim 48 */
 static const float causal48[49][3] = {
     {  0.0119f,  0.0103f,  0.0046f }, { -0.1062f, -0.0504f,  0.0165f },
     {  0.0140f,  0.0409f,  0.0491f }, { -0.0813f, -0.0677f,  0.0607f },
@@ -112,7 +113,8 @@ static const float causal48[49][3] = {
     {  0.0317f, -0.0878f, -0.1388f },
 };
 
-/* video, scaling_factor 0.7 and 1.15258426; without a constant */
+/* video autoencoder with 16 latent channels and scaling_factor 0.7 or 1.15258426; no constant
+ * term */
 static const float video16[17][3] = {
     {  0.1195f,  0.0992f, -0.0048f }, { -0.0012f,  0.0550f,  0.0213f },
     { -0.0141f, -0.0087f, -0.0210f }, {  0.0306f,  0.1219f,  0.0140f },
