@@ -1,4 +1,4 @@
-/* mods.c - modulation vectors (adaLN) of several steps, computed together */
+/* mods.c - computes the modulation vectors (adaLN) of several steps together */
 #include "dit/mods.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ void xd_mods_close(xd_mods *m)
     *m = (xd_mods){ 0 };
 }
 
-/* Computes the columns of matrix i. */
+/* Computes the columns of m->all that belong to matrix i, for all steps in m->in. */
 static void compute_columns(xd_exec *x, xd_mods *m, int i)
 {
     const xd_lin *w = m->columns[i].w;
@@ -44,7 +44,8 @@ static void compute_columns(xd_exec *x, xd_mods *m, int i)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Copies the rows of the current step to their fixed address. */
+/* Copies the input and the modulations of the current step to m->now_in and m->now, whose addresses
+ * do not change. */
 static void hold_row(xd_exec *x, xd_mods *m)
 {
     for (; m->computed < m->known; m->computed++)
@@ -80,7 +81,7 @@ void xd_mods_step(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n, cons
     x->mods = m;
 }
 
-/* Returns the input of the current step's modulations. */
+/* Returns the input row of the current step's modulations. */
 static xd_tensor row_in(const xd_mods *m)
 {
     return m->now_in.p ? m->now_in : xd_rows(m->in, m->row, 1);
@@ -93,8 +94,9 @@ xd_tensor xd_mods_input(xd_exec *x, const xd_net *n, const xd_input *in, const v
     return x->mods ? row_in(x->mods) : active(x, n, in, kept);
 }
 
-/* Returns the columns of w if they are computed; -1 otherwise. Columns of a new matrix are computed
- * at once or, with fixed addresses, before the next pass. */
+/* Returns the first column of the matrix w in m->all if its columns are computed; -1 otherwise. The
+ * columns of a new matrix are computed at once or, if the device needs fixed addresses, before the
+ * next pass. */
 static int64_t columns_of(xd_exec *x, xd_mods *m, const xd_lin *w)
 {
     int i = 0;

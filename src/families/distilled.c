@@ -1,5 +1,5 @@
-/* distilled.c - checkpoints that are distilled for few steps: how they are recognized, and their
- * defaults, which replace those of the pipeline
+/* distilled.c - recognizes checkpoints that are distilled for few steps, and lists their defaults,
+ * which replace those of the pipeline
  *
  * The defaults are those of the examples published with the checkpoints. */
 #include "families/recipe.h"
@@ -10,10 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Config settings decide if possible: COMPONENT.KEY=VALUE, all of them; an absent key is false.
- * Otherwise the name decides: that of the model's directory or repository, or of a file that
- * replaces the transformer. Words are separated by - _ and similar; "a b|c" means a and b, or c,
- * and "a*" starts with a. `recipe` may end with * to match a family's pipelines. */
+/* A checkpoint is recognized by its config settings if possible: all settings COMPONENT.KEY=VALUE
+ * of `config` must match; an absent key counts as false. Otherwise it is recognized by a name: that
+ * of the model's directory or repository, or of a file that replaces the transformer. Words of a
+ * name are separated by - _ and similar. "a b|c" matches a name with the words a and b, or with c;
+ * "a*" matches a word that starts with a. `recipe` may end with * to match all pipelines of a
+ * family. */
 static const xd_distilled table[] = {
     { .name = "FLUX.1-schnell", .recipe = "flux",
       .config = "transformer.guidance_embeds=false scheduler.use_dynamic_shifting=false",
@@ -50,7 +52,7 @@ static int is_letter(char c)
     return isalnum((unsigned char)c) || c == '.';
 }
 
-/* Returns 1 if a word of the name matches word[0 .. n). */
+/* Returns 1 if a word of the name matches the pattern word[0 .. n), which may end with *. */
 static int has_word(const char *name, const char *word, size_t n)
 {
     int open = n && word[n - 1] == '*';
@@ -69,7 +71,7 @@ static int has_word(const char *name, const char *word, size_t n)
     return 0;
 }
 
-/* Matches a pattern such as "a b|c". */
+/* Returns 1 if the words of a name match a pattern such as "a b|c": a and b, or c. */
 static int has_words(const char *name, const char *words)
 {
     for (const char *c = words; c && *c; c += *c == '|') {
@@ -85,7 +87,7 @@ static int has_words(const char *name, const char *words)
     return 0;
 }
 
-/* Returns the number before "step" in the name, "8steps" or "8-step"; 0: none. */
+/* Returns the number before "step" in a name such as "8steps" or "8-step"; 0 if there is none. */
 static int steps_of(const char *name)
 {
     for (const char *c = name; *c; c++) {

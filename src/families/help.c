@@ -1,4 +1,4 @@
-/* help.c - words of help texts, collected once from all families */
+/* help.c - lists of names for help texts, collected once from all model families */
 #include "families/help.h"
 
 #include <pthread.h>
@@ -31,7 +31,7 @@ static void add_words(xd_family_word w, const char *text)
     xd_buf_add(&words[w], "%s%s", words[w].len ? ", " : "", text);
 }
 
-/* Titles of the families with a recipe that has the trait. */
+/* Adds the title of a family to the list w if one of the family's recipes has the trait w. */
 static void add_title(xd_family_word w, const xd_family *f)
 {
     for (int k = 0; f->recipes[k]; k++)

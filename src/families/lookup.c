@@ -1,4 +1,4 @@
-/* lookup.c - networks and recipes of all families */
+/* lookup.c - finds the networks and recipes of all model families */
 #include "families/family.h"
 
 #include <string.h>

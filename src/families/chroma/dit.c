@@ -1,20 +1,21 @@
 /* dit.c - Chroma (lodestones 2025), as diffusers' ChromaTransformer2DModel.
  *
- * Double and single blocks (dit/dual.h) without modulation layers: a small network, the
- * approximator, computes all modulation vectors of a step from the timestep and the vector's index.
- * There is no pooled text and no distilled guidance scale. */
+ * Chroma has double and single blocks (dit/dual.h) without modulation layers. Instead a small
+ * network, the approximator, computes all modulation vectors of a step from the timestep and the
+ * vector's index. There is no pooled text and no distilled guidance scale. */
 #include <math.h>
 #include <stddef.h>
 
 #include "dit/dual.h"
 
-enum { PACK = 2, MOST_LAYERS = 16 };    /* cells per side of a token; layers of the approximator */
-static const float rms_eps = 1.1920929e-7f;     /* of torch.nn.RMSNorm in f32                   */
+/* latent cells per side of a token; layers of the approximator */
+enum { PACK = 2, MOST_LAYERS = 16 };
+static const float rms_eps = 1.1920929e-7f;     /* default epsilon of torch.nn.RMSNorm in f32   */
 
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, joint, patch, sinusoids, hidden;
     int     heads, ndouble, nsingle, napprox;
-    xd_ints axes;               /* head features rotated by each position axis                 */
+    xd_ints axes;               /* head features rotated per position axis                     */
     int64_t dim;                /* D = heads * head_dim                                        */
 } cfg;
 
@@ -37,14 +38,14 @@ static const xd_field fields[] = {
 
 typedef struct glob {
     xd_lin    latents, text, out;
-    xd_lin    first, last;      /* of the approximator                                         */
+    xd_lin    first, last;      /* first and last layer of the approximator                    */
     xd_mlp    layer[MOST_LAYERS];
     xd_tensor norm[MOST_LAYERS];
 } glob;
 
 typedef struct local {
-    xd_tensor mod;              /* modulation vectors for this rank's stage, [n,D] F32         */
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of own tokens                            */
+    xd_tensor mod;              /* [n,D] F32: modulation vectors of this rank's stage          */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of this rank's tokens                    */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -150,11 +151,12 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- modulation --------------------------------------------------------------------------- */
 
-/* The approximator's vectors are ordered: three per single block, six per double block's image
- * stream, six per its text stream, two for the head. */
+/* Groups of the approximator's vectors, in their order: three vectors per single block, six per
+ * double block for the image, six per double block for the text, two for the output. */
 enum part { SOLO, IMAGE, TEXT, HEAD, PARTS };
 
-/* Sets the indices of the vectors that the blocks of a stage and the head read. */
+/* Sets the ranges of vector indices that the blocks of a stage and the output layer read, one range
+ * per group. */
 static void parts_of(const xd_net *n, xd_span part[PARTS])
 {
     const cfg *c = n->cfg;
@@ -167,7 +169,7 @@ static void parts_of(const xd_net *n, xd_span part[PARTS])
     part[HEAD] = (xd_span){ 3 * ns + 12 * nd, 2 };
 }
 
-/* Returns `count` vectors of a part from index `at`. */
+/* Returns `count` vectors of group p from vector index `at` on. */
 static xd_tensor vectors(const xd_net *n, const local *l, enum part p, int64_t at, int64_t count)
 {
     xd_span part[PARTS];
@@ -180,8 +182,8 @@ static xd_tensor vectors(const xd_net *n, const local *l, enum part p, int64_t a
 
 typedef struct inputs { const xd_net *n; double t; } inputs;
 
-/* Writes sinusoids of the timestep, of a guidance scale of 0, and of 1000 times the vector's
- * index. */
+/* Fills the approximator's input, one row per vector: sinusoids of the timestep, of a guidance
+ * scale of 0, and of 1000 times the vector's index. */
 static void fill_inputs(void *ctx, float *buf)
 {
     const inputs *in = ctx;
@@ -196,7 +198,8 @@ static void fill_inputs(void *ctx, float *buf)
         }
 }
 
-/* Computes the vectors of this rank's stage. Each depends only on its own row of inputs. */
+/* Runs the approximator for the modulation vectors of this rank's stage. Each vector depends only
+ * on its own row of inputs. */
 static xd_tensor approximate(xd_exec *x, const xd_net *n, double t)
 {
     const glob *g = n->glob;
@@ -262,7 +265,7 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w, xd_state *s
     xd_solo_run(x, s->h, w, &in);
 }
 
-/* Rows of the final modulation: shift, then scale. */
+/* Computes the output. The rows of the final modulation are shift, then scale. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob *g = n->glob;

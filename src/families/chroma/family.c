@@ -5,8 +5,9 @@
 
 extern const xd_dit xd_dit_chroma;
 
-/* diffusers: ChromaPipeline.__call__, ChromaImg2ImgPipeline. Attention covers one padding row after
- * the text, which T5 computes from the text, and no further ones. */
+/* Recipe of diffusers' ChromaPipeline.__call__ and ChromaImg2ImgPipeline. Attention covers the text
+ * and the first padding row after it, whose embedding T5 computes from the text; further padding
+ * rows are masked. */
 static const xd_recipe chroma = {
     .name = "chroma", .pipelines = { "ChromaPipeline", "ChromaImg2ImgPipeline",
                                       "ChromaInpaintPipeline" },
@@ -19,9 +20,10 @@ static const xd_recipe chroma = {
     .of_mask = { .steps = 28, .max_text = 256, .guidance = 7 },
 };
 
-/* ---- in xDiT -------------------------------------------------------------------------------- */
+/* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
-/* Its attention has a mask, which xDiT's ring does not support. */
+/* xDiT's model of this family. Its attention has a mask, which xDiT's ring attention does not
+ * support. */
 static const xd_xdit_model xdit_models[] = {
     { .title = "Chroma", .names = "Chroma1", .pipeline = "xFuserChromaPipeline", .own = "chroma",
       .cell = 16, .patch = 1, .can = XD_CAN_CFG | XD_CAN_SP | XD_CAN_FSDP },

@@ -1,9 +1,10 @@
 /* dit.c - CogVideoX and CogVideoX1.5 (Yang et al. 2024, arXiv:2408.06072), as diffusers'
  * CogVideoXTransformer3DModel.
  *
- * Text and video form one sequence and share the weights of a block; only the modulation of
- * norms and gates differs. Positions: sinusoids added to the input (2b), RoPE over (frame, row,
- * column) (5b, 1.5), or RoPE and a learned table (5b image to video). */
+ * Text and video tokens form one sequence and have the same weights in a block; only the modulation
+ * of norms and gates differs. Positions enter as sinusoids added to the input (CogVideoX-2b), by
+ * RoPE over (frame, row, column) (5b and 1.5), or by RoPE and a learned table (5b image to
+ * video). */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 
 static const float  qk_eps = 1e-6f;
 static const double theta = 10000.0;
-static const double offset = 2.0;       /* value of `ofs` in the pipelines                     */
+static const double offset = 2.0;       /* value of the model input `ofs` in the pipelines     */
 
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, temb, ofs, text, patch, patch_t, width, height, frames,
@@ -58,13 +59,13 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-typedef struct zero {           /* norm with two modulations: video, then text                  */
-    xd_lin    mod;              /* [6D, time_embed_dim]: shift, scale, gate of each             */
+typedef struct zero {           /* norm with one modulation for video, one for text             */
+    xd_lin    mod;              /* [6D, time_embed_dim]: shift, scale, gate of video, then text */
     xd_tensor gain, bias;       /* [D], or absent                                               */
 } zero;
 
 typedef struct blk {
-    zero      before, after;    /* before attention, before the feed-forward                    */
+    zero      before, after;    /* norm before attention; norm before the feed-forward          */
     xd_lin    qkv, out, up, down;
     xd_tensor q_gain, q_bias, k_gain, k_bias;   /* [head_dim]                                   */
 } blk;
@@ -72,13 +73,13 @@ typedef struct blk {
 typedef struct glob {
     xd_lin    patch, text, mod, out;
     xd_mlp    time, ofs;
-    xd_tensor places;           /* [text + tokens of the sample, D]: learned positions          */
-    xd_tensor gain, bias, out_gain, out_bias;   /* [D]: final norms                             */
+    xd_tensor places;           /* [text + tokens of the sample, D]: learned position table     */
+    xd_tensor gain, bias, out_gain, out_bias;   /* [D]: gains and biases of the final norms     */
 } glob;
 
 typedef struct local {
     xd_tensor active;           /* [1, time_embed_dim]: silu of the time embedding              */
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of own video tokens, or absent            */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of this rank's video tokens, or absent    */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -146,7 +147,7 @@ static void info(const void *c_, xd_dit_info *out)
         .patch = { c->patch_t ? (int)c->patch_t : 1, (int)c->patch, (int)c->patch }, .dim = c->dim,
         .lat_ch = c->out_ch, .extra_ch = c->in_ch - c->out_ch,
         .sample = { frames_of(c), c->height, c->width }, .fixed = c->learned, .text_dim = c->text,
-        .text_default = c->rope ? 0 : c->most_text,     /* sinusoids: exactly this many */
+        .text_default = c->rope ? 0 : c->most_text,     /* sinusoids: exactly this many text rows */
         .txt_flows = 1, .sites = 1, .local_size = sizeof(local), .probe_dim = c->temb,
     };
 }
@@ -242,15 +243,15 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- rotary positions --------------------------------------------------------------------- */
 
-/* 1.5 uses token indices as positions. Earlier models map the grid to the grid of the training
- * size. */
+/* Fills the RoPE angles of video tokens. In CogVideoX1.5 the positions are token indices. Earlier
+ * models map the grid of tokens to the grid of the training size. */
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
     int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], hd = c->head_dim;
     xd_grid_side  rows = { H, 0, 0, 1 }, cols = { W, 0, 0, 1 };
-    float       time[64], side[96];     /* enough for a head width of 512                       */
+    float       time[64], side[96];     /* sized for heads of up to 512 features                */
     xd_rope_frequencies(time, hd / 4);
     xd_rope_frequencies(side, hd / 8 * 3);
     if (!c->patch_t)
@@ -263,7 +264,8 @@ static void fill_angles(void *ctx, float *buf)
     }
 }
 
-/* [1, time_embed_dim] F32 */
+/* Returns the embedding of timestep t, and of `ofs` if the model has it: [1, time_embed_dim]
+ * F32. */
 static xd_tensor embed_time(xd_exec *x, const xd_net *n, double t)
 {
     const glob *g = n->glob;
@@ -301,7 +303,7 @@ typedef struct waves {          /* arguments of fill_waves                      
     const cfg     *c;
 } waves;
 
-/* Writes `width` values for one position: sines, then cosines. */
+/* Writes the sinusoids of one position: `width` values, sines, then cosines. */
 static float *sinusoids(float *row, int64_t width, double pos)
 {
     int64_t half = width / 2;
@@ -313,8 +315,8 @@ static float *sinusoids(float *row, int64_t width, double pos)
     return row + width;
 }
 
-/* The first quarter of the features encodes the frame; the rest encodes the column, then the
- * row. */
+/* Fills the position embedding of the video tokens. The first quarter of the features encodes the
+ * frame, then 3/8 the column, then 3/8 the row. */
 static void fill_waves(void *ctx, float *buf)
 {
     const waves *w = ctx;
@@ -383,7 +385,8 @@ static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
     return embed_time(x, n, s->t);
 }
 
-/* TeaCache4CogVideoX1.5: 2b, 5b with and without an image, 1.5, and 1.5 with an image. */
+/* Writes the polynomial that TeaCache4CogVideoX1.5 publishes for the model. There is one for 2b, one
+ * for 5b with or without an image, one for 1.5, and one for 1.5 with an image. */
 static int change_poly(const void *c_, double poly[5])
 {
     static const double of[4][5] = {
@@ -400,9 +403,9 @@ static int change_poly(const void *c_, double poly[5])
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-enum { VIDEO, TEXT };           /* indices of the two modulations                              */
+enum { VIDEO, TEXT };           /* indices of a block's two modulations                        */
 
-/* Normalizes and modulates both streams into one tensor, text first. */
+/* Normalizes and modulates video and text into one tensor, text first. */
 static xd_tensor norm_streams(xd_exec *x, const cfg *c, const zero *w, xd_tensor h, xd_tensor mod,
                               int64_t ntxt)
 {
@@ -425,8 +428,8 @@ static void add_streams(xd_exec *x, xd_tensor h, xd_tensor mod, xd_tensor in, co
                   xd_rows(in, ntxt, h.d[0] - ntxt), w);
 }
 
-/* Normalizes rows of q and k, where y is an output of the GEMM; applies RoPE if cos and sin
- * exist. */
+/* Normalizes the queries and keys in rows [at, at + n) of y, the output of the qkv layer. Applies
+ * RoPE if cos and sin are present. */
 static void norm_heads(xd_exec *x, const blk *w, const xd_qkv *a, xd_tensor y, int64_t at,
                        int64_t n, xd_tensor cos, xd_tensor sin)
 {
@@ -461,7 +464,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     add_streams(x, s->h, mod, y, &w->down, ntxt);
 }
 
-/* There are two consecutive norms. The modulation of the second one has shift, then scale. */
+/* Computes the output from the video tokens. There are two consecutive norms; the modulation of the
+ * second one has shift, then scale. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

@@ -1,10 +1,10 @@
-/* family.c - CogVideoX: its pipelines */
+/* family.c - CogVideoX: its text to video and image to video pipelines */
 #include "families/family.h"
 
 extern const xd_dit xd_dit_cogvideox;
 
-/* diffusers: CogVideoXPipeline.__call__; examples of export_to_video write 8 frames per second,
- * those of CogVideoX 1.5 write 16 (its transformer has patches in time). */
+/* Recipe of diffusers' CogVideoXPipeline.__call__. Its examples of export_to_video write 8 frames
+ * per second, those of CogVideoX 1.5 (whose transformer has patches in time) write 16. */
 static const xd_recipe from_text = {
     .name = "cogvideox", .pipelines = { "CogVideoXPipeline" },
     .dit = "transformer", .vae = "vae",
@@ -15,7 +15,7 @@ static const xd_recipe from_text = {
     .dynamic_cfg = 1,
 };
 
-/* diffusers: CogVideoXImageToVideoPipeline.__call__ */
+/* Recipe of diffusers' CogVideoXImageToVideoPipeline.__call__. */
 static const xd_recipe from_image = {
     .name = "cogvideox-i2v", .pipelines = { "CogVideoXImageToVideoPipeline" },
     .dit = "transformer", .vae = "vae",
@@ -26,7 +26,7 @@ static const xd_recipe from_image = {
     .dynamic_cfg = 1,
 };
 
-/* ---- in xDiT -------------------------------------------------------------------------------- */
+/* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
 static const xd_xdit_model xdit_models[] = {
     { .title = "CogVideoX",

@@ -1,22 +1,22 @@
 /* dit.c - FLUX.1 (Black Forest Labs 2024), as diffusers' FluxTransformer2DModel.
  *
  * Double blocks have separate weights for text and image and one joint attention. Single blocks
- * treat both as one sequence and compute attention and feed-forward in parallel. Positions enter by
- * RoPE over (0, row, column) of image tokens, and (1, row, column) of tokens of a reference image
- * (FLUX.1 Kontext), which are treated like the image's. Text tokens have position 0, where RoPE is
- * the identity. */
+ * treat text and image as one sequence and compute attention and feed-forward in parallel.
+ * Positions enter by RoPE over (0, row, column) for image tokens and (1, row, column) for tokens of
+ * a reference image (FLUX.1 Kontext), which otherwise are treated like image tokens. Text tokens
+ * have position 0, where RoPE is the identity. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "dit/dual.h"
 
-enum { PACK = 2 };              /* latent cells per side of a token (packed)                   */
+enum { PACK = 2 };              /* latent cells per side of a (packed) token                   */
 
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, joint, pooled, patch;
     int     heads, ndouble, nsingle, guided;
-    xd_ints axes;               /* head features rotated by each position axis                 */
+    xd_ints axes;               /* head features rotated per position axis                     */
     int64_t dim;                /* D = heads * head_dim                                        */
 } cfg;
 
@@ -42,8 +42,8 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor active;           /* [1,D]: silu of the embedding of time, guidance, text        */
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of own tokens                            */
+    xd_tensor active;           /* [1,D]: silu of the embedding of timestep, guidance, text    */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of this rank's tokens                    */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -174,7 +174,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- step caches -------------------------------------------------------------------------- */
 
-/* Returns the image's rows as input of the first block's attention, for both kinds of blocks. */
+/* Returns the image tokens, normalized and modulated as input of the first block's attention. The
+ * first block may be a double or a single block. */
 static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const xd_pair *w = xd_net_layer(x, n, 0);
@@ -188,7 +189,7 @@ static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
     return out;
 }
 
-/* TeaCache4FLUX */
+/* Writes the polynomial that TeaCache4FLUX publishes for FLUX.1-dev. */
 static int change_poly(const void *c, double poly[5])
 {
     static const double of_dev[] = { 4.98651651e+02, -2.83781631e+02, 5.58554382e+01,
@@ -220,7 +221,7 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     xd_solo_run(x, s->h, w, &in);
 }
 
-/* Rows of the final modulation: scale, then shift. */
+/* Computes the output. The rows of the final modulation are scale, then shift. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

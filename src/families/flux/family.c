@@ -1,4 +1,4 @@
-/* family.c - FLUX.1: its pipelines */
+/* family.c - FLUX.1: its pipelines, and the image sizes of FLUX.1 Kontext */
 #include <math.h>
 
 #include "families/family.h"
@@ -6,7 +6,7 @@
 
 extern const xd_dit xd_dit_flux;
 
-enum { CLIP_IDS = 77 };         /* positions of a CLIP text model                              */
+enum { CLIP_IDS = 77 };         /* max tokens of a CLIP text encoder                           */
 enum { MEGAPIXEL = 1024 * 1024 };
 
 #define CLIP_AND_T5 \
@@ -15,8 +15,8 @@ enum { MEGAPIXEL = 1024 * 1024 };
       { .folder = "text_encoder_2", .tokenizer = "tokenizer_2", .slot = "t5xxl", \
         .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .prompt = 1 } }
 
-/* diffusers: FluxPipeline.__call__, FluxImg2ImgPipeline, FluxInpaintPipeline. CLIP is used for the
- * pooled embedding only. */
+/* Recipe of diffusers' FluxPipeline.__call__, FluxImg2ImgPipeline and FluxInpaintPipeline. CLIP
+ * only computes the pooled text embedding. */
 static const xd_recipe flux = {
     .name = "flux", .pipelines = { "FluxPipeline", "FluxImg2ImgPipeline",
                                     "FluxInpaintPipeline" },
@@ -27,7 +27,7 @@ static const xd_recipe flux = {
     .of_image = { .guidance = 7 }, .of_mask = { .guidance = 7 },
 };
 
-/* diffusers: FluxFillPipeline.__call__ */
+/* Recipe of diffusers' FluxFillPipeline.__call__. */
 static const xd_recipe fill = {
     .name = "flux-fill", .pipelines = { "FluxFillPipeline" },
     .dit = "transformer", .vae = "vae",
@@ -38,15 +38,15 @@ static const xd_recipe fill = {
 
 /* ---- FLUX.1 Kontext ------------------------------------------------------------------------- */
 
-/* Trained sizes (diffusers: PREFERRED_KONTEXT_RESOLUTIONS). */
+/* Sizes that FLUX.1 Kontext was trained on (diffusers: PREFERRED_KONTEXT_RESOLUTIONS). */
 static const struct { int width, height; } kontext_sizes[] = {
     { 672, 1568 },  { 688, 1504 },  { 720, 1456 },  { 752, 1392 },  { 800, 1328 },  { 832, 1248 },
     { 880, 1184 },  { 944, 1104 },  { 1024, 1024 }, { 1104, 944 },  { 1184, 880 },  { 1248, 832 },
     { 1328, 800 },  { 1392, 752 },  { 1456, 720 },  { 1504, 688 },  { 1568, 672 },
 };
 
-/* The trained size with the nearest ratio width / height; of two, the narrower one. max_area
- * applies to the result only. */
+/* Returns the trained size with the nearest ratio width / height; if two are equally near, the
+ * narrower one. The pipeline's max_area limits only the generated image. */
 static xd_status kontext_size(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                               xd_err *e)
 {
@@ -61,7 +61,7 @@ static xd_status kontext_size(int64_t unit, int64_t area, int64_t *height, int64
     return XD_OK;
 }
 
-/* diffusers: FluxKontextPipeline.__call__ */
+/* Recipe of diffusers' FluxKontextPipeline.__call__. */
 static const xd_recipe kontext = {
     .name = "flux-kontext", .pipelines = { "FluxKontextPipeline" },
     .dit = "transformer", .vae = "vae",
@@ -72,7 +72,7 @@ static const xd_recipe kontext = {
     .auto_resizes = 1,
 };
 
-/* ---- in xDiT -------------------------------------------------------------------------------- */
+/* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
 static const xd_xdit_model xdit_models[] = {
     { .title = "FLUX.1",

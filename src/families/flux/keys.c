@@ -26,7 +26,8 @@ static const xd_stem flux_double[] = {
     XD_STEMS_END,
 };
 
-/* linear1 contains query, key, value and the feed-forward, which is four times as wide as each. */
+/* Tensors of a single block. The tensor linear1 contains query, key, value and the feed-forward,
+ * which is four times as wide as each of them. */
 static const xd_stem flux_single[] = {
     XD_STEM("norm.linear", "modulation.lin"),
     XD_STEM_ROWS("attn.to_q", "linear1", 0, 1, 7),
@@ -39,7 +40,8 @@ static const xd_stem flux_single[] = {
     XD_STEMS_END,
 };
 
-/* The final modulation is (shift, scale) in these files and (scale, shift) as declared. */
+/* Tensors outside the blocks. The final modulation is (shift, scale) in the original files; the
+ * network declares (scale, shift). */
 static const xd_stem flux_top[] = {
     XD_STEM("x_embedder", "img_in"),
     XD_STEM("context_embedder", "txt_in"),
@@ -54,7 +56,7 @@ static const xd_stem flux_top[] = {
     XD_STEMS_END,
 };
 
-/* SVDQuant's files for nunchaku. */
+/* Tensor names of double blocks in SVDQuant's files for nunchaku. */
 static const xd_stem flux_svd_double[] = {
     XD_STEM("norm1.linear", "norm1.linear"),
     XD_STEM("norm1_context.linear", "norm1_context.linear"),

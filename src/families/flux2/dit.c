@@ -1,9 +1,10 @@
 /* dit.c - FLUX.2 (Black Forest Labs 2025), as diffusers' Flux2Transformer2DModel.
  *
  * Double blocks have separate weights for text and image and one joint attention. Single blocks
- * treat both as one sequence and compute attention and feed-forward from one layer. Feed-forwards
- * are SwiGLU and no layer has a bias. All blocks of a kind have the same modulation, computed once
- * per pass. Positions enter by RoPE over (image, row, column, text token). */
+ * treat text and image as one sequence; one layer computes the inputs of attention and
+ * feed-forward. Feed-forwards are SwiGLU and no layer has a bias. All double blocks have the same
+ * modulation, and so have all single blocks; both are computed once per pass. Positions enter by
+ * RoPE over (image, row, column, text token). */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -17,7 +18,7 @@ typedef struct cfg {
     int     heads, ndouble, nsingle, guided;
     double  mlp_ratio, theta;
     float   eps;
-    xd_ints axes;               /* head features rotated by each position axis                 */
+    xd_ints axes;               /* head features rotated per position axis                     */
     int64_t dim, mlp;           /* D = heads * head_dim; width of a feed-forward               */
 } cfg;
 
@@ -40,17 +41,17 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-typedef struct side {           /* a stream of a double block                                  */
+typedef struct side {           /* the weights of one stream in a double block                 */
     xd_lin    qkv, out;
-    xd_lin    up, down;         /* `up`: gate (activated) and factor                           */
+    xd_lin    up, down;         /* `up` computes a (activated) and b: silu(a) * b              */
     xd_tensor norm_q, norm_k;
 } side;
 
 typedef struct pair { side img, txt; } pair;
 
-typedef struct solo {           /* a single block                                              */
-    xd_lin    in;               /* q, k, v, gate (activated) and factor                        */
-    xd_lin    out;              /* reads attention and feed-forward, concatenated              */
+typedef struct solo {           /* the weights of a single block                               */
+    xd_lin    in;               /* computes q, k, v, and a (activated) and b of the SwiGLU     */
+    xd_lin    out;              /* reads the outputs of attention and feed-forward, concatenated */
     xd_tensor norm_q, norm_k;
 } solo;
 
@@ -61,10 +62,10 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor active;           /* [1,D]: silu of the embedding of time and guidance           */
-    xd_tensor img, txt;         /* [6,D] F32: modulation of double blocks                      */
-    xd_tensor solo;             /* [3,D] F32: of single blocks                                 */
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of own tokens                            */
+    xd_tensor active;           /* [1,D]: silu of the embedding of timestep and guidance       */
+    xd_tensor img, txt;         /* [6,D] F32: modulation of image and text in double blocks    */
+    xd_tensor solo;             /* [3,D] F32: modulation of single blocks                      */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of this rank's tokens                    */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -228,14 +229,14 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- conditioning ------------------------------------------------------------------------- */
 
-/* Text tokens count along the last axis, image tokens are rows and columns of image 0, and those of
- * reference image i (from 1) belong to image 10 i. */
+/* Fills the RoPE angles. A text token has its index on the last axis. An image token has its row
+ * and column, and image number 0; tokens of reference image i (from 1) have image number 10 i. */
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
     int64_t        W = t->x->lay->grid[2];
-    double         base[256];   /* pairs of a head of width 512                                */
+    double         base[256];   /* sized for heads of up to 512 features                       */
     xd_rope_axes(base, c->theta, &c->axes);
     for (int64_t i = 0, n = xd_n(t->x, XD_TXT); i < n; i++) {
         int64_t pos[AXES] = { [TOKEN] = xd_where(t->x, XD_TXT, i) };
@@ -283,7 +284,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-/* The normalized and modulated rows, for w; rows `at` and `at` + 1 of mod are shift and scale. */
+/* Returns the rows of h normalized and modulated, as input of the layer w. Rows `at` and `at` + 1
+ * of mod are shift and scale. */
 static xd_tensor modulated(xd_exec *x, const cfg *c, xd_tensor h, xd_tensor mod, int at,
                            const xd_lin *w)
 {
@@ -292,7 +294,7 @@ static xd_tensor modulated(xd_exec *x, const cfg *c, xd_tensor h, xd_tensor mod,
     return xd_norm_for(x, &a, w, NULL);
 }
 
-/* h += gate * down(silu(a) * b), a and b being the halves of up(norm(h)). */
+/* Computes h += gate * down(silu(a) * b), where a and b are the halves of up(norm(h)). */
 static void feed(xd_exec *x, const cfg *c, xd_tensor h, const side *w, xd_tensor mod)
 {
     size_t    mark = xd_arena_mark(x->tmp);
@@ -302,7 +304,8 @@ static void feed(xd_exec *x, const cfg *c, xd_tensor h, const side *w, xd_tensor
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Rows of the modulation: shift, scale, gate of attention, then of the feed-forward. */
+/* Runs a double block. The rows of its modulation are shift, scale, gate of attention, then of the
+ * feed-forward. */
 static void forward_pair(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
 {
     const pair  *w = w_;
@@ -350,7 +353,7 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     xd_linear_add(x, s->h, xd_rows(l->solo, 2, 1), both, &w->out);
 }
 
-/* Rows of the final modulation: scale, then shift. */
+/* Computes the output. The rows of the final modulation are scale, then shift. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

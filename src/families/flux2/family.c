@@ -10,8 +10,9 @@ extern const xd_dit xd_dit_flux2;
 
 enum { LEAST_SIDE = 64, MOST_RATIO = 8, MEGAPIXEL = 1024 * 1024 };
 
-/* The exponent of the dynamic shift (diffusers' compute_empirical_mu): interpolated between lines
- * over the tokens for 10 and for 200 steps; for large images only the second line. */
+/* Returns the exponent of the dynamic shift of timesteps (diffusers' compute_empirical_mu). It is
+ * interpolated between two linear functions of the number of tokens, for 10 and for 200 steps; for
+ * large images it is the function for 200 steps. */
 static double empirical_mu(int64_t tokens, int steps)
 {
     double n = (double)tokens, at200 = 0.00016927 * n + 0.45666666,
@@ -19,8 +20,8 @@ static double empirical_mu(int64_t tokens, int steps)
     return tokens > 4300 ? at200 : slope * steps + (at200 - 200 * slope);
 }
 
-/* Scales images above one megapixel down to that area. Limits sides and ratios as the pipelines
- * do. */
+/* Scales an image above one megapixel down to that area. Refuses images that are too small or too
+ * long, as the pipelines do. */
 static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                                 xd_err *e)
 {
@@ -45,7 +46,7 @@ static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int
 
 static const int klein_states[] = { 9, 18, 27 };
 
-/* Qwen3's template with thinking disabled: the answer starts after an empty thought. */
+/* The chat template of Qwen3 with thinking disabled: the answer starts after an empty thought. */
 static const char klein_frame[] = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
                                   "<think>\n\n</think>\n\n";
 
@@ -57,7 +58,8 @@ static const char klein_frame[] = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>a
     .ntext = 1, .max_text = 512, .own_sigmas = XD_OWN_BUT_FLOW, .packed = 1,                      \
     .max_shift = 1.15, .mu = empirical_mu
 
-/* diffusers: Flux2KleinPipeline.__call__, except for the steps of the distilled models. */
+/* Recipe of diffusers' Flux2KleinPipeline.__call__, except for the number of steps of the distilled
+ * models. */
 static const xd_recipe klein = {
     .name = "flux2-klein", .when = "is_distilled", KLEIN,
     .steps = 4, .guidance = 1, .distilled = 1, READS_IMAGES,
@@ -69,13 +71,13 @@ static const xd_recipe klein_base = {
 
 static const int dev_states[] = { 10, 20, 30 };
 
-/* The template of Mistral Small 3 with the pipeline's system message. */
+/* The chat template of Mistral Small 3 with the pipeline's system message. */
 static const char dev_frame[] =
     "<s>[SYSTEM_PROMPT]You are an AI that reasons about image descriptions. You give structured "
     "responses focusing on object relationships, object\nattribution and actions without "
     "speculation.[/SYSTEM_PROMPT][INST]{}[/INST]";
 
-/* Removes the image token from the prompt, as the pipeline does. */
+/* Returns the prompt without image tokens ([IMG]), which the pipeline removes. */
 static char *without_images(const char *text)
 {
     static const char mark[] = "[IMG]";
@@ -85,7 +87,7 @@ static char *without_images(const char *text)
     return out;
 }
 
-/* diffusers: Flux2Pipeline.__call__. */
+/* Recipe of diffusers' Flux2Pipeline.__call__. */
 static const xd_recipe dev = {
     .name = "flux2", .pipelines = { "Flux2Pipeline" }, .dit = "transformer", .vae = "vae",
     .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "llm",
@@ -97,7 +99,7 @@ static const xd_recipe dev = {
     READS_IMAGES,
 };
 
-/* ---- in xDiT -------------------------------------------------------------------------------- */
+/* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
 static const xd_xdit_model xdit_models[] = {
     { .title = "FLUX.2", .scripts = "flux2_example", .pipeline = "xFuserFlux2Pipeline",

@@ -32,7 +32,8 @@ static const xd_stem solo[] = {
     XD_STEMS_END,
 };
 
-/* The final modulation is (shift, scale) in these files and (scale, shift) as declared. */
+/* Tensors outside the blocks. The final modulation is (shift, scale) in the original files; the
+ * network declares (scale, shift). */
 static const xd_stem top[] = {
     XD_STEM("x_embedder", "img_in"),
     XD_STEM("context_embedder", "txt_in"),
@@ -70,7 +71,7 @@ const xd_lora_name xd_flux2_lora_names[] = {
                                       "transformer_blocks_#_attn_to_v" },
     { "double_blocks_#_txt_attn_qkv", "transformer_blocks_#_attn_add_q_proj "
       "transformer_blocks_#_attn_add_k_proj transformer_blocks_#_attn_add_v_proj" },
-    { "transformer_blocks_#_attn_to_qkv",       /* of fused projections                        */
+    { "transformer_blocks_#_attn_to_qkv",       /* fused projection of query, key and value    */
       "transformer_blocks_#_attn_to_q transformer_blocks_#_attn_to_k "
                                       "transformer_blocks_#_attn_to_v" },
     { "transformer_blocks_#_attn_to_added_qkv", "transformer_blocks_#_attn_add_q_proj "

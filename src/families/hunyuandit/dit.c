@@ -1,10 +1,11 @@
 /* dit.c - Hunyuan-DiT (Li et al. 2024, arXiv:2405.08748), as diffusers' HunyuanDiT2DModel.
  *
- * The blocks form a U: a block of the second half first combines the hidden state with the
- * output of the block at the same distance from the start (skip_linear). Time and a pooled text
- * embedding only shift the first norm of a block. Both attentions normalize queries and keys and
- * apply RoPE to the queries; self-attention rotates the keys as well. The text consists of rows
- * of BERT, then of mT5; padding rows of both are replaced by rows of the checkpoint. */
+ * The blocks form a U: a block of the second half first combines the hidden state with the output
+ * of the block at the same distance from the start (skip_linear). The embedding of the timestep and
+ * of the pooled text only shifts the first norm of a block. Self-attention and cross-attention
+ * normalize queries and keys and apply RoPE to the queries; self-attention also rotates the keys.
+ * The text consists of rows of BERT, then of mT5; padding rows of both are replaced by rows of the
+ * checkpoint. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -12,13 +13,14 @@
 #include "dit/layers.h"
 
 static const float qk_eps = 1e-6f, final_eps = 1e-6f;
-static const float eps = 1e-6f;         /* eps of the blocks' norms; not in the config            */
+static const float eps = 1e-6f;         /* epsilon of the blocks' norms; not in the config        */
 
 enum {
-    POOL_HEADS = 8,             /* heads of the attention pooling of mT5's rows                  */
+    POOL_HEADS = 8,             /* heads of the attention that pools mT5's rows                  */
     SIZES = 6,                  /* original height, width; target height, width; crop top, left  */
-    SIDE = 512, CELL = 8,       /* RoPE maps every grid onto that of 512 pixels, 8 per cell      */
-    BAND = 64,                  /* rows joined at a time: 1.4 MB at 2 x 2816                     */
+    /* RoPE maps every grid to the grid of 512 x 512 pixels, with 8 x 8 pixels per cell */
+    SIDE = 512, CELL = 8,
+    BAND = 64,                  /* rows concatenated at a time: 1.4 MB at 2 x 2816 features      */
 };
 
 typedef struct cfg {
@@ -27,7 +29,7 @@ typedef struct cfg {
     double  ratio;              /* mlp_ratio                                                    */
     char    act_fn[XD_FIELD_TEXT], norm[XD_FIELD_TEXT];
     xd_act  act;
-    int64_t dim, ff;            /* D = heads * head_dim; feed-forward width                     */
+    int64_t dim, ff;            /* D = heads * head_dim; width of the feed-forward              */
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
@@ -55,7 +57,7 @@ static const xd_field fields[] = {
 typedef struct affine { xd_tensor gain, bias; } affine;
 
 typedef struct blk {
-    affine skip_norm, norm1, norm2, norm3;      /* [2D], [D]                                    */
+    affine skip_norm, norm1, norm2, norm3;      /* skip_norm [2D], the other norms [D]          */
     xd_lin skip;                                /* [D, 2D], in the second half only             */
     xd_lin shift;                               /* [D, D]                                       */
     xd_lin qkv, out, q, kv, cross, up, down;
@@ -74,12 +76,12 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor active;                   /* [1,D]: silu of the embedding of time and `extra`     */
-    xd_tensor cos, sin;                 /* [n, head_dim/2] F32                                  */
+    xd_tensor active;                   /* [1,D]: silu of the embedding of timestep and `extra` */
+    xd_tensor cos, sin;                 /* [n, head_dim/2] F32: RoPE of this rank's tokens      */
 } local;
 
 typedef struct kept {
-    xd_tensor kv;                       /* [stage's blocks, m, 2 own D]: text keys and values  */
+    xd_tensor kv;                       /* [blocks of the stage, m, 2 x own D]: text keys, values */
     xd_tensor extra;                    /* [1,D] F32: embedding of pooled text, size and style  */
 } kept;
 
@@ -142,7 +144,8 @@ static int nlayers(const void *c)
     return ((const cfg *)c)->nlayers;
 }
 
-/* The middle block n/2 reads no skip. No block reads its output or that of the previous block. */
+/* Returns the block whose output a block of the second half reads. The middle block n/2 reads no
+ * skip, and no block reads the output of the middle block or of the block before it as a skip. */
 static int skip_from(const void *c, int layer)
 {
     int n = nlayers(c);
@@ -262,7 +265,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- text --------------------------------------------------------------------------------- */
 
-/* Writes the mean of the rows of t [n,E] as [1,E] to `out`. Overwrites t. */
+/* Writes the mean of the rows of t [n,E] as [1,E] to `out`. The content of t is lost. */
 static void mean_into(xd_exec *x, xd_tensor out, xd_tensor t)
 {
     int64_t all = t.d[0];
@@ -273,7 +276,8 @@ static void mean_into(xd_exec *x, xd_tensor out, xd_tensor t)
     xd_axpby(x, out, 1.0f / (float)all, xd_rows(t, 0, 1), 0);
 }
 
-/* Attention pooling of mT5's rows, including padding; the query is their mean: [1,P] F32. */
+/* Returns mT5's rows pooled by attention, [1,P] F32. Padding rows are included; the query is the
+ * mean of the rows. */
 static xd_tensor pool_text(xd_exec *x, const cfg *c, const glob *g, xd_tensor rows)
 {
     int64_t   n = rows.d[0], E = rows.d[1], hd = E / POOL_HEADS;
@@ -292,8 +296,9 @@ static xd_tensor pool_text(xd_exec *x, const cfg *c, const glob *g, xd_tensor ro
     return out;
 }
 
-/* The part of the embedding that does not depend on time: pooled text, and in the first versions
- * size and style. The original size is the pipeline's default, and the crop is 0. */
+/* Writes to `out` the part of the embedding that does not depend on the timestep: pooled text, and
+ * in the first model versions also size and style. The original size is the pipeline's default, and
+ * the crop offsets are 0. */
 static void extra_into(xd_exec *x, const cfg *c, const glob *g, const xd_input *in, xd_tensor rows,
                        xd_tensor out)
 {
@@ -309,8 +314,8 @@ static void extra_into(xd_exec *x, const cfg *c, const glob *g, const xd_input *
     xd_copy_to(x, out, xd_mlp_run(x, all, &g->extra, XD_SILU));
 }
 
-/* Rows for cross-attention in the compute type: those of BERT, then those of mT5, projected to
- * the width of BERT's. */
+/* Returns the text rows for cross-attention in the compute type: the rows of BERT, then the rows of
+ * mT5, projected to the width of BERT's rows. */
 static xd_tensor text_rows(xd_exec *x, const cfg *c, const glob *g, const xd_cond *text)
 {
     int64_t   bert = text->real[0], t5 = text->real[1];
@@ -361,7 +366,8 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
 
 /* ---- conditioning ------------------------------------------------------------------------- */
 
-/* The first half of a head encodes the column, the second half the row. */
+/* Fills the RoPE angles of image tokens. The first half of a head's features encodes the column,
+ * the second half the row. */
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
@@ -369,7 +375,7 @@ static void fill_angles(void *ctx, float *buf)
     int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], half = c->head_dim / 2;
     int64_t     base = SIDE / CELL / c->patch;
     xd_grid_side  rows, cols;
-    float       freq[128];      /* enough for a head width of 512                              */
+    float       freq[128];      /* sized for heads of up to 512 features                       */
     xd_grid_crop(base, base, H, W, &rows, &cols);
     xd_rope_frequencies(freq, half);
     for (int64_t i = 0; i < xd_n(t->x, XD_IMG); i++) {
@@ -409,8 +415,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-/* h = skip_linear(norm([h, skip])). The norm covers both, so that they are concatenated, BAND
- * rows at a time. */
+/* Computes h = skip_linear(norm([h, skip])). The norm covers the features of both, so h and skip
+ * are concatenated first, BAND rows at a time. */
 static void join_skip(xd_exec *x, const blk *w, xd_tensor h, xd_tensor skip)
 {
     int64_t   D = h.d[1];
@@ -437,7 +443,7 @@ static xd_tensor norm_rows(xd_exec *x, xd_tensor h, const affine *a, xd_tensor s
     return y;
 }
 
-/* Normalizes queries, and keys if given, and applies RoPE, in place. */
+/* Normalizes the queries, and the keys if present, and applies RoPE to both, in place. */
 static void norm_and_rope(xd_exec *x, const local *l, xd_tensor q, const affine *a, xd_tensor k,
                           const affine *b)
 {
@@ -477,8 +483,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
                   &w->down);
 }
 
-/* Rows of the modulation: scale, then shift. Only the noise of the output is used; the variance is
- * dropped. */
+/* Computes the output. The rows of the final modulation are scale, then shift. The layer predicts
+ * noise and variance; the variance is dropped. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;
@@ -494,7 +500,7 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 }
 
 static const xd_block down = { "blocks.%d", sizeof(blk), blk_weights, forward };
-static const xd_block up = { "blocks.%d", sizeof(blk), blk_weights, forward };  /* long skip */
+static const xd_block up = { "blocks.%d", sizeof(blk), blk_weights, forward };  /* with long skip */
 
 static const xd_block *block(const void *c, int layer)
 {

@@ -1,4 +1,4 @@
-/* family.c - HunyuanDiT: its pipeline and its sizes */
+/* family.c - HunyuanDiT: its pipeline, and the image sizes that it was trained on */
 #include "families/family.h"
 
 #include <math.h>
@@ -12,11 +12,12 @@ static const struct { int width, height; } standard[] = {
     { 1024, 1024 }, { 1280, 1280 }, { 1024, 768 }, { 1152, 864 }, { 1280, 960 },
     { 768, 1024 }, { 864, 1152 }, { 960, 1280 }, { 1280, 768 }, { 768, 1280 },
 };
-/* The nominal ratio of each size; 1280 x 768 counts as 16:9, although its ratio differs. */
+/* The nominal ratio of each trained size; 1280 x 768 counts as 16:9, although its ratio differs. */
 static const double stands_for[] = { 1, 1, 4.0 / 3, 4.0 / 3, 4.0 / 3, 3.0 / 4, 3.0 / 4, 3.0 / 4,
                                      16.0 / 9, 9.0 / 16 };
 
-/* The size with the nearest ratio width / height, then with the nearest area. */
+/* Replaces a size by the trained size with the nearest ratio width / height, and among these the
+ * one with the nearest area. */
 static int standard_size(int64_t sample, int64_t *height, int64_t *width)
 {
     int64_t h = *height < 16 ? 16 : *height / 16 * 16, w = *width < 16 ? 16 : *width / 16 * 16;
@@ -36,8 +37,8 @@ static int standard_size(int64_t sample, int64_t *height, int64_t *width)
     return 1;
 }
 
-/* diffusers: HunyuanDiTPipeline.__call__. mT5's text does not attend to padding, but the
- * pooling includes it. */
+/* Recipe of diffusers' HunyuanDiTPipeline.__call__. The text rows of mT5 do not attend to padding
+ * rows, but the pooling of mT5's rows includes padding. */
 static const xd_recipe hunyuandit = {
     .name = "hunyuandit", .pipelines = { "HunyuanDiTPipeline" },
     .dit = "transformer", .vae = "vae",
@@ -57,7 +58,7 @@ static const xd_key_map key_maps[] = {
     { .what = NULL },
 };
 
-/* Names of modules in the original code. */
+/* LoRA module names of the original code, and those of diffusers. */
 static const xd_lora_name lora_names[] = {
     { "x_embedder_proj", "pos_embed_proj" },
     { "final_layer_linear", "proj_out" },
@@ -65,7 +66,7 @@ static const xd_lora_name lora_names[] = {
     { NULL, NULL },
 };
 
-/* ---- in xDiT -------------------------------------------------------------------------------- */
+/* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
 static const xd_xdit_model xdit_models[] = {
     { .title = "HunyuanDiT", .scripts = "hunyuandit_example ray_hunyuandit_example",

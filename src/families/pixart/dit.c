@@ -1,8 +1,8 @@
 /* dit.c - PixArt-alpha (Chen et al. 2023) and PixArt-Sigma (2024), as diffusers'
  * PixArtTransformer2DModel and the older Transformer2DModel with norm_type ada_norm_single.
  *
- * Time enters by one modulation [6,D] for all blocks (adaLN-single), to which each block adds its
- * own table. Text enters by cross-attention without a norm. */
+ * The timestep enters as one modulation [6,D] for all blocks (adaLN-single), to which each block
+ * adds its own table. Text enters by cross-attention, whose input has no norm. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "dit/layers.h"
 #include "exec/tables.h"
 
-static const float final_eps = 1e-6f;   /* eps of the last norm, independent of norm_eps      */
+static const float final_eps = 1e-6f;   /* epsilon of the last norm, independent of norm_eps  */
 
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, cross, caption, sample, patch, vectors;
@@ -23,7 +23,7 @@ typedef struct cfg {
     int64_t dim;                /* D = heads * head_dim                                       */
 } cfg;
 
-/* The two classes have the same keys and different defaults. */
+/* The two model classes have the same config keys with different defaults. */
 #define AT(m) offsetof(cfg, m)
 #define ROWS(HEAD, IN, LAYERS, CROSS, BIAS, SAMPLE, PATCH, ACT, NORM, AFFINE, EPS) \
     { "num_attention_heads", AT(heads), 'i', 16, NULL }, \
@@ -67,20 +67,20 @@ typedef struct blk {
 
 typedef struct glob {
     xd_lin    patch;                    /* [D, C p^2]                                         */
-    xd_mlp    time, size, ratio;        /* size, ratio: with micro-conditions only            */
+    xd_mlp    time, size, ratio;        /* `size`, `ratio`: only with micro-conditions        */
     xd_lin    adaln;                    /* [6D, D]                                            */
-    xd_mlp    caption;                  /* with caption_channels only                         */
+    xd_mlp    caption;                  /* only if the config has caption_channels            */
     xd_tensor mod;                      /* [2,D]                                              */
     xd_lin    out;                      /* [p^2 Cout, D]                                      */
 } glob;
 
 typedef struct local {
-    xd_tensor emb;                      /* [1,D] F32: embedding of time and size              */
+    xd_tensor emb;                      /* [1,D] F32: embedding of timestep and size          */
     xd_tensor mod;                      /* [6,D] F32: shift, scale, gate of attention and MLP */
 } local;
 
 typedef struct kept {
-    xd_tensor kv;                       /* [stage's blocks, m, 2 own D]: text keys and values */
+    xd_tensor kv;                       /* [blocks of the stage, m, 2 x own D]: text keys, values */
 } kept;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -226,7 +226,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- conditioning ------------------------------------------------------------------------- */
 
-/* The embeddings of height, width and aspect ratio are concatenated, D/3 each. */
+/* Adds the embeddings of height, width and aspect ratio, D/3 features each, to the timestep
+ * embedding. */
 static void add_micro(xd_exec *x, const glob *g, const double size[2], xd_tensor emb)
 {
     double    ratio = (double)(float)(size[0] / size[1]);
@@ -276,9 +277,9 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
 
 typedef struct axis { int64_t n, width; double base, scale; } axis;
 
-/* Writes [n,width] for one side of the grid: sines, then cosines. Positions are scaled so that a
- * side has length base / scale for any number of tokens. Positions are f32 and angles f64, as in
- * diffusers. */
+/* Fills the position embedding [n,width] of the n rows or columns of the grid: sines, then cosines.
+ * Positions are scaled so that a side has the length base / scale for any n. Positions are f32 and
+ * angles f64, as in diffusers. */
 static void fill_axis(void *ctx, float *buf)
 {
     const axis *a = ctx;
@@ -303,8 +304,9 @@ static xd_tensor axis_table(xd_exec *x, const cfg *c, int64_t n, int64_t width)
     return t;
 }
 
-/* Fills `to`, rows of tokens from token `at` on: the first half of the features encodes the column,
- * the second half the row. The tokens are part of one line of the grid, or complete lines. */
+/* Fills `to`, the position embedding of the tokens from token `at` on. The first half of the
+ * features encodes the column, the second half the row. The tokens must be part of one row of the
+ * grid, or several complete rows. */
 static void set_lines(xd_exec *x, xd_tensor to, xd_tensor across, xd_tensor down, int64_t at)
 {
     int64_t   H = x->lay->grid[1], W = x->lay->grid[2], half = to.d[1] / 2;
@@ -320,7 +322,8 @@ static void set_lines(xd_exec *x, xd_tensor to, xd_tensor across, xd_tensor down
     xd_copy_to(x, xd_cols(out, half, half), row);
 }
 
-/* Fills h with the position embedding of this rank's tokens; complete lines of a run at once. */
+/* Fills h with the position embedding of this rank's tokens. Consecutive complete rows of the grid
+ * are filled by one call. */
 static void add_positions(xd_exec *x, const cfg *c, xd_tensor h)
 {
     int64_t   H = x->lay->grid[1], W = x->lay->grid[2], half = h.d[1] / 2, n = h.d[0] / x->B;
@@ -376,8 +379,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_linear_add(x, h, m[5], u, &w->down);
 }
 
-/* proj_out has the order (row, column, channel of noise and variance). The result has (channel,
- * row, column) of the noise only. */
+/* Computes the output. proj_out outputs (row, column, channel) with channels for noise and
+ * variance; the result has (channel, row, column) of the noise only. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

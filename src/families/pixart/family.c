@@ -1,11 +1,11 @@
-/* family.c - PixArt-alpha and PixArt-Sigma: pipelines */
+/* family.c - PixArt-alpha and PixArt-Sigma: their pipelines */
 #include "families/family.h"
 #include "families/pixart/sizes.h"
 #include "tok/tok.h"
 
 extern const xd_dit xd_dit_pixart, xd_dit_pixart_2d;
 
-/* diffusers: PixArtAlphaPipeline.__call__ */
+/* Recipe of diffusers' PixArtAlphaPipeline.__call__. */
 static const xd_recipe alpha = {
     .name = "pixart-alpha", .pipelines = { "PixArtAlphaPipeline" },
     .dit = "transformer", .vae = "vae",
@@ -17,7 +17,7 @@ static const xd_recipe alpha = {
     .uncleaned = xd_caption_plain,
 };
 
-/* diffusers: PixArtSigmaPipeline.__call__ */
+/* Recipe of diffusers' PixArtSigmaPipeline.__call__. */
 static const xd_recipe sigma = {
     .name = "pixart-sigma", .pipelines = { "PixArtSigmaPipeline" },
     .dit = "transformer", .vae = "vae",
@@ -36,14 +36,14 @@ static const xd_key_map key_maps[] = {
     { .what = NULL },
 };
 
-/* Names of modules in the original code. */
+/* LoRA module names of the original code, and those of diffusers. */
 static const xd_lora_name lora_names[] = {
     { "x_embedder_proj", "pos_embed_proj" },
     { "final_layer_linear", "proj_out" },
     { NULL, NULL },
 };
 
-/* ---- in xDiT -------------------------------------------------------------------------------- */
+/* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
 static const xd_xdit_model xdit_models[] = {
     { .title = "PixArt-alpha",

@@ -1,9 +1,9 @@
 /* dit.c - Qwen-Image (Wu et al. 2025, arXiv:2508.02324), as diffusers' QwenImageTransformer2DModel.
  *
  * Every block has separate weights for text and image and one joint attention. Positions enter by
- * RoPE over (image number, row, column), with rows and columns counted from the centre of their
- * image; text tokens are on the diagonal after the largest image. Reference images are treated like
- * the image, or (zero_cond_t) with the modulation of timestep 0. */
+ * RoPE over (image number, row, column). Rows and columns are counted from the centre of their
+ * image; text tokens are on the diagonal after the largest image. Tokens of reference images are
+ * modulated like those of the image, or, if the config sets zero_cond_t, as at timestep 0. */
 #include <math.h>
 #include <stddef.h>
 
@@ -15,7 +15,7 @@ static const float eps = 1e-6f;
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, joint, patch;
     int     heads, nlayers, guided, zero_cond, more_cond, layered;
-    xd_ints axes;               /* head features rotated by each position axis                 */
+    xd_ints axes;               /* head features rotated per axis: image, row, column          */
     int64_t dim;                /* D = heads * head_dim                                        */
 } cfg;
 
@@ -43,9 +43,9 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor active;           /* [1,D]: silu of the embedding of the time                    */
-    xd_tensor still;            /* the same for timestep 0 (zero_cond_t, references)           */
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of own tokens                            */
+    xd_tensor active;           /* [1,D]: silu of the timestep embedding                       */
+    xd_tensor still;            /* `active` of timestep 0, for references (zero_cond_t)        */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of this rank's tokens                    */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -144,7 +144,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 enum { IMAGE, ROW, COLUMN };
 
-/* Writes cosines or sines of one token; angles are f32 products, as in diffusers. */
+/* Writes the cosines or sines of one token's RoPE angles; angles are f32 products, as in
+ * diffusers. */
 static float *token_angles(const xd_rope *t, float freq[][128], const int64_t *pos, float *row)
 {
     const cfg *c = t->cfg;
@@ -158,7 +159,8 @@ static int64_t longer_half(int64_t rows, int64_t cols)
     return (rows > cols ? rows : cols) / 2;
 }
 
-/* Returns half of the longest side of the image and its references. */
+/* Returns the position of the first text token: half of the longest side of the image and of its
+ * references. */
 static int64_t text_start(const xd_layout *l)
 {
     int64_t most = longer_half(l->grid[1], l->grid[2]);
@@ -169,14 +171,15 @@ static int64_t text_start(const xd_layout *l)
     return most;
 }
 
-/* Fills the rows of text, of reference images, then of the image. */
+/* Fills the RoPE angles of the text tokens, of the reference images' tokens, then of the image's
+ * tokens. */
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope   *t = ctx;
     const cfg       *c = t->cfg;
     const xd_layout *l = t->x->lay;
     int64_t          H = l->grid[1], W = l->grid[2], start = text_start(l);
-    float            freq[XD_DUAL_AXES][128];   /* pairs of an axis of at most 256 features    */
+    float            freq[XD_DUAL_AXES][128];   /* [axis][pair]: up to 256 features per axis   */
     for (int a = 0; a < XD_DUAL_AXES; a++)
         xd_rope_frequencies(freq[a], c->axes.v[a]);
     for (int64_t i = 0, n = xd_n(t->x, XD_TXT); i < n; i++) {
@@ -235,7 +238,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Rows of the modulation: shift, scale, gate of attention, then of the feed-forward. */
+/* Runs a block. The rows of its modulation are shift, scale, gate of attention, then of the
+ * feed-forward. */
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
 {
     const xd_pair *w = w_;
@@ -249,7 +253,7 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_pair_run(x, s->h, w, &in);
 }
 
-/* Rows of the final modulation: scale, then shift. */
+/* Computes the output. The rows of the final modulation are scale, then shift. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

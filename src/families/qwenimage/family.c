@@ -1,4 +1,4 @@
-/* family.c - Qwen-Image: its pipelines */
+/* family.c - Qwen-Image: its pipelines for generation and editing */
 #include <math.h>
 
 #include "families/family.h"
@@ -6,14 +6,15 @@
 
 extern const xd_dit xd_dit_qwenimage;
 
-/* The template of Qwen2.5-VL with the pipeline's system message, whose rows are dropped. */
+/* The chat template of Qwen2.5-VL with the pipeline's system message. The text rows of that message
+ * (FRAME_ROWS) are dropped. */
 static const char frame[] =
     "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, "
     "quantity, text, spatial relationships of the objects and background:<|im_end|>\n"
     "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
 enum { FRAME_ROWS = 34 };
 
-/* diffusers: QwenImagePipeline.__call__, QwenImageImg2ImgPipeline. */
+/* Recipe of diffusers' QwenImagePipeline.__call__ and QwenImageImg2ImgPipeline. */
 static const xd_recipe qwen_image = {
     .name = "qwen-image", .pipelines = { "QwenImagePipeline", "QwenImageImg2ImgPipeline" },
     .dit = "transformer", .vae = "vae",
@@ -28,7 +29,8 @@ static const xd_recipe qwen_image = {
 
 /* ---- editing ------------------------------------------------------------------------------- */
 
-/* The template of the editing pipelines; texts for the images are before the prompt. */
+/* The chat template of the editing pipelines. The texts that stand for input images are inserted
+ * before the prompt. */
 static const char edit_frame[] =
     "<|im_start|>system\nDescribe the key features of the input image (color, shape, size, "
     "texture, objects, background), then explain how the user's text instruction should alter or "
@@ -37,7 +39,8 @@ static const char edit_frame[] =
     "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
 enum { EDIT_ROWS = 64, SIDES = 32, MEGAPIXEL = 1024 * 1024, SEEN = 384 * 384 };
 
-/* An area with the ratio of the image and sides that are multiples of 32 (calculate_dimensions). */
+/* Returns a size with the ratio of the image, the given area, and sides that are multiples of 32
+ * (diffusers' calculate_dimensions). */
 static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                                 xd_err *e)
 {
@@ -65,8 +68,8 @@ static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int
     .max_shift = 1.15,                                                                             \
     .needs_reference = 1, .reference_area = MEGAPIXEL, .reference_size = reference_size
 
-/* diffusers: QwenImageEditPipeline.__call__, QwenImageEditInpaintPipeline. The text encoder reads
- * the same image as the VAE. */
+/* Recipe of diffusers' QwenImageEditPipeline.__call__ and QwenImageEditInpaintPipeline. The text
+ * encoder reads the same image as the autoencoder. */
 static const xd_recipe edit = {
     .name = "qwen-image-edit", .pipelines = { "QwenImageEditPipeline",
                                               "QwenImageEditInpaintPipeline" },
@@ -74,14 +77,14 @@ static const xd_recipe edit = {
     .references = 1, .sized_by = XD_SIZED_BY_FIRST, .inpaints_reference = 1,
 };
 
-/* diffusers: QwenImageEditPlusPipeline.__call__, for Qwen-Image-Edit-2509 and -2511. */
+/* Recipe of diffusers' QwenImageEditPlusPipeline.__call__, for Qwen-Image-Edit-2509 and -2511. */
 static const xd_recipe edit_plus = {
     .name = "qwen-image-edit-plus", .pipelines = { "QwenImageEditPlusPipeline" },
     EDITS("Pict" "ure {}: <|vision_start|><|image_pad|><|vision_end|>", SEEN),
     .references = 16, .sized_by = XD_SIZED_BY_LAST,
 };
 
-/* ---- in xDiT -------------------------------------------------------------------------------- */
+/* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
 static const xd_xdit_model xdit_models[] = {
     { .title = "Qwen-Image-Edit-2509, -2511", .names = "Qwen-Image-Edit-25",

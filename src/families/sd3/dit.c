@@ -1,9 +1,10 @@
 /* dit.c - Stable Diffusion 3 and 3.5 (Esser et al. 2024, arXiv:2403.03206), as diffusers'
  * SD3Transformer2DModel.
  *
- * A block has separate weights for text and image and one joint attention. The last block uses only
- * the keys and values of the text. The first blocks of 3.5-medium have a second attention over the
- * image only. Position embeddings are a table of the checkpoint, cropped around its centre. */
+ * A block has separate weights for text and image and one joint attention. The last block reads
+ * only the keys and values of the text and does not change the text. The first blocks of SD 3.5
+ * medium have a second attention over the image only. Position embeddings are a table in the
+ * checkpoint, cropped around its centre. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -15,7 +16,7 @@ static const float eps = 1e-6f;
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, joint, caption, pooled, patch, sample, places;
     int     heads, nlayers;
-    xd_ints dual;               /* blocks with a second attention                              */
+    xd_ints dual;               /* indices of the blocks with a second attention               */
     char    qk_norm[XD_FIELD_TEXT];
     int64_t dim;                /* D = heads * head_dim                                        */
 } cfg;
@@ -40,18 +41,18 @@ static const xd_field fields[] = {
 
 typedef struct blk {
     xd_adaln   img, txt;
-    xd_lin    qkv, out;         /* second attention                                            */
+    xd_lin    qkv, out;         /* layers of the second attention                              */
     xd_tensor norm_q, norm_k;
 } blk;
 
 typedef struct glob {
     xd_lin    patch, text, mod, out;
     xd_mlp    time, pooled;
-    xd_tensor places;           /* [side^2, D]                                                 */
+    xd_tensor places;           /* [side^2, D]: position embeddings                            */
 } glob;
 
 typedef struct local {
-    xd_tensor active;           /* [1,D]: silu of the embedding of time and pooled text        */
+    xd_tensor active;           /* [1,D]: silu of the embedding of timestep and pooled text    */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -193,7 +194,8 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 typedef struct places { const xd_exec *x; const cfg *c; } places;
 
-/* Returns the table's row for image token i; the grid is centred in the table. */
+/* Returns the table row with the position embedding of image token i; the grid of tokens is centred
+ * in the table. */
 static int64_t place_of(const void *ctx, int64_t i)
 {
     const places *p = ctx;
@@ -202,7 +204,7 @@ static int64_t place_of(const void *ctx, int64_t i)
     return ((side - H) / 2 + at / W) * side + (side - W) / 2 + at % W;
 }
 
-/* Adds the position embeddings of this rank's image tokens. */
+/* Writes the position embeddings of this rank's image tokens to h. */
 static void add_positions(xd_exec *x, const cfg *c, const glob *g, xd_tensor h)
 {
     size_t mark = xd_arena_mark(x->tmp);
@@ -233,7 +235,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-/* Self-attention of the image; y [n,D] is the normalized input. */
+/* Runs the second attention of a block, over the image only; y [n,D] is its normalized input. */
 static xd_tensor second_attn(xd_exec *x, const cfg *c, const blk *w, xd_tensor y)
 {
     xd_tensor z = xd_linear(x, y, &w->qkv);
@@ -243,16 +245,17 @@ static xd_tensor second_attn(xd_exec *x, const cfg *c, const blk *w, xd_tensor y
     return xd_flat(xd_attn_of(x, XD_STREAM(XD_IMG), a.q, a.k, a.v, 0));
 }
 
-/* Rows of the modulation: shift, scale, gate of attention, of the feed-forward, and of the
- * second attention. In the last block the text's rows are scale, then shift. */
+/* Runs a block. The rows of its modulation are shift, scale, gate of attention, of the
+ * feed-forward, and of the second attention. In the last block the rows of the text are scale, then
+ * shift. */
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
 {
     const blk     *w = w_;
     const cfg     *c = n->cfg;
     const local   *l = s->local;
     const xd_adaln *sides[2] = { &w->txt, &w->img };
-    /* Output widths, which a tensor split does not reduce: a rank without heads takes part in
-     * the second attention as well. */
+    /* `dual` and `last` depend on output widths, which tensor parallelism does not reduce. So a rank
+     * without attention heads also runs the second attention. */
     int            dual = w->out.w.out > 0, last = !w->txt.out.w.out;
     int64_t        rows[2] = { xd_n(x, XD_TXT), xd_n(x, XD_IMG) }, at[2] = { 0, rows[0] };
     xd_tensor      no = { 0 }, h[2], mod[2], y = xd_new(x, rows[0] + rows[1], w->img.qkv.w.out),
@@ -284,8 +287,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
         xd_adaln_feed(x, h[i], sides[i], mod[i]);
 }
 
-/* proj_out gives (row, column, channel); the result has (channel, row, column). Rows of the
- * final modulation: scale, then shift. */
+/* Computes the output. proj_out outputs (row, column, channel) per patch; the result has (channel,
+ * row, column). The rows of the final modulation are scale, then shift. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;
@@ -302,8 +305,7 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     return out;
 }
 
-/* Blocks with different weights: with and without a second attention, and the last one with and
- * without. */
+/* Kinds of blocks: without and with a second attention, then the last block without and with it. */
 static const xd_block kinds[4] = {
     { "transformer_blocks.%d", sizeof(blk), blk_weights, forward },
     { "transformer_blocks.%d", sizeof(blk), blk_weights, forward },

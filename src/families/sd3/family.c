@@ -4,9 +4,9 @@
 
 extern const xd_dit xd_dit_sd3;
 
-enum { CLIP_IDS = 77 };         /* positions of a CLIP text model                              */
+enum { CLIP_IDS = 77 };         /* max tokens of a CLIP text encoder                           */
 
-/* diffusers: StableDiffusion3Pipeline.__call__, StableDiffusion3Img2ImgPipeline. */
+/* Recipe of diffusers' StableDiffusion3Pipeline.__call__ and StableDiffusion3Img2ImgPipeline. */
 static const xd_recipe sd3 = {
     .name = "sd3", .pipelines = { "StableDiffusion3Pipeline", "StableDiffusion3Img2ImgPipeline",
                                    "StableDiffusion3InpaintPipeline" },
@@ -23,7 +23,7 @@ static const xd_recipe sd3 = {
     .skips_layers = 1, .of_image = { .steps = 50 }, .of_mask = { .steps = 50 },
 };
 
-/* ---- in xDiT -------------------------------------------------------------------------------- */
+/* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
 static const xd_xdit_model xdit_models[] = {
     { .title = "Stable Diffusion 3", .scripts = "sd3_example sd3_ray_example ray_sd3_example",

@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-/* The text of the last block has only (shift, scale), in the order of the final modulation. */
+/* Tensors of a block. In the last block the text's modulation has only (shift, scale), in the order
+ * of the final modulation. */
 static const xd_stem sd3_block[] = {
     XD_STEM("norm1.linear", "x_block.adaLN_modulation.1"),
     { "norm1_context.linear", "context_block.adaLN_modulation.1", 0, 0, 0, XD_SWAP_LAST },

@@ -1,9 +1,9 @@
 /* dit.c - Wan 2.1 and 2.2 (Wan Team 2025, arXiv:2503.20314), as diffusers' WanTransformer3DModel.
  *
- * Video tokens attend to each other and, by cross-attention, to the text and to the image of the
- * first frame, whose rows follow those of the text. Time enters by one modulation [6,D] for all
- * blocks, to which each block adds its own table. Queries and keys are RMS-normed over all heads
- * together, which tensor parallelism splits. */
+ * Video tokens attend to each other and, by cross-attention, to the text and to the image given as
+ * first frame; the rows of the image follow those of the text. The timestep enters as one
+ * modulation [6,D] for all blocks, to which each block adds its own table. Queries and keys are
+ * RMS-normed over all heads together, and tensor parallelism splits the heads over ranks. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -11,10 +11,10 @@
 #include "dit/layers.h"
 
 static const double theta = 10000;
-static const float  look_eps = 1e-5f;   /* epsilon of the norms of image rows                  */
+static const float  look_eps = 1e-5f;   /* epsilon of the norms of image embeddings            */
 
 typedef struct cfg {
-    xd_ints patch;              /* cells of a token: frames, rows, columns                     */
+    xd_ints patch;              /* latent cells per token: frames, rows, columns               */
     int64_t head_dim, in_ch, out_ch, text, waves, ff, image, added, places, most;
     int     heads, nlayers, cross_norm;
     float   eps;
@@ -49,15 +49,15 @@ static const xd_field fields[] = {
 typedef struct blk {
     xd_tensor mod;                      /* [1,6,D]                                            */
     xd_lin    qkv, out, q, kv, cross, up, down;
-    xd_tensor q_gain, k_gain, cross_q, cross_k;         /* [D]: of the norms over all heads    */
+    xd_tensor q_gain, k_gain, cross_q, cross_k;         /* [D]: gains of the norms over all heads */
     xd_tensor gain, bias;               /* [D]: norm before cross-attention, or absent        */
-    xd_lin    image_kv;                 /* for the image's rows; the rest as for text          */
+    xd_lin    image_kv;                 /* key and value layer for the image's rows            */
     xd_tensor image_k;
 } blk;
 
-typedef struct look {                   /* projection of an image's rows for the blocks         */
-    xd_tensor places;                   /* [1,n,image_dim], or absent                         */
-    xd_tensor gain[2], bias[2];         /* of the norms before and after the layers            */
+typedef struct look {                   /* projects the rows of an image embedding to width D   */
+    xd_tensor places;                   /* [1,n,image_dim]: position embedding, or absent     */
+    xd_tensor gain[2], bias[2];         /* norms before `up` and after `down`                  */
     xd_lin    up, down;
 } look;
 
@@ -67,24 +67,25 @@ typedef struct glob {
     look      image;
     xd_lin    mod, out;                 /* [6D, D]; [pt p p Cout, D]                          */
     xd_tensor last;                     /* [1,2,D]: modulation of the last norm               */
-    xd_span   features;                 /* this rank's part of the D features of q and k      */
-    int       cut;                      /* 1: other ranks have the other heads                */
+    xd_span   features;                 /* this rank's range of the D features of q and k     */
+    int       cut;                      /* 1: other ranks have other attention heads          */
 } glob;
 
-/* Tokens of a frame that is a given image have timestep 0. They are a rank's first tokens. */
+/* Video tokens have the timestep of the step, or timestep 0 if their frame is a given image. The
+ * tokens with timestep 0 are the first ones of a rank. */
 enum { TIMES = 2 };
 
 typedef struct local {
-    int       times;                    /* 2: a frame is given, on any rank                   */
-    xd_span   rows[TIMES];              /* own tokens of each timestep                        */
-    xd_tensor emb;                      /* [times,D] F32: embedding of the timestep           */
+    int       times;                    /* 1, or 2 if a frame is given (on any rank)          */
+    xd_span   rows[TIMES];              /* this rank's tokens with each timestep              */
+    xd_tensor emb;                      /* [times,D] F32: timestep embeddings                 */
     xd_tensor mod;                      /* [6 times,D] F32: shift, scale, gate of attention, MLP */
-    xd_tensor cos, sin;                 /* [n,head_dim/2] F32 of own video tokens             */
+    xd_tensor cos, sin;                 /* [n,head_dim/2] F32 of this rank's video tokens     */
 } local;
 
 typedef struct kept {
-    xd_tensor kv;                       /* [stage's blocks, m, 2 own D]: text keys and values */
-    xd_tensor image;                    /* the same of the image's rows, or absent            */
+    xd_tensor kv;                       /* [blocks of the stage, m, 2 x own D]: text keys, values */
+    xd_tensor image;                    /* keys and values of the image's rows, or absent     */
 } kept;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -102,7 +103,8 @@ static xd_status check_patch(cfg *c, xd_err *e)
     return XD_OK;
 }
 
-/* Rows of an image use the columns of the text's rows. */
+/* Checks the settings for image embeddings, whose rows are stored in the first image_dim columns of
+ * the text tensor. */
 static xd_status check_image(const cfg *c, xd_err *e)
 {
     if (c->image < 0 || c->image > c->text)
@@ -149,8 +151,9 @@ static xd_status check_config(void *c_, xd_err *e)
     return XD_OK;
 }
 
-/* WanPipeline generates 81 frames of 480 x 832: 21 latent frames, and cells of 8 x 8 pixels, or of
- * 16 x 16 with the autoencoder of more than 16 channels. */
+/* Describes the model. The default size is that of WanPipeline, 81 frames of 480 x 832 pixels: 21
+ * latent frames, with cells of 8 x 8 pixels, or of 16 x 16 if the autoencoder has more than 16
+ * channels. */
 static void info(const void *c_, xd_dit_info *out)
 {
     const cfg *c = c_;
@@ -270,7 +273,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- norms over all heads ----------------------------------------------------------------- */
 
-/* Returns the part of a gain [D] for this rank's features. */
+/* Returns this rank's features of a norm's gain [D]. */
 static xd_tensor gain_of(const glob *g, xd_tensor gain)
 {
     return xd_view((float *)gain.p + g->features.start, XD_F32, 1, &g->features.n);
@@ -283,7 +286,8 @@ static void fill_zeros(void *ctx, float *buf)
     memset(buf, 0, *(const size_t *)ctx);
 }
 
-/* Combines the rotation `t` (or none) with a multiplication of rows by `factor` [n,1]. */
+/* Returns the rotation `t` (or no rotation) with cosines and sines multiplied by each row's
+ * `factor` [n,1], so that rotating also scales the row. */
 static turn scaled_turn(xd_exec *x, turn t, xd_tensor factor, int64_t half)
 {
     turn      out = { xd_new_f32(x, factor.d[0], half), xd_new_f32(x, factor.d[0], half) };
@@ -303,7 +307,8 @@ static turn scaled_turn(xd_exec *x, turn t, xd_tensor factor, int64_t half)
     return out;
 }
 
-/* out [n, own D] = in, normed over the D features of all ranks, then rotated by `t` if present. */
+/* Computes out [n, own D] = RMS norm of `in` over the D features of all ranks, then rotated by `t`
+ * if present. `factor` corrects rows that were normed over this rank's features only. */
 static void norm_heads(xd_exec *x, const xd_net *n, xd_tensor out, xd_tensor in, xd_tensor gain,
                        xd_tensor factor, turn t)
 {
@@ -319,7 +324,8 @@ static void norm_heads(xd_exec *x, const xd_net *n, xd_tensor out, xd_tensor in,
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Returns factors for the rows of in[0..k), side by side; absent if this rank has all heads. */
+/* Returns the norm factors of the rows of in[0..k), one column per tensor; absent if this rank has
+ * all attention heads. */
 static xd_tensor factors_of(xd_exec *x, const xd_net *n, const xd_tensor *in, int k)
 {
     const glob *g = n->glob;
@@ -339,7 +345,7 @@ static void fill_angles(void *ctx, float *buf)
     const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
     int64_t        H = t->x->lay->grid[1], W = t->x->lay->grid[2];
-    double         base[256];   /* enough for a head width of 512                              */
+    double         base[256];   /* sized for heads of up to 512 features                       */
     xd_rope_axes(base, theta, &c->axes);
     for (int64_t i = 0; i < xd_n(t->x, XD_IMG); i++) {
         int64_t at = xd_where(t->x, XD_IMG, i), pos[3] = { at / (H * W), at / W % H, at % W };
@@ -347,7 +353,7 @@ static void fill_angles(void *ctx, float *buf)
     }
 }
 
-/* Returns this rank's tokens among the first `held` ones. */
+/* Returns how many of the first `held` video tokens this rank has. */
 static int64_t held_rows(const xd_exec *x, int64_t held)
 {
     int64_t n = xd_n(x, XD_IMG), rows = 0;
@@ -375,7 +381,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, sin);
 }
 
-/* Returns the rows of the image (from the second encoder), which follow those of the text. */
+/* Returns the number of image rows (from the second encoder) that follow the text rows. */
 static int64_t image_rows(const cfg *c, const xd_cond *text)
 {
     return c->image ? text->real[1] : 0;
@@ -391,7 +397,8 @@ static void keep_text(xd_exec *x, const xd_net *n, const xd_cond *text, void *ke
         k->image = xd_text_kv_new(x, n, image, w ? w->image_kv.w.out : 0);
 }
 
-/* Projects the rows of an image [m,image_dim] to rows like those of the text: [m,D]. */
+/* Projects the rows of an image embedding [m,image_dim] to [m,D], the width of projected text
+ * rows. */
 static xd_tensor see_image(xd_exec *x, const xd_net *n, xd_tensor in)
 {
     const look *w = &((const glob *)n->glob)->image;
@@ -405,7 +412,7 @@ static xd_tensor see_image(xd_exec *x, const xd_net *n, xd_tensor in)
     return xd_layer_norm(x, t, w->gain[1], w->bias[1], look_eps);
 }
 
-/* Computes the keys and values `kv` of rows that all tokens attend to. */
+/* Computes the keys and values `kv` of text or image rows, to which all video tokens attend. */
 static void fill_kv(xd_exec *x, const xd_net *n, xd_tensor kv, xd_tensor rows, const xd_lin *w,
                     xd_tensor gain)
 {
@@ -452,7 +459,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- step caches -------------------------------------------------------------------------- */
 
-/* The embedding of the timestep (TeaCache4Wan2.1 without use_ret_steps). */
+/* Returns the embedding of the timestep, whose change TeaCache4Wan2.1 measures (without
+ * use_ret_steps). */
 static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const local *l = s->local;
@@ -460,7 +468,8 @@ static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
     return xd_rows(l->emb, 0, 1);
 }
 
-/* TeaCache4Wan2.1: 1.3B, 14B, and 14B image to video with 480 rows. */
+/* Writes the polynomial that TeaCache4Wan2.1 publishes for the model. There is one for 1.3B, one for
+ * 14B, and one for 14B image to video at 480p. */
 static int change_poly(const void *c_, double poly[5])
 {
     static const double of[3][5] = {
@@ -491,7 +500,7 @@ static xd_tensor attend_self(xd_exec *x, const xd_net *n, const blk *w, const lo
         t = (turn){ l->cos, l->sin };
     norm_heads(x, n, q, in[0], w->q_gain, factor_at(f, 0), t);
     norm_heads(x, n, k, in[1], w->k_gain, factor_at(f, 1), t);
-    if (!f.p)                   /* one rotation for both                                       */
+    if (!f.p)                   /* q and k have the same rotation                              */
         xd_qk_norm_into(x, &(xd_qknorm){ .out = qh, .in = qh, .also = { .out = kh, .in = kh },
                                          .cos = l->cos, .sin = l->sin });
     return xd_flat(xd_attn(x, qh, kh, xd_heads(xd_seg(y, &w->qkv, 2), c->head_dim), 0));
@@ -512,8 +521,8 @@ static xd_tensor attend_text(xd_exec *x, const xd_net *n, const blk *w, const ke
     return o;
 }
 
-/* norm(h) * (1 + scale) + shift for w; each row uses rows `scale` and `shift` of its timestep's
- * mod[]. */
+/* Returns norm(h) * (1 + scale) + shift as input of the layer w. Each row of h uses rows `scale`
+ * and `shift` of the modulation of its timestep, mod[t]. */
 static xd_tensor norm_times(xd_exec *x, const xd_net *n, const local *l, xd_tensor h,
                             const xd_tensor *mod, int scale, int shift, const xd_lin *w)
 {
@@ -532,7 +541,7 @@ static xd_tensor norm_times(xd_exec *x, const xd_net *n, const local *l, xd_tens
     return out;
 }
 
-/* h += gate * linear(in), with the gate of each row's timestep. */
+/* Computes h += gate * linear(in), with the gate of each row's timestep. */
 static void add_times(xd_exec *x, const local *l, xd_tensor h, const xd_tensor *mod, int gate,
                       xd_tensor in, const xd_lin *w)
 {

@@ -1,4 +1,4 @@
-/* family.c - Wan: its pipelines */
+/* family.c - Wan: its text to video and image to video pipelines */
 #include <math.h>
 
 #include "families/family.h"
@@ -12,7 +12,8 @@ extern const xd_dit xd_dit_wan;
     { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl", .rows = XD_ROWS_BELOW, \
       .pad = XD_PAD_MOST, .masked = 1, .blank = 1 }
 
-/* diffusers: WanPipeline.__call__; examples of export_to_video write 16 frames per second. */
+/* Recipe of diffusers' WanPipeline.__call__. Its examples of export_to_video write 16 frames per
+ * second. */
 static const xd_recipe from_text = {
     .name = "wan", .pipelines = { "WanPipeline" },
     .dit = "transformer", .dit2 = "transformer_2", .vae = "vae",
@@ -21,7 +22,8 @@ static const xd_recipe from_text = {
     .frames_up = 1, .channels_first = 1, .caption = xd_caption_clean,
 };
 
-/* A size with the image's ratio and the area of 832 x 480, as in diffusers' example. */
+/* Returns a size with the ratio of the given image and the area of 832 x 480 pixels, as in
+ * diffusers' example. */
 static xd_status frame_size(int64_t unit, int64_t area, int64_t *height, int64_t *width, xd_err *e)
 {
     double ratio = (double)*height / (double)*width, pixels = area ? (double)area : 480 * 832;
@@ -33,7 +35,7 @@ static xd_status frame_size(int64_t unit, int64_t area, int64_t *height, int64_t
     return XD_OK;
 }
 
-/* diffusers: WanImageToVideoPipeline.__call__ */
+/* Recipe of diffusers' WanImageToVideoPipeline.__call__. */
 static const int penultimate = -2;
 static const xd_recipe from_image = {
     .name = "wan-i2v", .pipelines = { "WanImageToVideoPipeline" },
@@ -47,8 +49,8 @@ static const xd_recipe from_image = {
     .from_image = 1, .from_frames = 1, .sized_by = XD_SIZED_BY_FIRST, .reference_size = frame_size,
 };
 
-/* diffusers: WanPipeline and, with an image, WanImageToVideoPipeline.__call__, with
- * expand_timesteps; its examples write 24 frames per second. */
+/* Recipe of the models with expand_timesteps: diffusers' WanPipeline and, with an image,
+ * WanImageToVideoPipeline. Their examples write 24 frames per second. */
 static const xd_recipe from_held = {
     .name = "wan-ti2v", .pipelines = { "WanPipeline", "WanImageToVideoPipeline" },
     .when = "expand_timesteps",
@@ -59,9 +61,9 @@ static const xd_recipe from_held = {
     .holds_image = 1,
 };
 
-/* ---- in xDiT -------------------------------------------------------------------------------- */
+/* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
-/* The first row whose name matches applies. */
+/* xDiT's models of this family. The first row whose name matches applies. */
 static const xd_xdit_model xdit_models[] = {
     { .title = "Wan", .scripts = "wan_example wan_usp_example wan_pipeline_example",
       .pipeline = "WanPipeline", .own = "wan", .cell = 8, .patch = 2,

@@ -1,10 +1,11 @@
-/* keys.c - names of tensors in single files of Wan (the original's and ComfyUI's:
+/* keys.c - names of tensors in single files of Wan (the original files, and ComfyUI's
  * wan2.1_t2v_1.3B_bf16.safetensors), and of modules in LoRA files that were trained on them */
 #include "families/wan/keys.h"
 
 #include <stddef.h>
 
-/* The norm before cross-attention is the third of the original, the one with gains. */
+/* Tensors of a block. The norm before cross-attention is norm3 in the original files, the only norm
+ * with gains. */
 static const xd_stem wan_block[] = {
     XD_STEM("scale_shift_table", "modulation"),
     XD_STEM("attn1.to_q", "self_attn.q"),

@@ -1,10 +1,11 @@
 /* dit.c - Z-Image (Cai et al. 2025, arXiv:2511.22699), as diffusers' ZImageTransformer2DModel.
  *
- * One kind of block in three lists: the noise refiner reads only the image, the context refiner
- * only the text and no timestep, the main layers both as one sequence. A block normalizes before
- * and after its attention and its feed-forward. Text and image are each padded to a multiple of 32
- * with a learned row, which is a token like the others: padding of the text continues its
- * positions, padding of the image (XD_PAD) has position 0. */
+ * The network has one kind of block in three lists. The blocks of the noise refiner process only
+ * the image, those of the context refiner only the text, without the timestep, and those of the
+ * main list both as one sequence. A block normalizes before and after its attention and its
+ * feed-forward. Text and image are each padded to a multiple of 32 rows with a learned row, which
+ * is a token like the others. Padding of the text continues the text's positions; padding of the
+ * image (XD_PAD) has position 0. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -19,7 +20,7 @@ typedef struct cfg {
     int     heads, kv_heads, nlayers, nrefiners, qk_norm;
     float   eps;
     double  theta, t_scale;
-    xd_ints axes, lens;         /* head features of each position axis, and its positions      */
+    xd_ints axes, lens;         /* per position axis: rotated head features, number of positions */
     xd_ints patches, frames;
     int64_t head_dim;
 } cfg;
@@ -47,7 +48,7 @@ static const xd_field fields[] = {
 
 typedef struct blk {
     xd_lin    mod;              /* [4D, EMBED]; not in the context refiner                     */
-    xd_lin    qkv, out, up, down;       /* up: gate (activated) and factor                     */
+    xd_lin    qkv, out, up, down;       /* `up` computes a (activated) and b: silu(a) * b      */
     xd_tensor norm_q, norm_k;   /* [head_dim], or absent                                       */
     xd_tensor norm[4];          /* [D]: before and after attention, before and after the       */
                                 /* feed-forward                                                */
@@ -61,8 +62,8 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor emb;              /* [1,EMBED]: embedding of the timestep                        */
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of own tokens                            */
+    xd_tensor emb;              /* [1,EMBED]: timestep embedding                               */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of this rank's tokens                    */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -152,7 +153,7 @@ static void info(const void *c_, xd_dit_info *out)
         .sample = { 1, 128, 128 }, .text_dim = c->text, .txt_flows = 1, .sites = 1,
         .multiple = MULTIPLE, .local_size = sizeof(local), .lead = 2 * c->nrefiners,
         .most = { 1, c->lens.v[1] * PATCH, c->lens.v[2] * PATCH },
-        /* positions from 1 on, then the image's */
+        /* text positions begin at 1 and are followed by the image's */
         .text_most = (c->lens.v[0] - 2) / MULTIPLE * MULTIPLE,
     };
 }
@@ -236,7 +237,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- conditioning ------------------------------------------------------------------------- */
 
-/* Writes the cosines or sines of one token. Angles are f64 and rounded to f32, as in diffusers. */
+/* Writes the cosines or sines of one token's RoPE angles. Angles are computed in f64 and rounded to
+ * f32, as in diffusers. */
 static float *token_angles(const xd_rope *t, const double *base, const int64_t pos[AXES], float *to)
 {
     const cfg *c = t->cfg;
@@ -246,14 +248,14 @@ static float *token_angles(const xd_rope *t, const double *base, const int64_t p
     return to;
 }
 
-/* Fills the rows of text, of the image's padding, then of the image. */
+/* Fills the RoPE angles of the text rows, of the image's padding rows, then of the image tokens. */
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
     const xd_exec *x = t->x;
     int64_t        W = x->lay->grid[2], behind = x->lay->len[XD_TXT] + 1;
-    double         base[256], *b = base;        /* pairs of a head of width 512                */
+    double         base[256], *b = base;        /* sized for heads of up to 512 features       */
     for (int a = 0; a < AXES; a++)
         for (int64_t k = 0; k < c->axes.v[a]; k += 2)
             *b++ = 1.0 / pow(c->theta, (double)k / (double)c->axes.v[a]);
@@ -267,14 +269,16 @@ static void fill_angles(void *ctx, float *buf)
     }
 }
 
-/* Cosines or sines of a pass: the image's also depend on the length of its text. */
+/* Returns the cosines or sines of a pass. Those of image tokens also depend on the length of the
+ * text. */
 static xd_tensor angles_of(xd_exec *x, const cfg *c, const xd_cond *text, double (*fn)(double))
 {
     int64_t rows = xd_n(x, XD_TXT) + xd_n(x, XD_PAD) + xd_n(x, XD_IMG);
     return xd_rope_table_of(x, text, rows, c->head_dim / 2, fill_angles, c, fn);
 }
 
-/* The model's time runs from 0 (noise) to 1; it is rounded like diffusers' f32 timesteps. */
+/* Embeds the timestep. The model's time runs from 0 (noise) to 1; it is rounded like diffusers' f32
+ * timesteps. */
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
@@ -296,7 +300,8 @@ static void fill_padding(xd_exec *x, xd_tensor h, xd_tensor pad)
         xd_copy_to(x, h, pad);
 }
 
-/* Embeds this rank's text rows; rows after the `real` ones are padding. */
+/* Embeds this rank's text rows. Rows after the first in->cond->real[0] rows of the text are
+ * padding. */
 static void embed_text(xd_exec *x, const cfg *c, const glob *g, const xd_input *in, xd_tensor h)
 {
     int64_t n = 0;
@@ -308,7 +313,8 @@ static void embed_text(xd_exec *x, const cfg *c, const glob *g, const xd_input *
     fill_padding(x, xd_rows(h, n, h.d[0] - n), g->text_pad);
 }
 
-/* Latents have (channel, row, column) of a patch, the layer reads (row, column, channel). */
+/* Embeds this rank's image tokens. A token of the latents has the order (channel, row, column); the
+ * layer reads (row, column, channel). */
 static void embed_image(xd_exec *x, const glob *g, xd_tensor lat, xd_tensor h)
 {
     int64_t   n = lat.d[0], F = lat.d[1], cells = PATCH * PATCH;
@@ -339,10 +345,10 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-typedef struct part {           /* the rows that a block works on                              */
+typedef struct part {           /* the rows that a block computes                              */
     xd_tensor h, cos, sin;
     unsigned  streams;
-    xd_tensor mod[4];           /* [1,D] scale and gate of attention and feed-forward; absent  */
+    xd_tensor mod[4];           /* [1,D] scale and gate of attention, feed-forward; or absent  */
 } part;
 
 static const unsigned all_streams = ~0u;
@@ -373,7 +379,7 @@ static xd_tensor norm_of(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor sca
     return out;
 }
 
-/* h += gate * norm(y w^T) */
+/* Computes h += gate * norm(y w^T). */
 static void add_normed(xd_exec *x, const part *p, xd_tensor gate, xd_tensor y, const xd_lin *w,
                        const xd_norm *after)
 {
@@ -437,7 +443,8 @@ static void forward_text(xd_exec *x, const xd_net *n, const void *w, xd_state *s
     feed(x, n->cfg, w, &p);
 }
 
-/* The network predicts the way from noise to image; the sampler wants the opposite. */
+/* Computes the output. The network predicts the direction from noise to image; the sampler expects
+ * the opposite, so the sign is changed. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;
@@ -470,7 +477,7 @@ extern const xd_dit xd_dit_zimage;
 const xd_dit xd_dit_zimage = {
     .net = { .name = "zimage",
              .classes = { "ZImageTransformer2DModel" },
-             .unread = { "norm_final.weight" },         /* of ComfyUI's files                   */
+             .unread = { "norm_final.weight" },         /* only in ComfyUI's files              */
              .fields = fields,
              .cfg_size = sizeof(cfg),
              .glob_size = sizeof(glob),

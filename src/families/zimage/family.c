@@ -5,13 +5,13 @@
 
 extern const xd_dit xd_dit_zimage;
 
-/* Qwen3's chat template with one message of the user and the start of the answer. Thinking is
+/* The chat template of Qwen3 with one message of the user and the start of the answer. Thinking is
  * enabled, which is the template's default. */
 static const char chat[] = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
 
 static const int layers[] = { -2 };
 
-/* diffusers: ZImagePipeline.__call__, ZImageImg2ImgPipeline. */
+/* Recipe of diffusers' ZImagePipeline.__call__ and ZImageImg2ImgPipeline. */
 static const xd_recipe zimage = {
     .name = "z-image",
     .pipelines = { "ZImagePipeline", "ZImageImg2ImgPipeline", "ZImageInpaintPipeline" },
@@ -25,7 +25,7 @@ static const xd_recipe zimage = {
     .guides_from_prompt = 1,
 };
 
-/* ---- in xDiT -------------------------------------------------------------------------------- */
+/* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
 static const xd_xdit_model xdit_models[] = {
     { .title = "Z-Image", .scripts = "zimage_example ray_zimage_example",

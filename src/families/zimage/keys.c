@@ -35,7 +35,7 @@ static const xd_stem zimage_top[] = {
     XD_STEMS_END,
 };
 
-/* SVDQuant's files for nunchaku: w3 and w1 are one layer. */
+/* Tensor names of SVDQuant's files for nunchaku, where w3 and w1 are one layer. */
 #define ZIMAGE_SVD(q, k, v)                                                               \
     q, k, v, XD_STEM("attention.to_out.0", "attention.to_out.0"),                         \
     XD_STEM("attention.norm_q", "attention.norm_q"),                                      \
