@@ -1,4 +1,4 @@
-/* lib.c - what the library says about itself */
+/* lib.c - the version of the library */
 #include "base/version.h"
 
 const char *xd_version(void)

@@ -1,11 +1,12 @@
-/* elements.c - converts elements of tensors in files to another type */
+/* elements.c - converts elements of tensors in files to another type, and finds their largest
+ * magnitude */
 #include "exec/matrix.h"
 
 #include <math.h>
 
 #include "base/minmax.h"
 
-enum { CHUNK = 1024 };          /* elements                                                    */
+enum { CHUNK = 1024 };          /* elements converted at a time                                */
 
 void xd_load_elements(void *to, xd_dtype tt, xd_tensor from, int64_t first, int64_t n, float scale)
 {

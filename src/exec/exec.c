@@ -1,4 +1,4 @@
-/* exec.c - the execution context: errors, and the rows of its tokens */
+/* exec.c - the execution context of a pass: errors, and which tokens its rows are */
 #include "exec/exec.h"
 
 #include <stdio.h>

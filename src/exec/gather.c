@@ -1,4 +1,4 @@
-/* gather.c - gathers the rows of a local matrix from the matrices of the checkpoint */
+/* gather.c - gathers the rows and columns of a local matrix from matrices of the checkpoint */
 #include "exec/gather.h"
 
 #include <math.h>
@@ -14,7 +14,8 @@ int xd_mat_repeats(const xd_mat_part *parts, int i)
 
 /* ---- gathering rows ----------------------------------------------------------------------- */
 
-/* Index of the first element of this rank's row r, and its address (block types: of its block). */
+/* Returns the index of the first element of this rank's row r in the checkpoint matrix. row_at
+ * returns the address of row r, or in block types the address of the row's first block. */
 static int64_t first_of(const xd_gather *g, int64_t r)
 {
     return (g->p->row0 + r) * g->p->in;
@@ -27,7 +28,7 @@ static const char *row_at(const xd_gather *g, int64_t r)
     return (const char *)g->f->t.p + xd_dtype_bytes(g->f->t.type, first);
 }
 
-/* Makes random elements [first, first + n) of a part. */
+/* Makes random elements [first, first + n) of a checkpoint matrix. */
 static void make_elements(const xd_gather *g, char *to, int64_t first, int64_t n)
 {
     enum { CHUNK = 512 };
@@ -61,8 +62,9 @@ void xd_gather_copy(void *ctx, int64_t begin, int64_t end, int thread)
         }
 }
 
-/* Returns the common stored type of all parts; F32 if they differ, and for sums, random elements,
- * block types and codes. *blocks: 1 if a part is stored in a block type or as codes. */
+/* Returns the stored type of n checkpoint matrices if it is the same for all. Returns F32 if the
+ * types differ, and for sums, random elements, block types and codes. *blocks: 1 if a matrix is
+ * stored in a block type or as codes. */
 static xd_dtype stored_type(const xd_decl *d, const xd_mat_part *parts, int n, int *blocks)
 {
     xd_dtype type = XD_F32;
@@ -89,7 +91,8 @@ int xd_gather_needs_scales(const xd_weight *w, const xd_gathering *g)
     return g->as_is || g->known || (xd_is_quantized(w->type) && g->c->total != g->parts[0].in);
 }
 
-/* Returns 1 if each band (the last may be smaller) has rows of one part only, as in the file. */
+/* Returns 1 if each band of rows (the last may be smaller) has rows of only one checkpoint matrix,
+ * complete as in the file. */
 static int bands_are_in_place(const xd_gathering *g)
 {
     int64_t row = 0;
@@ -99,7 +102,8 @@ static int bands_are_in_place(const xd_gathering *g)
     return g->c->total == g->parts[0].in;
 }
 
-/* Returns 1 if codes in the file become those of the weight, with their scales. */
+/* Returns 1 if the codes of a checkpoint matrix are used in the local matrix unchanged, with their
+ * scales. */
 static int keeps_integers(const xd_decl *d, const xd_weight *w, const xd_matrix *m)
 {
     const xd_mat_part *parts = m->parts;

@@ -1,5 +1,6 @@
-/* local.c - the end of every hook stack (one rank: the kernels), and xd_run, which allocates
- * scratch from the arena, runs a kernel and rewinds the arena */
+/* local.c - the hooks at the end of every hook stack, which run on one rank by calling kernels, and
+ * xd_run, which allocates a kernel's scratch memory from the arena, runs the kernel and rewinds the
+ * arena */
 #include "exec/run.h"
 
 #include "base/par.h"
@@ -63,10 +64,10 @@ static void local_conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
 
 static void local_sum(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io)
 {
-    (void)x, (void)m, (void)over, (void)io;     /* the sum over one rank */
+    (void)x, (void)m, (void)over, (void)io;     /* the sum over one rank is its own value */
 }
 
-/* One rank has all rows, so there are no halo rows. */
+/* Returns empty halos: one rank has all rows. */
 static void local_halo(xd_exec *x, const xd_hooks *m, xd_halo_args *a)
 {
     (void)x, (void)m;
@@ -74,7 +75,7 @@ static void local_halo(xd_exec *x, const xd_hooks *m, xd_halo_args *a)
     a->above.d[1] = a->below.d[1] = 0;
 }
 
-/* Adds the rows' partial sums. */
+/* Adds the partial sums of all rows of a map. */
 static void local_rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partial,
                          xd_tensor sums, int64_t *rows)
 {

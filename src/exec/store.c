@@ -1,7 +1,7 @@
-/* store.c - memory of loaded weights, and the search for NaN and infinity in them
+/* store.c - memory of loaded weights, and the search for NaN and infinity in weights
  *
- * Large weights have separate blocks; small ones (biases, norms) share blocks of 1 MiB. In a block
- * that several processes share, all weights are adjacent. */
+ * Large weights have separate memory blocks; small ones (biases, norms) share blocks of 1 MiB. In a
+ * block that several processes share, all weights are adjacent. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,14 @@
 #include "base/rng.h"
 #include "exec/matrix.h"
 
-enum { CHUNK = 1 << 20 };       /* bytes */
+enum { CHUNK = 1 << 20 };       /* bytes of a shared block of small weights */
 
 typedef struct block {
     void  *p;
     size_t bytes;
 } block;
 
-typedef struct owned {          /* object to close with the store                             */
+typedef struct owned {          /* object that is closed with the store                       */
     void *object;
     void (*close)(void *object);
 } owned;
@@ -33,8 +33,8 @@ struct xd_store {
     size_t   bytes;
     block    scratch[2];
     xd_arena window;            /* block shared with other processes; base NULL: none          */
-    int      part, parts;       /* this process fills part `part` of `parts` of it             */
-    int      idle;              /* 1: another process fills all requested weights              */
+    int      part, parts;       /* this process fills share `part` of `parts` of it            */
+    int      idle;              /* 1: another process fills the requested weights              */
 };
 
 xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e)
@@ -79,7 +79,7 @@ void *xd_store_own_block(xd_store *s, size_t bytes, size_t beside)
 {
     size_t window = xd_store_block_bytes(bytes);
     char  *p = own_block(s, window + beside);
-    s->bytes = beside;          /* weights are counted one by one                              */
+    s->bytes = beside;          /* weights in the block are counted one by one                 */
     if (!p)
         return NULL;
     xd_store_use_block(s, p, window, 0, 1);
@@ -90,7 +90,7 @@ xd_arena xd_store_swap_block(xd_store *s, void *base, size_t bytes, const xd_are
 {
     xd_arena before = s->window;
     if (back) {
-        s->bytes -= s->window.used;     /* of the block that was counted when it was made      */
+        s->bytes -= s->window.used;     /* bytes counted when the swapped block was made       */
         s->window = *back;
     } else {
         xd_arena_init(&s->window, base, bytes);
@@ -103,8 +103,9 @@ void xd_store_fills(xd_store *s, int fills)
     s->idle = !fills;
 }
 
-/* Each process fills the weights that begin in its part of the block: about the same number of
- * bytes, which are adjacent in the file. */
+/* Allocates a weight in the block shared with other processes. Each process fills the weights that
+ * begin in its share of the block: about the same number of bytes per process, adjacent in the
+ * file. */
 static void *get_from_block(xd_store *s, size_t bytes, int *mine)
 {
     size_t at = xd_arena_mark(&s->window), room = xd_store_block_bytes(bytes);
@@ -134,7 +135,8 @@ void *xd_store_get(xd_store *s, size_t bytes, int *mine)
     return s->window.base ? get_from_block(s, bytes, mine) : get_from_device(s, bytes);
 }
 
-/* Returns 1 if the slot must be host memory. The host writes slot 1. */
+/* Returns 1 if a scratch slot must be host memory: slot 1, which the host writes, if the device's
+ * memory is not the host's. */
 static int in_host_memory(const xd_store *s, int slot)
 {
     return slot == 1 && !s->dev->host_memory;
@@ -210,11 +212,11 @@ typedef struct scan {
     int      *bad;
 } scan;
 
-enum { RUN = 1 << 14 };         /* elements between two tests of the result                    */
+enum { RUN = 1 << 14 };         /* elements checked before the result is tested                */
 
-/* Returns 1 if an element has only ones in its exponent bits. The accumulator is as narrow as the
- * elements, to use whole vectors. Elements are read with memcpy: a mapped tensor may be
- * unaligned. */
+/* Returns 1 if the exponent bits of an element are all ones (NaN or infinity). The accumulator is
+ * as narrow as the elements, so that complete vectors are used. Elements are read with memcpy, as a
+ * mapped tensor may be unaligned. */
 static int bad_halves(const char *p, int64_t n, uint16_t mask)
 {
     uint16_t bad = 0;
@@ -271,5 +273,5 @@ int xd_nonfinite(xd_tensor t)
 float xd_random_weight(uint64_t name_hash, uint64_t i)
 {
     uint64_t h = xd_hash_mix(name_hash, i);
-    return ((float)(h >> 40) * (1.0f / 8388608.0f) - 1.0f) * 1.7320508f;        /* uniform */
+    return ((float)(h >> 40) * (1.0f / 8388608.0f) - 1.0f) * 1.7320508f; /* uniform distribution */
 }

@@ -1,5 +1,5 @@
-/* stored.c - matrices that stay as stored, or are held in groups of four-bit integers: rows are
- * gathered and packed for each GEMM */
+/* stored.c - linear layers whose matrix stays as stored in its file, or is held as groups of
+ * four-bit integers. Rows of such a matrix are gathered and packed for each GEMM. */
 #include "exec/stored.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ int xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m)
     int sized = d->visit == XD_VISIT_COUNT && d->stays == XD_STAYS_ALL, turned;
     if (d->stays == XD_STAYS_NONE || (!d->src && !sized) || d->visit == XD_VISIT_RANDOM ||
         !d->dev->host_memory)
-        return 0;               /* while sizes are counted files may be absent                 */
+        return 0;               /* files may be absent while sizes are counted                 */
     if (xd_gather_integers(d, w, m, &turned))
         return 1;
     for (int i = 0; i < m->n && d->stays == XD_STAYS_BLOCKS; i++) {
@@ -31,8 +31,9 @@ int xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m)
     return d->stays == XD_STAYS_ALL;
 }
 
-/* Max bytes packed together, so that they stay in the cache. A GEMM with integers quantizes its
- * inputs per group, and packing integers is fast: groups are larger. */
+/* Max bytes of the rows that are packed together, so that they stay in the cache. Groups of
+ * integers are larger: a GEMM with integers quantizes its inputs for each group, and packing
+ * integers is fast. */
 enum { GROUP_BYTES = 8 << 20, GROUP_INTEGERS = 64 << 20 };
 
 struct xd_stored {
@@ -43,11 +44,12 @@ struct xd_stored {
     xd_mat_cols  cols;
     xd_banding   b;
     xd_fetched   f[XD_MAXSEG];
-    int          n;             /* number of open parts                                        */
+    int          n;             /* number of checkpoint tensors that are open                  */
     int64_t      scanned;       /* rows already checked for NaN                                */
 };
 
-/* Returns the rows packed together: complete bands, about the same number in each group. */
+/* Returns the number of rows that are packed together: complete bands, about the same number of
+ * rows in each group. */
 static int64_t group_rows(const xd_weight *w, const xd_gathering *g)
 {
     int64_t unit = g->band ? g->band : XD_QUANT_MIN;
@@ -60,7 +62,7 @@ static int64_t group_rows(const xd_weight *w, const xd_gathering *g)
     return rows < w->out ? rows : w->out;
 }
 
-/* Returns the bytes of the files with this rank's rows. */
+/* Returns how many bytes of the files contain this rank's rows. */
 static size_t mapped_bytes(const xd_decl *d, const xd_matrix *m)
 {
     size_t sum = 0;
@@ -74,7 +76,8 @@ static size_t mapped_bytes(const xd_decl *d, const xd_matrix *m)
     return sum;
 }
 
-/* Sets how rows are packed: group size, and the copy of a group or of a band per thread. */
+/* Sets how rows are packed: the rows per group, and the bytes of the copy of a group, or of a band
+ * per thread. */
 static void plan_groups(xd_lin *l, xd_gathering *g)
 {
     l->group = group_rows(&l->w, g);
@@ -110,7 +113,8 @@ static void close_stored(void *object)
     free(s);
 }
 
-/* Returns 1 if the device cannot compute the scales from a group of rows: all are stored. */
+/* Computes or reads the scales of all rows, if the device cannot compute them from a group of rows.
+ * Returns 0 if there is no memory. */
 static int stored_scales(xd_stored *s, const xd_weight *w)
 {
     if (!xd_gather_needs_scales(w, &s->g))
@@ -171,7 +175,8 @@ void xd_mat_load_stored(xd_decl *d, xd_lin *l, const xd_matrix *m)
         xd_fail(d->err, XD_ENOMEM, "no memory for weight %s%s", d->scope, m->parts[0].name);
 }
 
-/* If the device only packs complete matrices, all rows are gathered first. */
+/* Packs a group of rows for a device that cannot pack bands: gathers all rows of the group
+ * first. */
 static xd_status pack_group(xd_stored *s, xd_weight *w, int64_t row, char *copy, void *tmp)
 {
     xd_gather_piece p[XD_MAXSEG];
@@ -218,9 +223,10 @@ size_t xd_stored_tmp(xd_dev *dev, const xd_weight *w)
 
 /* ---- matrices held in groups of four-bit integers --------------------------------- */
 
-enum { ROTATE_MOST = 256 };     /* max columns rotated together                                 */
+enum { ROTATE_MOST = 256 };     /* max columns that are rotated together                        */
 
-/* Extends this rank's columns to complete groups; *inside: its columns among these. */
+/* Extends this rank's columns to complete quantization groups. *inside: this rank's columns as
+ * positions in the extended ones. */
 static xd_mat_cols whole_groups(const xd_mat_cols *c, int64_t rotate, xd_mat_cols *inside)
 {
     const int64_t unit = xd_max(rotate, XD_FOUR_GROUP);
@@ -251,7 +257,7 @@ int64_t xd_four_rotation(int64_t in)
     return group > 1 ? group : 0;
 }
 
-/* Returns the group size in which rows are rotated before quantization. */
+/* Returns the group size in which rows are rotated before they are quantized; 0: no rotation. */
 static int64_t held_rotation(const xd_decl *d, const xd_matrix *m)
 {
     return d->dev->rotates ? xd_four_rotation(m->parts[0].in) : 0;
@@ -294,7 +300,8 @@ int xd_mat_is_four(const xd_decl *d, const xd_matrix *m, int64_t *rotate)
     return m->n > 0;
 }
 
-/* Plans the gathering: bands of f32, one per thread, with all columns in complete groups. */
+/* Plans how rows are gathered to be quantized: in bands of f32, one band per thread, with columns
+ * in complete groups. */
 static xd_gathering plan_fours(const xd_decl *d, const xd_lin *l, const xd_matrix *all)
 {
     xd_gathering g = xd_gather_plan(d, &l->w, all, 1);
@@ -306,7 +313,7 @@ static xd_gathering plan_fours(const xd_decl *d, const xd_lin *l, const xd_matri
     return g;
 }
 
-/* Plans the packing of rows of the held matrix. */
+/* Plans how the rows of the quantized matrix are packed for GEMMs. */
 static xd_gathering plan_held(const xd_decl *d, xd_lin *l, const xd_matrix *held)
 {
     xd_gathering g = { .parts = held->parts, .c = &held->cols, .n = held->n, .stays = 1,
@@ -321,14 +328,14 @@ static size_t four_bytes(const xd_lin *l, const xd_mat_cols *all)
     return xd_dtype_bytes(XD_Q4_0, l->w.out * all->total);
 }
 
-typedef struct fours {          /* rows to quantize                                            */
+typedef struct fours {          /* the rows to quantize, and where to write them               */
     xd_banding   b;
     xd_gathering g;
     int64_t      out, rotate;
     char        *to;
 } fours;
 
-/* Quantizes bands: one thread gathers, rotates and rounds each. */
+/* Quantizes bands of rows: one thread gathers, rotates and rounds the rows of a band. */
 static void four_bands(void *ctx, int64_t begin, int64_t end, int thread)
 {
     fours        *q = ctx;
@@ -351,7 +358,7 @@ static void four_bands(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Quantizes this rank's rows to the held matrix at `to`. */
+/* Quantizes this rank's rows and writes the quantized matrix to `to`. */
 static void load_fours(xd_decl *d, const xd_lin *l, const xd_matrix *all, char *to)
 {
     const float gain = 0.9f / sqrtf((float)all->parts[0].in);
@@ -373,7 +380,8 @@ static void read_held(const xd_coding *c, int64_t row, int64_t column, int64_t n
     xd_convert_at(to, XD_F32, c->data, XD_Q4_0, row * s->parts[0].in + column, n);
 }
 
-/* Opens the source of rows of the held matrix for its GEMMs. NaN has been checked before. */
+/* Makes the source from which GEMMs read rows of the quantized matrix. Rows are not checked for
+ * NaN, as they were checked before they were quantized. */
 static xd_stored *stored_fours(const xd_decl *d, xd_lin *l, const xd_matrix *m,
                                const xd_mat_cols *inside, xd_tensor at)
 {

@@ -1,9 +1,9 @@
-/* weight.c - the visits: what each visit does with a declared weight
+/* weight.c - what each kind of visit (list, count, load, random) does with a declared weight
  *
  * A linear layer may be fused from several matrices of the checkpoint and split by tensor
- * parallelism. Both are one operation: rows and columns of the parts are gathered into one local
- * matrix, which the device then packs (matrix.c). A matrix with one complete part is packed
- * directly from the file. */
+ * parallelism. Both are one operation: rows and columns of these matrices are gathered into one
+ * local matrix, which the device then packs (matrix.c). A matrix that is one complete matrix of the
+ * checkpoint is packed directly from the file. */
 #include "exec/matrix.h"
 
 #include <math.h>
@@ -18,7 +18,8 @@
 
 enum { SCAN_TABLE = 64 << 20 };         /* bytes; larger tables are not checked for NaN        */
 
-static void *const nowhere = (void *)64;        /* address of counted weights, never dereferenced */
+/* address of weights that are only counted, never dereferenced */
+static void *const nowhere = (void *)64;
 
 /* ---- names -------------------------------------------------------------------------------- */
 
@@ -48,12 +49,13 @@ void xd_w_leave(xd_decl *d)
         d->scope[d->outer[d->depth]] = 0;
 }
 
-typedef struct name_list {      /* names separated by "|"                                       */
+typedef struct name_list {      /* a list of names separated by "|"                             */
     char  *text;
     size_t size, len;
 } name_list;
 
-/* Appends one name to the list; the leading name is there already. */
+/* Appends a name to the list, except the name with the prefix d->lead, which add_name has put
+ * first. */
 static void append_name(const xd_decl *d, name_list *l, const char *prefix, const char *scope,
                         const char *name)
 {
@@ -64,8 +66,8 @@ static void append_name(const xd_decl *d, name_list *l, const char *prefix, cons
     l->len += k > 0 ? (size_t)k : 0;
 }
 
-/* Appends a full name, the name without the prefix that files may lack, and names with other
- * prefixes. `name` has n bytes. */
+/* Appends the name of a tensor to the list: with the full prefix, without the prefix, which files
+ * may lack, and with the alternative prefixes. `name` has n bytes. */
 static void add_name(const xd_decl *d, name_list *l, const char *name, int n, const char *suffix)
 {
     char        last[512];
@@ -86,7 +88,8 @@ static void add_name(const xd_decl *d, name_list *l, const char *name, int n, co
         append_name(d, l, d->prefixes[i], rest, last);
 }
 
-/* "a|b" + ".weight" -> "scope.a.weight|scope.b.weight" */
+/* Writes the full names of a tensor: "a|b" and the suffix ".weight" become
+ * "scope.a.weight|scope.b.weight". */
 static void full_names(const xd_decl *d, const char *names, const char *suffix, char *out,
                        size_t size)
 {
@@ -113,7 +116,7 @@ int xd_source_name(const xd_source *src, const char *names, char *out, size_t si
     return 0;
 }
 
-/* Writes the first full name in the source; if there is none, the first of all. */
+/* Writes the first of a tensor's full names that the source has; if it has none, the first name. */
 void xd_load_name(const xd_decl *d, const char *names, const char *suffix, char out[512])
 {
     char all[512];
@@ -159,8 +162,8 @@ void xd_load_make(const xd_made *m, int64_t first, int64_t n, float *to)
         to[i] = m->mean + m->gain * xd_random_weight(m->hash, (uint64_t)(first + i));
 }
 
-/* Random weights depend on the first declared name, with the declared scope: alternative names in
- * files, and the name that leads lists, do not change them. */
+/* Hashes the first declared name of a tensor, with the declared scope. Random weights depend only
+ * on this hash: alternative names in files, and the name that leads lists, do not change them. */
 static uint64_t hash_name(const xd_decl *d, const xd_fetch *what)
 {
     char name[512];
@@ -231,7 +234,8 @@ static void copy_range(void *ctx, int64_t begin, int64_t end, int thread)
                      c->first + begin, end - begin, c->scale);
 }
 
-/* Converts, scales and copies elements of `from`, of a file, from `first` on, to device memory. */
+/* Converts and scales elements of the file tensor `from`, from element `first` on, and copies them
+ * to device memory. */
 static void copy_to_device(xd_decl *d, xd_tensor to, xd_tensor from, int64_t first,
                            const char *name)
 {
@@ -351,7 +355,8 @@ void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias,
     xd_w_leave(d);
 }
 
-/* Returns 1 if a table is used in place. Types that no lookup supports are converted instead. */
+/* Returns 1 if a table can be read in place in its mapped file. Types that no lookup supports are
+ * converted instead. */
 static int is_used_in_place(const xd_decl *d, const char *name)
 {
     char      full[512];
@@ -383,7 +388,7 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
     }
     *v = xd_view(nowhere, d->type, 2, shape);
     if (d->visit == XD_VISIT_COUNT) {
-        if (whole) {            /* otherwise single rows are read when they are looked up       */
+        if (whole) {            /* otherwise rows are read one by one at lookup                 */
             xd_load_count(d, xd_bytes(*v));
             xd_load_count_work(d, 2, xd_sum_bytes(d, name, "", xd_count(*v), 1));
             xd_load_will(d, name, "", 0, xd_count(*v));
@@ -398,7 +403,7 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
     if (xd_bytes(f.t) <= SCAN_TABLE)
         xd_load_warn(d, f.name, f.t);
     if (!whole) {
-        *v = f.t;               /* rows are read from the mapping when they are looked up      */
+        *v = f.t;               /* rows are read from the mapping at lookup                    */
         return;
     }
     copy_to_device(d, *v, f.t, 0, f.name);
@@ -407,7 +412,7 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
 
 /* ---- matrices ----------------------------------------------------------------------------- */
 
-/* Returns this rank's shard of `n` features, split at multiples of `unit` (0: 1). */
+/* Returns this rank's shard of `n` features; shards begin at multiples of `unit` (0: 1). */
 static xd_span my_share(const xd_decl *d, int cut, int64_t n, int64_t unit)
 {
     if (!cut || d->tp <= 1)
@@ -418,8 +423,8 @@ static xd_span my_share(const xd_decl *d, int cut, int64_t n, int64_t unit)
     return (xd_span){ a, (b < n ? b : n) - a };
 }
 
-/* Loads the biases of this rank's rows. A layer split by inputs has all of them (added once, after
- * the sum). */
+/* Loads the biases of this rank's rows. Every rank of a layer split by inputs has all biases, which
+ * are added once, after the sum over ranks. */
 static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n, int64_t out,
                       xd_dtype type)
 {
@@ -445,7 +450,7 @@ static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n,
     }
 }
 
-/* Lists the tensors of a layer, whose matrices will have this type. */
+/* Lists the tensors of a linear layer; its matrices will have the element type `type`. */
 static void list_matrix(xd_decl *d, const xd_matrix *m, xd_dtype type, int bias)
 {
     for (int i = 0; i < m->n; i++) {
@@ -459,7 +464,7 @@ static void list_matrix(xd_decl *d, const xd_matrix *m, xd_dtype type, int bias)
     }
 }
 
-/* Visits the matrix of any linear layer. */
+/* Lists, counts or loads the matrix and the bias of a linear layer of any kind. */
 static void visit_matrix(xd_decl *d, xd_lin *w, xd_lin_kind kind, const xd_matrix *m)
 {
     if (d->visit == XD_VISIT_LIST) {
@@ -468,7 +473,7 @@ static void visit_matrix(xd_decl *d, xd_lin *w, xd_lin_kind kind, const xd_matri
         list_matrix(d, m, fours ? XD_Q4_0 : as.type, kind.bias);
         return;
     }
-    xd_matrix flat = *m;        /* the device packs it as two-dimensional                     */
+    xd_matrix flat = *m;        /* the device packs a matrix as two-dimensional               */
     int64_t   out = 0;
     flat.shape = NULL;
     for (int i = 0; i < m->n; i++)
@@ -510,7 +515,8 @@ static void visit_matrix(xd_decl *d, xd_lin *w, xd_lin_kind kind, const xd_matri
         load_bias(d, &w->b, m->parts, m->n, out, d->dev->narrow_bias ? d->type : XD_F32);
 }
 
-/* Sets this rank's rows of a layer: rows of each part of its output, or of the complete output. */
+/* Sets which rows of a linear layer this rank has: some rows of each output part, or of the
+ * complete output. Returns the number of row ranges in p. */
 static int rows_of_linear(const xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *s,
                           int64_t in, xd_mat_part *p)
 {
@@ -591,11 +597,11 @@ void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64
 
 /* ---- convolutions --------------------------------------------------------------------------- */
 
-typedef struct ends {           /* copies the last frame of each kernel                        */
+typedef struct ends {           /* copies the last frame of each convolution kernel            */
     xd_tensor from;             /* [n,kt,kh,kw]                                                */
-    float     scale;            /* of 8-bit elements                                           */
+    float     scale;            /* factor of 8-bit elements                                    */
     float    *to;               /* [n,kh,kw]                                                   */
-    int64_t   all, last;        /* elements per kernel; per frame of a kernel                  */
+    int64_t   all, last;        /* elements per kernel; elements per frame of a kernel         */
 } ends;
 
 static void end_range(void *ctx, int64_t begin, int64_t end, int thread)
@@ -612,7 +618,7 @@ static size_t last_bytes(const xd_conv_spec *s)
     return (size_t)(s->out * s->in * s->kernel[1] * s->kernel[2]) * sizeof(float);
 }
 
-/* Loads the last frame of the kernel [out,in,kt,kh,kw]. */
+/* Loads the last frame of each kernel of the convolution weight [out,in,kt,kh,kw]. */
 static void load_last(xd_decl *d, xd_weight *w, const char *name, const xd_conv_spec *s)
 {
     int64_t    shape[5] = { s->out, s->in, s->kernel[0], s->kernel[1], s->kernel[2] };
@@ -651,7 +657,7 @@ static void visit_last(xd_decl *d, xd_weight *w, const char *name, const xd_conv
     xd_load_will(d, name, ".weight", 0, n);
 }
 
-/* The description of a kernel, without its memory. */
+/* Returns the description of a convolution kernel, without its memory. */
 static xd_weight kernel_of(const xd_decl *d, const xd_conv_spec *s)
 {
     int       nk = s->last ? 2 : s->nk;
@@ -691,17 +697,17 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s)
         load_bias(d, &w->b, &p, 1, s->out, XD_F32);
 }
 
-/* ---- convolutions of enlarged maps -------------------------------------------------------- */
+/* ---- convolutions of upsampled maps ------------------------------------------------------- */
 
-typedef struct fold {           /* makes one of the four kernels                               */
+typedef struct fold {           /* makes one of the four 2 x 2 kernels                         */
     xd_tensor from;             /* [n,3,3]                                                     */
-    float     scale;            /* of 8-bit elements                                           */
+    float     scale;            /* factor of 8-bit elements                                    */
     float    *to;               /* [n,2,2]                                                     */
     int       i, j;
 } fold;
 
-/* Returns which of the two cells a tap reads, for the pixel at offset `place` (0 or 1) in its
- * cell. */
+/* Returns which of the two neighbouring cells (0 or 1) a tap of the 3 x 3 kernel reads, for the
+ * pixel at offset `place` (0 or 1) within its cell. */
 static int cell_of(int tap, int place)
 {
     return tap > place;
@@ -721,7 +727,8 @@ static void fold_range(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Makes the four kernels from one read of the file; sums are f32 and rounded once. */
+/* Makes the four 2 x 2 kernels from one 3 x 3 kernel, read once from the file. Sums are computed in
+ * f32 and rounded once. */
 static void load_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t n,
                           const int64_t *shape)
 {

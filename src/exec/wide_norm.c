@@ -1,7 +1,7 @@
-/* wide_norm.c - RMS norm over features that tensor parallelism splits
+/* wide_norm.c - RMS norm over features that tensor parallelism splits over ranks
  *
- * Each rank norms the rows over its own features. The sums of squares of all ranks then give the
- * factor of each row. */
+ * Each rank norms the rows over its own features. The sums of squares of all ranks then give a
+ * factor for each row that turns this into the norm over all features. */
 #include "exec/op.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ static void fill_zeros(void *ctx, float *buf)
     memset(buf, 0, *(const size_t *)ctx);
 }
 
-/* Writes the sums of squares of the rows of `in` [n,C], summed in f64, to `to` [n,1] F32. */
+/* Writes the sum of squares of each row of `in` [n,C], computed in f64, to `to` [n,1] F32. */
 static void sum_squares(xd_exec *x, xd_tensor to, xd_tensor in)
 {
     int64_t   n = in.d[0];
@@ -30,7 +30,8 @@ static void sum_squares(xd_exec *x, xd_tensor to, xd_tensor in)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* out = sqrt((mine / C + eps) / (all / width + eps)), on the host. */
+/* Computes the row factors out = sqrt((mine / C + eps) / (all / width + eps)) on the host. `mine`
+ * and `all` are sums of squares over C features of this rank and over `width` features. */
 static void compare_means(xd_exec *x, xd_tensor out, xd_tensor mine, xd_tensor all,
                           const double width[2], float eps)
 {
@@ -57,7 +58,7 @@ xd_tensor xd_rms_factors(xd_exec *x, const xd_tensor *in, int k, int64_t width, 
     xd_tensor       out = xd_new_f32(x, n, k);
     size_t          mark = xd_arena_mark(x->tmp), bytes = xd_bytes(out);
     xd_tensor       mine = xd_new_f32(x, n, k), all = xd_new_f32(x, n, k);
-    if (!C)                     /* a rank without heads                                        */
+    if (!C)                     /* a rank without attention heads                              */
         xd_fill(x, mine, fill_zeros, &bytes);
     for (int i = 0; i < k && C; i++)
         sum_squares(x, xd_cols(mine, i, 1), in[i]);

@@ -184,7 +184,7 @@ float xd_f16_f32(uint16_t v)
 {
     uint32_t sign = (uint32_t)(v & 0x8000u) << 16, e = (v >> 10) & 31u, m = v & 0x3ffu, b;
     float    f;
-    if (e == 0) {                               /* zero or subnormal: m * 2^-24 */
+    if (e == 0) {                               /* zero or subnormal: value m * 2^-24 */
         f = (float)m * 5.9604644775390625e-8f;
         memcpy(&b, &f, sizeof b);
         b |= sign;
@@ -202,7 +202,7 @@ uint16_t xd_f32_f16(float v)
     uint32_t sign = (b >> 16) & 0x8000u, a = b & 0x7fffffffu;
     if (a > 0x7f800000u)
         return (uint16_t)(sign | 0x7e00u);
-    if (a >= 0x477ff000u)                       /* rounds beyond the largest f16 */
+    if (a >= 0x477ff000u)                       /* would be rounded above the largest f16 */
         return (uint16_t)(sign | 0x7c00u);
     if (a < 0x38800000u) {                      /* subnormal f16, rounded by an addition */
         float f;
@@ -214,7 +214,8 @@ uint16_t xd_f32_f16(float v)
     return (uint16_t)(sign | ((a + 0xfffu + ((a >> 13) & 1u) - 0x38000000u) >> 13));
 }
 
-/* The bits of an e4m3 value, shifted to those of an f32, are its value times 2^-120. */
+/* Converts an e4m3 value to f32. Its bits, shifted to the positions of an f32's bits, are its value
+ * times 2^-120. */
 float xd_f8e4m3_f32(uint8_t v)
 {
     uint32_t m = (uint32_t)(v & 0x7fu) << 20, b;
@@ -236,7 +237,7 @@ uint8_t xd_f32_f8e4m3(float v)
     uint32_t a = b & 0x7fffffffu;
     if (a > 0x7f800000u)
         return sign | 0x7fu;
-    if (a >= 0x43e00000u)                       /* 448 and above */
+    if (a >= 0x43e00000u)                       /* magnitudes of 448 and above */
         return sign | 0x7eu;
     if (a < 0x3c800000u) {              /* below 2^-6: multiples of 2^-9, the last bit of 2^14 */
         float f;
@@ -248,7 +249,7 @@ uint8_t xd_f32_f8e4m3(float v)
     return (uint8_t)(sign | ((a + 0x7ffffu + ((a >> 20) & 1u) - 0x3c000000u) >> 20));
 }
 
-/* The bits of an e5m2 value are the upper byte of an f16. */
+/* Converts an e5m2 value to f32. Its bits are the upper byte of an f16. */
 float xd_f8e5m2_f32(uint8_t v)
 {
     return xd_f16_f32((uint16_t)(v << 8));
@@ -269,7 +270,7 @@ static float load_element(const char *p, xd_dtype t)
     }
 }
 
-/* Converts through f32, some complete blocks at a time. */
+/* Converts n elements through f32, several complete blocks at a time. */
 static void convert_blocks(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n)
 {
     enum { PIECE = 1024 };
@@ -299,7 +300,7 @@ void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n)
             convert_blocks(to, tt, from, ft, n);
         return;
     }
-    if (ft == XD_BF16 && tt == XD_F32) {        /* the common case, in a loop that vectorizes  */
+    if (ft == XD_BF16 && tt == XD_F32) {        /* common case: a loop that vectorizes         */
         uint32_t *out = to;
         for (int64_t i = 0; i < n; i++) {
             uint16_t h;

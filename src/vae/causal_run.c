@@ -1,12 +1,13 @@
-/* causal_run.c - causal autoencoder: encodes videos to latents and decodes latents to videos
+/* causal_run.c - causal video autoencoder: encodes videos to latents and decodes latents to videos
  *
- * Frames run in chunks: the first frame alone, then one latent frame at a time. A convolution over
- * frames keeps its last input frames for the next chunk; before the first frame there are zeros.
- * All norms are per position, so neither chunks nor bands of rows change the result.
+ * Frames are computed in chunks: the first frame alone, then one latent frame at a time. A
+ * convolution over frames keeps its last input frames for the next chunk; before the first frame it
+ * reads zeros. All norms are per position, so neither chunks nor bands of rows change the result.
  *
  * The current feature map `h` is always at the bottom of a chunk's arena memory, above the kept
- * frames. The input of a convolution is normalized on demand: a few frames at a time, or a few rows
- * of an image (bands.h). Only one other map, and these frames or rows, exist at the same time. */
+ * frames. The input of a convolution is normalized when it is read: a few frames at a time, or a
+ * few rows of an image (bands.h). Besides h, only one other map, and these frames or rows, exist at
+ * the same time. */
 #include <math.h>
 
 #include "base/minmax.h"
@@ -16,19 +17,20 @@
 #include "vae/scale_rows.h"
 
 enum {
-    PAST       = 2,             /* past frames that a convolution reads                         */
+    PAST       = 2,             /* past frames that a convolution over frames reads             */
     MAX_CACHES = 2 + 2 * XD_CAUSAL_MID + XD_CAUSAL_LEVELS * (2 * XD_CAUSAL_RES + 1),
 };
 
-/* Epsilon of the RMS norms: diffusers divides by the length of a vector, or by 1e-12. */
+/* Epsilon of the RMS norms, the square of 1e-12: diffusers divides a vector by its length, or by
+ * 1e-12 if that is larger. */
 static const float EPS = 1e-24f;
 
-/* Target in bytes for the frames that are normalized together. The number of frames is computed for
- * a square frame, because a rank with a band of rows must use the same number of frames as the
- * other ranks. */
+/* Max bytes of the frames that are normalized together. The number of frames is computed as if
+ * frames were square, because a rank that has only some rows of the frames must use the same number
+ * as the other ranks. */
 static const int64_t few_frames = (int64_t)5 << 27;
 
-typedef struct kept { xd_tensor t; int64_t n; } kept;   /* PAST frames, the last n of them valid */
+typedef struct kept { xd_tensor t; int64_t n; } kept;   /* PAST frames; the last n are valid     */
 
 typedef struct run {
     xd_exec              *x;
@@ -36,10 +38,10 @@ typedef struct run {
     const xd_causal_half *w;
     int                   dec;
     size_t                base; /* arena mark below h                                         */
-    xd_tensor             h;    /* [T,H,W,C], at base                                         */
-    kept                  cache[MAX_CACHES];    /* per convolution over frames, in order      */
-    int                   ncache;       /* 0: a single chunk                                  */
-    int                   at;   /* index of the next convolution over frames                  */
+    xd_tensor             h;    /* [T,H,W,C] at `base`: the current map                       */
+    kept                  cache[MAX_CACHES];    /* kept frames of each convolution over frames */
+    int                   ncache;       /* 0: there is only one chunk                         */
+    int                   at;   /* index in `cache` of the next convolution                   */
     int                   first;        /* 1: the chunk is the first frame alone              */
 } run;
 
@@ -56,15 +58,15 @@ static xd_tensor new_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
     return map_as(r, r->x->act, T, H, W, C);
 }
 
-/* Makes a map of this shape the new h: rewinds to base, then allocates. Nothing is moved, and the
- * old content at base stays readable. */
+/* Makes a map of this shape the new h. The memory at `base` is reallocated without moving anything,
+ * so the old h stays readable until it is overwritten. */
 static void replace_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 {
     xd_arena_rewind(r->x->tmp, r->base);
     r->h = new_map(r, T, H, W, C);
 }
 
-/* View of [T,H,W,C] as [n,C]. */
+/* View of a map [T,H,W,C] as rows [n,C]. */
 static xd_tensor as_rows(xd_tensor t)
 {
     return xd_reshape(t, 2, (int64_t[]){ t.d[0] * t.d[1] * t.d[2], t.d[3] });
@@ -89,7 +91,8 @@ static void keep_mid(run *r, int64_t H, int64_t W)
         keep_res(r, H, W, &r->w->mid[i]);
 }
 
-/* Allocates the kept frames for frames of H x W, in execution order of the convolutions. */
+/* Allocates the kept frames of all convolutions over frames, in execution order. H x W: size of the
+ * input frames. */
 static void open_caches(run *r, int64_t H, int64_t W)
 {
     int last = xd_causal_levels(r->c) - 1;
@@ -122,7 +125,7 @@ static int64_t frames_at_once(const run *r, xd_tensor in)
     return n < in.d[0] ? n : in.d[0];
 }
 
-/* out = conv(in) + plus, with `absent` frames of zeros before `in`. */
+/* Computes out = conv(in) + plus, with `absent` frames of zeros before `in`. */
 static void convolve(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w, int64_t absent,
                      xd_tensor plus)
 {
@@ -131,15 +134,15 @@ static void convolve(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w, int64
     xd_conv2d_into(r->x, out, in, w, &(xd_conv_options){ .lo = lo, .hi = hi, .residual = plus });
 }
 
-/* Copies the last n frames of `from` to the n frames before frame PAST of `to`, frame by frame, as
- * both may be the same buffer. */
+/* Copies the last n frames of `from` to the n frames before frame PAST of `to`. Copies them one by
+ * one, as `to` and `from` may be the same buffer. */
 static void keep_last(run *r, xd_tensor to, xd_tensor from, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         xd_copy_to(r->x, xd_rows(to, PAST - n + i, 1), xd_rows(from, from.d[0] - n + i, 1));
 }
 
-/* gain NULL: no norm. */
+/* Copies frames, normalized by an RMS norm and SiLU unless gain is NULL. */
 static void read_frames(run *r, xd_tensor to, xd_tensor from, const xd_tensor *gain)
 {
     if (gain)
@@ -174,7 +177,8 @@ static void conv_frames(run *r, xd_tensor out, xd_tensor in, const xd_tensor *ga
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* out = conv(silu(norm(in))) + plus, where plus may be out; gain NULL: neither norm nor SiLU. */
+/* Computes out = conv(silu(norm(in))) + plus, where plus may be the tensor `out`. gain NULL:
+ * neither norm nor SiLU. */
 static void conv(run *r, xd_tensor out, xd_tensor in, const xd_tensor *gain, const xd_cnv *w,
                  xd_tensor plus)
 {
@@ -190,8 +194,8 @@ static void conv(run *r, xd_tensor out, xd_tensor in, const xd_tensor *gain, con
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 
-/* Returns the map of T frames at base, with the shortcut's channels. Each frame is written after
- * the frames at its address have been read. */
+/* Applies the shortcut's 1x1 convolution to the map `old` at the arena's base, in place. A frame is
+ * written only after the frames whose memory it overwrites have been read. */
 static xd_tensor reshape_channels(run *r, xd_tensor old, const xd_lin *w)
 {
     xd_exec  *x = r->x;
@@ -207,7 +211,7 @@ static xd_tensor reshape_channels(run *r, xd_tensor old, const xd_lin *w)
     return to;
 }
 
-/* h = shortcut(h) + conv2(silu(norm2(conv1(silu(norm1(h)))))) */
+/* Runs a residual block: h = shortcut(h) + conv2(silu(norm2(conv1(silu(norm1(h)))))) */
 static void run_residual(run *r, const xd_causal_res *w)
 {
     xd_tensor h = r->h;
@@ -226,7 +230,7 @@ static void run_residual(run *r, const xd_causal_res *w)
         xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* h += proj(attention(norm(h))) for a frame, with one head as wide as the map. */
+/* Computes h += proj(attention(norm(h))) for one frame h, with one head as wide as the map. */
 static void attend(run *r, xd_tensor h)
 {
     xd_exec  *x = r->x;
@@ -252,8 +256,8 @@ static void run_middle(run *r)
     run_residual(r, &r->w->mid[1]);
 }
 
-/* Makes two frames of each, which a convolution outputs side by side in its channels. The very
- * first frame stays single, and no convolution reads it. */
+/* Doubles the frames: a convolution over frames outputs two frames for each as halves of its
+ * channels. The very first frame of a video stays single and is no input of the convolution. */
 static void double_frames(run *r, const xd_cnv *w)
 {
     xd_tensor old = r->h;
@@ -271,7 +275,8 @@ static void double_frames(run *r, const xd_cnv *w)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* Makes one frame of two; each reads the frame before them. The very first frame stays single. */
+/* Halves the frames by a convolution over frames, which computes one frame from two frames and the
+ * frame before these. The very first frame of a video stays single. */
 static void halve_frames(run *r, const xd_cnv *w)
 {
     xd_exec  *x = r->x;
@@ -294,7 +299,8 @@ static void halve_frames(run *r, const xd_cnv *w)
     replace_map(r, T / 2, h.d[1], h.d[2], h.d[3]);
 }
 
-/* Runs from the last frame to the first, because the new map overlaps the old one. */
+/* Doubles rows and columns (and frames, if `time` is set). Runs from the last frame to the first,
+ * because the new map overlaps the old one. */
 static void run_upsample(run *r, const xd_causal_level *w, int time)
 {
     if (time)
@@ -305,7 +311,8 @@ static void run_upsample(run *r, const xd_causal_level *w, int time)
         xd_band_enlarge(r->x, xd_rows(r->h, t, 1), xd_rows(old, t, 1), w->up, none);
 }
 
-/* Pads below and on the right only, so that cell i reads pixels 2i .. 2i+2. */
+/* Halves rows and columns (and frames, if `time` is set) by a convolution with stride 2. Pads only
+ * below and on the right, so that output cell i reads pixels 2i .. 2i+2. */
 static void run_downsample(run *r, const xd_causal_level *w, int time)
 {
     xd_exec  *x = r->x;
@@ -325,10 +332,10 @@ static void run_downsample(run *r, const xd_causal_level *w, int time)
         halve_frames(r, &w->time);
 }
 
-/* ---- shortcuts of levels ------------------------------------------------------------------- */
+/* ---- shortcuts around levels --------------------------------------------------------------- */
 
-/* View of the positions of `t` [H f,W f,C] at (y,x) of each f x f, and of every `step`th channel
- * from `at` on, as [H,W,C / step]. */
+/* View of one position of each f x f square of `t` [H f,W f,C], the one at row and column yx of the
+ * square, and of every `step`th channel from channel `at` on, as [H,W,C / step]. */
 static xd_tensor every(xd_tensor t, const int yx[2], int f, int64_t at, int64_t step)
 {
     int64_t e = (int64_t)xd_dtype_size(t.type);
@@ -344,9 +351,10 @@ static int frame_factor(const run *r, int l)
     return xd_causal_time(r->c, r->dec, l) ? 2 : 1;
 }
 
-/* h += the level's input, each position repeated as 2 x 2 positions in 1 or 2 frames. If the output
- * has fewer channels, the positions cycle through them. For the very first frame only the second of
- * the two frames is used. */
+/* Adds the decoder's shortcut to h: the level's input, where each position becomes 2 x 2 positions
+ * in 1 or 2 frames. If the output has fewer channels, several consecutive input channels share the
+ * positions of an output channel. Of the very first frame only the second of its two frames is
+ * added. */
 static void add_enlarged(run *r, xd_tensor in, int l)
 {
     xd_exec *x = r->x;
@@ -365,8 +373,9 @@ static void add_enlarged(run *r, xd_tensor in, int l)
     }
 }
 
-/* Returns the mean of n positions from index `from` on, counted in each f x f, frame after frame.
- * Positions before the first frame count as zeros. mean [H,W,C] F32 */
+/* Writes the mean over n positions of each f x f square to `mean` [H,W,C] F32. Positions are
+ * numbered within a square, frame after frame, from `from` on. Negative numbers are positions
+ * before the first frame, which count as zeros. */
 static void mean_of(run *r, xd_tensor mean, xd_tensor in, int f, int64_t from, int64_t n)
 {
     size_t    mark = xd_arena_mark(r->x->tmp);
@@ -382,8 +391,9 @@ static void mean_of(run *r, xd_tensor mean, xd_tensor in, int f, int64_t from, i
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* h += means of the level's input over f x f positions of 1 or 2 frames. If the output has more
- * channels, each is the mean over a part of these positions. */
+/* Adds the encoder's shortcut to h: means of the level's input over f x f positions in 1 or 2
+ * frames. If the output has more channels, each channel is the mean over a share of these
+ * positions. */
 static void add_reduced(run *r, xd_tensor in, int l)
 {
     xd_exec *x = r->x;
@@ -402,8 +412,8 @@ static void add_reduced(run *r, xd_tensor in, int l)
     }
 }
 
-/* Moves h down to `base`, over the level's input, which is no longer needed, in parts of the
- * input's size, which do not overlap. */
+/* Moves h down to the arena mark `base`, over the level's input, which is no longer needed. Copies
+ * pieces of the input's size, so that source and destination of a copy do not overlap. */
 static void move_down(run *r, size_t base, xd_tensor in)
 {
     xd_tensor from = r->h;
@@ -440,15 +450,15 @@ static void run_level(run *r, int l)
 
 /* ---- patches ------------------------------------------------------------------------------- */
 
-/* View of pixels [H p,W p,3] of a frame in the order of their patches [H,W,3 p p]: channel, column,
- * row. */
+/* View of a frame's pixels [H p,W p,3] as patches [H,W,3 p p]; a patch has the order (channel,
+ * column, row). */
 static xd_tensor by_patches(xd_tensor rgb, int64_t p)
 {
     xd_tensor v = xd_reshape(rgb, 5, (int64_t[]){ rgb.d[1] / p, p, rgb.d[2] / p, p, 3 });
     return xd_permute(v, (int[]){ 0, 2, 4, 3, 1 });
 }
 
-/* Copies between pixels and the network's maps [T,H / p,W / p,3 p p] F32. */
+/* Copies pixels to a map of patches [T,H / p,W / p,3 p p] F32, or the map to pixels (to_pixels). */
 static void copy_patches(run *r, xd_tensor map, xd_tensor rgb, int to_pixels)
 {
     int64_t p = r->c->patch, d[5] = { map.d[1], map.d[2], 3, p, p };
@@ -477,7 +487,8 @@ static void run_chunk(run *r, xd_tensor in, xd_tensor out)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* Runs a chunk of frames, as patches if the autoencoder has them. */
+/* Runs a chunk of frames; converts its pixels to or from patches if the autoencoder uses
+ * patches. */
 static void run_patches(run *r, xd_tensor in, xd_tensor out)
 {
     size_t    mark = xd_arena_mark(r->x->tmp);
@@ -493,8 +504,8 @@ static void run_patches(run *r, xd_tensor in, xd_tensor out)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* Runs the first frame, then n frames of `in` at a time, which become m of `out`; in an autoencoder
- * for images every frame is a first one. */
+/* Runs the first frame alone, then chunks of n frames of `in`, which become m frames of `out`. In
+ * an autoencoder for images every frame is computed like a first frame. */
 static void run_chunks(run *r, xd_tensor in, xd_tensor out, int64_t n, int64_t m)
 {
     int64_t chunks = r->c->images ? in.d[0] : 1 + (in.d[0] - 1) / n;
@@ -510,7 +521,8 @@ static void run_chunks(run *r, xd_tensor in, xd_tensor out, int64_t n, int64_t m
     }
 }
 
-/* A rank's band may have no rows. */
+/* Checks that the pixels and the latents of this rank have matching extents. A rank's band of rows
+ * may be empty. */
 static int extents_fit(xd_exec *x, const xd_vae_info *v, xd_tensor rgb, xd_tensor lat, int64_t C)
 {
     int64_t f = v->cell[1];
@@ -523,7 +535,7 @@ static int extents_fit(xd_exec *x, const xd_vae_info *v, xd_tensor rgb, xd_tenso
                     (long long)lat.d[1], (long long)lat.d[3]);
 }
 
-/* Latents are normalized: lat = (z - mean) / std. */
+/* Decodes normalized latents: lat = (z - mean) / std, with the mean and std of each channel. */
 void xd_causal_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
 {
     const xd_causal_cfg  *c = n->cfg;
@@ -549,8 +561,9 @@ void xd_causal_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Normalizes the moments: (mean - m) / s and log variance - 2 log s. Frames after the last complete
- * chunk are dropped, as in diffusers. */
+/* Encodes, then normalizes the moments: (mean - m) / s and log variance - 2 log s, with the mean m
+ * and standard deviation s of each channel. Frames after the last complete chunk are dropped, as in
+ * diffusers. */
 void xd_causal_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments)
 {
     const xd_causal_cfg  *c = n->cfg;

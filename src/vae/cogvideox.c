@@ -7,11 +7,11 @@
 #include "vae/rgb.h"
 
 enum {
-    MAX_WIDTH = 1 << 16,        /* channels                                                   */
-    MAX_SIDE  = 1 << 24,        /* pixels                                                     */
+    MAX_WIDTH = 1 << 16,        /* max channels of a layer                                    */
+    MAX_SIDE  = 1 << 24,        /* max sample height or width in pixels                       */
 };
 
-static const float EPS = 1e-6f;         /* eps of norms without norm_eps                       */
+static const float EPS = 1e-6f;         /* epsilon of norm_out and of the decoder's norms      */
 
 #define AT(member) offsetof(xd_cog_cfg, member)
 static const xd_field fields[] = {
@@ -35,7 +35,7 @@ static const xd_field fields[] = {
     { "use_quant_conv", AT(quant), 'b', 0, NULL },
     { "use_post_quant_conv", AT(post_quant), 'b', 0, NULL },
     { "invert_scale_latents", AT(invert), 'b', 0, NULL },
-    { "force_upcast", 0, '-', 0, NULL },        /* norms and sums are f32 for any type          */
+    { "force_upcast", 0, '-', 0, NULL },        /* norms and sums are always f32                */
     { "_class_name", 0, '-', 0, NULL },
     { "_diffusers_version", 0, '-', 0, NULL },
     { "_name_or_path", 0, '-', 0, NULL },
@@ -89,7 +89,7 @@ static xd_status check_numbers(const xd_cog_cfg *c, xd_err *e)
 static xd_status check_ratio(xd_cog_cfg *c, xd_err *e)
 {
     int most = 1 << (xd_cog_levels(c) - 1);
-    most = most < 8 ? most : 8;         /* limited by the 8 frames of a batch                   */
+    most = most < 8 ? most : 8;         /* a batch has 8 frames to halve                        */
     for (c->halvings = 0; 1 << c->halvings < most && 1 << c->halvings != c->ratio;)
         c->halvings++;
     if (1 << c->halvings != c->ratio)
@@ -103,7 +103,7 @@ static xd_status check_ratio(xd_cog_cfg *c, xd_err *e)
 static xd_status cog_check(void *cfg, xd_err *e)
 {
     xd_cog_cfg *c = cfg;
-    if (!c->widths.n)           /* diffusers' default                                          */
+    if (!c->widths.n)           /* default list of diffusers                                   */
         c->widths = (xd_ints){ 4, { 128, 256, 256, 512 } };
     xd_status s = check_numbers(c, e);
     if (s == XD_OK)
@@ -137,7 +137,7 @@ static void cog_info(const void *cfg, xd_vae_info *out)
                           .scaling = c->scaling, .shift = c->shift, .invert = c->invert,
                           .overlap = { 1.0 / 6, 1.0 / 5 }, .pack = 1,
                           .rgb = xd_vae_rgb(c->latent_channels, c->widths.v[0], c->scaling) };
-    for (int i = 0; i < 2; i++) {       /* half of the sample size                             */
+    for (int i = 0; i < 2; i++) {       /* tiles have half of the sample size                  */
         int64_t side = (i ? c->width : c->height) / 2 / f;
         out->tile[i] = side > 0 ? side : 1;
     }
@@ -145,7 +145,8 @@ static void cog_info(const void *cfg, xd_vae_info *out)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-/* Width of level l in execution order; the decoder begins with the coarsest level. */
+/* Returns the channels of level l in execution order; the decoder begins with the coarsest
+ * level. */
 static int64_t level_width(const xd_cog_cfg *c, int dec, int l)
 {
     return c->widths.v[dec ? xd_cog_levels(c) - 1 - l : l];
@@ -159,14 +160,14 @@ static void w_causal(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64
     xd_w_leave(d);
 }
 
-/* A convolution with a 1 x 1 x 1 kernel is a GEMM. */
+/* Declares a convolution with a 1 x 1 x 1 kernel, which is computed as a GEMM. */
 static void w_tap(xd_decl *d, xd_lin *w, const char *name, int64_t out, int64_t in)
 {
     xd_w_linear_as(d, w, name, 5, (int64_t[]){ out, in, 1, 1, 1 }, 1);
 }
 
-/* Layers that work on the latents are f32 for any map type: the latent is the smallest map, and its
- * rounding errors affect every pixel. */
+/* Declares a 1 x 1 x 1 convolution of the latents, whose weights are f32 whatever the type of the
+ * maps: latents are the smallest map, and rounding errors there affect every pixel. */
 static void w_tap_f32(xd_decl *d, xd_lin *w, const char *name, int64_t out, int64_t in)
 {
     xd_dtype type = d->type;
@@ -175,7 +176,8 @@ static void w_tap_f32(xd_decl *d, xd_lin *w, const char *name, int64_t out, int6
     d->type = type;
 }
 
-/* zC: latent channels in the decoder; 0 in the encoder. */
+/* Declares a group norm of C channels. zC: number of latent channels that modulate the norm in the
+ * decoder; 0 in the encoder. */
 static void w_norm(xd_decl *d, xd_cog_norm *w, const char *name, int64_t C, int64_t zC, float eps)
 {
     w->eps = zC ? EPS : eps;

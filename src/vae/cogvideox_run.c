@@ -1,14 +1,15 @@
 /* cogvideox_run.c - AutoencoderKLCogVideoX: encodes videos to latents and decodes latents to
  * videos.
  *
- * Frames run in batches as in diffusers, because a norm covers the frames of a batch. Convolutions
- * over time read past frames only; each keeps its last input frames for the next batch.
+ * Frames are computed in batches as in diffusers, because a group norm covers all frames of a
+ * batch. Convolutions over time read past frames only; each keeps its last input frames for the
+ * next batch.
  *
  * The current feature map `h` is always at the bottom of a batch's arena memory, above the kept
- * frames. The input of a convolution is normalized a few frames at a time, so that only one other
- * map and these frames exist at the same time: at 480 x 720 pixels a map of eight frames is the
- * largest tensor. In the decoder the scale and shift of a norm are 1x1 convolutions of the latents.
- * They are computed at the size of the latents and upsampled while they are applied. */
+ * frames. The input of a convolution is normalized a few frames at a time, so that besides h only
+ * one other map and these frames exist: at 480 x 720 pixels a map of eight frames is the largest
+ * tensor. In the decoder the scale and shift of a norm are 1x1 convolutions of the latents. These
+ * are computed at the size of the latents and upsampled while the norm is applied. */
 #include "base/minmax.h"
 #include "exec/op.h"
 #include "vae/bands.h"
@@ -16,15 +17,15 @@
 #include "vae/vae.h"
 
 enum {
-    PAST       = 2,             /* past frames that a convolution reads                         */
+    PAST       = 2,             /* past frames that a convolution over time reads               */
     MAX_CACHES = 2 + 2 * (XD_COG_MID + XD_COG_LEVELS * XD_COG_RES),
-    LATENTS    = 2,             /* frames per batch: diffusers' num_latent_frames_batch_size    */
-    SAMPLES    = 8,             /* diffusers' num_sample_frames_batch_size                      */
+    LATENTS    = 2,             /* latent frames per batch: num_latent_frames_batch_size        */
+    SAMPLES    = 8,             /* video frames per batch: num_sample_frames_batch_size         */
 };
 
-/* Target in bytes for the frames that are normalized together. The number of frames is computed for
- * a square frame, because a rank with a band of rows must use the same number of frames as the
- * other ranks. */
+/* Max bytes of the frames that are normalized together. The number of frames is computed as if
+ * frames were square, because a rank that has only some rows of the frames must use the same number
+ * as the other ranks. */
 static const int64_t few_frames = (int64_t)5 << 27;
 
 typedef struct run {
@@ -33,12 +34,12 @@ typedef struct run {
     const xd_cog_half *w;
     int               dec;
     size_t            base;     /* arena mark below h                                         */
-    xd_tensor         h;        /* [T,H,W,C], at base                                         */
+    xd_tensor         h;        /* [T,H,W,C] at `base`: the current map                       */
     xd_tensor         z;        /* [t,h,w,C] F32: latent frames of the batch (decoder)           */
-    xd_tensor         cache[MAX_CACHES];        /* [PAST,H,W,C] per convolution, in order     */
-    int               ncache;   /* 0: a single batch                                          */
-    int               at;       /* index of the next convolution                              */
-    int               first;    /* 1: first batch, no kept frames yet                         */
+    xd_tensor         cache[MAX_CACHES];        /* kept frames [PAST,H,W,C] per convolution   */
+    int               ncache;   /* 0: there is only one batch                                 */
+    int               at;       /* index in `cache` of the next convolution                   */
+    int               first;    /* 1: first batch, so no frames are kept yet                  */
 } run;
 
 static const xd_tensor none;
@@ -54,15 +55,15 @@ static xd_tensor new_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
     return map_as(r, r->x->act, T, H, W, C);
 }
 
-/* Makes a map of this shape the new h: rewinds to base, then allocates. Nothing is moved, and the
- * old content at base stays readable. */
+/* Makes a map of this shape the new h. The memory at `base` is reallocated without moving anything,
+ * so the old h stays readable until it is overwritten. */
 static void replace_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 {
     xd_arena_rewind(r->x->tmp, r->base);
     r->h = new_map(r, T, H, W, C);
 }
 
-/* View of [T,H,W,C] as [n,C]. */
+/* View of a map [T,H,W,C] as rows [n,C]. */
 static xd_tensor as_rows(xd_tensor t)
 {
     return xd_reshape(t, 2, (int64_t[]){ t.d[0] * t.d[1] * t.d[2], t.d[3] });
@@ -87,7 +88,8 @@ static void keep_mid(run *r, int64_t H, int64_t W)
         keep_res(r, H, W, &r->w->mid[i]);
 }
 
-/* Allocates the kept frames for frames of H x W, in execution order of the convolutions. */
+/* Allocates the kept frames of all convolutions, in execution order. H x W: size of the input
+ * frames. */
 static void open_caches(run *r, int64_t H, int64_t W)
 {
     int last = xd_cog_levels(r->c) - 1;
@@ -105,8 +107,8 @@ static void open_caches(run *r, int64_t H, int64_t W)
     keep_for(r, H, W, &r->w->out);
 }
 
-/* Allocates a map for one residual block. In the first batch it may use memory in which later
- * convolutions will keep their frames. */
+/* Allocates a map for the duration of one residual block. In the first batch the map may use memory
+ * in which later convolutions will keep their frames. */
 static xd_tensor new_beside(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 {
     int64_t   d[4] = { T, H, W, C };
@@ -122,11 +124,11 @@ static xd_tensor new_beside(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 
 /* ---- convolutions over time ---------------------------------------------------------------- */
 
-typedef struct feed {           /* input of a convolution: a map, possibly normalized           */
+typedef struct feed {           /* the input of a convolution: a map, possibly normalized       */
     xd_tensor          in;
     const xd_cog_norm *norm;    /* NULL: no norm                                              */
     xd_gsum            sum;
-    xd_tensor          y, b;    /* at the size of the latents                                 */
+    xd_tensor          y, b;    /* scale and shift, at the size of the latents                */
 } feed;
 
 static feed plain_feed(xd_tensor in)
@@ -142,7 +144,7 @@ static xd_tensor of_latent(run *r, const xd_lin *w)
     return t;
 }
 
-/* silu(norm(in)), computed when it is read. */
+/* Returns the convolution input silu(norm(in)), which is computed while it is read. */
 static feed norm_feed(run *r, xd_tensor in, const xd_cog_norm *w)
 {
     feed f = { .in = in, .norm = w };
@@ -154,7 +156,8 @@ static feed norm_feed(run *r, xd_tensor in, const xd_cog_norm *w)
     return f;
 }
 
-/* Returns the latent frame (of n) of frame t (of T). With odd T the first one is a single frame. */
+/* Returns which of n latent frames belongs to frame t of T. If T is odd, the first frame has a
+ * latent frame of its own. */
 static int64_t latent_frame(int64_t t, int64_t T, int64_t n)
 {
     if (T > 1 && T % 2)
@@ -162,7 +165,8 @@ static int64_t latent_frame(int64_t t, int64_t T, int64_t n)
     return t * n / T;
 }
 
-/* Copies frames from t on to `to`. */
+/* Copies the frames of a convolution's input from frame t on to `to`, normalized if it has a
+ * norm. */
 static void read_feed(run *r, xd_tensor to, const feed *f, int64_t t)
 {
     int64_t n = to.d[0], T = f->in.d[0];
@@ -184,7 +188,7 @@ static void read_feed(run *r, xd_tensor to, const feed *f, int64_t t)
     }
 }
 
-/* Copies frame by frame, because source and destination may overlap. */
+/* Copies PAST frames one by one, because source and destination may overlap. */
 static void move_past(run *r, xd_tensor to, xd_tensor from)
 {
     for (int i = 0; i < PAST; i++)
@@ -199,7 +203,8 @@ static int64_t frames_at_once(const run *r, xd_tensor in)
     return n < in.d[0] ? n : in.d[0];
 }
 
-/* out = conv(f) + plus, where plus may be out. Frames before the first one are copies of it. */
+/* Computes out = conv(f) + plus, where plus may be the tensor `out`. The convolution's input is
+ * extended by copies of the first frame before it. */
 static void causal_conv(run *r, xd_tensor out, const feed *f, const xd_cnv *w, xd_tensor plus)
 {
     xd_exec  *x = r->x;
@@ -228,8 +233,8 @@ static void causal_conv(run *r, xd_tensor out, const feed *f, const xd_cnv *w, x
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 
-/* Returns the map of T frames at base, with the shortcut's channels. Each frame is written after
- * the frames at its address have been read. */
+/* Applies the shortcut's 1x1 convolution to the map `old` at the arena's base, in place. A frame is
+ * written only after the frames whose memory it overwrites have been read. */
 static xd_tensor reshape_channels(run *r, xd_tensor old, const xd_lin *w)
 {
     xd_exec  *x = r->x;
@@ -245,7 +250,7 @@ static xd_tensor reshape_channels(run *r, xd_tensor old, const xd_lin *w)
     return to;
 }
 
-/* h = shortcut(h) + conv2(silu(norm2(conv1(silu(norm1(h)))))) */
+/* Runs a residual block: h = shortcut(h) + conv2(silu(norm2(conv1(silu(norm1(h)))))) */
 static void run_residual(run *r, const xd_cog_res *w)
 {
     xd_exec  *x = r->x;
@@ -275,9 +280,9 @@ static void run_middle(run *r)
         run_residual(r, &r->w->mid[i]);
 }
 
-/* Doubles rows and columns, and all frames except the first of an odd number. Both frames of a pair
- * are equal and are convolved once. Runs from the last frame to the first, because the new map
- * overlaps the old one. */
+/* Doubles rows and columns, and, if `time` is set, all frames except the first of an odd number.
+ * The two frames of a pair are equal, so they are convolved once. Runs from the last frame to the
+ * first, because the new map overlaps the old one. */
 static void run_upsample(run *r, const xd_cog_level *level, int time)
 {
     xd_exec  *x = r->x;
@@ -305,8 +310,9 @@ static xd_tensor mean_of(xd_exec *x, xd_tensor two)
     return m;
 }
 
-/* Averages pairs of frames, except the first of an odd number. Pads below and on the right only, so
- * that cell i reads pixels 2i .. 2i+2. */
+/* Halves rows and columns by a convolution with stride 2, after averaging pairs of frames if `time`
+ * is set (except the first of an odd number). Pads only below and on the right, so that output cell
+ * i reads pixels 2i .. 2i+2. */
 static void run_downsample(run *r, const xd_cog_level *level, int time)
 {
     xd_exec  *x = r->x;
@@ -381,7 +387,8 @@ static void encode_batch(run *r, xd_tensor rgb, xd_tensor moments, const xd_lin 
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* A rank's band may have no rows. */
+/* Checks that the pixels and the latents of this rank have matching extents. A rank's band of rows
+ * may be empty. */
 static int extents_fit(xd_exec *x, const xd_cog_cfg *c, xd_tensor rgb, xd_tensor lat,
                        int64_t rgb_ch, int64_t lat_ch)
 {

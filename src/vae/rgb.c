@@ -50,7 +50,7 @@ static const float kl16_b[17][3] = {
     { -0.0329f, -0.0718f, -0.0851f },
 };
 
-/* AutoencoderKLFlux2, whose packed latents have 4 cells of 32 channels each */
+/* AutoencoderKL with packed latents: 4 cells of 32 channels each */
 static const float packed32[33][3] = {
     {  0.0058f,  0.0113f,  0.0073f }, {  0.0495f,  0.0443f,  0.0836f },
     { -0.0099f,  0.0096f,  0.0644f }, {  0.2144f,  0.3009f,  0.3652f },

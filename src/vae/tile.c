@@ -1,13 +1,14 @@
-/* tile.c - decoding and encoding in overlapping tiles, blended as in diffusers' autoencoders
+/* tile.c - decodes and encodes images in overlapping tiles, blended as in diffusers' autoencoders
  *
  * A tile has all frames of a video. Tiles are computed row by row. The last rows of the tile above
- * are blended into a tile, then the last columns of the tile to its left, both after their own
- * blending; then the upper left part of the tile goes into the result. So only two bands are kept:
- * the lower rows of all tiles of the row above, and the right columns of the previous tile.
+ * are blended into a tile, then the last columns of the tile to its left; both neighbours are
+ * already blended themselves. Then the upper left part of the tile is copied to the result. So only
+ * two kinds of bands are kept: the lower rows of all tiles of the row above, and the right columns
+ * of the previous tile.
  *
- * With several ranks each rank computes its tiles first, and rank 0 blends all of them in the order
- * of one rank. Rank 0 keeps its own tiles until then. A rank that sends a tile keeps it until rank
- * 0 has received it. */
+ * With several ranks each rank computes its own tiles first. Rank 0, which keeps its own tiles
+ * until then, blends the tiles of all ranks in the order that a single rank would use. A rank that
+ * sends a tile keeps the tile until rank 0 has received it. */
 #include <stdlib.h>
 
 #include "base/minmax.h"
@@ -20,17 +21,18 @@ typedef struct tiling {
     void        (*run)(xd_exec *x, const xd_net *n, xd_tensor in, xd_tensor out);
     int64_t       H, W;         /* size of the image in cells                                  */
     int64_t       tile[2], step[2];     /* h and w in cells: size of a tile, distance of tiles */
-    int64_t       fi[2], fo[2]; /* elements per cell in `in` and `out`: h, w                   */
-    int64_t       unit;         /* lines of `out` with equal blend weights                     */
-    const xd_deal *deal;        /* distribution over ranks; NULL: one rank                     */
+    int64_t       fi[2], fo[2]; /* h, w: elements per cell in `in` and in `out`                */
+    int64_t       unit;         /* lines of `out` that have the same blend weight              */
+    const xd_deal *deal;        /* distribution of tiles over ranks; NULL: one rank            */
     xd_tensor     in, out;      /* [T,H,W,C]                                                   */
-    xd_tensor     above;        /* [columns of tiles x T, rows, W of a tile, C]                */
-    xd_tensor     left;         /* [T, H of a tile, columns, C]                                */
+    xd_tensor     above;        /* lower bands: [tile columns x T, rows, tile width, C]        */
+    xd_tensor     left;         /* right band: [T, tile height, columns, C]                    */
 } tiling;
 
-typedef struct tile { int64_t i, j, y, x, h, w; } tile;         /* indices; position, size: cells */
+/* row and column of a tile among the tiles; its position and size in cells */
+typedef struct tile { int64_t i, j, y, x, h, w; } tile;
 
-/* View of a rectangle of frames [T,H,W,C]. */
+/* View of a rectangle of the frames [T,H,W,C]: h rows from y on, w columns from x on. */
 static xd_tensor box_view(xd_tensor t, int64_t y, int64_t h, int64_t x, int64_t w)
 {
     t.p = (char *)t.p + (y * t.s[1] + x * t.s[2]) * (int64_t)xd_dtype_size(t.type);
@@ -38,7 +40,7 @@ static xd_tensor box_view(xd_tensor t, int64_t y, int64_t h, int64_t x, int64_t 
     return t;
 }
 
-/* View of row (axis 0) or column (axis 1) k as [T,n,C]. */
+/* View of row k (axis 0) or column k (axis 1) of all frames as [T,n,C]. */
 static xd_tensor line_view(xd_tensor t, int axis, int64_t k)
 {
     xd_tensor r = t;
@@ -49,13 +51,13 @@ static xd_tensor line_view(xd_tensor t, int axis, int64_t k)
     return r;
 }
 
-/* View of the kept bands above tile column j. */
+/* View of the band kept from the tile above, in tile column j. */
 static xd_tensor bands_above(const tiling *g, int64_t j)
 {
     return xd_rows(g->above, j * g->out.d[0], g->out.d[0]);
 }
 
-/* Number of tiles per row; number of rows of tiles. */
+/* Returns the number of tiles per row of tiles; tiles_of returns the number of all tiles. */
 static int64_t cols_of(const tiling *g)
 {
     return (g->W + g->step[1] - 1) / g->step[1];
@@ -66,8 +68,8 @@ static int64_t tiles_of(const tiling *g)
     return (g->H + g->step[0] - 1) / g->step[0] * cols_of(g);
 }
 
-/* b = a (1 - k/n) + b k/n for the first n lines of b and the last n lines of a; k is rounded down
- * to multiples of g->unit. */
+/* Blends the last n lines of a into the first n lines of b: b = a (1 - k/n) + b k/n for line k,
+ * with k rounded down to multiples of g->unit in the weights. */
 static void blend_lines(const tiling *g, xd_tensor a, xd_tensor b, int axis, int64_t n)
 {
     for (int64_t k = 0; k < n; k++) {
@@ -77,8 +79,8 @@ static void blend_lines(const tiling *g, xd_tensor a, xd_tensor b, int axis, int
     }
 }
 
-/* Returns the size of the band kept from the tile above row `i`, or left of column i: at most the
- * size of that tile. */
+/* Returns the size of the band kept from the tile above tile row i (axis 0), or to the left of tile
+ * column i (axis 1): at most the size of that tile. */
 static int64_t band_size(const tiling *g, int axis, int64_t i)
 {
     int64_t step = g->step[axis], extent = axis ? g->W : g->H;
@@ -100,7 +102,8 @@ static void blend_neighbours(const tiling *g, const tile *t, xd_tensor out)
     }
 }
 
-/* Keeps the bands that later tiles need and copies the rest to the image. */
+/* Copies the bands that later tiles need to g->above and g->left, and the upper left part of the
+ * tile to the image. */
 static void keep_bands(const tiling *g, const tile *t, xd_tensor out)
 {
     int64_t h = t->h * g->fo[0], w = t->w * g->fo[1];
@@ -124,7 +127,7 @@ static tile tile_at(const tiling *g, int64_t k)
     return t;
 }
 
-/* Writes the shape of the result of a tile. */
+/* Writes the shape of a tile's output. */
 static void result_of(const tiling *g, const tile *t, int64_t d[4])
 {
     d[0] = g->out.d[0], d[1] = t->h * g->fo[0], d[2] = t->w * g->fo[1], d[3] = g->out.d[3];
@@ -175,7 +178,8 @@ static void all_tiles(tiling *g)
 
 /* ---- tiles of several ranks --------------------------------------------------------------- */
 
-/* View of the next tile in `slab`, from *at on. Tiles are aligned to 64 bytes. */
+/* View of the next tile in `slab`, at element *at, which is advanced. Tiles are aligned to 64
+ * bytes. */
 static xd_tensor next_of(const tiling *g, xd_tensor slab, const tile *t, int64_t *at)
 {
     int64_t d[4];
@@ -185,7 +189,8 @@ static xd_tensor next_of(const tiling *g, xd_tensor slab, const tile *t, int64_t
     return v;
 }
 
-/* On rank 0, whose own tiles are in the slab: blends all tiles in the order of one rank. */
+/* On rank 0, whose own tiles are in `slab`: receives the other ranks' tiles, and blends all tiles
+ * in the order that a single rank would use. */
 static void blend_tiles(tiling *g, xd_tensor slab)
 {
     xd_exec *x = g->x;
@@ -241,9 +246,9 @@ static int larger_first(const void *a, const void *b)
     return p->area != q->area ? (p->area < q->area ? 1 : -1) : (p->k > q->k) - (p->k < q->k);
 }
 
-/* Tile sizes and distances are those of diffusers if the overlap is an integer number of cells.
- * Otherwise the distance is rounded down to complete cells, so that the parts still cover the
- * image. */
+/* Sets the size and the distance of tiles for an image of h x w cells. They equal those of
+ * diffusers if the overlap is an integer number of cells. Otherwise the distance is rounded down to
+ * complete cells, so that the tiles still cover the image. */
 static void set_tiling(tiling *g, const xd_vae_info *v, int64_t h, int64_t w)
 {
     g->H = h, g->W = w;
@@ -295,7 +300,7 @@ xd_status xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, i
     return s;
 }
 
-/* Runs on the complete image if one tile is enough, otherwise on tiles. */
+/* Runs on the complete image if it is not larger than one tile, otherwise on tiles. */
 static void run_tiled(xd_exec *x, const xd_vae_info *v, tiling *g, xd_tensor in, xd_tensor out,
                       xd_tensor lat)
 {

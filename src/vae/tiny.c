@@ -1,10 +1,10 @@
 /* tiny.c - AutoencoderTiny: small autoencoders for previews (TAESD and variants;
  * https://github.com/madebyollin/taesd)
  *
- * Plain convolutions and ReLU; all maps have the same width. The encoder outputs latents and no
- * distribution: the log variance is set so low that a sample is the mean. Maps are stacked in the
- * arena: h at the bottom, above it the two of a block. Every convolution exchanges its halo rows
- * with other ranks. */
+ * The network has plain convolutions and ReLU; all feature maps have the same number of channels.
+ * The encoder outputs latents and no distribution, so the log variance is set so low that a sample
+ * equals the mean. Maps are stacked in the arena: the current map h at the bottom, above it the two
+ * maps of a block. Every convolution exchanges its halo rows with other ranks. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,19 +16,19 @@
 
 enum { LEVELS = 8, BLOCKS = 16, MOST = 4096, TILE = 512 };
 
-static const float SAME = -30;          /* log variance: lower limit of samplers of moments     */
+static const float SAME = -30;          /* log variance: the lower limit of the samplers        */
 
 typedef struct cfg {
     int64_t in_channels, out_channels, latent_channels, factor;
     double  scaling, shift;
     char    act[XD_FIELD_TEXT], upsample[XD_FIELD_TEXT];
-    xd_ints width[2], blocks[2];        /* of the encoder, of the decoder, per level            */
+    xd_ints width[2], blocks[2];        /* [0]: encoder, [1]: decoder; one value per level      */
 } cfg;
 
 typedef struct block { xd_cnv conv[3]; } block;
 
 typedef struct half {
-    xd_cnv in, out, between[LEVELS];    /* between: after level i                              */
+    xd_cnv in, out, between[LEVELS];    /* between[i]: convolution after level i               */
     block  block[LEVELS][BLOCKS];
 } half;
 
@@ -47,8 +47,8 @@ static const xd_field fields[] = {
     { "upsample_fn", offsetof(cfg, upsample), 's', 0, "nearest" },
     { "scaling_factor", offsetof(cfg, scaling), 'd', 1, NULL },
     { "shift_factor", offsetof(cfg, shift), 'd', 0, NULL },
-    { "block_out_channels", 0, '-', 0, NULL },          /* duplicate of the decoder's          */
-    { "latent_magnitude", 0, '-', 0, NULL },            /* of latents stored as bytes          */
+    { "block_out_channels", 0, '-', 0, NULL },          /* equal to decoder_block_out_channels */
+    { "latent_magnitude", 0, '-', 0, NULL },            /* only for latents stored as bytes    */
     { "latent_shift", 0, '-', 0, NULL },
     { "force_upcast", 0, '-', 0, NULL },
     { "_class_name", 0, '-', 0, NULL },
@@ -148,8 +148,9 @@ static void w_block(xd_decl *d, block *w, int *at, int64_t C)
     xd_w_leave(d);
 }
 
-/* Convolutions next to the latents are f32, as in kl.c. Layers without weights are numbered, too:
- * the activation after the decoder's first convolution, and upsampling. */
+/* Declares the encoder or the decoder. Convolutions next to the latents are f32, as in kl.c. The
+ * layer numbers in tensor names also count layers without weights: the activation after the
+ * decoder's first convolution, and upsampling. */
 static void w_half(xd_decl *d, const cfg *c, half *w, int dec)
 {
     const int64_t  C = c->width[dec].v[0];
@@ -186,7 +187,7 @@ static void weights(xd_decl *d, const void *cfg_, void *g_)
 typedef struct run {
     xd_exec  *x;
     size_t    base;             /* arena mark below h                                          */
-    xd_tensor h;                /* [1,H,W,C], at base                                          */
+    xd_tensor h;                /* [1,H,W,C] at `base`: the current map                        */
 } run;
 
 static xd_tensor flat(xd_tensor map)
@@ -194,7 +195,7 @@ static xd_tensor flat(xd_tensor map)
     return xd_reshape(map, 2, (int64_t[]){ map.d[0] * map.d[1] * map.d[2], map.d[3] });
 }
 
-/* out = conv(in) + plus */
+/* Computes out = conv(in) + plus with a 3 x 3 kernel. */
 static void conv3(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tensor plus, int stride)
 {
     xd_band_conv(r->x, &(xd_banded){ .feed = { .in = in }, .w = w, .out = out, .plus = plus,
@@ -212,15 +213,15 @@ static xd_tensor new_map(run *r, xd_dtype type, int64_t H, int64_t W, int64_t C)
     return xd_new_as(r->x, type, 4, (int64_t[]){ 1, H, W, C });
 }
 
-/* Makes a map of this size the new h, with free memory above it. The old content stays until it is
- * overwritten. */
+/* Makes a map of this size the new h, with free memory above it. The old h stays readable until it
+ * is overwritten. */
 static void replace_map(run *r, int64_t H, int64_t W, int64_t C)
 {
     xd_arena_rewind(r->x->tmp, r->base);
     r->h = new_map(r, r->x->act, H, W, C);
 }
 
-/* h = relu(conv(relu(conv(relu(conv(h))))) + h) */
+/* Runs a block: h = relu(conv(relu(conv(relu(conv(h))))) + h) */
 static void run_block(run *r, const block *w)
 {
     const xd_tensor none = { 0 };
@@ -236,7 +237,8 @@ static void run_block(run *r, const block *w)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* The upsampled map is above the new h, which overwrites the old one. */
+/* Doubles rows and columns and convolves. The upsampled copy of the old h is allocated above the
+ * new h, which overwrites the old one. */
 static void run_upsample(run *r, const xd_cnv *w)
 {
     xd_tensor old = r->h;
@@ -269,7 +271,7 @@ static void run_half(run *r, const cfg *c, const half *w, int dec)
     }
 }
 
-/* 3 tanh(z / 3) */
+/* Computes z = 3 tanh(z / 3) in place. */
 static void clamp_latents(xd_exec *x, xd_tensor z)
 {
     const xd_tensor none = { 0 };
@@ -279,7 +281,8 @@ static void clamp_latents(xd_exec *x, xd_tensor z)
     xd_axpby(x, all, 0, none, 3);
 }
 
-/* A rank's band may have no rows. */
+/* Checks that the pixels and the latents of this rank have matching extents. A rank's band of rows
+ * may be empty. */
 static int extents_fit(xd_exec *x, const cfg *c, xd_tensor rgb, xd_tensor lat, int64_t C)
 {
     int64_t f = (int64_t)1 << (levels(c) - 1);
