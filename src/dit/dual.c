@@ -124,7 +124,7 @@ void xd_dual_embed(xd_exec *x, const xd_input *in, xd_state *s, const xd_lin *te
 typedef struct side { const xd_adaln *w; xd_tensor mod, h; int64_t at, n; } side;
 
 /* Lists the sides of a double block: text, reference images if their modulation differs from the
- * image's, image. Returns their number. */
+ * image's, image. Returns the number of sides. */
 static int sides_of(const xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in,
                     side s[3])
 {

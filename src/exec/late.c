@@ -89,8 +89,8 @@ void xd_late_take(xd_exec *x, xd_norm *a)
     }
 }
 
-/* Lists the operands through which an op may access rows of the hidden state, at most three.
- * Returns their number, or -1 if they are unknown. */
+/* Lists the operands through which an op may access rows of the hidden state. Returns the number of
+ * these operands, at most three, or -1 if they are unknown. */
 static int operands_of(xd_op op, const void *args, xd_tensor t[3])
 {
     const xd_gemm       *gemm = args;

@@ -1,4 +1,4 @@
-/* matrix.c - makes a device matrix from one or several matrices of the checkpoint
+/* matrix.c - makes a device matrix from one or several matrices of the checkpoint.
  *
  * If the device can pack bands of rows separately, each thread checks a band for NaN and packs it.
  * A band that the file has unchanged is packed directly from the file, any other band from a copy.
@@ -108,7 +108,7 @@ static void add_part(xd_decl *d, xd_weight *w, xd_gathering *g, const xd_mat_par
 static void load_whole(xd_decl *d, xd_weight *w, xd_gathering *g, const xd_matrix *m, float gain)
 {
     const xd_mat_part *p = g->parts;
-    int                stored = g->whole && m->shape;   /* 1: has the checkpoint's shape       */
+    int                stored = g->whole && m->shape;   /* 1: matrix with its checkpoint shape */
     if (xd_gather_needs_scales(w, g) &&
         !(w->scale = g->scale = malloc((size_t)w->out * sizeof *g->scale + 1)))
         xd_fail(d->err, XD_ENOMEM, "no memory for the scales of weight %s%s", d->scope, p->name);

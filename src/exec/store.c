@@ -1,4 +1,4 @@
-/* store.c - memory of loaded weights, and the search for NaN and infinity in weights
+/* store.c - memory of loaded weights, and the search for NaN and infinity in weights.
  *
  * Large weights have separate memory blocks; small ones (biases, norms) share blocks of 1 MiB. In a
  * block that several processes share, all weights are adjacent. */
@@ -33,7 +33,7 @@ struct xd_store {
     size_t   bytes;
     block    scratch[2];
     xd_arena window;            /* block shared with other processes; base NULL: none          */
-    int      part, parts;       /* this process fills share `part` of `parts` of it            */
+    int      part, parts;       /* this process fills share `part` of `parts` of the block     */
     int      idle;              /* 1: another process fills the requested weights              */
 };
 
@@ -273,5 +273,5 @@ int xd_nonfinite(xd_tensor t)
 float xd_random_weight(uint64_t name_hash, uint64_t i)
 {
     uint64_t h = xd_hash_mix(name_hash, i);
-    return ((float)(h >> 40) * (1.0f / 8388608.0f) - 1.0f) * 1.7320508f; /* uniform distribution */
+    return ((float)(h >> 40) * (1.0f / 8388608.0f) - 1.0f) * 1.7320508f; /* uniform, variance 1  */
 }

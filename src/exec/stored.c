@@ -37,7 +37,7 @@ int xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m)
 enum { GROUP_BYTES = 8 << 20, GROUP_INTEGERS = 64 << 20 };
 
 struct xd_stored {
-    xd_decl      d;             /* copy of the load's declaration                              */
+    xd_decl      d;             /* copy of the declaration at the load                         */
     xd_err       err;
     xd_gathering g;
     xd_mat_part  parts[XD_MAXSEG];

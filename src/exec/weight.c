@@ -1,9 +1,9 @@
-/* weight.c - what each kind of visit (list, count, load, random) does with a declared weight
+/* weight.c - what each kind of visit (list, count, load, random) does with a declared weight.
  *
  * A linear layer may be fused from several matrices of the checkpoint and split by tensor
- * parallelism. Both are one operation: rows and columns of these matrices are gathered into one
- * local matrix, which the device then packs (matrix.c). A matrix that is one complete matrix of the
- * checkpoint is packed directly from the file. */
+ * parallelism. Fusing and splitting are one operation: rows and columns of the checkpoint matrices
+ * are gathered into one local matrix, which the device then packs (matrix.c). A local matrix that
+ * is one complete matrix of the checkpoint is packed directly from the file. */
 #include "exec/matrix.h"
 
 #include <math.h>
@@ -116,7 +116,8 @@ int xd_source_name(const xd_source *src, const char *names, char *out, size_t si
     return 0;
 }
 
-/* Writes the first of a tensor's full names that the source has; if it has none, the first name. */
+/* Writes the first of a tensor's full names that the source has; if the source has none of them,
+ * writes the first name. */
 void xd_load_name(const xd_decl *d, const char *names, const char *suffix, char out[512])
 {
     char all[512];
@@ -143,7 +144,7 @@ static void list_tensor(xd_decl *d, const char *names, const char *suffix, xd_dt
     full_names(d, names, suffix, t->name, sizeof t->name);
     t->type = type;
     t->nd = nd;
-    for (int i = 0; i < nd; i++)    /* a scalar has no shape                                      */
+    for (int i = 0; i < nd; i++)    /* a scalar has no extents                                    */
         t->d[i] = shape[i];
 }
 
@@ -185,7 +186,8 @@ int xd_load_find(xd_decl *d, const xd_fetch *what, xd_fetched *f)
         return 1;
     if (d->src->get(d->src->self, f->name, &f->t, d->err) != XD_OK)
         return 0;
-    f->t = xd_view(f->t.p, f->t.type, what->nd, what->shape);   /* checked before the load     */
+    /* the shape was checked before the load */
+    f->t = xd_view(f->t.p, f->t.type, what->nd, what->shape);
     return xd_load_coding(d, f, what->rotated);
 }
 

@@ -58,7 +58,7 @@ struct xd_weight_stream {
     int           *at;          /* [n]: index of a block in `item`; -1: stays on the device     */
     int64_t        turn, fetched;       /* streamed blocks computed, and fetched, so far          */
     xd_arena       window;      /* the store's own memory while a streamed block is loaded      */
-    void         (*next)(void *self, int k);    /* called before use of a block in files; or NULL */
+    void         (*next)(void *self, int k); /* called before a block in files is used; or NULL */
     void          *self;
     xd_stays       stays;       /* saved xd_decl.stays while a block in files is loaded         */
 };
@@ -82,7 +82,7 @@ static void list_items(xd_weight_stream *s, const xd_block_sizes *w)
         if (!xd_stream_plan_has(&s->plan, w->n, i))
             continue;
         s->at[i] = k;
-        char *host = s->pinned ? s->pinned + used : NULL;       /* NULL: stays in files        */
+        char *host = s->pinned ? s->pinned + used : NULL;       /* NULL: weights in files      */
         s->item[k++] = (streamed){ s->first + i, host, w->block[i] };
         used += w->block[i];
     }
@@ -222,7 +222,7 @@ void xd_weight_stream_begin(xd_weight_stream *s, xd_exec *x, int layer)
         return;
     }
     if (s->turn % s->plan.streamed != k || s->fetched < s->turn)
-        s->turn = s->fetched = k;       /* the last run ended early: start again at k         */
+        s->turn = s->fetched = k;       /* the last run ended early: restart at block k       */
     while (st == XD_OK && s->fetched < s->turn + s->plan.slots && !is_busy(s, s->fetched))
         st = fetch_next(s);
     if (st == XD_OK)

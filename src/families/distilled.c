@@ -1,5 +1,5 @@
 /* distilled.c - recognizes checkpoints that are distilled for few steps, and lists their defaults,
- * which replace those of the pipeline
+ * which replace those of the pipeline.
  *
  * The defaults are those of the examples published with the checkpoints. */
 #include "families/recipe.h"
@@ -11,11 +11,11 @@
 #include <string.h>
 
 /* A checkpoint is recognized by its config settings if possible: all settings COMPONENT.KEY=VALUE
- * of `config` must match; an absent key counts as false. Otherwise it is recognized by a name: that
- * of the model's directory or repository, or of a file that replaces the transformer. Words of a
- * name are separated by - _ and similar. "a b|c" matches a name with the words a and b, or with c;
- * "a*" matches a word that starts with a. `recipe` may end with * to match all pipelines of a
- * family. */
+ * of `config` must match; an absent key counts as false. Otherwise a checkpoint is recognized by a
+ * name: that of the model's directory or repository, or of a file that replaces the transformer.
+ * Words of a name are separated by - _ and similar. "a b|c" matches a name with the words a and b,
+ * or with c; "a*" matches a word that starts with a. `recipe` may end with * to match all pipelines
+ * of a family. */
 static const xd_distilled table[] = {
     { .name = "FLUX.1-schnell", .recipe = "flux",
       .config = "transformer.guidance_embeds=false scheduler.use_dynamic_shifting=false",

@@ -1,5 +1,5 @@
 /* blocks.c - decodes the block types of GGUF files: integers of 2 to 8 bits, with a scale for each
- * 16 or 32 of them
+ * 16 or 32 of them.
  *
  * Each function decodes one block. Layout and order of operations are those of ggml, so that values
  * are rounded equally: no product may be fused with the following addition. */
@@ -95,8 +95,9 @@ static void iq4_nl(float *out, const u8 *b)
 
 /* ---- blocks of 256 --------------------------------------------------------------------------- */
 
-/* A Q2_K block has 16 scales and minima of 4 bits, 64 bytes of 2-bit elements, then d and dmin. The
- * same 2 bits of 32 consecutive bytes are 32 elements. */
+/* A Q2_K block has 16 scales and minima of 4 bits, 64 bytes of 2-bit elements, then the f16 factors
+ * d and dmin of the scales and the minima. The bits at one position of 32 consecutive bytes are 32
+ * consecutive elements. */
 static void q2_k(float *out, const u8 *b)
 {
     const float d = half_at(b + 80), dmin = half_at(b + 82);
@@ -110,7 +111,7 @@ static void q2_k(float *out, const u8 *b)
 }
 
 /* A Q3_K block has 32 bytes of third bits, 64 bytes of 2-bit elements, 12 bytes with 16 scales of 6
- * bits, then d. An element whose third bit is 0 is decreased by 4. */
+ * bits, then the f16 factor d of the scales. An element whose third bit is 0 is decreased by 4. */
 static void q3_k(float *out, const u8 *b)
 {
     const float d = half_at(b + 108);
@@ -135,8 +136,8 @@ static void scale_min(const u8 *s, int g, float *scale, float *min)
     *min = (float)(low ? s[4 + g] & 63 : s[4 + g] >> 4 | (s[g] >> 2 & 0x30));
 }
 
-/* A Q4_K block has d, dmin, 12 bytes of scales and 128 bytes of 4-bit elements. The low nibbles of
- * 32 bytes are 32 elements, the high nibbles the next 32. */
+/* A Q4_K block has the f16 factors d and dmin, 12 bytes of scales and minima, and 128 bytes of
+ * 4-bit elements. The low nibbles of 32 bytes are 32 elements, the high nibbles the next 32. */
 static void q4_k(float *out, const u8 *b)
 {
     const float d = half_at(b), dmin = half_at(b + 2);
@@ -152,7 +153,7 @@ static void q4_k(float *out, const u8 *b)
     }
 }
 
-/* A Q5_K block is a Q4_K block with 32 bytes of fifth bits before the elements. */
+/* A Q5_K block is a Q4_K block with 32 bytes of fifth bits before the 4-bit elements. */
 static void q5_k(float *out, const u8 *b)
 {
     const float d = half_at(b), dmin = half_at(b + 2);
@@ -171,7 +172,7 @@ static void q5_k(float *out, const u8 *b)
 }
 
 /* A Q6_K block has 128 bytes of low nibbles, 64 bytes of pairs of upper bits, 16 scales of 8 bits,
- * then d. */
+ * then the f16 factor d of the scales. */
 static void q6_k(float *out, const u8 *b)
 {
     const float d = half_at(b + 208);
@@ -186,8 +187,8 @@ static void q6_k(float *out, const u8 *b)
     }
 }
 
-/* An IQ4_XS block has d, 8 scales of 6 bits (upper pairs in 2 bytes, low nibbles in 4 bytes), and
- * 8 x 16 bytes of elements as in IQ4_NL. */
+/* An IQ4_XS block has the f16 factor d, 8 scales of 6 bits (upper pairs in 2 bytes, low nibbles in
+ * 4 bytes), and 8 x 16 bytes of elements as in IQ4_NL. */
 static void iq4_xs(float *out, const u8 *b)
 {
     const float d = half_at(b);

@@ -214,8 +214,8 @@ uint16_t xd_f32_f16(float v)
     return (uint16_t)(sign | ((a + 0xfffu + ((a >> 13) & 1u) - 0x38000000u) >> 13));
 }
 
-/* Converts an e4m3 value to f32. Its bits, shifted to the positions of an f32's bits, are its value
- * times 2^-120. */
+/* Converts an e4m3 value to f32. The bits of an e4m3 value, shifted to the positions of an f32's
+ * bits, are the value times 2^-120. */
 float xd_f8e4m3_f32(uint8_t v)
 {
     uint32_t m = (uint32_t)(v & 0x7fu) << 20, b;
@@ -249,7 +249,7 @@ uint8_t xd_f32_f8e4m3(float v)
     return (uint8_t)(sign | ((a + 0x7ffffu + ((a >> 20) & 1u) - 0x3c000000u) >> 20));
 }
 
-/* Converts an e5m2 value to f32. Its bits are the upper byte of an f16. */
+/* Converts an e5m2 value to f32. The bits of an e5m2 value are the upper byte of an f16. */
 float xd_f8e5m2_f32(uint8_t v)
 {
     return xd_f16_f32((uint16_t)(v << 8));

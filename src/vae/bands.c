@@ -16,8 +16,8 @@ static xd_tensor rows_of(xd_tensor t, int64_t y, int64_t n)
     return t;
 }
 
-/* Returns the number of rows per band if the input has `row` bytes per output row. The number must
- * not depend on how the rows are split over ranks. */
+/* Returns the number of rows per band if the input has `row` bytes per output row. The number of
+ * rows must not depend on how the map is split over ranks. */
 static int64_t band_rows(const xd_exec *x, int64_t row, int64_t H)
 {
     int64_t most = x->band ? (int64_t)x->band : BAND, n = most / (row > 0 ? row : 1);
@@ -56,8 +56,8 @@ static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor fro
         xd_copy_to(x, to, from);
 }
 
-/* Returns rows [y, y + n) of the convolution's input, normalized. Rows before 0 are in the halo
- * above, rows after the last one in the halo below. */
+/* Returns rows [y, y + n) of the convolution's input, normalized if the feed has a norm. Rows
+ * before 0 are in the halo above, rows after the last one in the halo below. */
 static xd_tensor fetch_feed(xd_exec *x, const xd_feed *f, const xd_halo *halo, xd_dtype type,
                             int64_t y, int64_t n)
 {

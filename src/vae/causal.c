@@ -1,7 +1,7 @@
-/* causal.c - causal video autoencoder: config and weights
+/* causal.c - causal video autoencoder: config and weights.
  *
- * The same class also describes autoencoders for single images. Their kernels over frames are
- * reduced to the kernels' last frame, as there are no frames before an image. */
+ * The config may also describe an autoencoder for single images. Its kernels over frames are then
+ * reduced to the last frame of each kernel, as there are no frames before an image. */
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ enum {
     RATIO     = 4,              /* video frames per latent frame                               */
 };
 
-/* default lists of diffusers */
+/* the lists that diffusers uses by default */
 static const xd_ints  default_mult = { 4, { 1, 2, 4, 4 } };
 static const xd_ints  default_halve = { 3, { 0, 1, 1 } };
 static const xd_reals default_mean = { 16, { -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653,
@@ -84,9 +84,9 @@ static xd_status check_widths(const xd_causal_cfg *c, xd_err *e)
     return XD_OK;
 }
 
-/* Checks the shortcuts around levels (is_residual). A shortcut repeats or averages: the ratio of
- * input to output channels must be an integer that divides the number of positions that one
- * position becomes, or that become one position. */
+/* Checks the shortcuts around levels (is_residual), which repeat or average positions. The larger
+ * of a level's input and output channels must be a multiple of the smaller, and the ratio must
+ * divide the number of positions that one position becomes, or that become one position. */
 static xd_status check_shortcuts(const xd_causal_cfg *c, xd_err *e)
 {
     int last = xd_causal_levels(c) - 1;
@@ -186,8 +186,8 @@ static void w_tap(xd_decl *d, xd_lin *w, const char *name, int64_t out, int64_t 
     xd_w_linear_as(d, w, name, 5, (int64_t[]){ out, in, 1, 1, 1 }, 1);
 }
 
-/* Declares the gain of a norm. Its shape is [C,1,1] in layers for images, [C,1,1,1] in layers for
- * videos. */
+/* Declares the gain of a norm, whose shape is [C,1,1] in layers for images and [C,1,1,1] in layers
+ * for videos. */
 static void w_norm(xd_decl *d, xd_tensor *gain, const char *name, int nd, int64_t C)
 {
     xd_w_vec(d, gain, name, nd, (int64_t[]){ C, 1, 1, 1 });
@@ -203,8 +203,8 @@ static void w_res(xd_decl *d, const xd_causal_cfg *c, xd_causal_res *w, int64_t 
         w_tap(d, &w->shortcut, "conv_shortcut", out, in);
 }
 
-/* Declares the convolution that changes the number of frames. An autoencoder for images has its
- * tensors in the file, but does not read them. */
+/* Declares the convolution that changes the number of frames. Files of an autoencoder for images
+ * also contain the tensors of this convolution, which are not read. */
 static void w_time(xd_decl *d, const xd_causal_cfg *c, xd_cnv *w, int64_t out, int64_t in)
 {
     if (!c->images) {

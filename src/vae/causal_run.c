@@ -1,4 +1,4 @@
-/* causal_run.c - causal video autoencoder: encodes videos to latents and decodes latents to videos
+/* causal_run.c - causal video autoencoder: encodes videos to latents and decodes latents to videos.
  *
  * Frames are computed in chunks: the first frame alone, then one latent frame at a time. A
  * convolution over frames keeps its last input frames for the next chunk; before the first frame it
@@ -37,10 +37,10 @@ typedef struct run {
     const xd_causal_cfg  *c;
     const xd_causal_half *w;
     int                   dec;
-    size_t                base; /* arena mark below h                                         */
+    size_t                base; /* arena mark below the map h                                 */
     xd_tensor             h;    /* [T,H,W,C] at `base`: the current map                       */
     kept                  cache[MAX_CACHES];    /* kept frames of each convolution over frames */
-    int                   ncache;       /* 0: there is only one chunk                         */
+    int                   ncache;       /* convolutions in `cache`; 0: there is only one chunk */
     int                   at;   /* index in `cache` of the next convolution                   */
     int                   first;        /* 1: the chunk is the first frame alone              */
 } run;
@@ -256,7 +256,7 @@ static void run_middle(run *r)
     run_residual(r, &r->w->mid[1]);
 }
 
-/* Doubles the frames: a convolution over frames outputs two frames for each as halves of its
+/* Doubles the frames: for each frame, a convolution over frames outputs two frames as halves of its
  * channels. The very first frame of a video stays single and is no input of the convolution. */
 static void double_frames(run *r, const xd_cnv *w)
 {
@@ -299,8 +299,8 @@ static void halve_frames(run *r, const xd_cnv *w)
     replace_map(r, T / 2, h.d[1], h.d[2], h.d[3]);
 }
 
-/* Doubles rows and columns (and frames, if `time` is set). Runs from the last frame to the first,
- * because the new map overlaps the old one. */
+/* Doubles the rows and columns of the map h (and its frames, if `time` is set). Runs from the last
+ * frame to the first, because the new map overlaps the old one. */
 static void run_upsample(run *r, const xd_causal_level *w, int time)
 {
     if (time)
@@ -311,8 +311,8 @@ static void run_upsample(run *r, const xd_causal_level *w, int time)
         xd_band_enlarge(r->x, xd_rows(r->h, t, 1), xd_rows(old, t, 1), w->up, none);
 }
 
-/* Halves rows and columns (and frames, if `time` is set) by a convolution with stride 2. Pads only
- * below and on the right, so that output cell i reads pixels 2i .. 2i+2. */
+/* Halves the rows and columns of the map h (and its frames, if `time` is set) by a convolution with
+ * stride 2. Pads only below and on the right, so that output cell i reads pixels 2i .. 2i+2. */
 static void run_downsample(run *r, const xd_causal_level *w, int time)
 {
     xd_exec  *x = r->x;
@@ -353,8 +353,8 @@ static int frame_factor(const run *r, int l)
 
 /* Adds the decoder's shortcut to h: the level's input, where each position becomes 2 x 2 positions
  * in 1 or 2 frames. If the output has fewer channels, several consecutive input channels share the
- * positions of an output channel. Of the very first frame only the second of its two frames is
- * added. */
+ * positions of an output channel. For the very first frame of the video, only the second of the two
+ * frames is added. */
 static void add_enlarged(run *r, xd_tensor in, int l)
 {
     xd_exec *x = r->x;
@@ -374,8 +374,8 @@ static void add_enlarged(run *r, xd_tensor in, int l)
 }
 
 /* Writes the mean over n positions of each f x f square to `mean` [H,W,C] F32. Positions are
- * numbered within a square, frame after frame, from `from` on. Negative numbers are positions
- * before the first frame, which count as zeros. */
+ * numbered within a square, frame after frame; the n positions begin at number `from`. Negative
+ * numbers are positions before the first frame, which count as zeros. */
 static void mean_of(run *r, xd_tensor mean, xd_tensor in, int f, int64_t from, int64_t n)
 {
     size_t    mark = xd_arena_mark(r->x->tmp);

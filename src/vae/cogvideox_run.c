@@ -2,14 +2,14 @@
  * videos.
  *
  * Frames are computed in batches as in diffusers, because a group norm covers all frames of a
- * batch. Convolutions over time read past frames only; each keeps its last input frames for the
- * next batch.
+ * batch. Convolutions over time read past frames only; each convolution keeps its last input frames
+ * for the next batch.
  *
  * The current feature map `h` is always at the bottom of a batch's arena memory, above the kept
  * frames. The input of a convolution is normalized a few frames at a time, so that besides h only
  * one other map and these frames exist: at 480 x 720 pixels a map of eight frames is the largest
- * tensor. In the decoder the scale and shift of a norm are 1x1 convolutions of the latents. These
- * are computed at the size of the latents and upsampled while the norm is applied. */
+ * tensor. In the decoder the scale and shift of a norm are 1x1 convolutions of the latents. Scale
+ * and shift are computed at the size of the latents and upsampled while the norm is applied. */
 #include "base/minmax.h"
 #include "exec/op.h"
 #include "vae/bands.h"
@@ -33,11 +33,11 @@ typedef struct run {
     const xd_cog_cfg *c;
     const xd_cog_half *w;
     int               dec;
-    size_t            base;     /* arena mark below h                                         */
+    size_t            base;     /* arena mark below the map h                                 */
     xd_tensor         h;        /* [T,H,W,C] at `base`: the current map                       */
     xd_tensor         z;        /* [t,h,w,C] F32: latent frames of the batch (decoder)           */
     xd_tensor         cache[MAX_CACHES];        /* kept frames [PAST,H,W,C] per convolution   */
-    int               ncache;   /* 0: there is only one batch                                 */
+    int               ncache;   /* convolutions in `cache`; 0: there is only one batch        */
     int               at;       /* index in `cache` of the next convolution                   */
     int               first;    /* 1: first batch, so no frames are kept yet                  */
 } run;
@@ -203,8 +203,8 @@ static int64_t frames_at_once(const run *r, xd_tensor in)
     return n < in.d[0] ? n : in.d[0];
 }
 
-/* Computes out = conv(f) + plus, where plus may be the tensor `out`. The convolution's input is
- * extended by copies of the first frame before it. */
+/* Computes out = conv(f) + plus, where plus may be the tensor `out`. Before its first frame, the
+ * input of the convolution is extended by copies of that frame. */
 static void causal_conv(run *r, xd_tensor out, const feed *f, const xd_cnv *w, xd_tensor plus)
 {
     xd_exec  *x = r->x;
@@ -280,9 +280,9 @@ static void run_middle(run *r)
         run_residual(r, &r->w->mid[i]);
 }
 
-/* Doubles rows and columns, and, if `time` is set, all frames except the first of an odd number.
- * The two frames of a pair are equal, so they are convolved once. Runs from the last frame to the
- * first, because the new map overlaps the old one. */
+/* Doubles the rows and columns of the map h, and, if `time` is set, all frames except the first of
+ * an odd number. The two frames of a pair are equal, so they are convolved once. Runs from the last
+ * frame to the first, because the new map overlaps the old one. */
 static void run_upsample(run *r, const xd_cog_level *level, int time)
 {
     xd_exec  *x = r->x;
@@ -310,9 +310,9 @@ static xd_tensor mean_of(xd_exec *x, xd_tensor two)
     return m;
 }
 
-/* Halves rows and columns by a convolution with stride 2, after averaging pairs of frames if `time`
- * is set (except the first of an odd number). Pads only below and on the right, so that output cell
- * i reads pixels 2i .. 2i+2. */
+/* Halves the rows and columns of the map h by a convolution with stride 2, after averaging pairs of
+ * frames if `time` is set (except the first of an odd number). Pads only below and on the right, so
+ * that output cell i reads pixels 2i .. 2i+2. */
 static void run_downsample(run *r, const xd_cog_level *level, int time)
 {
     xd_exec  *x = r->x;

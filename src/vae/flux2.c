@@ -44,7 +44,7 @@ static xd_status check_config(void *c_, xd_err *e)
 {
     static const int64_t widths[LEVELS] = { 128, 256, 512, 512 };
     cfg                 *c = c_;
-    if (!c->kl.width.n) {       /* default lists of diffusers                                  */
+    if (!c->kl.width.n) {       /* the lists that diffusers uses by default                    */
         c->kl.width.n = LEVELS;
         memcpy(c->kl.width.v, widths, sizeof widths);
     }

@@ -113,7 +113,7 @@ static xd_status check_numbers(const xd_kl_cfg *c, xd_err *e)
 
 xd_status xd_kl_check(xd_kl_cfg *c, xd_err *e)
 {
-    if (!c->width.n)            /* default lists of diffusers                                  */
+    if (!c->width.n)            /* the lists that diffusers uses by default                    */
         c->width.n = 1, c->width.v[0] = 64;
     if (!c->down.n)
         c->down.n = 1, strcpy(c->down.v[0], "DownEncoderBlock2D");
@@ -268,9 +268,9 @@ static void kl_weights(xd_decl *d, const void *cfg, void *glob)
 typedef struct run {
     xd_exec      *x;
     const xd_kl_cfg *c;
-    xd_tensor     partial;      /* [rows,G,2] F64: sums per row of the latest map              */
+    xd_tensor     partial;      /* [rows,G,2] F64: group sums per row of the latest map        */
     xd_gsum       sum;          /* group sums of the map to be normalized                     */
-    size_t        base;         /* arena mark below h                                         */
+    size_t        base;         /* arena mark below the map h                                 */
     xd_tensor     h;            /* [1,H,W,C] at `base`: the current map                       */
 } run;
 
@@ -308,8 +308,8 @@ static xd_tensor partial_of(const run *r, xd_tensor map)
     return xd_rows(r->partial, 0, map.d[1]);
 }
 
-/* Returns the convolution input silu(norm(in)) for the map `in` that was computed last. First adds
- * up the sums of its rows. */
+/* Returns the convolution input silu(norm(in)) for the map `in`, which must be the map computed
+ * last: the group sums of its rows are added up first. */
 static xd_feed norm_feed(run *r, xd_tensor in, const xd_kl_norm *w)
 {
     xd_group_close(r->x, &r->sum, partial_of(r, in), in);
@@ -411,7 +411,8 @@ static void run_middle(run *r, const xd_kl_half *w)
     run_residual(r, &w->mid[1]);
 }
 
-/* Doubles rows and columns and convolves. The new h overlaps the old one. */
+/* Doubles the rows and columns of the map h and convolves it. The new h overlaps the old h in
+ * memory. */
 static void run_upsample(run *r, const xd_cnv w[4])
 {
     xd_tensor old = r->h;
@@ -419,8 +420,9 @@ static void run_upsample(run *r, const xd_cnv w[4])
     xd_band_enlarge(r->x, r->h, old, w, partial_of(r, r->h));
 }
 
-/* Halves rows and columns by a convolution with stride 2. Pads only below and on the right, so that
- * output cell i reads pixels 2i .. 2i+2. The smaller new h overlaps the old one. */
+/* Halves the rows and columns of the map h by a convolution with stride 2. Pads only below and on
+ * the right, so that output cell i reads pixels 2i .. 2i+2. The smaller new h overlaps the old h in
+ * memory. */
 static void run_downsample(run *r, const xd_cnv *w)
 {
     xd_tensor old = r->h;

@@ -1,4 +1,4 @@
-/* rgb.c - linear maps from latent channels to RGB, for previews
+/* rgb.c - linear maps from latent channels to RGB, for previews.
  *
  * The coefficients are least-squares fits over decoded images, published by ComfyUI
  * (comfy/latent_formats.py; those of the last table in latent_preview.py of the nodes for that

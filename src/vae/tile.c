@@ -1,4 +1,4 @@
-/* tile.c - decodes and encodes images in overlapping tiles, blended as in diffusers' autoencoders
+/* tile.c - decodes and encodes images in overlapping tiles, blended as in diffusers' autoencoders.
  *
  * A tile has all frames of a video. Tiles are computed row by row. The last rows of the tile above
  * are blended into a tile, then the last columns of the tile to its left; both neighbours are
@@ -246,9 +246,9 @@ static int larger_first(const void *a, const void *b)
     return p->area != q->area ? (p->area < q->area ? 1 : -1) : (p->k > q->k) - (p->k < q->k);
 }
 
-/* Sets the size and the distance of tiles for an image of h x w cells. They equal those of
- * diffusers if the overlap is an integer number of cells. Otherwise the distance is rounded down to
- * complete cells, so that the tiles still cover the image. */
+/* Sets the size and the distance of tiles for an image of h x w cells. Sizes and distances equal
+ * those of diffusers if the overlap is an integer number of cells. Otherwise the distance is
+ * rounded down to complete cells, so that the tiles still cover the image. */
 static void set_tiling(tiling *g, const xd_vae_info *v, int64_t h, int64_t w)
 {
     g->H = h, g->W = w;
@@ -300,7 +300,7 @@ xd_status xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, i
     return s;
 }
 
-/* Runs on the complete image if it is not larger than one tile, otherwise on tiles. */
+/* Runs `run` on the complete image if the image is not larger than one tile, otherwise on tiles. */
 static void run_tiled(xd_exec *x, const xd_vae_info *v, tiling *g, xd_tensor in, xd_tensor out,
                       xd_tensor lat)
 {

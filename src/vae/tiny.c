@@ -1,5 +1,5 @@
 /* tiny.c - AutoencoderTiny: small autoencoders for previews (TAESD and variants;
- * https://github.com/madebyollin/taesd)
+ * https://github.com/madebyollin/taesd).
  *
  * The network has plain convolutions and ReLU; all feature maps have the same number of channels.
  * The encoder outputs latents and no distribution, so the log variance is set so low that a sample
@@ -186,7 +186,7 @@ static void weights(xd_decl *d, const void *cfg_, void *g_)
 
 typedef struct run {
     xd_exec  *x;
-    size_t    base;             /* arena mark below h                                          */
+    size_t    base;             /* arena mark below the map h                                  */
     xd_tensor h;                /* [1,H,W,C] at `base`: the current map                        */
 } run;
 
@@ -237,8 +237,8 @@ static void run_block(run *r, const block *w)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* Doubles rows and columns and convolves. The upsampled copy of the old h is allocated above the
- * new h, which overwrites the old one. */
+/* Doubles the rows and columns of the map h and convolves it. The upsampled copy of the old h is
+ * allocated above the new h, which overwrites the old h. */
 static void run_upsample(run *r, const xd_cnv *w)
 {
     xd_tensor old = r->h;

@@ -1,8 +1,8 @@
 /* dit.c - Chroma (lodestones 2025), as diffusers' ChromaTransformer2DModel.
  *
- * Chroma has double and single blocks (dit/dual.h) without modulation layers. Instead a small
- * network, the approximator, computes all modulation vectors of a step from the timestep and the
- * vector's index. There is no pooled text and no distilled guidance scale. */
+ * Chroma has double and single blocks (dit/dual.h) without modulation layers. A small network, the
+ * approximator, computes all modulation vectors of a step from the timestep and the vector's index.
+ * Chroma has no pooled text and no distilled guidance scale. */
 #include <math.h>
 #include <stddef.h>
 

@@ -22,7 +22,7 @@ static const xd_recipe chroma = {
 
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
-/* xDiT's model of this family. Its attention has a mask, which xDiT's ring attention does not
+/* xDiT's model of this family. Chroma's attention has a mask, which xDiT's ring attention does not
  * support. */
 static const xd_xdit_model xdit_models[] = {
     { .title = "Chroma", .names = "Chroma1", .pipeline = "xFuserChromaPipeline", .own = "chroma",

@@ -385,8 +385,8 @@ static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
     return embed_time(x, n, s->t);
 }
 
-/* Writes the polynomial that TeaCache4CogVideoX1.5 publishes for the model. There is one for 2b, one
- * for 5b with or without an image, one for 1.5, and one for 1.5 with an image. */
+/* Writes the polynomial that TeaCache4CogVideoX1.5 publishes for the model: for 2b, for 5b with or
+ * without an image, for 1.5, or for 1.5 with an image. */
 static int change_poly(const void *c_, double poly[5])
 {
     static const double of[4][5] = {
@@ -464,8 +464,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     add_streams(x, s->h, mod, y, &w->down, ntxt);
 }
 
-/* Computes the output from the video tokens. There are two consecutive norms; the modulation of the
- * second one has shift, then scale. */
+/* Computes the output from the video tokens, with two consecutive norms. The modulation of the
+ * second norm has shift, then scale. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

@@ -3,8 +3,8 @@
 
 extern const xd_dit xd_dit_cogvideox;
 
-/* Recipe of diffusers' CogVideoXPipeline.__call__. Its examples of export_to_video write 8 frames
- * per second, those of CogVideoX 1.5 (whose transformer has patches in time) write 16. */
+/* Recipe of diffusers' CogVideoXPipeline.__call__. The pipeline's examples of export_to_video write
+ * 8 frames per second, those of CogVideoX 1.5 (whose transformer has patches in time) write 16. */
 static const xd_recipe from_text = {
     .name = "cogvideox", .pipelines = { "CogVideoXPipeline" },
     .dit = "transformer", .vae = "vae",

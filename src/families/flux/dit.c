@@ -174,8 +174,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- step caches -------------------------------------------------------------------------- */
 
-/* Returns the image tokens, normalized and modulated as input of the first block's attention. The
- * first block may be a double or a single block. */
+/* Returns the image tokens, normalized and modulated as input of the attention of the first block,
+ * which may be a double or a single block. */
 static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const xd_pair *w = xd_net_layer(x, n, 0);

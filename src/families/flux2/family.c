@@ -1,5 +1,5 @@
 /* family.c - FLUX.2 klein and dev: their pipelines */
-#define _XOPEN_SOURCE 700       /* strdup */
+#define _XOPEN_SOURCE 700       /* for strdup */
 #include <math.h>
 #include <string.h>
 
@@ -10,9 +10,9 @@ extern const xd_dit xd_dit_flux2;
 
 enum { LEAST_SIDE = 64, MOST_RATIO = 8, MEGAPIXEL = 1024 * 1024 };
 
-/* Returns the exponent of the dynamic shift of timesteps (diffusers' compute_empirical_mu). It is
- * interpolated between two linear functions of the number of tokens, for 10 and for 200 steps; for
- * large images it is the function for 200 steps. */
+/* Returns the exponent of the dynamic shift of timesteps (diffusers' compute_empirical_mu). The
+ * exponent is interpolated between two linear functions of the number of tokens, for 10 and for 200
+ * steps; for large images it is the function for 200 steps. */
 static double empirical_mu(int64_t tokens, int steps)
 {
     double n = (double)tokens, at200 = 0.00016927 * n + 0.45666666,

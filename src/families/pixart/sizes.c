@@ -1,8 +1,8 @@
-/* sizes.c - the image sizes that PixArt was trained on, by aspect ratio
+/* sizes.c - the image sizes that PixArt was trained on, by aspect ratio.
  *
  * PixArt-alpha and Sigma were trained on a few dozen sizes per resolution (Chen et al. 2023,
- * "multi-scale training"). Their pipelines generate the size whose ratio height / width is nearest
- * to the requested one, and resize the image afterwards. The nearest ratio is chosen by the
+ * "multi-scale training"). PixArt's pipelines generate the size whose ratio height / width is
+ * nearest to the requested one, and resize the image afterwards. The nearest ratio is chosen by the
  * published ratios, which are rounded to two decimals. */
 #include "families/pixart/sizes.h"
 

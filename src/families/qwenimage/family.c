@@ -46,7 +46,7 @@ static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int
 {
     double ratio = (double)*width / (double)*height, w = sqrt((double)area * ratio), h = w / ratio;
     (void)unit;
-    w = nearbyint(w / SIDES), h = nearbyint(h / SIDES);     /* halves to even, as in Python     */
+    w = nearbyint(w / SIDES), h = nearbyint(h / SIDES); /* rounds halves to even, as in Python */
     if (w < 1 || h < 1)
         return xd_fail(e, XD_EINVAL, "an image to edit has %lld x %lld pixels; with its ratio an "
                        "area of %lld pixels has no side of %d", (long long)*width,

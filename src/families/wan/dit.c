@@ -47,7 +47,7 @@ static const xd_field fields[] = {
 };
 
 typedef struct blk {
-    xd_tensor mod;                      /* [1,6,D]                                            */
+    xd_tensor mod;                      /* [1,6,D]: table added to the modulation             */
     xd_lin    qkv, out, q, kv, cross, up, down;
     xd_tensor q_gain, k_gain, cross_q, cross_k;         /* [D]: gains of the norms over all heads */
     xd_tensor gain, bias;               /* [D]: norm before cross-attention, or absent        */
@@ -76,7 +76,7 @@ typedef struct glob {
 enum { TIMES = 2 };
 
 typedef struct local {
-    int       times;                    /* 1, or 2 if a frame is given (on any rank)          */
+    int       times;                    /* timesteps: 2 if a frame is given (on any rank), else 1 */
     xd_span   rows[TIMES];              /* this rank's tokens with each timestep              */
     xd_tensor emb;                      /* [times,D] F32: timestep embeddings                 */
     xd_tensor mod;                      /* [6 times,D] F32: shift, scale, gate of attention, MLP */
@@ -468,8 +468,8 @@ static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
     return xd_rows(l->emb, 0, 1);
 }
 
-/* Writes the polynomial that TeaCache4Wan2.1 publishes for the model. There is one for 1.3B, one for
- * 14B, and one for 14B image to video at 480p. */
+/* Writes the polynomial that TeaCache4Wan2.1 publishes for the model: for 1.3B, for 14B, or for 14B
+ * image to video at 480p. */
 static int change_poly(const void *c_, double poly[5])
 {
     static const double of[3][5] = {
@@ -500,7 +500,7 @@ static xd_tensor attend_self(xd_exec *x, const xd_net *n, const blk *w, const lo
         t = (turn){ l->cos, l->sin };
     norm_heads(x, n, q, in[0], w->q_gain, factor_at(f, 0), t);
     norm_heads(x, n, k, in[1], w->k_gain, factor_at(f, 1), t);
-    if (!f.p)                   /* q and k have the same rotation                              */
+    if (!f.p)                   /* rotate q and k in one launch                                */
         xd_qk_norm_into(x, &(xd_qknorm){ .out = qh, .in = qh, .also = { .out = kh, .in = kh },
                                          .cos = l->cos, .sin = l->sin });
     return xd_flat(xd_attn(x, qh, kh, xd_heads(xd_seg(y, &w->qkv, 2), c->head_dim), 0));

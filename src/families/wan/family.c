@@ -12,8 +12,8 @@ extern const xd_dit xd_dit_wan;
     { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl", .rows = XD_ROWS_BELOW, \
       .pad = XD_PAD_MOST, .masked = 1, .blank = 1 }
 
-/* Recipe of diffusers' WanPipeline.__call__. Its examples of export_to_video write 16 frames per
- * second. */
+/* Recipe of diffusers' WanPipeline.__call__. The pipeline's examples of export_to_video write 16
+ * frames per second. */
 static const xd_recipe from_text = {
     .name = "wan", .pipelines = { "WanPipeline" },
     .dit = "transformer", .dit2 = "transformer_2", .vae = "vae",
@@ -50,7 +50,7 @@ static const xd_recipe from_image = {
 };
 
 /* Recipe of the models with expand_timesteps: diffusers' WanPipeline and, with an image,
- * WanImageToVideoPipeline. Their examples write 24 frames per second. */
+ * WanImageToVideoPipeline. Diffusers' examples for these models write 24 frames per second. */
 static const xd_recipe from_held = {
     .name = "wan-ti2v", .pipelines = { "WanPipeline", "WanImageToVideoPipeline" },
     .when = "expand_timesteps",
@@ -63,7 +63,7 @@ static const xd_recipe from_held = {
 
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
-/* xDiT's models of this family. The first row whose name matches applies. */
+/* xDiT's models of this family. The first row of the table whose name matches a model is used. */
 static const xd_xdit_model xdit_models[] = {
     { .title = "Wan", .scripts = "wan_example wan_usp_example wan_pipeline_example",
       .pipeline = "WanPipeline", .own = "wan", .cell = 8, .patch = 2,

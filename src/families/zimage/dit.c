@@ -50,8 +50,7 @@ typedef struct blk {
     xd_lin    mod;              /* [4D, EMBED]; not in the context refiner                     */
     xd_lin    qkv, out, up, down;       /* `up` computes a (activated) and b: silu(a) * b      */
     xd_tensor norm_q, norm_k;   /* [head_dim], or absent                                       */
-    xd_tensor norm[4];          /* [D]: before and after attention, before and after the       */
-                                /* feed-forward                                                */
+    xd_tensor norm[4];          /* [D]: before, after attention; before, after feed-forward    */
 } blk;
 
 typedef struct glob {
@@ -153,7 +152,7 @@ static void info(const void *c_, xd_dit_info *out)
         .sample = { 1, 128, 128 }, .text_dim = c->text, .txt_flows = 1, .sites = 1,
         .multiple = MULTIPLE, .local_size = sizeof(local), .lead = 2 * c->nrefiners,
         .most = { 1, c->lens.v[1] * PATCH, c->lens.v[2] * PATCH },
-        /* text positions begin at 1 and are followed by the image's */
+        /* text positions begin at 1 and are followed by the image's positions */
         .text_most = (c->lens.v[0] - 2) / MULTIPLE * MULTIPLE,
     };
 }
@@ -269,8 +268,8 @@ static void fill_angles(void *ctx, float *buf)
     }
 }
 
-/* Returns the cosines or sines of a pass. Those of image tokens also depend on the length of the
- * text. */
+/* Returns the cosines or sines of a pass. The angles of image tokens also depend on the length of
+ * the text. */
 static xd_tensor angles_of(xd_exec *x, const cfg *c, const xd_cond *text, double (*fn)(double))
 {
     int64_t rows = xd_n(x, XD_TXT) + xd_n(x, XD_PAD) + xd_n(x, XD_IMG);
