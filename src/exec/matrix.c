@@ -51,8 +51,8 @@ void xd_mat_count(xd_decl *d, xd_weight *w, const xd_matrix *m)
     xd_gather_announce(d, m);
 }
 
-/* Packs a matrix band by band. All checkpoint matrices that it is made from are open at the same
- * time, as a band may have rows of several. */
+/* Packs a matrix band by band. The checkpoint matrices that are fused are all open at the same
+ * time, as a band may have rows of several matrices. */
 static void load_bands(xd_decl *d, const xd_weight *w, xd_gathering *g, float gain)
 {
     xd_fetched f[XD_MAXSEG];

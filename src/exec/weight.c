@@ -357,8 +357,8 @@ void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias,
     xd_w_leave(d);
 }
 
-/* Returns 1 if a table can be read in place in its mapped file. Types that no lookup supports are
- * converted instead. */
+/* Returns 1 if a table can be read in place in its mapped file. Tables whose element type no lookup
+ * supports are converted instead. */
 static int is_used_in_place(const xd_decl *d, const char *name)
 {
     char      full[512];

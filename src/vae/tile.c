@@ -247,8 +247,8 @@ static int larger_first(const void *a, const void *b)
 }
 
 /* Sets the size and the distance of tiles for an image of h x w cells. Sizes and distances equal
- * those of diffusers if the overlap is an integer number of cells. Otherwise the distance is
- * rounded down to complete cells, so that the tiles still cover the image. */
+ * those of diffusers if the overlap is an integer number of cells. With another overlap the
+ * distance of tiles is rounded down to complete cells, so that the tiles still cover the image. */
 static void set_tiling(tiling *g, const xd_vae_info *v, int64_t h, int64_t w)
 {
     g->H = h, g->W = w;

@@ -198,8 +198,8 @@ static void fill_inputs(void *ctx, float *buf)
         }
 }
 
-/* Runs the approximator for the modulation vectors of this rank's stage. Each vector depends only
- * on its own row of inputs. */
+/* Runs the approximator for the modulation vectors of this rank's stage. Each modulation vector
+ * depends only on its own row of inputs. */
 static xd_tensor approximate(xd_exec *x, const xd_net *n, double t)
 {
     const glob *g = n->glob;
@@ -265,7 +265,7 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w, xd_state *s
     xd_solo_run(x, s->h, w, &in);
 }
 
-/* Computes the output. The rows of the final modulation are shift, then scale. */
+/* Computes the network's output. The rows of the final modulation are shift, then scale. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob *g = n->glob;

@@ -24,8 +24,8 @@ static const xd_stem double_block[] = {
     XD_STEMS_END,
 };
 
-/* Tensors of a single block. The tensor linear1 contains query, key, value and the feed-forward,
- * which is four times as wide as each of them. */
+/* Names of the tensors of a single block. The tensor linear1 contains query, key, value and the
+ * feed-forward, which is four times as wide as each of them. */
 static const xd_stem single_block[] = {
     XD_STEM_ROWS("attn.to_q", "linear1", 0, 1, 7),
     XD_STEM_ROWS("attn.to_k", "linear1", 1, 1, 7),

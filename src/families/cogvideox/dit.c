@@ -464,8 +464,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     add_streams(x, s->h, mod, y, &w->down, ntxt);
 }
 
-/* Computes the output from the video tokens, with two consecutive norms. The modulation of the
- * second norm has shift, then scale. */
+/* Computes the network's output from the video tokens, with two consecutive norms. The modulation
+ * of the second norm has shift, then scale. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

@@ -221,7 +221,7 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     xd_solo_run(x, s->h, w, &in);
 }
 
-/* Computes the output. The rows of the final modulation are scale, then shift. */
+/* Computes the network's output. The rows of the final modulation are scale, then shift. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

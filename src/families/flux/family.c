@@ -15,8 +15,8 @@ enum { MEGAPIXEL = 1024 * 1024 };
       { .folder = "text_encoder_2", .tokenizer = "tokenizer_2", .slot = "t5xxl", \
         .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .prompt = 1 } }
 
-/* Recipe of diffusers' FluxPipeline.__call__, FluxImg2ImgPipeline and FluxInpaintPipeline. CLIP
- * only computes the pooled text embedding. */
+/* The text encoders, defaults and rules of diffusers' FluxPipeline.__call__, FluxImg2ImgPipeline
+ * and FluxInpaintPipeline. CLIP only computes the pooled text embedding. */
 static const xd_recipe flux = {
     .name = "flux", .pipelines = { "FluxPipeline", "FluxImg2ImgPipeline",
                                     "FluxInpaintPipeline" },
@@ -27,7 +27,7 @@ static const xd_recipe flux = {
     .of_image = { .guidance = 7 }, .of_mask = { .guidance = 7 },
 };
 
-/* Recipe of diffusers' FluxFillPipeline.__call__. */
+/* The text encoders, defaults and rules of diffusers' FluxFillPipeline.__call__. */
 static const xd_recipe fill = {
     .name = "flux-fill", .pipelines = { "FluxFillPipeline" },
     .dit = "transformer", .vae = "vae",
@@ -61,7 +61,7 @@ static xd_status kontext_size(int64_t unit, int64_t area, int64_t *height, int64
     return XD_OK;
 }
 
-/* Recipe of diffusers' FluxKontextPipeline.__call__. */
+/* The text encoders, defaults and rules of diffusers' FluxKontextPipeline.__call__. */
 static const xd_recipe kontext = {
     .name = "flux-kontext", .pipelines = { "FluxKontextPipeline" },
     .dit = "transformer", .vae = "vae",

@@ -26,8 +26,8 @@ static const xd_stem flux_double[] = {
     XD_STEMS_END,
 };
 
-/* Tensors of a single block. The tensor linear1 contains query, key, value and the feed-forward,
- * which is four times as wide as each of them. */
+/* Names of the tensors of a single block. The tensor linear1 contains query, key, value and the
+ * feed-forward, which is four times as wide as each of them. */
 static const xd_stem flux_single[] = {
     XD_STEM("norm.linear", "modulation.lin"),
     XD_STEM_ROWS("attn.to_q", "linear1", 0, 1, 7),
@@ -40,8 +40,8 @@ static const xd_stem flux_single[] = {
     XD_STEMS_END,
 };
 
-/* Tensors outside the blocks. The final modulation is (shift, scale) in the original files; the
- * network declares (scale, shift). */
+/* Names of the tensors outside the blocks. The rows of the final modulation are (shift, scale) in
+ * the original files; the network declares (scale, shift). */
 static const xd_stem flux_top[] = {
     XD_STEM("x_embedder", "img_in"),
     XD_STEM("context_embedder", "txt_in"),

@@ -353,7 +353,7 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     xd_linear_add(x, s->h, xd_rows(l->solo, 2, 1), both, &w->out);
 }
 
-/* Computes the output. The rows of the final modulation are scale, then shift. */
+/* Computes the network's output. The rows of the final modulation are scale, then shift. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

@@ -32,8 +32,8 @@ static const xd_stem solo[] = {
     XD_STEMS_END,
 };
 
-/* Tensors outside the blocks. The final modulation is (shift, scale) in the original files; the
- * network declares (scale, shift). */
+/* Names of the tensors outside the blocks. The rows of the final modulation are (shift, scale) in
+ * the original files; the network declares (scale, shift). */
 static const xd_stem top[] = {
     XD_STEM("x_embedder", "img_in"),
     XD_STEM("context_embedder", "txt_in"),

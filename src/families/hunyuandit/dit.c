@@ -265,7 +265,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- text --------------------------------------------------------------------------------- */
 
-/* Writes the mean of the rows of t [n,E] as [1,E] to `out`. The content of t is lost. */
+/* Writes the mean of the rows of t [n,E] as [1,E] to `out`. The content of t is overwritten. */
 static void mean_into(xd_exec *x, xd_tensor out, xd_tensor t)
 {
     int64_t all = t.d[0];
@@ -276,8 +276,8 @@ static void mean_into(xd_exec *x, xd_tensor out, xd_tensor t)
     xd_axpby(x, out, 1.0f / (float)all, xd_rows(t, 0, 1), 0);
 }
 
-/* Returns mT5's rows pooled by attention, [1,P] F32. Padding rows are included; the query is the
- * mean of the rows. */
+/* Returns mT5's rows pooled by attention, [1,P] F32. mT5's padding rows are included; the query of
+ * the attention is the mean of the rows. */
 static xd_tensor pool_text(xd_exec *x, const cfg *c, const glob *g, xd_tensor rows)
 {
     int64_t   n = rows.d[0], E = rows.d[1], hd = E / POOL_HEADS;
@@ -483,8 +483,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
                   &w->down);
 }
 
-/* Computes the output. The rows of the final modulation are scale, then shift. The layer predicts
- * noise and variance; the variance is dropped. */
+/* Computes the network's output. The rows of the final modulation are scale, then shift. The layer
+ * predicts noise and variance; the variance is dropped. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

@@ -14,7 +14,8 @@ static const char frame[] =
     "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
 enum { FRAME_ROWS = 34 };
 
-/* Recipe of diffusers' QwenImagePipeline.__call__ and QwenImageImg2ImgPipeline. */
+/* The text encoders, defaults and rules of diffusers' QwenImagePipeline.__call__ and
+ * QwenImageImg2ImgPipeline. */
 static const xd_recipe qwen_image = {
     .name = "qwen-image", .pipelines = { "QwenImagePipeline", "QwenImageImg2ImgPipeline" },
     .dit = "transformer", .vae = "vae",
@@ -68,8 +69,8 @@ static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int
     .max_shift = 1.15,                                                                             \
     .needs_reference = 1, .reference_area = MEGAPIXEL, .reference_size = reference_size
 
-/* Recipe of diffusers' QwenImageEditPipeline.__call__ and QwenImageEditInpaintPipeline. The text
- * encoder reads the same image as the autoencoder. */
+/* The text encoders, defaults and rules of diffusers' QwenImageEditPipeline.__call__ and
+ * QwenImageEditInpaintPipeline. The text encoder reads the same image as the autoencoder. */
 static const xd_recipe edit = {
     .name = "qwen-image-edit", .pipelines = { "QwenImageEditPipeline",
                                               "QwenImageEditInpaintPipeline" },
@@ -77,7 +78,8 @@ static const xd_recipe edit = {
     .references = 1, .sized_by = XD_SIZED_BY_FIRST, .inpaints_reference = 1,
 };
 
-/* Recipe of diffusers' QwenImageEditPlusPipeline.__call__, for Qwen-Image-Edit-2509 and -2511. */
+/* The text encoders, defaults and rules of diffusers' QwenImageEditPlusPipeline.__call__, for
+ * Qwen-Image-Edit-2509 and -2511. */
 static const xd_recipe edit_plus = {
     .name = "qwen-image-edit-plus", .pipelines = { "QwenImageEditPlusPipeline" },
     EDITS("Pict" "ure {}: <|vision_start|><|image_pad|><|vision_end|>", SEEN),

@@ -287,8 +287,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
         xd_adaln_feed(x, h[i], sides[i], mod[i]);
 }
 
-/* Computes the output. proj_out outputs (row, column, channel) per patch; the result has (channel,
- * row, column). The rows of the final modulation are scale, then shift. */
+/* Computes the network's output. proj_out outputs (row, column, channel) per patch; the result has
+ * (channel, row, column). The rows of the final modulation are scale, then shift. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* Tensors of a block. In the last block the text's modulation has only (shift, scale), in the order
- * of the final modulation. */
+/* Names of the tensors of a block. In the last block the text's modulation has only (shift, scale),
+ * in the order of the final modulation. */
 static const xd_stem sd3_block[] = {
     XD_STEM("norm1.linear", "x_block.adaLN_modulation.1"),
     { "norm1_context.linear", "context_block.adaLN_modulation.1", 0, 0, 0, XD_SWAP_LAST },

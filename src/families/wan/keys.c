@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* Tensors of a block. The norm before cross-attention is norm3 in the original files, the only norm
- * with gains. */
+/* Names of the tensors of a block. The norm before cross-attention is norm3 in the original files,
+ * the only norm with gains. */
 static const xd_stem wan_block[] = {
     XD_STEM("scale_shift_table", "modulation"),
     XD_STEM("attn1.to_q", "self_attn.q"),

@@ -442,8 +442,8 @@ static void forward_text(xd_exec *x, const xd_net *n, const void *w, xd_state *s
     feed(x, n->cfg, w, &p);
 }
 
-/* Computes the output. The network predicts the direction from noise to image; the sampler expects
- * the opposite, so the sign is changed. */
+/* Computes the network's output. The network predicts the direction from noise to image; the
+ * sampler expects the opposite, so the sign is changed. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;
