@@ -2,8 +2,8 @@
  *
  * If the device can pack bands of rows separately, each thread checks a band for NaN and packs it.
  * A band that the file has unchanged is packed directly from the file, any other band from a copy.
- * Other matrices are packed in one piece; if they are fused or split, from a copy of the complete
- * matrix. */
+ * A matrix that cannot be packed in bands is packed in one piece; if it is fused or split, from a
+ * copy of the complete matrix. */
 #include "exec/gather.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* stored.c - linear layers whose matrix stays as stored in its file, or is held as groups of
- * four-bit integers. The rows of such a matrix are gathered from the stored data and packed for
- * each GEMM. */
+ * four-bit integers. Rows of the stored or quantized matrix are gathered and packed for each
+ * GEMM. */
 #include "exec/stored.h"
 
 #include <math.h>

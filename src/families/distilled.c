@@ -1,7 +1,7 @@
 /* distilled.c - recognizes checkpoints that are distilled for few steps, and lists their defaults,
  * which replace those of the pipeline.
  *
- * The defaults are those of the examples published with the checkpoints. */
+ * The defaults are taken from the examples published with the checkpoints. */
 #include "families/recipe.h"
 
 #include <ctype.h>

@@ -6,8 +6,8 @@
  *
  * The current feature map `h` is always at the bottom of a chunk's arena memory, above the kept
  * frames. The input of a convolution is normalized when it is read: a few frames at a time, or a
- * few rows of an image (bands.h). Besides h, only one other map, and these frames or rows, exist at
- * the same time. */
+ * few rows of an image (bands.h). Besides h, only one other map and the normalized frames or rows
+ * exist at the same time. */
 #include <math.h>
 
 #include "base/minmax.h"
@@ -58,8 +58,8 @@ static xd_tensor new_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
     return map_as(r, r->x->act, T, H, W, C);
 }
 
-/* Makes a map of this shape the new h. The memory at `base` is reallocated without moving anything,
- * so the old h stays readable until it is overwritten. */
+/* Replaces the current map h by a map of this shape. The memory at `base` is reallocated without
+ * moving anything, so the old h stays readable until it is overwritten. */
 static void replace_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 {
     xd_arena_rewind(r->x->tmp, r->base);
@@ -134,8 +134,8 @@ static void convolve(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w, int64
     xd_conv2d_into(r->x, out, in, w, &(xd_conv_options){ .lo = lo, .hi = hi, .residual = plus });
 }
 
-/* Copies the last n frames of `from` to the n frames before frame PAST of `to`. Copies them one by
- * one, as `to` and `from` may be the same buffer. */
+/* Copies the last n frames of `from` to the n frames before frame PAST of `to`. Frames are copied
+ * one by one, as `to` and `from` may be the same buffer. */
 static void keep_last(run *r, xd_tensor to, xd_tensor from, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -392,7 +392,7 @@ static void mean_of(run *r, xd_tensor mean, xd_tensor in, int f, int64_t from, i
 }
 
 /* Adds the encoder's shortcut to h: means of the level's input over f x f positions in 1 or 2
- * frames. If the output has more channels, each channel is the mean over a share of these
+ * frames. If the output has more channels, each channel is the mean over a share of the f x f
  * positions. */
 static void add_reduced(run *r, xd_tensor in, int l)
 {

@@ -55,8 +55,8 @@ static xd_tensor new_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
     return map_as(r, r->x->act, T, H, W, C);
 }
 
-/* Makes a map of this shape the new h. The memory at `base` is reallocated without moving anything,
- * so the old h stays readable until it is overwritten. */
+/* Replaces the current map h by a map of this shape. The memory at `base` is reallocated without
+ * moving anything, so the old h stays readable until it is overwritten. */
 static void replace_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 {
     xd_arena_rewind(r->x->tmp, r->base);

@@ -288,9 +288,9 @@ static xd_tensor new_map(run *r, int64_t C)
     return map_as(r, r->x->act, C);
 }
 
-/* Makes a map of this shape the new h. The memory at `base` is reallocated without moving anything:
- * what is there (the old h, or a new map written over it) stays readable. Memory above the new h is
- * free. */
+/* Replaces the current map h by a map of this shape. The memory at `base` is reallocated without
+ * moving anything: what is there (the old h, or a new map written over it) stays readable. Memory
+ * above the new h is free. */
 static void replace_map(run *r, int64_t H, int64_t W, int64_t C)
 {
     xd_arena_rewind(r->x->tmp, r->base);

@@ -304,8 +304,8 @@ static void feed(xd_exec *x, const cfg *c, xd_tensor h, const side *w, xd_tensor
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Runs a double block. The rows of its modulation are shift, scale, gate of attention, then of the
- * feed-forward. */
+/* Runs a double block. The rows of the modulation of a block are shift, scale, gate of attention,
+ * then of the feed-forward. */
 static void forward_pair(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
 {
     const pair  *w = w_;

@@ -415,8 +415,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-/* Computes h = skip_linear(norm([h, skip])). The norm covers the features of both, so h and skip
- * are concatenated first, BAND rows at a time. */
+/* Computes h = skip_linear(norm([h, skip])). The norm covers the features of h and of skip, so the
+ * two are concatenated first, BAND rows at a time. */
 static void join_skip(xd_exec *x, const blk *w, xd_tensor h, xd_tensor skip)
 {
     int64_t   D = h.d[1];

@@ -58,7 +58,7 @@ static const xd_key_map key_maps[] = {
     { .what = NULL },
 };
 
-/* LoRA module names of the original code, and those of diffusers. */
+/* Module names in LoRA files: the names of the original code, then diffusers' names. */
 static const xd_lora_name lora_names[] = {
     { "x_embedder_proj", "pos_embed_proj" },
     { "final_layer_linear", "proj_out" },

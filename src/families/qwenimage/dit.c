@@ -238,8 +238,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Runs a block. The rows of its modulation are shift, scale, gate of attention, then of the
- * feed-forward. */
+/* Runs a block. The rows of the modulation of a block are shift, scale, gate of attention, then of
+ * the feed-forward. */
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
 {
     const xd_pair *w = w_;

@@ -245,7 +245,7 @@ static xd_tensor second_attn(xd_exec *x, const cfg *c, const blk *w, xd_tensor y
     return xd_flat(xd_attn_of(x, XD_STREAM(XD_IMG), a.q, a.k, a.v, 0));
 }
 
-/* Runs a block. The rows of its modulation are shift, scale, gate of attention, of the
+/* Runs a block. The rows of the modulation of a block are shift, scale, gate of attention, of the
  * feed-forward, and of the second attention. In the last block the rows of the text are scale, then
  * shift. */
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
