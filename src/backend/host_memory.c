@@ -1,8 +1,8 @@
-/* host_memory.c - how much host memory this process may still allocate
+/* host_memory.c - computes how many bytes of host memory this process may still allocate
  *
- * The result is the minimum of the system's available memory, the free memory below the limits of
- * this process' control groups (v1 or v2, including all ancestors), and the address space that
- * RLIMIT_AS leaves. */
+ * The result is the minimum of three values: the system's available memory, the free memory below
+ * the limits of this process' control groups (v1 or v2, including all ancestors), and the address
+ * space that RLIMIT_AS leaves. */
 #include "backend/backend.h"
 
 #include <stdio.h>
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* Reads the number after `key` in a file of "key number" lines; with an empty key, the first number
- * of the file. -1: there is no number ("max" is none). */
+/* Returns the number after `key` in a file of "key number" lines; with an empty key, the first
+ * number of the file. Returns -1 if there is no number; "max" is not a number. */
 static double number_in(const char *path, const char *key)
 {
     char   line[256];
@@ -87,7 +87,7 @@ static double machine_size(void)
     return number_in("/proc/meminfo", "MemTotal:") * 1024;
 }
 
-/* Bytes of address space that the kernels of all device kinds will still map. */
+/* Returns the bytes of address space that the kernels of all device kinds will still map. */
 static double kernel_space(void)
 {
     double sum = 0;
@@ -97,7 +97,7 @@ static double kernel_space(void)
     return sum;
 }
 
-/* Bytes of address space that RLIMIT_AS leaves; 1e18: no limit. */
+/* Returns the bytes of address space that RLIMIT_AS leaves; 1e18 if there is no limit. */
 static double space_left(void)
 {
     struct rlimit lim;

@@ -1,8 +1,8 @@
-/* op_args.h - checks of the arguments of ops that hold on every device: the types, shapes and
- * strides that backend.h documents
+/* op_args.h - checks of the arguments of ops on all devices: the types, shapes and strides that
+ * backend.h documents
  *
- * Checks do not dereference device addresses. XD_EINVAL: the arguments are invalid or inconsistent.
- * XD_EUNSUPPORTED: attention does not support these types or widths. */
+ * The checks do not dereference device addresses. They return XD_EINVAL if arguments are invalid or
+ * inconsistent, and XD_EUNSUPPORTED if attention does not support the types or widths. */
 #ifndef XD_BACKEND_OP_ARGS_H
 #define XD_BACKEND_OP_ARGS_H
 
@@ -25,14 +25,15 @@ xd_status xd_addmul_check(const xd_addmul *a, xd_types types);
 xd_status xd_axpby_check(const xd_axpby_args *a);
 xd_status xd_conv_check(const xd_conv *a, xd_types types);
 xd_status xd_resize_check(const xd_resize *a);
-/* Does not read the ids: the device itself detects an id outside the table. */
+/* Checks the arguments of a lookup without reading the ids. The device itself detects an id outside
+ * the table. */
 xd_status xd_lookup_check(const xd_lookup *a, xd_types types);
 xd_status xd_copy_check(const xd_copy *a, xd_types types);
 xd_status xd_qknorm_check(const xd_qknorm *a, xd_types types);
 xd_status xd_rotate_check(const xd_rotate *a, xd_types types);
 
 int64_t   xd_attn_keys(const xd_attn_args *a);          /* number of keys in all segments     */
-int64_t   xd_attn_heads_kv(const xd_attn_args *a);      /* number of key heads Hk; H if there are
-                                                         * no keys */
+/* number of key heads Hk; H if the call has no keys */
+int64_t   xd_attn_heads_kv(const xd_attn_args *a);
 
 #endif

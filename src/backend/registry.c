@@ -1,4 +1,5 @@
-/* registry.c - the list of device kinds; opens devices by name */
+/* registry.c - the list of device kinds (cpu, cuda), and functions that open a device by its
+ * name */
 #include "backend/backend.h"
 
 #include <stdio.h>
@@ -19,7 +20,7 @@ const xd_dev_kind *const xd_dev_kinds[] = {
     NULL,
 };
 
-/* The kind named by the part of a device name before ':', or NULL. */
+/* Returns the device kind named by the part of a device name before ':', or NULL. */
 static const xd_dev_kind *find_kind(const char *name)
 {
     size_t n = strcspn(name, ":");
@@ -133,7 +134,7 @@ void xd_dev_close(xd_dev **d)
         *d = NULL;
 }
 
-/* d itself, or for a count device the device that it simulates. */
+/* Returns d itself, or, if d is a count device, the device that d simulates. */
 static const xd_dev *real_device(const xd_dev *d)
 {
     return d->counts ? xd_count_real(d) : d;

@@ -1,7 +1,8 @@
-/* count.c - the count device, which computes nothing: a run on it counts flops, bytes and memory
+/* count.c - the count device, which computes nothing: a model that runs on this device only adds up
+ * flops, bytes and memory
  *
- * Its memory is a range of addresses without storage: blocks follow each other, are never NULL, are
- * never handed out twice, and must not be dereferenced. */
+ * The memory of a count device is a range of addresses without storage. Blocks of memory follow
+ * each other, are never NULL, are never handed out twice, and must not be dereferenced. */
 #include "backend/count/count.h"
 
 #include <stdint.h>
@@ -12,7 +13,7 @@
 typedef struct count {
     xd_dev    dev;
     xd_dev   *real;
-    uintptr_t next;             /* address of the next block                                  */
+    uintptr_t next;             /* address of the next block of memory                        */
     xd_counts sum;
 } count;
 
@@ -38,8 +39,8 @@ static void *count_get(xd_dev *d, size_t bytes)
     return (void *)p;
 }
 
-/* Freeing the last block releases its addresses: an engine counts every request in arenas of 2^60
- * bytes, of which only fifteen fit into the address space. */
+/* Frees a block of memory. The last block's addresses are used again, because an engine counts
+ * every request in arenas of 2^60 bytes, and only fifteen of these fit into the address space. */
 static void count_put(xd_dev *d, void *p, size_t bytes)
 {
     count    *c = count_of(d);
@@ -164,7 +165,8 @@ static double bytes_of(const xd_tensor *t)
     return t->p ? (double)xd_bytes(*t) : 0.0;
 }
 
-/* Counts a call that moves `bytes`; adds its flops also to *part unless that is NULL. */
+/* Adds a call that moves `bytes` and computes `flops` to the device's counters. The flops are also
+ * added to *part unless `part` is NULL. */
 static xd_status add_call(xd_dev *d, double bytes, double *part, double flops)
 {
     count *c = count_of(d);
@@ -188,8 +190,9 @@ static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
                     &count_of(d)->sum.gemm_flops, 2 * M * N * K);
 }
 
-/* The number of (query, key) pairs that are computed: about half of all pairs with a causal mask,
- * and a band of them with a window. kv_len is data, so all keys count. */
+/* Returns the number of (query, key) pairs that attention computes: about half of all pairs with a
+ * causal mask, and a band of them with a window. All keys count, because kv_len is data that a
+ * count device does not have. */
 static double score_pairs(const xd_attn_args *a, double n, double m)
 {
     double p = n * m;
@@ -225,7 +228,7 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
                     2 * (double)xd_count(a->out) * (double)a->w->in * taps);
 }
 
-/* The other ops only move bytes: each operand counts once, or twice if it is read and written. */
+/* Ops that only move bytes: each operand counts once, or twice if it is both read and written. */
 #define MOVES(op, type, bytes)                                                       \
     static xd_status op(xd_dev *d, xd_stream *s, const type *a, void *tmp)           \
     {                                                                                \

@@ -1,4 +1,4 @@
-/* gelu.h - tanh-GELU by a piecewise cubic, for results that are rounded to bf16; AVX-512
+/* gelu.h - tanh-GELU by a piecewise cubic in AVX-512, for results that are rounded to bf16.
  *
  *   gelu(x) = max(x, 0) - b(|x|)
  *   b(u) = u / (1 + e^(2 k(u))),  k(u) = sqrt(2 / pi) (u + 0.044715 u^3)
@@ -12,7 +12,8 @@
 
 #include "backend/cpu/vec512.h"
 
-/* Coefficients of u^0, u^1, u^2 and u^3. */
+/* Coefficients of u^0, u^1, u^2 and u^3 of the cubics for b(u), one column for each of the 32
+ * intervals. */
 static const float gelu_bump[4][32] __attribute__((aligned(64))) = {
     { 0.0f, -4.19817916e-05f, -0.000793627289f, -0.00318596f, -0.00627990207f, -0.00553756999f,
       0.00695592351f, 0.039960105f, 0.0992922634f, 0.184621111f, 0.28835094f, 0.39702639f,
@@ -48,8 +49,9 @@ static inline __m512 gelu_part(int power, __m512i interval)
 
 static inline __m512 brief_gelu(__m512 x)
 {
-    enum { LEAST_OF_SIZES = 10 };  /* mode of vrangeps: the smaller magnitude; if one operand is
-                                    * NaN, the other */
+    /* mode of vrangeps: returns the operand of smaller magnitude; if one operand is NaN, the
+     * other */
+    enum { LEAST_OF_SIZES = 10 };
     const __m512  u = _mm512_range_ps(x, _mm512_set1_ps(5.5f), LEAST_OF_SIZES);
     const __m512i k = _mm512_castps_si512(_mm512_fmadd_ps(u, _mm512_set1_ps(31 / 5.5f),
                                                           _mm512_set1_ps(12582912.0f)));

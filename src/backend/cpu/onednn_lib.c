@@ -21,7 +21,7 @@ xd_dnn_api xd_dnn_lib;
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static int             is_loaded, is_exiting;
 
-/* OpenMP functions, looked up in oneDNN's own OpenMP library if it has one. */
+/* OpenMP functions, looked up in oneDNN's own OpenMP library if oneDNN has one. */
 static const xd_symbol setting[] = { { "omp_set_num_threads", offsetof(xd_dnn_api, set_threads) } },
                        team[] = {
                            { "GOMP_parallel", offsetof(xd_dnn_api, team.parallel) },
@@ -67,14 +67,14 @@ static void *load_early(void *arg)
 {
     pthread_mutex_lock(&guard);
     if (!is_loaded && !is_exiting)
-        load_library(NULL);     /* the error is dropped: the next xd_dnn_load reports it       */
+        load_library(NULL);     /* an error is ignored here: the next xd_dnn_load returns it   */
     pthread_mutex_unlock(&guard);
     return arg;
 }
 
-/* Makes exit wait for a load in progress, and prevents later ones: exit() runs destructors of
- * libraries, and a dlopen during or after them runs constructors of the same libraries again, in
- * which libgomp aborts. */
+/* Makes exit wait for a load in progress, and prevents later loads. exit() runs destructors of
+ * libraries, and a dlopen during or after them runs constructors of the same libraries again;
+ * libgomp aborts in that case. */
 static void end_early_load(void)
 {
     pthread_mutex_lock(&guard);

@@ -1,10 +1,10 @@
 /* onednn_lib.h - oneDNN's functions, which are looked up in the library when the first CPU device
  * is opened
  *
- * Loading the library takes some 2 ms and starts OpenMP, so it is not linked: xd_cpu_early loads it
- * on a thread in parallel with the start of the program. The headers are those of the build; the
- * library must have the same major version. The macros at the end let the code call the functions
- * by their own names. */
+ * Loading oneDNN takes some 2 ms and starts OpenMP. Therefore the program is not linked to the
+ * library; xd_cpu_early loads it on a thread while the program starts. The included headers are
+ * those of the build, and the loaded library must have the same major version. The macros at the
+ * end let the code call the functions by their usual names. */
 #ifndef XD_BACKEND_CPU_ONEDNN_LIB_H
 #define XD_BACKEND_CPU_ONEDNN_LIB_H
 
@@ -40,17 +40,21 @@ typedef struct xd_dnn_api {
 #define XD_DNN_FIELD(name) __typeof__(name) *name;
     XD_DNN_FUNCTIONS(XD_DNN_FIELD)
 #undef XD_DNN_FIELD
-    void (*set_threads)(int n);         /* of oneDNN's OpenMP; NULL: it has none                */
-    xd_par_omp team;                    /* of that OpenMP; parallel is NULL if it is not GNU's  */
+    /* sets the number of threads of oneDNN's OpenMP; NULL if oneDNN has no OpenMP */
+    void (*set_threads)(int n);
+    /* thread team of oneDNN's OpenMP; `parallel` is NULL unless the OpenMP is GNU's */
+    xd_par_omp team;
 } xd_dnn_api;
 
 extern xd_dnn_api xd_dnn_lib;           /* filled by xd_dnn_load                                */
 
-xd_status xd_dnn_load(xd_err *e);       /* once a process; XD_EUNSUPPORTED: see e               */
+/* loads oneDNN once per process; XD_EUNSUPPORTED: e has the reason */
+xd_status xd_dnn_load(xd_err *e);
 int       xd_dnn_is_loaded(void);
 int       xd_dnn_has_run(void);         /* 1: a primitive has run in this process               */
-/* Approximate bytes of code that described but not yet created primitives will allocate: of
- * convolutions on AMX tiles (first function), of all others (second). */
+/* Approximate bytes of code that oneDNN will still allocate for primitives that are described but
+ * not yet created. The first function counts convolutions on AMX tiles, the second all other
+ * primitives. */
 size_t    xd_dnn_to_come(void);
 size_t    xd_dnn_plain_to_come(void);
 

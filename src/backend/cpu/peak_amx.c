@@ -1,4 +1,5 @@
-/* peak_amx.c - the peak rate of bf16 tile multiplies (tdpbf16ps), in registers only */
+/* peak_amx.c - measures the peak FLOP rate of bf16 tile multiplies (tdpbf16ps) whose operands stay
+ * in registers */
 #include "backend/cpu/cpu.h"
 
 #include "backend/cpu/amx.h"

@@ -1,12 +1,12 @@
-/* vec512.h - vectors of 16 floats: masks of the first lanes, conversion from and to bf16; for files
- * compiled with AVX-512 */
+/* vec512.h - vectors of 16 floats for files compiled with AVX-512: masks of the first lanes,
+ * conversion from and to bf16 */
 #ifndef XD_BACKEND_CPU_VEC512_H
 #define XD_BACKEND_CPU_VEC512_H
 
 #include <immintrin.h>
 #include <stdint.h>
 
-/* Mask of the first n lanes; empty for n <= 0. */
+/* Returns the mask of the first n lanes; empty for n <= 0. */
 static inline __mmask16 lane_mask(int64_t n)
 {
     return n >= 16 ? (__mmask16)0xffff : n <= 0 ? (__mmask16)0 : (__mmask16)((1u << n) - 1);
@@ -23,7 +23,7 @@ static inline __m512i bf16_bits(__m512 x)
         _mm512_mask_mov_epi32(r, nan, _mm512_or_si512(u, _mm512_set1_epi32(0x400000))), 16);
 }
 
-/* x rounded to bf16. With AVX512_BF16 the instruction flushes denormals to 0. */
+/* Returns x rounded to bf16. With AVX512_BF16 the conversion instruction flushes denormals to 0. */
 static inline __m256i bf16(__m512 x)
 {
 #if defined(__AVX512BF16__)

@@ -1,9 +1,9 @@
-/* attention.c - attention, by one of four implementations: flash (16-bit heads of at most 256
- * elements, 64 with a bias, no soft cap), cuDNN (large attention), cuBLASLt products (wider heads),
- * or a kernel for any types
+/* attention.c - attention on the GPU, by one of four implementations: the flash kernels (16-bit
+ * heads of at most 256 elements, or 64 with a bias, without a soft cap), cuDNN (large attention),
+ * cuBLASLt products (wider heads), or a kernel for all types
  *
- * Keys are processed in tiles of their global order, so results do not depend on how keys are split
- * into segments or queries into pieces. */
+ * Keys are processed in tiles that follow their global order. Results therefore do not depend on
+ * how keys are split into segments or queries into pieces. */
 #include "backend/cuda/cuda.h"
 
 #include "base/minmax.h"
@@ -40,12 +40,13 @@ int xd_cuda_attention_aligned(const xd_attn_args *a, const xd_tensor *q, const x
     return all;
 }
 
-/* A piece of the queries: q of `samples` samples, which are the rows from `first` on. It needs at
- * most one launch. */
+/* A piece of the queries: the queries of `samples` samples, which are the rows from `first` on of
+ * the call's query rows. A piece needs at most one launch. */
 typedef struct piece {
     const xd_attn_args *a;
     const xd_tensor    *q, *out;
-    int64_t             first, sample;  /* counted from the first row and sample of the call   */
+    /* offsets of the piece: first row, first sample of the call */
+    int64_t             first, sample;
     int                 samples;
     attention_segment  *list;           /* device memory for all segments, or NULL             */
     xd_cuda_keys       *keys;           /* for attention_cudnn.c; includes scratch             */
@@ -68,13 +69,13 @@ size_t xd_cuda_attention_scratch(xd_cuda_dev *c, const xd_attn_args *a)
     return list_bytes(a) + (other ? other : xd_cuda_attention_cudnn_scratch(c, a));
 }
 
-/* Adds the segments of keys to the arguments, or uploads them to device memory if they are too many
- * for the arguments. Clears *wide if 16-byte accesses are not possible. */
+/* Adds the segments of keys to the arguments of a kernel, or uploads the segments to device memory
+ * if there are too many for the arguments. Clears *wide if 16-byte accesses are not possible. */
 static xd_status add_segments(xd_cuda_dev *c, attention_args *b, const piece *p, int *wide)
 {
     const xd_attn_args *a = p->a;
     xd_status           s = XD_OK;
-    int                 n = 0;          /* segments in b->segment                              */
+    int                 n = 0;          /* number of segments in b->segment so far             */
     for (int i = 0; i < a->nkv && s == XD_OK; i++) {
         const xd_tensor *k = &a->kv[i].k, *v = &a->kv[i].v;
         if (!k->d[1])
@@ -152,7 +153,7 @@ static xd_status run_piece(xd_cuda_dev *c, const piece *p)
                  : xd_cuda_launch(c, any, xd_ceil_div(b.n * b.B * b.H, 4), 1, 128, 0, &b);
 }
 
-/* Runs all samples; each launch handles as many as its arguments have lengths for. */
+/* Computes all samples. A launch handles as many samples as its arguments have lengths for. */
 static xd_status run_samples(xd_cuda_dev *c, piece p)
 {
     const int64_t B = p.q->d[0];

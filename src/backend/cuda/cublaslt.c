@@ -1,8 +1,9 @@
 /* cublaslt.c - matrix products by cuBLASLt
  *
- * A table keeps, for each kind of product, the library's descriptors and the algorithm to use: one
- * that was timed and kept (algorithms.c), or the library's first suggestion. Pointers that are not
- * part of the kind are set before each product. */
+ * For each kind of product (types, shape, epilogue and alignments), a table keeps the library's
+ * descriptors and the algorithm to use. The algorithm is one that was timed and stored
+ * (algorithms.c), or the library's first suggestion. Pointers that are not part of the kind are set
+ * before each product. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 
@@ -14,11 +15,13 @@
 #include "base/log.h"
 
 enum {
-    KINDS = 512,                    /* entries of the table; it is cleared when 3/4 are in use */
-    TIMED = 8, REPEATS = 3,     /* algorithms that are timed for a kind; products to time each */
+    KINDS = 512,           /* entries of the table of kinds, which is cleared when 3/4 are in use */
+    /* number of algorithms that are timed for a kind of product; products per timing */
+    TIMED = 8, REPEATS = 3,
 };
 
-/* Key of products that share an algorithm. Equal kinds have equal bytes, padding included. */
+/* The kind of a product, which is the key of the table: products of equal kind use the same
+ * algorithm. Equal kinds have equal bytes, padding included. */
 typedef struct kind {
     int64_t  n, I, O, s_in, s_w, s_out;
     int32_t  in_type, out_type, bias_type;      /* bias_type: -1: no bias                      */
@@ -26,7 +29,8 @@ typedef struct kind {
     uint32_t align[4];                          /* alignments of A, B, C and D                 */
 } kind;
 
-/* A kind in the library's terms: D = A^T B with A = w, B = in, D = out; turned: D = A B. */
+/* A kind of product with the library's descriptors of it: D = A^T B with A = w, B = in, D = out; if
+ * `turned`, D = A B. */
 typedef struct known {
     kind                   k;
     cublasLtMatmulDesc_t   desc;
@@ -102,7 +106,8 @@ static int type_of(int t)
     return t == XD_BF16 ? XD_LT_BF16 : t == XD_I8 ? XD_LT_I8 : t == XD_I32 ? XD_LT_I32 : XD_LT_F32;
 }
 
-/* The largest power of two that divides the address; at most 64, the alignment of all arenas. */
+/* Returns the largest power of two that divides the address, at most 64, the alignment of all
+ * arenas. */
 static uint32_t alignment_of(const void *p)
 {
     uint32_t n = 64;
@@ -134,7 +139,7 @@ static int epilogue_of(const kind *k)
                    : k->bias_type >= 0 ? XD_LT_EPILOGUE_BIAS : XD_LT_EPILOGUE_NONE;
 }
 
-/* Creates the library's descriptors of q for the kind q->k. */
+/* Creates the library's descriptors of the kind q->k. */
 static cublasStatus_t describe(const xd_cublaslt *lt, known *q)
 {
     const kind    *k = &q->k;
@@ -172,7 +177,7 @@ static cublasStatus_t describe(const xd_cublaslt *lt, known *q)
     return r;
 }
 
-/* Sets those pointers of p that are attributes of the library's description. */
+/* Sets those pointers of product p that are attributes of the library's matmul descriptor. */
 static cublasStatus_t set_pointers(const xd_cublaslt *lt, const known *q, const xd_cuda_product *p)
 {
     const struct { int attribute; const void *p; } each[] = {
@@ -188,7 +193,8 @@ static cublasStatus_t set_pointers(const xd_cublaslt *lt, const known *q, const 
     return r;
 }
 
-/* Without these attributes the library assumes that addresses are multiples of 256. */
+/* Tells the library the alignments of the operands. Without these attributes it assumes that
+ * addresses are multiples of 256. */
 static cublasStatus_t set_alignments(const xd_cuda_dev *c, const kind *k)
 {
     static const int attribute[] = { XD_LT_PREF_ALIGNMENT_A, XD_LT_PREF_ALIGNMENT_B,
@@ -200,7 +206,7 @@ static cublasStatus_t set_alignments(const xd_cuda_dev *c, const kind *k)
     return r;
 }
 
-/* Marks a kind as refused, so that the library is not asked again. */
+/* Marks a kind of product as unsupported, so that the library is not called for it again. */
 static void refuse(known *q, const char *when, cublasStatus_t r)
 {
     const kind *k = &q->k;
@@ -226,11 +232,12 @@ static cublasStatus_t run_product(xd_cuda_dev *c, const known *q, const xd_cuda_
                                  XD_CUDA_WORK, c->stream);
 }
 
-/* Seconds of one product by an algorithm; 0: it failed, or the time is unknown. */
+/* Returns the seconds of one product by an algorithm, or 0 if the product failed or its time is
+ * unknown. */
 static double time_algorithm(xd_cuda_dev *c, const xd_cuda_timing *t, const known *q,
                              const xd_cuda_product *p, const cublasLtMatmulAlgo_t *algo)
 {
-    int            ok = run_product(c, q, p, algo) == XD_LT_SUCCESS;        /* to warm up      */
+    int            ok = run_product(c, q, p, algo) == XD_LT_SUCCESS;    /* the first run warms up */
     ok = ok && c->cu->cuEventRecord(t->begin, c->stream) == XD_CU_SUCCESS;
     for (int i = 0; i < REPEATS && ok; i++)
         ok = run_product(c, q, p, algo) == XD_LT_SUCCESS;
@@ -238,7 +245,8 @@ static double time_algorithm(xd_cuda_dev *c, const xd_cuda_timing *t, const know
     return ok ? xd_cuda_timed(c, t) / REPEATS : 0;
 }
 
-/* Index of the fastest of n algorithms; 0 (the first) unless another is at least 2 % faster. */
+/* Returns the index of the fastest of n algorithms, or 0 (the first) unless another is at least 2 %
+ * faster. */
 static int find_fastest(xd_cuda_dev *c, const known *q, const xd_cuda_product *p,
                         const cublasLtMatmulHeuristicResult_t *found, int n)
 {
@@ -264,7 +272,7 @@ static void name_kind(const kind *k, char name[160])
              k->align[1], k->align[2]);
 }
 
-/* Chooses an algorithm for the kind of p. */
+/* Chooses an algorithm for the kind of product p. */
 static void learn(xd_cuda_dev *c, known *q, const xd_cuda_product *p)
 {
     cublasLtMatmulHeuristicResult_t found[TIMED];
@@ -294,7 +302,7 @@ static void learn(xd_cuda_dev *c, known *q, const xd_cuda_product *p)
         xd_cuda_keep_algorithm(c, name, &q->algo);
 }
 
-/* The table's entry for the kind of p; creates it if there is none. */
+/* Returns the table's entry for the kind of product p. A missing entry is created. */
 static known *find_kind(xd_cuda_dev *c, const xd_cuda_product *p)
 {
     struct xd_cuda_products *all = c->products;

@@ -1,7 +1,8 @@
-/* fetch.c - copies from pinned host memory concurrently with the computation, on a separate stream
+/* fetch.c - copies data from pinned host memory to the device on a separate stream, concurrently
+ * with the computation
  *
- * A fetch starts after an event of the compute stream, and later work on that stream waits for an
- * event of the fetch. The host waits for neither. */
+ * A fetch starts after an event of the compute stream, and later work on the compute stream waits
+ * for an event of the fetch. The host waits for neither. */
 #include "backend/cuda/cuda.h"
 
 #include "backend/cuda/load.h"
@@ -51,7 +52,7 @@ void xd_cuda_unpin(xd_dev *d, void *p)
     xd_cuda_dev *c = xd_cuda_of(d);
     c->cu->cuCtxSetCurrent(c->context);
     if (p) {
-        c->cu->cuStreamSynchronize(c->fetching);        /* a fetch may still read it          */
+        c->cu->cuStreamSynchronize(c->fetching);        /* a fetch may still read this memory */
         c->cu->cuMemFreeHost(p);
     }
 }
@@ -71,7 +72,7 @@ void xd_cuda_unpin_pages(xd_dev *d, void *p)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     c->cu->cuCtxSetCurrent(c->context);
-    c->cu->cuStreamSynchronize(c->fetching);            /* a fetch may still read them        */
+    c->cu->cuStreamSynchronize(c->fetching);            /* a fetch may still read these blocks */
     c->cu->cuMemHostUnregister(p);
 }
 
@@ -101,12 +102,13 @@ xd_status xd_cuda_fetched(xd_dev *d, int place)
     return xd_cuda_check("cuStreamWaitEvent", r);
 }
 
-/* Times a copy of one staging buffer, after another one that warms up. */
+/* Measures the rate of a copy of one staging buffer, after another copy that warms up. */
 double xd_cuda_link(xd_dev *d, int back)
 {
     xd_cuda_dev          *c = xd_cuda_of(d);
     const xd_cuda_driver *cu = c->cu;
-    CUdeviceptr           p = c->work;          /* cuBLASLt's workspace: idle, all work has ended */
+    /* cuBLASLt's workspace, which is idle because all work has ended */
+    CUdeviceptr           p = c->work;
     CUresult              r = cu->cuCtxSetCurrent(c->context);
     double                s = 0;
     pthread_mutex_lock(&c->lock);

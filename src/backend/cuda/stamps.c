@@ -1,8 +1,8 @@
-/* stamps.c - timestamps of GPU work: events in the stream, which are read in batches
+/* stamps.c - timestamps of GPU work, by events in the stream that are read in batches
  *
- * The driver returns the milliseconds between two events as a float. Times are therefore measured
- * from the last event of the previous batch, so that the float is accurate to less than a
- * microsecond. Waiting for the very first event places it on the host's clock. */
+ * The driver returns the milliseconds between two events as a float. Timestamps are therefore
+ * measured from the last event of the previous batch, so that the float is accurate to less than a
+ * microsecond. Waiting for the very first event relates the GPU's events to the host's clock. */
 #include "backend/cuda/cuda.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "backend/cuda/load.h"
 #include "base/clock.h"
 
-/* Event number i; creates it if needed. NULL: failed. */
+/* Returns event number i, which is created if needed; NULL on failure. */
 static CUevent event_at(xd_cuda_stamps *s, const xd_cuda_driver *cu, int64_t i)
 {
     if (i == s->most) {

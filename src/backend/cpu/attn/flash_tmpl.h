@@ -46,25 +46,27 @@ typedef struct job {
     const xd_attn_args *a;
     xd_attn_plan        p;
     char               *threads, *packed;
-    int64_t             first, count;   /* first (batch, key head) pair of this group; number of
-                                         * pairs */
-    int64_t             lots;           /* work items for each key block when packing         */
+    /* first (batch, key head) pair of this group of pairs; number of pairs */
+    int64_t             first, count;
+    /* number of work items into which the packing of a key block is split */
+    int64_t             lots;
 } job;
 
 /* ---- packing ------------------------------------------------------------------------------ */
 
-/* Number of steps of STEP_KEYS keys for n keys. */
+/* Returns the number of steps (of STEP_KEYS keys) for n keys. */
 static int64_t step_count(int64_t n)
 {
     return (n + STEP_KEYS - 1) / STEP_KEYS;
 }
 
-/* 1: values are padded with zeros to full steps. */
+/* 1: values are padded with zeros to full steps of STEP_KEYS keys. */
 enum { WHOLE_STEPS = TILES || QUADS };
 
-/* The key in the low half of packed unit u. The high half holds the next key or, with padding to
- * full steps, the key 16 positions after it within groups of 32 keys: then two vectors of
- * probabilities form units without a shuffle across lanes. */
+/* Returns the number of the key in the low half of packed unit u of the values. The high half holds
+ * the next key or, with padding to full steps, the key 16 positions later within each group of 32
+ * keys. In the latter order two vectors of probabilities form units without a shuffle across
+ * lanes. */
 static int64_t key_of_unit(int64_t u)
 {
     if (WHOLE_STEPS)
@@ -72,13 +74,14 @@ static int64_t key_of_unit(int64_t u)
     return PAIRS ? 2 * u : u;
 }
 
-/* Number of units of the probabilities of n keys. */
+/* Returns the number of units that hold the probabilities of n keys. */
 static int64_t unit_count(int64_t n)
 {
     return WHOLE_STEPS ? step_count(n) * STEP_KEYS / 2 : PAIRS ? (n + 1) / 2 : n;
 }
 
-/* Packs columns from c on, nv vectors wide, of all n value rows to [unit of keys][column]. */
+/* Packs nv vectors of value columns, from column c on, of all n value rows to [unit of
+ * keys][column]. */
 static void pack_values(const job *w, const char **rows, int64_t n, int64_t c, int64_t nv,
                         unit *to)
 {
@@ -109,7 +112,8 @@ static void measure_keys(job *w);
 static void place_keys(const job *w, const char **k, const char **v, int64_t n, int64_t kb,
                        unit *pair);
 
-/* Packs the values of key block kb in the same way. */
+/* Packs the n value rows of key block kb into the layout that the multiplications of `pair`
+ * read. */
 static void place_values(const job *w, const char **rows, int64_t n, int64_t kb, unit *pair);
 
 /* Prefetches a row into the L2 cache. The hardware prefetcher does not predict these rows, because
@@ -155,25 +159,25 @@ static void pack_job(void *ctx, int64_t begin, int64_t end, int thread)
 /* ---- one block of queries ----------------------------------------------------------------- */
 
 typedef struct block {
-    int64_t b, h, i0, n;        /* batch, query head, first query, number of queries          */
-    int64_t keys;               /* keys of this batch that are visible                        */
-    unit   *q;                  /* packed queries [n][ldq]                                    */
+    int64_t b, h, i0, n;        /* batch, query head, first query, number of queries of the block */
+    int64_t keys;               /* number of keys of this batch that the block's queries may see */
+    unit   *q;                  /* packed queries, [n][ldq] units                             */
     float  *s;      /* scores, then probabilities: [n][LDS]; with tiles, the workspace of amx.c */
-    float  *o;                  /* [n][dp] accumulators of values                             */
-    /* [n][LANES] largest scores of this key block; with tiles, sums of all probabilities */
+    float  *o;                  /* accumulators of the weighted values, [n][dp]               */
+    /* [n][LANES] the largest scores in this key block; with tiles, the sums of all probabilities */
     float  *lane_max;
     /* [n][LANES] sums of this key block's probabilities; with tiles, the addend of the scaled
      * scores */
     float  *sum;
-    float  *l;                  /* [n] sums of the probabilities of earlier key blocks        */
-    /* [n] the reference score that probabilities are relative to, as an exponent of two; and its
-     * negative, or 0 if it is -infinity */
+    float  *l;                  /* [n] the sums of the probabilities of earlier key blocks    */
+    /* [n] `top`: each row's reference score, to which probabilities are relative, as an exponent of
+     * two. `low`: the negative reference, or 0 if the reference is -infinity. */
     float  *top, *low;
     int     begun;              /* 1: o holds accumulators of earlier key blocks              */
-    const char *in[XD_ATTN_TILE_ROWS];  /* query rows                                         */
-    const char *next[XD_ATTN_TILE_ROWS];        /* query rows of the next block; any rows after
-                                                 * the last one */
-    char   *out[XD_ATTN_TILE_ROWS];     /* output rows                                        */
+    const char *in[XD_ATTN_TILE_ROWS];  /* addresses of the query rows                        */
+    /* addresses of the query rows of the next block; any valid rows after the last block */
+    const char *next[XD_ATTN_TILE_ROWS];
+    char   *out[XD_ATTN_TILE_ROWS];     /* addresses of the output rows                       */
 } block;
 
 /* Prefetches output row i and a query row of the next block, which usually belongs to the same
@@ -194,7 +198,7 @@ static void find_rows(const job *w, block *k)
         k->next[r] = k->in[r];
 }
 
-/* Packs the queries of block k. */
+/* Packs the queries of block k into k->q. */
 static void load_queries(const job *w, const block *k);
 
 static void put_row(const xd_attn_plan *p, char *row, xd_dtype type, const float *from, float by)
@@ -208,7 +212,8 @@ static void put_row(const xd_attn_plan *p, char *row, xd_dtype type, const float
         put_out(row + c * size, type, v_mul(r, v_load(from + c)), p->D - c);
 }
 
-/* The part of row i's scores that is the same for all keys and that the multiplications omit. */
+/* Returns the part of row i's scores that is the same for all keys and that the multiplications
+ * omit. */
 static double left_out(const job *w, const block *k, int64_t i);
 
 static void store_rows(const job *w, const block *k)
@@ -227,8 +232,9 @@ static void store_rows(const job *w, const block *k)
     }
 }
 
-/* Processes key blocks first .. end: updates o, l and top of block k and prefetches all its rows.
- * `packed` holds the packed keys and values of its pair. */
+/* Processes key blocks `first` to `end` for the queries of block k: updates the block's o, l and
+ * top, and prefetches all its rows. `packed` holds the packed keys and values of the block's
+ * (batch, key head) pair. */
 static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed);
 
 static void attend_item(const job *w, int64_t item, int thread)

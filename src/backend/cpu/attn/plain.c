@@ -1,7 +1,7 @@
 /* plain.c - attention in plain C, the reference for the vector versions
  *
- * It processes one query row at a time: its scores against all keys, a softmax over them, the
- * weighted sum of the values. It is neither blocked nor fast. */
+ * Each query row is processed on its own: its scores against all keys, a softmax over the scores,
+ * the weighted sum of the values. The code is neither blocked nor fast. */
 #include "backend/cpu/attn/attn.h"
 
 #include <math.h>
@@ -12,10 +12,10 @@
 
 typedef struct job {
     const xd_attn_args *a;
-    float              *scores;         /* m floats for each thread                           */
+    float              *scores;         /* scores of one query against m keys, for each thread */
     int64_t             m, rep;
-    /* with int8: mean [D], scales [m] and integers [m,D] of the keys of each pair (batch, key
-     * head) */
+    /* with int8: mean [D], scales [m] and integers [m,D] of the keys of each (batch, key head)
+     * pair */
     float              *means, *scales;
     int8_t             *ints;
 } job;
@@ -42,7 +42,8 @@ static float dot(const char *x, const char *y, xd_dtype t, int64_t n)
 
 /* ---- integers ----------------------------------------------------------------------------- */
 
-/* Quantizes a row minus a mean, which may be NULL, to int8; returns its scale. */
+/* Quantizes a row of q or k minus `mean`, which may be NULL, to int8. Returns the scale of the
+ * row. */
 static float quantize(const char *row, const float *mean, xd_dtype t, int64_t n, int8_t *to)
 {
     float most = 0;
@@ -80,7 +81,8 @@ static void quantize_keys(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* The score of query q, whose integers have the scale sq, with key j of pair p. */
+/* Returns the score of query q, whose integers have the scale sq, with key j of (batch, key head)
+ * pair p. */
 static float int_score(const job *w, const int8_t *q, float sq, int64_t p, int64_t j)
 {
     const int64_t D = w->a->q.d[3];
@@ -91,7 +93,8 @@ static float int_score(const job *w, const int8_t *q, float sq, int64_t p, int64
     return w->a->scale * (float)sum * sq * w->scales[p * w->m + j];
 }
 
-/* The part of the scores that the integers omit; it is the same for all keys. */
+/* Returns the term query . mean of the keys, which the int8 scores omit. The term is the same for
+ * all keys of pair p. */
 static double mean_score(const job *w, const char *q, int64_t p)
 {
     double sum = 0;
@@ -136,7 +139,7 @@ static void store_element(void *row, xd_dtype type, int64_t at, float v)
         ((uint16_t *)row)[at] = xd_f32_bf16(v);
 }
 
-/* out = sum over j in [lo, hi) of s[j] v[j] / l, a few columns at a time. */
+/* Computes out = sum over j in [lo, hi) of s[j] v[j] / l, a few columns at a time. */
 static void sum_weighted_values(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo,
                                 int64_t hi, const float *s, float l)
 {
@@ -183,7 +186,7 @@ static void attend_rows(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Floats of scratch for int8 keys: their means, scales and integers. */
+/* Returns the number of floats of scratch for int8 keys: their means, scales and integers. */
 static int64_t int8_floats(const xd_attn_args *a)
 {
     const int64_t pairs = a->q.d[0] * xd_attn_heads_kv(a), D = a->q.d[3], m = xd_attn_keys(a);

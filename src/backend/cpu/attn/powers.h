@@ -1,11 +1,12 @@
-/* powers.h - a correction table for powers of two in fixed point: the excess of the mantissa 1 + f
- * over 2^f */
+/* powers.h - a correction table for powers of two in fixed point (powers_tmpl.h). The entries are
+ * the excess of the mantissa 1 + f over 2^f for a fraction f of the exponent. */
 #ifndef XD_BACKEND_CPU_ATTN_POWERS_H
 #define XD_BACKEND_CPU_ATTN_POWERS_H
 
-enum { XD_POWERS = 64 };        /* entries of the table                                       */
+enum { XD_POWERS = 64 };        /* number of entries of the table                             */
 
-/* 128 (1 + f - 2^f), the excess of the mantissa, for the first six bits of f. */
+/* 128 (1 + f - 2^f), the excess of the mantissa 1 + f over 2^f, for the first six bits of the
+ * fraction f. */
 #define XD_POWERS_LESS \
     0, 1, 1, 2, 2, 3, 4, 4, 5, 5, 5, 6, 6, 7, 7, 8, 8, 8, 9, 9, 9, 9, 10, 10, 10, 10, 10, 11, \
     11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 10, 10, 10, 10, 10, 9, 9, 9, 8, 8, 8, 7, \

@@ -4,14 +4,16 @@
  * The including file defines STRIP, STEP_KEYS, DEEP and ALWAYS_INLINE, and has included pairs.h and
  * flash_tmpl.h.
  *
- * A power of two is computed in fixed point with 7 fraction bits. Adding the exponent bias gives a
- * bf16 value whose mantissa is the fraction f of the exponent instead of 2^f - 1; a table corrects
- * the difference. The rms error over all f is 0.23 %; that of rounding to bf16 alone is 0.17 %.
+ * A power of two is computed from its exponent in fixed point with 7 fraction bits. Adding the
+ * exponent bias gives a bf16 value whose mantissa is the fraction f of the exponent instead of 2^f
+ * - 1; a table corrects the difference. The rms error over all f is 0.23 %; that of rounding to
+ * bf16 alone is 0.17 %.
  *
- * 1.5 2^23 is added as well, so that the low half of the float is the fixed-point sum; two low
- * halves form a unit. A sum that does not fit wraps around, so the range of the scores must be
- * known in advance. All variants (BOUNDED, WATCHED, CLAMPED) round once and at the same place, so
- * that the bits of a row do not depend on the variant that its neighbours need. */
+ * 1.5 2^23 is added as well, so that the low half of the float is the fixed-point sum; the low
+ * halves of two powers form a 32-bit unit of bf16 probabilities. A sum that does not fit into 16
+ * bits wraps around, so the range of the scores must be known in advance. All variants (BOUNDED,
+ * WATCHED, CLAMPED) round once and at the same place, so that the bits of a row's probabilities do
+ * not depend on the variant that neighbouring rows need. */
 #ifndef XD_BACKEND_CPU_ATTN_POWERS_TMPL_H
 #define XD_BACKEND_CPU_ATTN_POWERS_TMPL_H
 
@@ -19,47 +21,49 @@
 
 static const float ONE = 128;           /* 1.0 in fixed point                                 */
 static const float BASE = 0x1.8p23f;    /* a float whose low 16 bits are 0                    */
-/* exponent bias, plus 2^15 that is subtracted later */
+/* bf16's exponent bias, plus 2^15 that is subtracted later */
 static const float BIAS = (127 + 256) * 128;
 static const float MOST = 65535;        /* largest fixed-point sum; its probability becomes NaN */
-static const float BOUND = 126;     /* scores below this need no reference: their powers fit bf16 */
-/* Scores below this, relative to a reference, stay within 2^15: a wraparound of the low half is
- * visible in the high half. */
+/* scores below BOUND need no reference score, because their powers of two fit bf16 */
+static const float BOUND = 126;
+/* Scores below FAR, relative to a reference score, stay within 2^15, so a wraparound of the low
+ * half is visible in the high half. */
 static const float FAR = 10000;
-/* Replaces -infinity in scores that are not clamped: its power is 0, and its fixed-point sum is
- * still above 0. */
+/* Replaces -infinity in scores that are not clamped: the power of two is 0, and the fixed-point sum
+ * is still above 0. */
 static const float LEAST = -255;
-/* rows whose sum of probabilities is above it or below 1 / LIFT are computed again */
+/* rows whose sum of probabilities is above LIFT or below 1 / LIFT are computed again */
 static const float LIFT = 0x1p60f;
 
-/* Scores of 32 queries and keys that will become probabilities. */
+/* The softmax of 32 queries and keys: its input scores and its output probabilities. */
 typedef struct softmax_state {
-    float       *s;             /* [32][STEP_KEYS]                                            */
-    const float *bias;          /* bias of row 0, or NULL                                     */
+    float       *s;             /* scores, [32][STEP_KEYS]                                    */
+    const float *bias;          /* bias of query row 0, or NULL                               */
     int64_t      bias_step;
     unit        *p;             /* probabilities [32][DEEP]                                   */
-    const float *low;           /* for each row: the addend of scaled scores                  */
+    const float *low;           /* for each query row: the addend of scaled scores            */
 } softmax_state;
 
 typedef struct curve {
-    /* factor from scores to natural logarithms, the unit of the bias (used only with a bias);
-     * factor to exponents of two in fixed point */
+    /* `natural`: the factor from scores to natural logarithms, in which the bias is given (used
+     * only with a bias); `scale`: the factor from scores to exponents of two in fixed point */
     vf      natural, scale;
-    vf      low;                /* addend if the reference is 0                               */
-    vf      min_sum, max_sum;   /* range of fixed-point sums that fit                         */
+    vf      low;                /* addend of scaled scores if the reference score is 0        */
+    vf      min_sum, max_sum;   /* range of fixed-point sums that fit into 16 bits            */
     __m512i less, high, six, halves;
-    __m512i met;                /* WATCHED: all bits that were set in powers so far           */
+    __m512i met;                /* WATCHED only: all bits that were set in powers of two so far */
 } curve;
 
 static const uint8_t LESS[XD_POWERS] __attribute__((aligned(64))) = { XD_POWERS_LESS };
 
-/* Knowledge about the scores of a strip. BOUNDED: they stay within BOUND. WATCHED: relative to any
- * reference they are finite and below FAR. CLAMPED: nothing is known, so they are clamped. */
+/* What is known about the scores of a strip of queries. BOUNDED: all scores are within BOUND.
+ * WATCHED: relative to any reference score, all scores are finite and below FAR. CLAMPED: nothing
+ * is known, so scores are clamped. */
 enum { BOUNDED, WATCHED, CLAMPED };
 
-/* Compile-time variant: `biased`: there is a bias (scores are then clamped); `kind` of the scores;
- * `summed`: probabilities are summed by separate tile multiplies instead of together with the
- * values. */
+/* The variant of the softmax, known at compile time. `biased`: scores have a bias and are therefore
+ * clamped. `kind`: BOUNDED, WATCHED or CLAMPED scores. `summed`: separate tile multiplies sum the
+ * probabilities, instead of the multiplication by the values. */
 typedef struct how { int biased, kind, summed; } how;
 
 static inline curve curve_of(float c, how h)
@@ -70,7 +74,7 @@ static inline curve curve_of(float c, how h)
                     _mm512_set1_epi64(0x2820000008000000), _mm512_setzero_si512() };
 }
 
-/* 16 powers of two in fixed point, in the low halves of the lanes. */
+/* Returns 16 powers of two in fixed point, in the low halves of the 32-bit lanes. */
 ALWAYS_INLINE __m512i fixed_point_powers(const float *s, const float *bias, vf low, const curve *k,
                                          how h)
 {
@@ -84,8 +88,8 @@ ALWAYS_INLINE __m512i fixed_point_powers(const float *s, const float *bias, vf l
 }
 
 /* Turns the scores of row r into probabilities. The 2^15 in BIAS maps scores that are too large to
- * 65535 and those that are too small to less than 2^15, which the saturating subtraction turns into
- * NaN and 0. */
+ * 65535 and scores that are too small to less than 2^15. The saturating subtraction turns the
+ * former into NaN and the latter into 0. */
 ALWAYS_INLINE void softmax_row(const softmax_state *a, int64_t r, curve *k, how h)
 {
     const float *s = a->s + r * STEP_KEYS, *bias = h.biased ? a->bias + r * a->bias_step : NULL;
@@ -100,8 +104,8 @@ ALWAYS_INLINE void softmax_row(const softmax_state *a, int64_t r, curve *k, how 
         k->met = _mm512_ternarylogic_epi32(k->met, even, odd, 0xfe);
 }
 
-/* 1: all powers fitted into the low half. With scores below FAR, a power that did not fit has set
- * other bits in the high half. */
+/* Returns 1 if all powers of two fitted into the low half of a lane. With scores below FAR, a power
+ * that did not fit has set other bits in the high half. */
 ALWAYS_INLINE int all_in_range(const curve *k)
 {
     const __m512i base = _mm512_castps_si512(v_set(BASE)),
@@ -109,7 +113,7 @@ ALWAYS_INLINE int all_in_range(const curve *k)
     return _mm512_test_epi32_mask(_mm512_andnot_si512(base, k->met), high) == 0;
 }
 
-/* Turns the existing rows among [row, row + n) of `soft` into probabilities; returns the next
+/* Turns those rows among [row, row + n) that exist in `soft` into probabilities. Returns the next
  * row. */
 ALWAYS_INLINE int64_t softmax_rows(const softmax_state *soft, int64_t row, int64_t n, curve *k,
                                    how h)
@@ -123,7 +127,7 @@ _Pragma("GCC unroll 8")
 
 /* ---- norms of queries and keys ------------------------------------------------------------ */
 
-/* Sum of the squares of n vectors, per lane. */
+/* Returns the sum of the squares of n vectors, for each lane separately. */
 ALWAYS_INLINE vf sum_of_squares(const unit *x, int64_t n)
 {
     vf sum = v_zero();
@@ -134,7 +138,7 @@ ALWAYS_INLINE vf sum_of_squares(const unit *x, int64_t n)
     return sum;
 }
 
-/* The maximum of non-negative values; a NaN counts as the largest. */
+/* Returns the maximum of non-negative values in each lane; a NaN counts as the largest. */
 ALWAYS_INLINE vf max_or_nan(vf x, vf y)
 {
     return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_castps_si512(x), _mm512_castps_si512(y)));

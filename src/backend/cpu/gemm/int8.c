@@ -1,9 +1,10 @@
 /* int8.c - GEMMs of int8 weights by vpdpbusd, which multiplies unsigned by signed bytes
  *
- * The packed form is scales and corrections, XD_PANEL of both per panel, followed by the panels; a
- * unit is four weights. The rows of the input are quantized once per call into scratch, with 128
- * added to each integer. The sum of a column is then too large by 128 times the sum of its weights,
- * which the correction subtracts modulo 2^32. */
+ * A packed weight starts with scales and corrections, XD_PANEL of both per panel of block.h,
+ * followed by the panels. A 32-bit unit holds four weights. The rows of the input are quantized
+ * once per call into scratch, with 128 added to each integer. Therefore the sum of a column is too
+ * large by 128 times the sum of the column's weights, which the correction subtracts modulo
+ * 2^32. */
 #include "backend/cpu/gemm/integers.h"
 
 #include "base/par.h"
@@ -16,7 +17,8 @@ static inline void    v_put(float *p, __m512i x) { _mm512_storeu_si512(p, x); }
 static inline __m512i v_join(__m512i x, __m512i y) { return _mm512_add_epi32(x, y); }
 static inline __m512i v_half(const char *p) { return _mm512_set1_epi32(*p); }
 
-/* Inline assembly: with the intrinsic, gcc 12 keeps copies of the accumulators in memory. */
+/* Adds the products of four bytes to each lane of `sum`. Inline assembly is used because with the
+ * intrinsic, gcc 12 keeps copies of the accumulators in memory. */
 static inline __m512i v_dot(__m512i sum, __m512i x, __m512i y)
 {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y));

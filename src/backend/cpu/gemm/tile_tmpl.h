@@ -1,14 +1,15 @@
-/* tile_tmpl.h - register tiles of our GEMMs
+/* tile_tmpl.h - register tiles of our GEMMs: products of up to XD_TILE input rows and a panel of
+ * weights
  *
- *   c[i][j] (+)= sum_u a[i][u] . b[u][j]       i < ROWS, j < XD_PANEL
+ * c[i][j] (+)= sum_u a[i][u] . b[u][j] for i < ROWS and j < XD_PANEL, where u runs over the 32-bit
+ * units of block.h. The products inside a unit are all added to one 32-bit accumulator. While it
+ * computes, a tile prefetches data for later tiles. NEXT_UNITS units before its end, a tile
+ * prefetches its own accumulators and outputs, which have left the L1 cache since the previous
+ * tile.
  *
- * A unit is 32 bits whose products are all added to one 32-bit accumulator. While it computes, a
- * tile prefetches later data; NEXT_UNITS before its end it prefetches its accumulators and outputs,
- * which have left the L1 cache since the previous tile.
- *
- * The including file defines v_sums, a vector of accumulators, v_none, v_get, v_put, v_join (adds
- * two of them), v_dot (accumulators, and two vectors of units) and v_half (broadcasts half a
- * unit). */
+ * The including file defines v_sums (a vector of accumulators), v_none (zeros), v_get and v_put
+ * (load and store), v_join (adds two v_sums), v_dot (adds the products of two vectors of units to a
+ * v_sums) and v_half (broadcasts half a unit). */
 #ifndef XD_BACKEND_CPU_GEMM_TILE_TMPL_H
 #define XD_BACKEND_CPU_GEMM_TILE_TMPL_H
 
@@ -16,18 +17,18 @@
 
 #include "backend/cpu/gemm/finish.h"
 
-enum { NEXT_UNITS = 24 };       /* units before the end of a tile                             */
+enum { NEXT_UNITS = 24 };   /* units before the end of a tile at which its outputs are prefetched */
 
 typedef struct tile_args {
-    int64_t     units;          /* full units                                                 */
+    int64_t     units;          /* number of full units of a row                              */
     const char *a;              /* input rows, `lda` bytes apart                              */
     int64_t     lda;
-    const char *b;              /* panel of weights                                           */
-    float      *c;              /* accumulators, XD_PANEL for each row                        */
+    const char *b;              /* packed panel of weights                                    */
+    float      *c;              /* accumulators, XD_PANEL for each input row                  */
     int         add;            /* 1: adds to the accumulators in c                           */
-    int         rest;           /* 1: half a unit follows the full ones                       */
-    const char *next;           /* address to prefetch, one cache line per unit               */
-    int         last;           /* 1: the epilogue follows                                    */
+    int         rest;           /* 1: half a unit follows the full units                      */
+    const char *next;           /* address to prefetch from, one cache line per unit          */
+    int         last;           /* 1: this is the last chunk of the rows; the epilogue follows */
 } tile_args;
 
 typedef void tile_fn(const tile_args *t, const xd_gemm_job *p, int64_t at, int64_t r0);

@@ -1,5 +1,5 @@
-/* all.cu - all kernels in one translation unit, so that the code for a GPU is one image of the
- * fatbin and therefore one module */
+/* all.cu - includes all kernels in one translation unit, so that the fatbin has one image, and
+ * therefore one module, for each GPU architecture */
 #include "backend/cuda/kernels/attention.cu"
 #include "backend/cuda/kernels/conv.cu"
 #include "backend/cuda/kernels/copies.cu"
