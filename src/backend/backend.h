@@ -22,7 +22,8 @@
 #include "tensor/tensor.h"
 
 typedef struct xd_dev    xd_dev;
-typedef struct xd_stream xd_stream;     /* queue of work of a device; NULL: its default one  */
+/* queue of work of a device; NULL: the device's default queue */
+typedef struct xd_stream xd_stream;
 typedef struct xd_ops    xd_ops;
 typedef struct xd_dev_lanes xd_dev_lanes;       /* see backend/lanes.h                      */
 typedef struct xd_dev_graphs xd_dev_graphs;     /* see backend/graphs.h                     */
@@ -33,42 +34,45 @@ enum { XD_FETCH_PLACES = 4 };
 /* ---- devices ------------------------------------------------------------------------------ */
 
 typedef struct xd_dev_ops {
-    void *(*get)(xd_dev *d, size_t bytes);            /* aligned to XD_ALIGN; NULL: out of memory */
+    /* allocates memory aligned to XD_ALIGN; NULL: out of memory */
+    void *(*get)(xd_dev *d, size_t bytes);
     void  (*put)(xd_dev *d, void *p, size_t bytes);
-    void  (*sync)(xd_dev *d, xd_stream *s);           /* blocks the host until all work is done   */
-    void  (*memory)(xd_dev *d, size_t *available, size_t *total);      /* in bytes            */
-    /* Copies host bytes into device memory, ordered with the work of s. `from` may be reused as
-     * soon as it returns. */
+    void  (*sync)(xd_dev *d, xd_stream *s);        /* blocks the host until all work of s is done */
+    /* bytes of device memory: free for allocations, and in total */
+    void  (*memory)(xd_dev *d, size_t *available, size_t *total);
+    /* Copies host bytes into device memory, ordered with the work of s. The caller may reuse the
+     * memory at `from` when the function returns. */
     xd_status (*upload)(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes);
-    /* Copies device bytes to the host after all earlier work of s; returns when they have
+    /* Copies device bytes to the host after all earlier work of s. Returns when the bytes have
      * arrived. */
     xd_status (*download)(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes);
-    /* Sets every byte to `value`, ordered with the work of s. */
+    /* Sets every byte at p to `value`, ordered with the work of s. */
     xd_status (*fill)(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes);
     int       (*owns)(xd_dev *d, const void *p);    /* 1: p is an address in this device's memory */
     /* Asynchronous copies from pinned host memory, for devices with a memory of their own; else
-     * NULL. `pin` allocates pinned host memory (NULL: out of memory); `unpin` frees it after all
-     * work that uses it. `fetch` copies from it to the device concurrently with work that is queued
-     * later, as soon as the work that is queued now has ended. Work that is queued after `fetched`
-     * starts when the last copy of that place has ended. Copies run one after the other. place: 0
-     * to XD_FETCH_PLACES - 1. */
+     * NULL. `pin` allocates pinned host memory (NULL: out of memory). `unpin` frees pinned memory
+     * after all work that uses it. `fetch` copies from pinned memory to the device, concurrently
+     * with work that is queued later, as soon as the work that is queued now has ended. `fetched`
+     * makes work that is queued later wait for the last copy of `place`, which is 0 to
+     * XD_FETCH_PLACES - 1. Copies run one after the other. */
     void     *(*pin)(xd_dev *d, size_t bytes);
     void      (*unpin)(xd_dev *d, void *p);
-    /* As pin and unpin, but for complete pages of the caller's own memory, which other processes
+    /* Like pin and unpin, but for complete pages of the caller's own memory, which other processes
      * may share. */
     xd_status (*pin_pages)(xd_dev *d, void *p, size_t bytes);
     void      (*unpin_pages)(xd_dev *d, void *p);
     xd_status (*fetch)(xd_dev *d, int place, void *to, const void *from, size_t bytes);
     xd_status (*fetched)(xd_dev *d, int place);
-    /* Measured rate of copies from pinned host memory to the device, or with `back` to the host, in
-     * bytes/s; 0: unknown. */
+    /* Returns the measured rate of copies from pinned host memory to the device, or with `back` to
+     * the host, in bytes/s; 0: unknown. */
     double    (*link)(xd_dev *d, int back);
-    /* Measured rate of copies within device memory: bytes read and written a second; 0: unknown. */
+    /* Returns the measured rate of copies within device memory, in bytes read and written per
+     * second; 0: unknown. */
     double    (*bandwidth)(xd_dev *d);
-    /* An id of the device's memory, equal for all devices (of any process) that share it; or NULL:
-     * the memory is the host's. */
+    /* Returns an id of the device's memory, which is equal for all devices (of any process) that
+     * share the memory. NULL instead of the function: the memory is the host's. */
     uint64_t  (*identity)(const xd_dev *d);
-    /* Writes the product name, for example "NVIDIA H100 80GB HBM3"; or NULL. */
+    /* Writes the product name of the device, for example "NVIDIA H100 80GB HBM3"; or NULL. */
     void      (*product)(const xd_dev *d, char *name, size_t size);
     /* Implementations of the functions xd_dev_compute, xd_dev_best, xd_dev_peak,
      * xd_dev_kernel_bytes and xd_dev_forget. */
@@ -77,12 +81,11 @@ typedef struct xd_dev_ops {
     double    (*peak)(xd_dev *d, xd_dtype t, int threads, double seconds);
     size_t    (*kernel_bytes)(const xd_dev *d);
     void      (*forget)(xd_dev *d);
-    /* Timestamps of asynchronous work. Both are NULL on devices whose kernels have finished when
-     * they return.
-     * stamp: marks the moment when all earlier work has ended and returns the index of the mark,
-     * from 0 on; -1: failed.
-     * stamps: waits for all marks, writes the times of the first `most` marks (ns, on the clock of
-     * xd_now_ns), and returns how many it wrote. Indices then start at 0 again. */
+    /* Timestamps of asynchronous work. Both functions are NULL on devices whose kernels have
+     * finished when they return. `stamp` marks the moment when all earlier work has ended, and
+     * returns the index of the mark, from 0 on, or -1 on failure. `stamps` waits for all marks,
+     * writes the times of the first `most` marks (ns, on the clock of xd_now_ns), and returns the
+     * number of times written. Indices then start at 0 again. */
     int64_t   (*stamp)(xd_dev *d, xd_stream *s);
     int64_t   (*stamps)(xd_dev *d, int64_t *ns, int64_t most);
     void  (*close)(xd_dev *d);
@@ -91,44 +94,49 @@ typedef struct xd_dev_ops {
 struct xd_dev {
     const xd_dev_ops *mem;
     const xd_ops     *ops;
-    const xd_dev_lanes *lanes;          /* NULL: it has a single queue of work                */
-    const xd_dev_graphs *graphs;        /* NULL: it cannot record graphs                      */
-    char              name[32];         /* e.g. "cpu-amx", "cuda:0", "count"                 */
-    int               counts;           /* 1: a count device; addresses must not be dereferenced */
+    const xd_dev_lanes *lanes;          /* NULL: the device has a single queue of work        */
+    const xd_dev_graphs *graphs;        /* NULL: the device cannot record graphs              */
+    char              name[32];         /* name of the device, e.g. "cpu-amx", "cuda:0", "count" */
+    int               counts;      /* 1: a count device, whose addresses must not be dereferenced */
     int               host_memory;      /* 1: the host may access device memory              */
-    int               rotates;          /* 1: it implements `rotate` of xd_ops               */
-    unsigned          int8_attn;        /* query types (bits 1u << type) with int8 attention
-                                         * scores on request; others ignore the request */
-    int               fp8_gemm;         /* 1: it multiplies fp8 inputs on request              */
+    int               rotates;          /* 1: the device implements `rotate` of xd_ops       */
+    /* query types (bits 1u << type) with int8 attention scores on request; other types ignore the
+     * request */
+    unsigned          int8_attn;
+    int               fp8_gemm;         /* 1: the device multiplies fp8 inputs on request      */
     int               narrow_bias;      /* 1: linear layers accept biases of the compute type  */
     int               norm_adds;        /* 1: `add` of a norm is cheaper than a separate addition */
     void             *priv;
 };
 
-/* Opens a device by name: "cpu", or the kind and an instance, as in "cuda:1". NULL opens the first
- * kind of the registry. XD_EINVAL: no such device. */
+/* Opens a device by name: a kind ("cpu"), or a kind and an instance ("cuda:1"). NULL as the name
+ * opens the first kind of the registry. XD_EINVAL: no such device. */
 xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e);
-/* Opens a stand-in for a device with a memory of its own that only returns sizes of scratch and
- * packed weights, for a count device. The real device need not exist, and nothing else can be done
- * with it. name: as above. XD_EINVAL: no such kind. */
+/* Opens a stand-in for a device with a memory of its own, for a count device. The stand-in only
+ * returns sizes of scratch and packed weights; nothing else can be done with it, and the real
+ * device need not exist. `name` is as in xd_dev_open. XD_EINVAL: no such kind. */
 xd_status xd_dev_open_sizes(xd_dev **d, const char *name, xd_err *e);
 /* Chooses the device of rank `rank` of the `ranks` on this host, all of which were started with the
- * device `name`. "cuda" means one GPU a rank, so *out becomes "cuda:<rank>". *out stays empty if
- * `name` itself is to be opened: it names an instance ("cuda:0"), which all ranks then share, or
- * the kind has no instances. XD_EINVAL: there are fewer instances than ranks. */
+ * device `name`. "cuda" means one GPU per rank, so *out becomes "cuda:<rank>". *out stays empty if
+ * `name` itself is to be opened, because `name` is an instance ("cuda:0") that all ranks share, or
+ * because the kind has no instances. XD_EINVAL: there are fewer instances than ranks. */
 xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks, xd_err *e);
 /* Opens, for rank `rank` of the `ranks` on this host, an instance of its own of a device kind that
- * is faster than the first kind of the registry. XD_EUNSUPPORTED: this machine has no such device;
- * any other error: it has, but not enough for all ranks, or the device cannot be opened. */
+ * is faster than the first kind of the registry. XD_EUNSUPPORTED: this machine has no such device.
+ * Any other error: there are not enough such devices for all ranks, or the device cannot be
+ * opened. */
 xd_status xd_dev_open_best(xd_dev **d, int rank, int ranks, xd_err *e);
-/* Opens a count device that simulates `real`: it returns the scratch and pack sizes of `real`
- * (borrowed; must outlive it). With NULL, scratch is 0 and packed weights are plain rows. */
+/* Opens a count device that simulates `real` (borrowed; must outlive the count device): the scratch
+ * and pack sizes are those of `real`. If `real` is NULL, scratch is 0 and packed weights are plain
+ * rows. */
 xd_status xd_dev_open_count(xd_dev **d, xd_dev *real, xd_err *e);
 void      xd_dev_close(xd_dev **d);
 
-typedef struct xd_counts {              /* totals since the last reset                        */
-    double flops;                   /* 2 for each multiply-add of GEMM, convolution, attention */
-    double gemm_flops, attn_flops, conv_flops;          /* parts of `flops`                   */
+typedef struct xd_counts {              /* totals of a count device since the last reset      */
+    /* floating-point operations: 2 for each multiply-add of GEMM, convolution, attention */
+    double flops;
+    /* the shares of GEMMs, attention and convolutions in `flops` */
+    double gemm_flops, attn_flops, conv_flops;
     double bytes;                       /* bytes of the operands of all ops, each operand once */
     int64_t calls;
     int64_t small;                      /* number of calls below 4 GFLOP and 20 MB            */
@@ -136,62 +144,69 @@ typedef struct xd_counts {              /* totals since the last reset          
 /* Reads the totals of a count device; `reset` sets them to zero afterwards. */
 void xd_dev_counts(xd_dev *d, xd_counts *out, int reset);
 
-/* The type in which this device computes if `want` (XD_F32, XD_F16 or XD_BF16) is requested: f32
- * instead of bf16 if the CPU has no bf16 arithmetic, and instead of f16 if the device has none. */
+/* Returns the type in which this device computes if `want` (XD_F32, XD_F16 or XD_BF16) is
+ * requested. The result is f32 instead of bf16 if the CPU has no bf16 arithmetic, and f32 instead
+ * of f16 if the device has no f16 arithmetic. */
 xd_dtype xd_dev_compute(const xd_dev *d, xd_dtype want);
-/* The default compute type of the device: bf16 if it has native bf16 dot products, else f32. */
+/* Returns the default compute type of the device: bf16 if the device has native bf16 dot products,
+ * else f32. */
 xd_dtype xd_dev_best(const xd_dev *d);
 /* Measures the peak GFLOP/s of GEMMs of type F32 or BF16 on operands in registers, with `threads`
- * host threads (0: as many as kernels use; ignored by devices with processors of their own). Each
- * thread measures for `seconds`, and at least five bursts. Without bf16 dot products the peak of
- * BF16 is that of F32. Not for count devices. */
+ * host threads (0: as many as kernels use; devices with processors of their own ignore `threads`).
+ * Each thread measures for `seconds`, and at least five bursts. Without bf16 dot products the peak
+ * of BF16 is that of F32. Not for count devices. */
 double   xd_dev_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
-/* Approximate bytes of code and tables that kernels will allocate when the calls that were counted
- * for them first run: in host memory, or in device memory if the device has its own. */
+/* Returns the approximate bytes of code and tables that kernels will allocate when the calls that
+ * were counted for them first run. The bytes are in host memory, or in device memory if the device
+ * has its own. */
 size_t   xd_dev_kernel_bytes(const xd_dev *d);
-/* An id of the device's memory, equal for all devices that share it; 0: the host's memory. A count
- * device returns the id of the device that it simulates. */
+/* Returns an id of the device's memory, which is equal for all devices that share the memory; 0 for
+ * the host's memory. A count device returns the id of the device that it simulates. */
 uint64_t xd_dev_identity(const xd_dev *d);
 /* Forgets calls that were counted for kernels but have not run. */
 void     xd_dev_forget(xd_dev *d);
 
 /* ---- device kinds ------------------------------------------------------------------------- */
 
-/* A device kind is one folder of backend/ and one line in registry.c. */
+/* A device kind: one folder of backend/ and one line in registry.c. */
 typedef struct xd_dev_kind {
-    const char *name;                   /* "cpu": the part of a device name before ':'         */
-    /* which: the part of the device name after ':', or "". XD_EINVAL: no such device. */
+    const char *name;              /* kind name, e.g. "cpu": the part of a device name before ':' */
+    /* Opens a device. `which` is the part of the device name after ':', or "". XD_EINVAL: no such
+     * device. */
     xd_status (*open)(xd_dev **d, const char *which, xd_err *e);
     /* Implements xd_dev_open_sizes; NULL: `open` is called instead. */
     xd_status (*open_sizes)(xd_dev **d, xd_err *e);
     /* Writes to *n how many instances this host has, "kind:0" to "kind:<n-1>". NULL: the kind has
      * one instance, which all ranks of a host share. */
     xd_status (*instances)(int *n, xd_err *e);
-    /* Starts loading in the background the libraries that `open` will wait for; or NULL. */
+    /* Starts loading, in the background, the libraries that `open` will wait for; or NULL. */
     void      (*early)(void);
-    void      (*about)(xd_fact *fact, void *cookie);   /* reports libraries and versions; or NULL */
+    /* reports the kind's libraries and their versions; or NULL */
+    void      (*about)(xd_fact *fact, void *cookie);
     /* Bytes of address space that kernels will map in this process when they first run and that no
      * memory plan counts; or NULL. */
     double    (*address_space)(void);
 } xd_dev_kind;
 
-/* Counts the devices "kind:0", "kind:1", ... of the kind in `name`; *n is 1 if all ranks share the
+/* Counts the devices "kind:0", "kind:1", ... of the kind in `name`. *n is 1 if all ranks share the
  * kind's only device or if `name` includes an instance. */
 xd_status xd_dev_instances(const char *name, int *n, xd_err *e);
 
-extern const xd_dev_kind *const xd_dev_kinds[];       /* ends with NULL; the first is the default */
+/* all kinds, ended by NULL; the first kind is the default */
+extern const xd_dev_kind *const xd_dev_kinds[];
 
 void     xd_dev_early(void);            /* calls `early` of every kind                        */
 void     xd_dev_about(xd_fact *fact, void *cookie);     /* calls `about` of every kind        */
 
-/* *machine: bytes of host memory that all processes of this machine (or of this control group) may
- * still allocate together. *process: bytes of address space that this process may still map (ulimit
- * -v), minus the address space that kernels will map. */
+/* Computes how much host memory is left. *machine: bytes that all processes of this machine (or of
+ * this control group) may still allocate together. *process: bytes of address space that this
+ * process may still map (ulimit -v), minus the address space that kernels will map. */
 void     xd_host_memory(size_t *machine, size_t *process);
-/* Bytes of address space that this process may still map, including the share that kernels will
- * map. */
+/* Returns the bytes of address space that this process may still map, including the share that
+ * kernels will map. */
 size_t   xd_host_address_space(void);
-/* *available: the smaller of the two values of xd_host_memory. *total: all memory of the host. */
+/* Sets *available to the smaller of the two values of xd_host_memory, and *total to all memory of
+ * the host. */
 void     xd_host_memory_free(size_t *available, size_t *total);
 
 /* ---- weights ------------------------------------------------------------------------------ */
@@ -218,25 +233,26 @@ void     xd_host_memory_free(size_t *available, size_t *total);
 enum { XD_INT8_MAX_INPUTS = 130000 };
 
 typedef struct xd_weight {
-    xd_dtype type;              /* of the packed elements: compute type, I8 or F8E4M3          */
-    int      layout;            /* number chosen by the device; 0: plain [out,in] rows        */
-    int64_t  out, in;           /* channels (`in`: of one group)                              */
+    xd_dtype type;              /* type of the packed elements: compute type, I8 or F8E4M3     */
+    /* number of the packed layout, chosen by the device; 0: plain [out,in] rows */
+    int      layout;
+    int64_t  out, in;           /* output channels; input channels of one group               */
     int      nk;                /* spatial dimensions: 0 (linear), 2 or 3                      */
-    int      kernel[3];         /* t,h,w; 1 in unused dimensions                              */
+    int      kernel[3];         /* kernel size along t,h,w; 1 in unused dimensions            */
     int      stride[3];         /* of a convolution; packing may depend on it                  */
-    int      groups;            /* 1 unless it is a grouped convolution                       */
+    int      groups;            /* number of groups of a convolution; 1 unless it is grouped  */
     int      floats;            /* I8 only: 1: the GEMM does not quantize its input           */
     void    *p;
     size_t   bytes;
     /* Input of `pack` for a quantized weight: the scales sw[out] if they are known (rows of a
      * larger matrix), else NULL. If source and weight are both F8E4M3, elements are copied
      * unchanged, and NULL means scales of 1. Elements of an I8 source are copied too (-128 becomes
-     * -127) and need their scales; only devices in host memory support that. */
+     * -127), and need `scale`; only devices in host memory support I8 sources. */
     const float *scale;
 } xd_weight;
 
 int xd_is_quantized(xd_dtype t);        /* 1: t is a type of quantized weights, I8 or F8E4M3   */
-/* The scale sw of a row whose largest magnitude is `most` (NaN if the row has non-finite
+/* Returns the scale sw of a row whose largest magnitude is `most` (NaN if the row has non-finite
  * elements). */
 float xd_quant_scale(xd_dtype t, float most);
 
@@ -342,30 +358,34 @@ typedef struct xd_gnorm {
     float     eps;
 } xd_gnorm;
 
-/* out = act(a) * b, elementwise; if b is absent, out = act(a). [n,C], F32 or BF16; out may be a. */
+/* Computes out = act(a) * b, elementwise; if b is absent, out = act(a). All are [n,C], F32 or BF16;
+ * out may be a. */
 typedef struct xd_glu { xd_tensor out, a, b; xd_act act; } xd_glu;
 
-/* acc[n,C] += gate * in. acc F32 or BF16; gate [1,C] or [n,C] F32, or absent: 1. */
+/* Computes acc[n,C] += gate * in. acc is F32 or BF16; gate is [1,C] or [n,C] F32, or absent: 1. */
 typedef struct xd_addmul { xd_tensor acc, gate, in; } xd_addmul;
 
-/* y = a x + b y, elementwise over the same shape, F32. If x is absent, y = b y. With b = 0 and an
- * x, y is not read. */
+/* Computes y = a x + b y, elementwise over the same shape, in F32. If x is absent, y = b y. If b is
+ * 0 and x is present, y is not read. */
 typedef struct xd_axpby_args { xd_tensor y, x; float a, b; } xd_axpby_args;
 
-/* out[t,h,w,O] = conv(in[T,H,W,C], w) + bias (+ residual), channels last. With a 2-D kernel, T is a
- * batch of frames. lo, hi: zero padding before and after, for the axes t,h,w. bias: [O] F32, or
- * absent. residual: like out, or absent; may be `out`. `in` has the type of the weight. */
+/* Computes out[t,h,w,O] = conv(in[T,H,W,C], w) + bias (+ residual), channels last. With a 2-D
+ * kernel, T is a batch of frames. lo, hi: zero padding before and after, for the axes t,h,w. bias:
+ * [O] F32, or absent. residual: same shape as out, or absent; may be `out`. `in` has the type of
+ * the weight. */
 typedef struct xd_conv {
     xd_tensor        out, in, bias, residual;
     const xd_weight *w;
     int              stride[3], lo[3], hi[3];
 } xd_conv;
 
-/* Nearest-neighbour enlargement by integer factors f: in [T,H,W,C] -> out [T f0,H f1,W f2,C]. */
+/* Nearest-neighbour enlargement of an image by integer factors f: in [T,H,W,C] -> out [T f0,H f1,W
+ * f2,C]. */
 typedef struct xd_resize { xd_tensor out, in; int factor[3]; } xd_resize;
 
-/* out[i,:] = table[ids[i],:]; table F32, BF16 or F16 (possibly unaligned, in a mapped file), ids
- * I32 [n]. XD_EINVAL: an id is outside the table. out F32 or BF16. */
+/* Looks up rows of a table: out[i,:] = table[ids[i],:]. The table is F32, BF16 or F16 (possibly
+ * unaligned, in a mapped file), ids are I32 [n], and out is F32 or BF16. XD_EINVAL: an id is
+ * outside the table. */
 typedef struct xd_lookup { xd_tensor out, table, ids; } xd_lookup;
 
 /* Norm and rotary embedding of the heads of queries or keys:
@@ -390,13 +410,13 @@ typedef struct xd_qknorm {
     xd_qk_heads also;
 } xd_qknorm;
 
-/* Rotates each group of `group` elements of a row (xd_rotation): in, out [n,C] F32 or BF16, types
- * may differ, C is a multiple of `group`; out may be `in`. Devices whose `rotates` is 0 return
+/* Rotates each group of `group` elements of a row (xd_rotation). in, out: [n,C] F32 or BF16, types
+ * may differ; C is a multiple of `group`; out may be `in`. Devices whose `rotates` is 0 return
  * XD_EUNSUPPORTED. */
 typedef struct xd_rotate { xd_tensor out, in; int64_t group; } xd_rotate;
 
-/* Copies with conversion: same shape, any strides (also of the last dimension), from any of F32 F16
- * BF16 F64 F8E4M3 F8E5M2 to F32 F16 BF16. */
+/* Copies and converts elements between tensors of the same shape and any strides (also of the last
+ * dimension), from any of F32 F16 BF16 F64 F8E4M3 F8E5M2 to F32 F16 BF16. */
 typedef struct xd_copy { xd_tensor out, in; } xd_copy;
 
 /* ---- the table of ops --------------------------------------------------------------------- */
@@ -407,21 +427,22 @@ typedef enum xd_op {
     XD_OP_QKNORM, XD_OP_ROTATE, XD_NOPS,
 } xd_op;
 
-/* `scratch` returns the bytes that the `tmp` of a call needs (aligned to XD_ALIGN; tmp may be NULL
- * if that is 0). */
+/* The kernels of a device. `scratch` returns the bytes that the `tmp` of a call needs (aligned to
+ * XD_ALIGN; tmp may be NULL if the result is 0). */
 struct xd_ops {
-    const char *name;           /* e.g. "c", "avx2", "avx512", "amx", "cuda", "count"         */
+    const char *name;    /* name of the table, e.g. "c", "avx2", "avx512", "amx", "cuda", "count" */
     size_t    (*scratch)(xd_dev *d, xd_op op, const void *args);
-    size_t    (*pack_size)(xd_dev *d, xd_weight *w);    /* returns w->bytes; also sets w->layout */
+    /* sets w->bytes and w->layout; returns w->bytes */
+    size_t    (*pack_size)(xd_dev *d, xd_weight *w);
     /* Packs `src` [out,in(,kt,kh,kw)] into w->p. `src` is contiguous and of a float type, or I8 for
-     * an I8 weight; it may be in a mapped file and unaligned. `tmp` has pack_tmp bytes. */
+     * an I8 weight; `src` may be in a mapped file and unaligned. `tmp` has pack_tmp bytes. */
     size_t    (*pack_tmp)(xd_dev *d, const xd_weight *w, xd_dtype src);
     xd_status (*pack)(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp);
-    /* For a linear layer: the number of rows that threads may pack separately (a band); 0: all rows
-     * must be packed in one call. */
+    /* Returns the number of rows of a linear layer that threads may pack separately (a band); 0:
+     * all rows must be packed in one call. */
     int64_t   (*pack_band)(xd_dev *d, const xd_weight *w);
-    /* Packs the rows of src as the rows of w from row0 on. row0 is a multiple of the band; the
-     * number of rows too, except at the end of w. */
+    /* Packs the rows of src as the rows of w from row0 on. row0 is a multiple of the band. The
+     * number of rows is also a multiple of the band, except at the end of w. */
     xd_status (*pack_rows)(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0);
     xd_status (*gemm)   (xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp);
     xd_status (*attn)   (xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp);

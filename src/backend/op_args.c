@@ -21,7 +21,7 @@ static int same_shape(const xd_tensor *x, const xd_tensor *y, int nd)
 
 /* ---- GEMM and convolutions ---------------------------------------------------------------- */
 
-/* 1: a GEMM with this weight accepts an input of type t. */
+/* Returns 1 if a GEMM with this weight accepts an input of type t. */
 static int takes_input(const xd_weight *w, xd_dtype t, xd_types types)
 {
     if (xd_is_quantized(w->type))
@@ -75,7 +75,7 @@ xd_status xd_moments_check(const xd_moments *a, xd_types types)
                     a->in.d[2] % a->groups == 0);
 }
 
-/* 1: the extents of t divide those of the image that the group norm normalizes. */
+/* Returns 1 if the extents of t divide those of the image that the group norm normalizes. */
 static int divides(const xd_tensor *t, const xd_gnorm *a)
 {
     int same = t->type == XD_F32 && t->nd == 4 && a->in.nd == 4 && a->out.nd == 4 &&
@@ -94,20 +94,20 @@ xd_status xd_gnorm_check(const xd_gnorm *a, xd_types types)
                     (!a->scale.p || (divides(&a->scale, a) && divides(&a->shift, a))));
 }
 
-/* 1: t is absent or a row of n F32 elements. */
+/* Returns 1 if t is absent or a row of n F32 elements. */
 static int is_row(const xd_tensor *t, int64_t n)
 {
     return !t->p || (t->type == XD_F32 && t->nd == 1 && t->d[0] == n && (n == 1 || t->s[0] == 1));
 }
 
-/* 1: t is a table of cosines or sines for n rows of heads of D elements. */
+/* Returns 1 if t is a table of cosines or sines for n rows of heads of D elements. */
 static int is_table(const xd_tensor *t, int64_t n, int64_t D)
 {
     return t->p && t->type == XD_F32 && t->nd == 2 && (t->d[0] == n || t->d[0] == 1) &&
            t->d[1] == D / 2 && (D <= 2 || t->s[1] == 1);
 }
 
-/* 1: in and out are heads [n,H,D], and gain and bias fit them. */
+/* Returns 1 if `in` and `out` of a are heads [n,H,D] whose gain and bias have the same D. */
 static int are_heads(const xd_qk_heads *a, int64_t n, int64_t D)
 {
     return a->in.nd == 3 && a->out.nd == 3 && a->in.d[0] == n && a->in.d[2] == D &&

@@ -191,8 +191,8 @@ static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
 }
 
 /* Returns the number of (query, key) pairs that attention computes: about half of all pairs with a
- * causal mask, and a band of them with a window. All keys count, because kv_len is data that a
- * count device does not have. */
+ * causal mask, and a band of them with a window. All keys count, because kv_len is data and not
+ * read here. */
 static double score_pairs(const xd_attn_args *a, double n, double m)
 {
     double p = n * m;

@@ -40,9 +40,9 @@ static inline uint16_t to_bf16(float f)
     return (uint16_t)(nan ? (u >> 16) | 0x40u : r);
 }
 
-/* Converts an f16. Its bits, moved to the position of a float's, represent its value times 2^-112.
- * Infinities and NaNs do not survive the multiplication by 2^112; their exponent is set
- * separately. */
+/* Converts an f16 to float. The bits of an f16, moved to the position of a float's, represent the
+ * value times 2^-112. Infinities and NaNs do not survive the multiplication by 2^112, so their
+ * exponent is set separately. */
 static inline float from_f16(uint16_t h)
 {
     uint32_t s = (uint32_t)(h & 0x8000u) << 16, m = (uint32_t)(h & 0x7fffu) << 13;
@@ -51,7 +51,8 @@ static inline float from_f16(uint16_t h)
     return bits_float(u | s);
 }
 
-/* Converts an e4m3 like from_f16, with the factor 2^-120. The only NaN of e4m3 has all bits set. */
+/* Converts an e4m3 to float like from_f16, with the factor 2^-120. The only NaN of e4m3 has all
+ * bits set. */
 static inline float from_e4m3(uint8_t v)
 {
     uint32_t s = (uint32_t)(v & 0x80u) << 24, m = (uint32_t)(v & 0x7fu) << 20;
@@ -60,8 +61,9 @@ static inline float from_e4m3(uint8_t v)
     return bits_float(u | s);
 }
 
-/* Rounds to the nearest f16, ties to even. Normal results are rounded as integers, subnormal ones
- * by adding 0.5, whose last bit has the weight of the last bit of a subnormal f16. */
+/* Rounds a float to the nearest f16, ties to even. Normal results are rounded as integers.
+ * Subnormal results are rounded by adding 0.5, whose last bit has the weight of the last bit of a
+ * subnormal f16. */
 static inline uint16_t to_f16(float f)
 {
     uint32_t u = float_bits(f), s = (u >> 16) & 0x8000u, m = u & 0x7fffffffu;
@@ -72,7 +74,7 @@ static inline uint16_t to_f16(float f)
     return (uint16_t)(s | (m >= 0x477ff000u ? special : r));
 }
 
-/* Converts n bf16 values to floats, and back. */
+/* Two functions that convert n bf16 values to floats, and n floats to bf16. */
 static inline void from_bf16s(float *to, const void *from, int64_t n)
 {
     int64_t i = 0;
@@ -90,7 +92,8 @@ static inline void from_bf16s(float *to, const void *from, int64_t n)
 #endif
 }
 
-/* For results of arithmetic only: with AVX512_BF16 the conversion flushes denormals to 0. */
+/* Converts results of arithmetic to bf16. With AVX512_BF16 the conversion flushes denormals to 0,
+ * so this function is not for copies. */
 static inline void to_bf16s(void *to, const float *from, int64_t n)
 {
     uint16_t *p = to;

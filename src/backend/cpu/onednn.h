@@ -19,9 +19,9 @@ typedef const dnnl_memory_desc_t *xd_md_ref;
 
 enum { XD_PRIM_KEY = 32, XD_PRIM_ARGS = 8 };
 
-/* A cached primitive for one kind of call; the key holds everything that the primitive depends on.
- * The descriptor is created at once (it determines the scratch bytes), the code at the first
- * run. */
+/* A cached primitive for one kind of call. The key holds everything that the primitive depends on.
+ * The primitive descriptor is created at once, because it determines the scratch bytes; the code is
+ * created at the first run. */
 typedef struct xd_prim {
     int64_t               key[XD_PRIM_KEY];
     dnnl_primitive_desc_t pd;           /* NULL: oneDNN has no implementation of this call     */
@@ -29,7 +29,8 @@ typedef struct xd_prim {
     dnnl_memory_t         mem[XD_PRIM_ARGS];
     int                   arg[XD_PRIM_ARGS], nargs;
     size_t                scratch;      /* bytes of scratch                                    */
-    struct xd_prim       *repack;       /* reorders weights that were packed in another layout */
+    /* reorders a weight that was packed in another layout; or NULL */
+    struct xd_prim       *repack;
     size_t                repack_bytes;
     struct xd_prim       *next;         /* next primitive in the same hash bucket              */
 } xd_prim;
@@ -47,21 +48,21 @@ struct xd_dnn {
 /* Post-operations of a primitive, applied in this order. */
 typedef struct xd_post {
     xd_act  act;
-    int64_t gate;               /* columns of the gate row; 0: no gate                         */
-    int     sum;                /* 1: adds the previous value of the output                    */
+    int64_t gate;               /* number of columns of the gate row; 0: no gate               */
+    int     sum;                /* 1: adds the previous values of the output                   */
 } xd_post;
 
-/* Looks up the cached primitive of this key; NULL: there is none. */
+/* Returns the cached primitive of this key, or NULL if the cache has none. */
 xd_prim *xd_prim_find(xd_dnn *d, const int64_t key[XD_PRIM_KEY]);
-/* Adds a primitive descriptor (or NULL) to the cache, which then owns it. */
+/* Adds a primitive descriptor (or NULL) to the cache, which then owns the descriptor. */
 xd_prim *xd_prim_add(xd_dnn *d, const int64_t key[XD_PRIM_KEY], dnnl_primitive_desc_t pd);
-/* Creates a primitive outside the cache; the caller releases it with xd_prim_free. */
+/* Creates a primitive outside the cache. The caller releases it with xd_prim_free. */
 xd_prim *xd_prim_new(dnnl_primitive_desc_t pd);
 void     xd_prim_free(xd_prim *p);
 /* Exchanges the contents of `p`, which is in the cache, and `q`. */
 void     xd_prim_swap(xd_prim *p, xd_prim *q);
-/* Prepares a call: argument `arg` is at `data`. Its memory object is created once, from the
- * descriptor query(what, index) of the pd. */
+/* Prepares argument `arg` of a call, whose data is at `data`. The argument's memory object is
+ * created once, from the descriptor query(what, index) of the primitive descriptor. */
 void      xd_prim_arg(xd_dnn *d, xd_prim *p, int arg, dnnl_query_t what, int index, void *data);
 void      xd_prim_post(xd_dnn *d, xd_prim *p, int arg, int64_t n, void *data);
 xd_status xd_prim_run(xd_dnn *d, xd_prim *p, void *tmp);
@@ -76,32 +77,32 @@ xd_md_ref xd_md_as_ref(const xd_md *m);
 size_t    xd_md_bytes(xd_md_ref m);
 xd_md_ref xd_pd_md(dnnl_primitive_desc_t pd, dnnl_query_t what, int index);
 
-/* Creates attributes with the post-operations and a scratchpad that the caller provides; NULL: out
- * of memory. */
+/* Returns attributes with the post-operations and a scratchpad that the caller provides, or NULL if
+ * out of memory. */
 dnnl_primitive_attr_t xd_dnn_attr(const xd_post *post);
 
-/* The functions below return NULL when oneDNN has no implementation. oneDNN's reference code counts
- * as an implementation; xd_prim_impl identifies it. */
+/* The functions below return NULL when oneDNN has no implementation of the operation. oneDNN's
+ * reference code counts as an implementation; xd_prim_impl identifies it. */
 dnnl_primitive_desc_t xd_pd_matmul(xd_dnn *d, xd_md_ref src, xd_md_ref w, xd_md_ref bias,
                                    xd_md_ref dst, const xd_post *post);
-typedef struct xd_conv_geometry {       /* in oneDNN's order: (t,) h, w                        */
+typedef struct xd_conv_geometry {       /* spatial dimensions in oneDNN's order: (t,) h, w     */
     dnnl_dims_t stride, lo, hi;
 } xd_conv_geometry;
 dnnl_primitive_desc_t xd_pd_conv(xd_dnn *d, xd_md_ref src, xd_md_ref w, xd_md_ref bias,
                                  xd_md_ref dst, const xd_conv_geometry *g, const xd_post *post);
 dnnl_primitive_desc_t xd_pd_reorder(xd_dnn *d, xd_md_ref from, xd_md_ref to);
 
-/* Writes two descriptors of a weight: one as the source stores it ([out,in(,taps)], in its own
- * type), and one as this device packs it (pinned: one layout for every use). The caller frees
- * both. */
+/* Writes two descriptors of a weight. `plain` describes the weight as the source stores it
+ * ([out,in(,taps)], in the source's type). `packed` describes it as this device packs it, in one
+ * layout for every use. The caller frees both. */
 xd_status xd_gemm_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed);
 xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed);
-/* The reorder from the plain to the packed descriptor, cached because a network has many weights of
- * a few shapes. NULL: oneDNN has no such reorder. */
+/* Returns the reorder from the plain to the packed descriptor of a weight, or NULL if oneDNN has no
+ * such reorder. Reorders are cached, because a network has many weights of a few shapes. */
 xd_prim  *xd_weight_prim(xd_dnn *d, const xd_weight *w);
-xd_md_ref xd_weight_packed(const xd_prim *p);   /* the packed descriptor of p                  */
-/* Called first by every entry point: empties a full cache, so that a server with ever new sizes
- * does not grow without bound. Primitives stay valid until its next call. */
+xd_md_ref xd_weight_packed(const xd_prim *p);   /* the packed descriptor of reorder p          */
+/* Empties a full cache of primitives, so that a server with ever new sizes does not grow without
+ * bound. Every entry point calls this function first. Primitives stay valid until its next call. */
 void      xd_dnn_enter(xd_dnn *d);
 
 #endif

@@ -1,5 +1,5 @@
-/* product.c - products of two low-rank matrices (LoRA weights): GEMMs in the calling thread, whose
- * packed weight is the matrix `across` */
+/* product.c - products of two low-rank matrices (LoRA weights), computed as GEMMs in the calling
+ * thread. The packed weight of the GEMM is the matrix `across`. */
 #include "backend/product.h"
 
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 struct xd_product {
     xd_weight  w;
     xd_tensor  up;
-    float     *gate;            /* [cols]: `gain` in every column                              */
-    const xd_gemm_kernels *k;   /* NULL: plain.c computes it                                   */
+    float     *gate;            /* gate row of the GEMM, [cols]: `gain` in every column        */
+    const xd_gemm_kernels *k;   /* kernels of the GEMM; NULL: plain.c computes it              */
 };
 
 xd_dtype xd_product_type(xd_dtype a, xd_dtype b)

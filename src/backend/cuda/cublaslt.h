@@ -1,8 +1,8 @@
 /* cublaslt.h - the functions of cuBLASLt (libcublasLt.so.13 or .12) that this backend calls
  *
- * Loaded at run time and declared here, as the driver is (driver.h); tests/sim/check_cublaslt.c
- * compares the declarations with <cublasLt.h>. The library's matrices are column-major: its columns
- * are our rows. */
+ * The library is loaded at run time and its functions are declared here, like those of the driver
+ * (driver.h). The test tests/sim/check_cublaslt.c compares the declarations with <cublasLt.h>. The
+ * library's matrices are column-major, so the library's columns are our rows. */
 #ifndef XD_BACKEND_CUDA_CUBLASLT_H
 #define XD_BACKEND_CUDA_CUBLASLT_H
 
@@ -46,16 +46,16 @@ enum {
     XD_LT_DESC_TRANSA = 3,              /* cublasLtMatmulDescAttributes_t, each an int32       */
     XD_LT_DESC_TRANSB = 4,
     XD_LT_DESC_EPILOGUE = 7,
-    XD_LT_DESC_BIAS_POINTER = 8,        /* value is a pointer                                  */
-    XD_LT_DESC_SCALE_POINTER_A = 17,    /* values are pointers                                 */
+    XD_LT_DESC_BIAS_POINTER = 8,        /* the value is a pointer                              */
+    XD_LT_DESC_SCALE_POINTER_A = 17,    /* the values are pointers                             */
     XD_LT_DESC_SCALE_POINTER_B = 18,
-    XD_LT_DESC_FAST_SUMS = 25,          /* an int8: e4m3 sums are not promoted to F32 on the way */
+    XD_LT_DESC_FAST_SUMS = 25,   /* an int8: e4m3 sums are not promoted to F32 during the product */
     XD_LT_DESC_BIAS_TYPE = 26,
     XD_LT_DESC_SCALE_MODE_A = 31,
     XD_LT_DESC_SCALE_MODE_B = 32,
-    XD_LT_SCALE_OUTER_VECTOR = 3,       /* F32: one scale for each row of the result, one for
-                                         * each column */
-    XD_LT_PREF_WORKSPACE = 1,           /* value is a size_t                                   */
+    /* F32 scales: one for each row of the result, one for each column */
+    XD_LT_SCALE_OUTER_VECTOR = 3,
+    XD_LT_PREF_WORKSPACE = 1,           /* the value is a size_t                               */
     XD_LT_PREF_ALIGNMENT_A = 5,         /* alignments of A, B, C and D in bytes, each a uint32 */
     XD_LT_PREF_ALIGNMENT_B = 6,
     XD_LT_PREF_ALIGNMENT_C = 7,
@@ -65,11 +65,11 @@ enum {
     XD_LT_OP_T = 1,
     XD_LT_EPILOGUE_NONE = 1,
     XD_LT_EPILOGUE_BIAS = 4,
-    XD_LT_EPILOGUE_GELU = 32,           /* the tanh approximation                              */
+    XD_LT_EPILOGUE_GELU = 32,           /* GELU in the tanh approximation                      */
     XD_LT_EPILOGUE_GELU_BIAS = 36,
 };
 
-/* X(symbol, (arguments)): all return cublasStatus_t. */
+/* Calls X(symbol, (arguments)) for each function. All return cublasStatus_t. */
 #define XD_CUBLASLT_FUNCTIONS(X)                                                                   \
     X(cublasLtCreate, (cublasLtHandle_t * h))                                                      \
     X(cublasLtDestroy, (cublasLtHandle_t h))                                                       \

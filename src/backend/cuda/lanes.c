@@ -1,4 +1,5 @@
-/* lanes.c - streams of messages, events between streams, and pinned host memory of messages */
+/* lanes.c - the CUDA device's lanes: streams of messages, events between streams, and pinned host
+ * memory of messages */
 #include "backend/lanes.h"
 
 #include <stdlib.h>
@@ -16,7 +17,8 @@ CUevent xd_cuda_mark_event(const xd_mark *m)
     return m->e;
 }
 
-/* The stream of a lane. Makes the context current. NULL: the stream cannot be created. */
+/* Returns the stream of a lane and makes the context current. NULL: the stream cannot be
+ * created. */
 static CUstream stream_of(xd_cuda_dev *c, xd_dev_lane lane)
 {
     c->cu->cuCtxSetCurrent(c->context);

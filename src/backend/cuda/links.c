@@ -1,4 +1,4 @@
-/* links.c - NCCL communicators, each with its own stream */
+/* links.c - links between ranks: NCCL communicators, each with its own stream */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 #include "backend/lanes.h"
@@ -31,7 +31,7 @@ static xd_status link_id(xd_dev *d, xd_link_id *id, xd_err *e)
     return XD_OK;
 }
 
-/* After an abort, no queued work is waited for. */
+/* Closes a link. With `abort`, queued work is not waited for. */
 static void link_close(xd_link *k, int abort)
 {
     k->c->cu->cuCtxSetCurrent(k->c->context);

@@ -12,8 +12,8 @@
 #include "base/log.h"
 
 enum {
-    OLDEST_DRIVER = 12000,              /* CUDA 12.0: has large kernel arguments, sm_90a       */
-    OLDEST_CUDNN = 91500,               /* 9.15: attention with a key count of each sample     */
+    OLDEST_DRIVER = 12000,              /* CUDA 12.0, which has large kernel arguments and sm_90a */
+    OLDEST_CUDNN = 91500,     /* cuDNN 9.15, whose attention supports a key count for each sample */
 };
 
 static const xd_symbol driver_symbols[] = {
@@ -128,8 +128,8 @@ static xd_status load_driver(xd_err *e)
     if (lacks)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "the CUDA driver is too old: it has no function %s", lacks);
-    /* A rank uses more streams than the driver's default of 8 hardware queues; streams that share a
-     * queue would wait for each other. */
+    /* A rank uses more streams than the driver's default of 8 hardware queues. Streams that share a
+     * hardware queue would wait for each other. */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     CUresult r = driver.cuInit(0);
     if (r == XD_CU_NO_DEVICE)

@@ -1,7 +1,8 @@
-/* sizes.c - a stand-in for a CUDA device, for a count device on machines that may have no GPU
+/* sizes.c - a stand-in for a CUDA device, so that a count device can simulate one on machines
+ * without a GPU
  *
- * It returns the sizes of scratch and packed weights, which are the same for all GPUs. It has no
- * memory, and none of its kernels can be called. */
+ * The stand-in returns the sizes of scratch and packed weights, which are the same for all GPUs. It
+ * has no memory, and none of its kernels can be called. */
 #include "backend/cuda/cuda.h"
 
 #include <stdlib.h>
@@ -35,14 +36,15 @@ static int owns_none(xd_dev *d, const void *p)
     return 0;
 }
 
-/* 0: the memory limit of a machine description already excludes what libraries allocate. */
+/* Returns 0, because the memory limit of a machine description already excludes what libraries
+ * allocate. */
 static size_t kernel_bytes(const xd_dev *d)
 {
     (void)d;
     return 0;
 }
 
-/* Any value except 0, which means host memory. */
+/* Returns an arbitrary id except 0, which means host memory. */
 static uint64_t identity(const xd_dev *d)
 {
     (void)d;

@@ -1,18 +1,20 @@
 /* float_softmax_tmpl.h - turns f32 scores into probabilities: the softmax_state of values_tmpl.h
  * for float scores
  *
- * The including file defines the v_ functions, LANES, PAIRS and put_probs, and has included
- * plan.h. */
+ * The including file defines the v_ functions of flash_tmpl.h, LANES, PAIRS and put_probs, and has
+ * included plan.h. */
 #ifndef XD_BACKEND_CPU_ATTN_FLOAT_SOFTMAX_TMPL_H
 #define XD_BACKEND_CPU_ATTN_FLOAT_SOFTMAX_TMPL_H
 
-/* Progress of the softmax of a few rows: 2 LANES scores in each step, row by row. */
+/* Progress of the softmax of a few rows of scores, which are processed row by row, 2 LANES scores
+ * in each step. */
 typedef struct softmax_state {
-    float       *row;           /* rows are XD_ATTN_LDS floats apart                          */
+    float       *row;           /* first row of scores; rows are XD_ATTN_LDS floats apart     */
     const float *low;           /* for each row: the addend of scaled scores                  */
-    float       *sum;           /* for each row: LANES floats                                 */
+    float       *sum;           /* for each row: sums of probabilities in LANES floats        */
     float        scale;
-    int64_t      at, width;     /* first key of the next step; keys of a row, in full steps   */
+    /* first key of the next step; number of keys of a row, in full steps */
+    int64_t      at, width;
     int64_t      left;          /* number of remaining steps                                  */
 } softmax_state;
 

@@ -1,4 +1,5 @@
-/* narrow.h - the vector operations of flash_tmpl.h in AVX2: those of wide_tmpl.h with 8 lanes */
+/* narrow.h - the vector operations of flash_tmpl.h in AVX2: the same as in wide_tmpl.h, but with 8
+ * lanes */
 #ifndef XD_BACKEND_CPU_ATTN_NARROW_H
 #define XD_BACKEND_CPU_ATTN_NARROW_H
 
@@ -35,7 +36,7 @@ static inline vi v_integers(const int32_t *p)
     return p ? _mm256_loadu_si256((const __m256i *)(const void *)p) : _mm256_setzero_si256();
 }
 
-/* Differences of int32, converted to float. */
+/* Returns differences of int32 values, converted to float. */
 static inline vf v_whole(const float *x, vi less)
 {
     return _mm256_cvtepi32_ps(
@@ -87,13 +88,14 @@ static inline __m256i first_lanes(int64_t n)
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n > 8 ? 8 : (int)n), at);
 }
 
-/* The first n lanes of x, -infinity in the others. */
+/* Returns the first n lanes of x, with -infinity in the other lanes. */
 static inline vf v_keep(vf x, int64_t n)
 {
     return _mm256_blendv_ps(v_set(-INFINITY), x, _mm256_castsi256_ps(first_lanes(n)));
 }
 
-/* Elements [c, c + 8) of a row of D elements, zeros after its end. */
+/* Returns elements [c, c + 8) of a row of D elements as floats, with zeros after the end of the
+ * row. */
 static inline vf float_row(const char *row, xd_dtype type, int64_t c, int64_t D)
 {
     const int64_t left = D - c;
@@ -109,7 +111,7 @@ static inline vf float_row(const char *row, xd_dtype type, int64_t c, int64_t D)
     return _mm256_castsi256_ps(_mm256_slli_epi32(w, 16));
 }
 
-/* x rounded to the nearest bf16, ties to even; a NaN stays a NaN. */
+/* Returns x rounded to the nearest bf16, ties to even; a NaN stays a NaN. */
 static inline __m128i bf16(vf x)
 {
     const __m256i u = _mm256_castps_si256(x), one = _mm256_set1_epi32(1);
@@ -137,7 +139,7 @@ static inline void put_out(char *to, xd_dtype type, vf x, int64_t n)
         memcpy(to, &h, (size_t)n * 2);
 }
 
-/* Transposes 8 x 8 elements. */
+/* Transposes a matrix of 8 x 8 floats. */
 static inline void transpose_floats(vf v[8])
 {
     vf t[8];

@@ -1,7 +1,7 @@
-/* amx_int8.c - GEMMs of int8 weights by tdpbssd
+/* amx_int8.c - GEMMs of int8 weights by the AMX instruction tdpbssd
  *
- * The packed form is the scales, XD_SIDE per strip, followed by the strips. The rows of the input
- * are quantized once per call, into tiles in scratch. */
+ * A packed weight is the scales, XD_SIDE per strip, followed by the strips of amx_block.h. The rows
+ * of the input are quantized once per call, into tiles in scratch. */
 #include "backend/cpu/gemm/integers.h"
 
 #include "backend/cpu/gemm/amx_pack.h"
@@ -15,7 +15,7 @@ static int64_t strips_of(const xd_weight *w)
     return (w->out + XD_SIDE - 1) / XD_SIDE;
 }
 
-/* Bytes of the scales; a multiple of 64. */
+/* Returns the bytes of the packed weight's scales, a multiple of 64. */
 static int64_t scale_bytes(const xd_weight *w)
 {
     return strips_of(w) * XD_SIDE * (int64_t)sizeof(float);
@@ -60,7 +60,7 @@ static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
 
 typedef struct input { const xd_gemm *a; integer_rows to; } input;
 
-/* Quantizes 32 rows, with zeros after the last. */
+/* Quantizes 32 input rows, with zeros after the last row. */
 static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const input  *c = ctx;

@@ -1,11 +1,12 @@
-/* amx_pack.h - packing of weights into the tiles of amx_block.h */
+/* amx_pack.h - packs weights into the AMX tiles of amx_block.h */
 #ifndef XD_BACKEND_CPU_GEMM_AMX_PACK_H
 #define XD_BACKEND_CPU_GEMM_AMX_PACK_H
 
 #include "backend/cpu/gemm/amx_block.h"
 #include "backend/cpu/gemm/finish.h"
 
-/* Returns step k of an existing column o: 64 bytes, with zeros after the end of the column. */
+/* Returns step k of an existing column o of the weight: 64 bytes, with zeros after the end of the
+ * column. */
 typedef __m512i step_fn(const void *ctx, int64_t o, int64_t k);
 
 static inline int64_t tiled_bytes(const xd_weight *w, int64_t row_bytes)

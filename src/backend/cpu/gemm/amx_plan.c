@@ -1,20 +1,23 @@
-/* amx_plan.c - splits an AMX GEMM into blocks of rows and groups of strips */
+/* amx_plan.c - splits an AMX GEMM into blocks of input rows and groups of weight strips, which
+ * amx_block.h defines */
 #include "backend/cpu/gemm/amx_block.h"
 #include "base/minmax.h"
 
 enum {
-    DEEP = 18,                  /* maximum steps of a chunk: 36 KiB of a strip                */
-    HELD_BYTES = 896 << 10,     /* maximum bytes of a row block kept in an L2 cache of 2 MiB  */
-    GROUP = 48,   /* maximum strips of a group if accumulators are kept in scratch between chunks */
-    ROW_LINE = 350,             /* cost of copying one step of a row to a tile, in multiplies */
-    LINE = 140,                 /* cost of fetching one step of a column, or of accumulators  */
+    DEEP = 18,                  /* maximum steps in a chunk: 36 KiB of a strip                */
+    HELD_BYTES = 896 << 10,     /* maximum bytes of a row block's tiles in an L2 cache of 2 MiB */
+    GROUP = 48,   /* maximum strips in a group if accumulators are kept in scratch between chunks */
+    ROW_LINE = 350,     /* cost of copying one step of an input row to a tile, in tile multiplies */
+    /* cost of fetching one step of a weight column, or of accumulators, in tile multiplies */
+    LINE = 140,
 };
 
 typedef struct cut { int64_t held, rows, group; double cost; } cut;
 
-/* A split whose rows are kept in L2 in `parts` parts, with `blocks` row blocks and `groups` groups,
- * all as even as possible. Its cost covers all rounds of threads: multiplies, fetches of rows and
- * weights, and moves of accumulators between tiles and scratch. */
+/* Returns a split with `blocks` row blocks and `groups` groups of strips, all as even as possible.
+ * Each row block is kept in the L2 cache in `parts` parts, one after the other. The cost of the
+ * split covers all rounds of threads: tile multiplies, fetches of rows and weights, and moves of
+ * accumulators between tiles and scratch. */
 static cut cut_of(const xd_amx_job *t, int64_t parts, int64_t blocks, int64_t groups, int threads)
 {
     int64_t held = xd_ceil_div(xd_ceil_div(t->steps, parts), 2) * 2;

@@ -1,13 +1,15 @@
 /* amx_tile_tmpl.h - the loops of the AMX GEMMs, blocked as in amx_block.h
  *
+ * Steps, strips, chunks and register blocks are defined in amx_block.h.
+ *
  * The including file defines TILE_DOT, the tile multiply, and one of:
  *   TILED_IN_PLACE   weights are packed as in amx_block.h
  *   weights_at       returns the address of packed step k of a strip; a packed step takes at most
  *                    XD_PAIR_BYTES. With it, expand_step expands step k of a chunk to tiles
  *
- * Tile multiplies leave the other execution units idle. The loops use these to prefetch later data,
- * to expand the weights of the next step, and to run the epilogue (finish.h) of the previous
- * register block. */
+ * Tile multiplies leave the other execution units of a core idle. During tile multiplies, the loops
+ * prefetch later data, expand the weights of the next step, and run the epilogue (finish.h) of the
+ * previous register block. */
 #ifndef XD_BACKEND_CPU_GEMM_AMX_TILE_TMPL_H
 #define XD_BACKEND_CPU_GEMM_AMX_TILE_TMPL_H
 
@@ -26,22 +28,23 @@ static inline const char *weights_at(const xd_amx_job *t, int64_t strip, int64_t
 #endif
 
 enum {
-    STREAMED = 2 << 20,         /* bytes of output per thread, see uses_streaming_stores()    */
-    QUAD_BYTES = 256,           /* bytes of weights prefetched at a time: four cache lines    */
+    /* bytes of output per thread from which uses_streaming_stores() returns 1 */
+    STREAMED = 2 << 20,
+    QUAD_BYTES = 256,         /* bytes of weights that are prefetched at a time: four cache lines */
 };
 
-/* A strip of 32 output columns from column c on. */
+/* A strip of 32 output columns, from column c on, whose epilogue is deferred. */
 typedef struct deferred_strip {
     int64_t     c, vectors;
-    /* Offset from the first to the last byte of a row's 32 columns if these may span two 128-byte
-     * pairs of cache lines, else 0; for the output and for the residual. */
+    /* For the output and the residual: the offset from the first to the last byte of a row's 32
+     * columns if these may span two 128-byte pairs of cache lines, else 0. */
     int64_t     out_more, res_more;
     int         streams;        /* 1: the output is written with non-temporal stores          */
     finish_cols cols[2];
 } deferred_strip;
 
-/* The deferred epilogue of a register block: accumulators of n rows of a strip, and their
- * destination. Row `done` is the next to process. */
+/* The deferred epilogue of a register block: the accumulators of n rows of a strip, and the output
+ * to which the epilogue writes. Row `done` is the next to process. */
 typedef struct deferred {
     const float      *sums;
     int64_t           n, done, out_step, res_step;
@@ -51,27 +54,28 @@ typedef struct deferred {
     const char       *res;      /* address of the residual, or NULL                           */
 } deferred;
 
-/* Work of run_block: one chunk of a register block of 32 rows by 32 columns. */
+/* The arguments of run_block: one chunk of a register block of 32 rows by 32 columns. */
 typedef struct block {
     const char  *a, *b;
     const float *from;          /* accumulators of earlier chunks, or NULL                    */
-    /* destination of the previous block's accumulators, which are still in tiles; NULL: none */
+    /* destination of the previous block's accumulators, which are still in tiles; NULL: no
+     * accumulators to store */
     float       *to;
-    int64_t      ks, n;         /* number of steps; number of rows                            */
-    /* Weights to expand into `b` first, or NULL; `left` is the number of row bytes from this chunk
-     * on. */
+    int64_t      ks, n;         /* number of steps of the chunk; number of rows               */
+    /* Packed weights to expand into `b` before the multiplication, or NULL. `left` is the number of
+     * row bytes from this chunk on. */
     const char  *packed;
     int64_t      left;
-    const char  *next;          /* weights to prefetch: `quads` times QUAD_BYTES               */
+    const char  *next;          /* weights to prefetch, `quads` times QUAD_BYTES               */
     int64_t      quads;
-    const deferred *output;     /* the epilogue that follows this chunk, whose output is
-                                 * prefetched; or NULL */
+    /* the epilogue that follows this chunk and whose output is prefetched; or NULL */
+    const deferred *output;
 } block;
 
 /* ---- epilogue during tile multiplies ------------------------------------------------------ */
 
-/* Stores 32 columns. Complete cache lines of bf16 are stored at once; with `streams`, stores are
- * non-temporal. */
+/* Stores 32 columns of a row. Complete cache lines of bf16 are stored at once. With `streams`,
+ * stores are non-temporal. */
 FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int streams, __m512 x,
                            __m512 y)
 {
@@ -89,7 +93,7 @@ FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int str
     }
 }
 
-/* finish_vector(), with a faster GELU if `brief`. */
+/* Like finish_vector(), with a faster GELU if `brief`. */
 FINISH_INLINE __m512 deferred_sums(const finish_way *w, const float *sum, const float *row,
                                    const finish_cols *k, const char *res, int brief)
 {
@@ -97,9 +101,9 @@ FINISH_INLINE __m512 deferred_sums(const finish_way *w, const float *sum, const 
                  : finish_vector(w, sum, row, k, res);
 }
 
-/* Runs the epilogue of the next `rows` rows, or of all remaining ones. Tile loads and vector loads
- * share the load ports, so values that all rows need are kept in registers. The integers are signed
- * on both sides, so the sums need no correction (fix is 0). */
+/* Runs the deferred epilogue of the next `rows` rows, or of all remaining rows. Tile loads and
+ * vector loads share the load ports, so values that all rows need are kept in registers. Quantized
+ * inputs and weights are both signed, so integer sums need no correction (fix is 0). */
 FINISH_INLINE void finish_deferred_as(const xd_gemm_job *p, deferred *l, int64_t rows, xd_dtype to,
                                       xd_dtype from, xd_act act, int brief)
 {
@@ -137,8 +141,8 @@ typedef void deferred_fn(const xd_gemm_job *p, deferred *l, int64_t rows);
     }
 ALL_ACTS(DEFERRED_WITH)
 
-/* Variants for the common cases: with fewer instructions per row, the out-of-order window looks
- * further ahead. */
+/* Variants of the deferred epilogue for the common cases. With fewer instructions per row, the
+ * out-of-order window looks further ahead. */
 #define DEFERRED_TYPES(name, type, act, brief)                                                     \
     static void name(const xd_gemm_job *p, deferred *l, int64_t rows)                              \
     {                                                                                              \
@@ -163,8 +167,9 @@ static deferred_fn *deferred_fn_of(const xd_gemm *a)
     }
 }
 
-/* The processor fetches cache lines in pairs of 128 bytes. Returns the offset from the first to the
- * last byte of `width` columns from c on if these may span two pairs, else 0. */
+/* Returns the offset from the first to the last byte of `width` columns from column c on if these
+ * may span two pairs of cache lines, else 0. The processor fetches cache lines in pairs of 128
+ * bytes. */
 static int64_t pair_after(const xd_tensor *t, int64_t c, int64_t width)
 {
     const int64_t size = size_of(t->type);
@@ -212,9 +217,9 @@ static inline deferred deferred_of(const xd_amx_job *t, const deferred_strip *s,
             _tile_zero(i);                                                                         \
     } while (0)
 
-/* The first step of a block. The previous block's accumulators are stored between the tile
- * multiplies of this step: storing them all at the end of the previous block would stall the
- * multiplies. If from = to, the accumulators stay in their tiles. */
+/* Multiplies the first step of a block. The previous block's accumulators are stored between the
+ * tile multiplies of this step, because storing them all at the end of the previous block would
+ * stall the multiplies. If from = to, the accumulators stay in their tiles. */
 FINISH_INLINE void first_step(const char *a, const char *b, const float *from, float *to, int more)
 {
     const int stay = from && from == to;
@@ -239,8 +244,8 @@ FINISH_INLINE void first_step(const char *a, const char *b, const float *from, f
         TILE_DOT(3, 5, 7);
 }
 
-/* Multiplies one step. Rows are loaded with the streaming hint, so that they do not evict the chunk
- * of weights from the L1 cache. */
+/* Multiplies one step of 32 rows and 32 columns. Rows are loaded with the streaming hint, so that
+ * they do not evict the chunk of weights from the L1 cache. */
 FINISH_INLINE void step_of_tiles(const char *a, const char *b, int more)
 {
     _tile_stream_loadd(4, a, 64);
@@ -263,8 +268,8 @@ FINISH_INLINE void store_sums(float *to)
     _tile_stored(3, to + 768, 64);
 }
 
-/* Rows to prefetch: of each row, the cache line at p and, unless `more` is 0, the line `more` bytes
- * after it. */
+/* Rows to prefetch. Of each row, the cache line at p is prefetched and, unless `more` is 0, the
+ * line `more` bytes after it. */
 typedef struct asked { const char *p; int64_t step, more; } asked;
 
 #define PREFETCH_ROWS(name, hint)                                                                  \
@@ -277,11 +282,12 @@ typedef struct asked { const char *p; int64_t step, more; } asked;
         }                                                                                          \
     }
 PREFETCH_ROWS(prefetch_rows_to_read, _MM_HINT_T0)
-/* Prefetches for writing, because another core may hold a copy of the line. */
+/* Prefetches rows for writing, because another core may hold a copy of the line. */
 PREFETCH_ROWS(prefetch_rows_to_write, _MM_HINT_ET0)
 
-/* Prefetches four consecutive cache lines with two instructions: the processor's adjacent-line
- * prefetcher fetches the other two, and can have more requests pending than software prefetch. */
+/* Prefetches four consecutive cache lines with two instructions. The processor's adjacent-line
+ * prefetcher fetches the other two lines, and can have more requests pending than software
+ * prefetch. */
 FINISH_INLINE void ask_quad(const char *p)
 {
     _mm_prefetch(p, _MM_HINT_T1);
@@ -342,14 +348,14 @@ typedef struct piece {
     float           sums[XD_SUMS] __attribute__((aligned(64)));
     float          *to;         /* destination of the accumulators that are in tiles          */
     deferred        deferred;
-    deferred_strip  strip[2];   /* two, used alternately                                      */
+    deferred_strip  strip[2];   /* two strips, used alternately                               */
 } piece;
 
-/* A chunk of weights, by which all rows of a block are multiplied: steps [k, k + ks) of a strip,
- * while the steps of the rows from k0 on are in L2. */
+/* A chunk of weights, by which all rows of a block are multiplied: steps [k, k + ks) of a strip.
+ * Meanwhile the steps of the rows from k0 on are in the L2 cache. */
 typedef struct chunk { int64_t strip, k0, k, ks; } chunk;
 
-/* The chunk after c; ks = 0 after the last one. */
+/* Returns the chunk after c; ks = 0 after the last chunk. */
 static chunk chunk_after(const piece *p, chunk c)
 {
     const xd_amx_job *t = p->t;
@@ -367,8 +373,8 @@ static chunk chunk_after(const piece *p, chunk c)
     return c;
 }
 
-/* The first n (0 to 64) bytes of a step as bf16, converted if the input is F32; the other elements
- * are zero. */
+/* Returns the first n (0 to 64) bytes of a step of a row as bf16, converted if the input is F32.
+ * The other elements are zero. */
 FINISH_INLINE __m512i step_of_row(const char *x, int64_t n, int floats)
 {
     const __mmask64 bytes = n >= 64 ? ~0ull : (1ull << n) - 1;
@@ -379,9 +385,9 @@ FINISH_INLINE __m512i step_of_row(const char *x, int64_t n, int floats)
                                         _mm512_maskz_loadu_ps((__mmask16)m, x));
 }
 
-/* Copies the steps of the rows from k0 on to tiles, with zeros after the ends of rows and after the
- * last row. It copies four cache lines of a row at a time, so that the hardware prefetcher
- * recognizes the stream. */
+/* Copies the steps of the input rows from step k0 on to tiles, with zeros after the ends of rows
+ * and after the last row. Four cache lines of a row are copied at a time, so that the hardware
+ * prefetcher recognizes the stream. */
 FINISH_INLINE void copy_tiles_as(const piece *p, int64_t k0, int floats)
 {
     enum { SOME = 4 };
@@ -401,8 +407,8 @@ FINISH_INLINE void copy_tiles_as(const piece *p, int64_t k0, int floats)
             }
 }
 
-/* Not inlined: inside run_piece, the compiler would give these loops registers that the tile loop
- * needs. */
+/* Copies F32 rows to tiles. Not inlined, because inside run_piece the compiler would give these
+ * loops registers that the tile loop needs. */
 static __attribute__((noinline)) void copy_tiles_floats(const piece *p, int64_t k0)
 {
     copy_tiles_as(p, k0, 1);
@@ -461,8 +467,8 @@ static void run_chunk(piece *p, chunk c, chunk next)
     }
 }
 
-/* Numbers the pieces so that those that run at the same time share their weights, as long as there
- * are row blocks. */
+/* Sets the rows and strips of work item (piece) i. Items that run at the same time share their
+ * weights, as long as there are row blocks. */
 static void place_piece(piece *p, const xd_amx_job *t, int64_t i)
 {
     p->r0 = i % t->blocks * t->rows;
@@ -500,9 +506,9 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
     xd_tiles_end();
 }
 
-/* 1: the output is to be written with non-temporal stores: there is no residual, the rows are
- * aligned to cache lines, and the output is larger than STREAMED bytes per thread, so that it would
- * not stay in the L2 caches. */
+/* Returns 1 if the output is to be written with non-temporal stores: there is no residual, the rows
+ * are aligned to cache lines, and the output is larger than STREAMED bytes per thread, so that it
+ * would not stay in the L2 caches. */
 static int uses_streaming_stores(const xd_gemm *a)
 {
     const int64_t size = size_of(a->out.type), step = a->out.s[0] * size;

@@ -1,5 +1,5 @@
-/* bf16_pairs.h - pairs of bf16 as units for tile_tmpl.h (even element in the low 16 bits), and
- * conversion of weight rows to bf16 */
+/* bf16_pairs.h - the bf16 operands of tile_tmpl.h: a 32-bit unit (block.h) holds two neighbouring
+ * bf16 values, the even one in the low half. Also converts weight rows to bf16. */
 #ifndef XD_BACKEND_CPU_GEMM_BF16_PAIRS_H
 #define XD_BACKEND_CPU_GEMM_BF16_PAIRS_H
 
@@ -20,7 +20,7 @@ static inline __m512i v_half(const char *p)
     return _mm512_set1_epi32(u);
 }
 
-/* Up to 32 elements of a row as bf16, with zeros from element n on. */
+/* Returns up to 32 elements of a row of `type` as bf16, with zeros from element n on. */
 static inline __m512i bf16_at(const char *p, xd_dtype type, int64_t n)
 {
     uint16_t some[32];

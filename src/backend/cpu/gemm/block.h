@@ -1,12 +1,17 @@
-/* block.h - internals of our GEMMs: how a GEMM is split into blocks, and the table that each kernel
- * file exports
+/* block.h - internals of our GEMMs: how a GEMM is split into blocks, and the table of functions
+ * that each kernel file exports
  *
- * Weights are packed as panels of XD_PANEL outputs: [panel][unit][XD_PANEL]. A unit is the 32 bits
- * that one lane multiplies at a time: two bf16 values, four integers, or one float, of consecutive
- * inputs and padded with zeros. A thread processes a panel and a block of rows, in chunks of `deep`
- * units of the panel; a chunk stays in the L2 cache for all tiles of XD_TILE rows of the block. The
- * accumulators of a chunk continue those of the previous chunk, which are kept in scratch. f32.c
- * has narrower tiles and another order inside a panel. */
+ * The files of this directory use these words. A unit is 32 bits of an input row or of a weight's
+ * column: two bf16 values, four int8 values or one float of consecutive inputs, padded with zeros.
+ * A panel is XD_PANEL output columns of a weight, packed as [unit][XD_PANEL]. A packed unit is one
+ * unit of each of the panel's columns, XD_UNIT_BYTES. A chunk is `deep` consecutive units of a
+ * panel. A tile is XD_TILE input rows, whose accumulators for a panel are in registers. Packed
+ * weights are [panel][unit][XD_PANEL].
+ *
+ * A thread multiplies a panel by a block of input rows, chunk by chunk. A chunk of the panel stays
+ * in the L2 cache for all tiles of the block. The accumulators of a chunk continue those of the
+ * previous chunk, which are kept in scratch. f32.c has narrower tiles and another order inside a
+ * panel. */
 #ifndef XD_BACKEND_CPU_GEMM_BLOCK_H
 #define XD_BACKEND_CPU_GEMM_BLOCK_H
 
@@ -14,36 +19,39 @@
 
 enum {
     XD_PANEL = 64,
-    XD_TILE = 6,                /* 6 x 64 accumulators use 24 of 32 registers                 */
-    XD_UNIT_BYTES = 4 * XD_PANEL,       /* bytes of one unit of a panel                       */
+    XD_TILE = 6,                /* rows of a tile: 6 x 64 accumulators use 24 of 32 registers */
+    XD_UNIT_BYTES = 4 * XD_PANEL,       /* bytes of a packed unit                             */
     XD_DEEP = 1152,             /* maximum units of a chunk: 288 KiB of a panel               */
     XD_BLOCK_ROWS = 192,        /* maximum rows of a block if rows are long                   */
-    XD_BLOCK_MANY = 384,        /* the same if they are short or weights are expanded          */
+    /* maximum rows of a block if rows are short or weights are expanded to another type */
+    XD_BLOCK_MANY = 384,
 };
 
 typedef struct xd_gemm_job {
     const xd_gemm *a;
-    const char    *in;          /* rows in the layout that tiles read, `ldi` bytes apart      */
+    const char    *in;          /* input rows in the layout that tiles read, `ldi` bytes apart */
     int64_t        ldi;
-    int64_t        units;       /* units of a row                                             */
-    int            rest;        /* 1: the last unit is only half full                         */
-    const char    *w;           /* panels, `panel_bytes` each                                 */
+    int64_t        units;       /* number of units in an input row                            */
+    int            rest;        /* 1: the last unit of a row is only half full                */
+    const char    *w;           /* packed panels of the weight, `panel_bytes` each            */
     int64_t        panel_bytes;
-    const float   *col, *row;   /* scales of columns and rows, or NULL                        */
-    const int32_t *fix;         /* integers: the correction to subtract from each column's sum    */
+    const float   *col, *row;   /* scales of columns and of rows, or NULL                     */
+    const int32_t *fix;         /* integer weights: the value to subtract from each column's sum  */
     int64_t        M, N;
-    int64_t        deep;                /* units in a chunk                                   */
-    int64_t        rows, blocks;        /* rows of a block; number of row blocks              */
-    int64_t        panels, group;   /* all panels; panels of a group (all row blocks before the
-                                     * next) */
-    int64_t        per;                 /* panels that a thread processes at a time           */
-    int64_t        side;            /* maximum panels whose chunks are processed together; 0: one */
-    char          *tmp;       /* `tmp_bytes` per thread; the first `sum_bytes` hold accumulators  */
+    int64_t        deep;                /* number of units in a chunk                         */
+    int64_t        rows, blocks;        /* input rows in a block; number of row blocks        */
+    /* number of panels; panels in a group. All row blocks use a group before the next group
+     * starts. */
+    int64_t        panels, group;
+    int64_t        per;                 /* number of panels that a thread processes at a time */
+    int64_t        side;  /* maximum number of panels whose chunks are processed together; 0: one */
+    /* scratch: `tmp_bytes` per thread, of which the first `sum_bytes` hold accumulators */
+    char          *tmp;
     size_t         tmp_bytes, sum_bytes;
 } xd_gemm_job;
 
-/* Computes rows [r0, r0 + n) of `count` panels (at most `side`) from panel `at` on, including the
- * epilogue; tmp is the thread's scratch. */
+/* Computes rows [r0, r0 + n) of the output for `count` panels (at most `side`) from panel `at` on,
+ * including the epilogue. tmp is the thread's scratch. */
 typedef void xd_panel_fn(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, int64_t n,
                          char *tmp);
 
@@ -52,21 +60,23 @@ static inline int64_t xd_panels(const xd_weight *w)
     return (w->out + XD_PANEL - 1) / XD_PANEL;
 }
 
-/* Computes all other fields except pointers; the caller has set a, units, rest and panel_bytes. M >
- * 0. The given deep, rows and side are upper limits; 0 selects the limit for tiles of XD_TILE rows.
- * `expands` reserves space for an expanded chunk of weights in tmp. */
+/* Computes all other fields of *p except pointers. The caller has set a, units, rest and
+ * panel_bytes. M > 0. The given `deep`, `rows` and `side` are upper limits; 0 selects the limit for
+ * tiles of XD_TILE rows. `expands` reserves space in tmp for a chunk of weights that is expanded to
+ * another type. */
 void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads);
 void xd_gemm_job_run(const xd_gemm_job *p, xd_panel_fn *fn);
-void xd_gemm_job_run_alone(const xd_gemm_job *p, xd_panel_fn *fn);      /* in the calling thread */
+void xd_gemm_job_run_alone(const xd_gemm_job *p, xd_panel_fn *fn);  /* runs in the calling thread */
 
-/* Rows of the next tile if `left` rows remain. There is never a single row after a full tile: its
- * few independent sums could not hide the latency of a multiply-add. */
+/* Returns the number of rows of the next tile if `left` rows remain. A full tile is never followed
+ * by a tile of a single row, whose few independent sums could not hide the latency of a
+ * multiply-add. */
 static inline int64_t xd_tile_rows(int64_t left)
 {
     return left == XD_TILE + 1 ? 4 : left < XD_TILE ? left : XD_TILE;
 }
 
-/* Expands X for each of the n rows of a tile. */
+/* ROWS_n(X) expands the macro X for each of the n rows of a tile. */
 #define ROWS_1(X) X(0)
 #define ROWS_2(X) ROWS_1(X) X(1)
 #define ROWS_3(X) ROWS_2(X) X(2)
@@ -74,21 +84,22 @@ static inline int64_t xd_tile_rows(int64_t left)
 #define ROWS_5(X) ROWS_4(X) X(4)
 #define ROWS_6(X) ROWS_5(X) X(5)
 
-/* The functions that a kernel file exports. M > 0; scratch dereferences no data pointer. */
+/* The functions that a kernel file exports. The number of input rows is positive. `scratch`
+ * dereferences no data pointer. */
 typedef struct xd_gemm_kernels {
     size_t    (*pack_size)(const xd_weight *w);
     size_t    (*scratch)(const xd_gemm *a, int threads);
     xd_status (*gemm)(const xd_gemm *a, void *tmp);
     /* Packs rows [row0, row0 + src.d[0]) of a weight; row0 is a multiple of XD_PANEL. */
     xd_status (*pack_rows)(const xd_weight *w, xd_tensor src, int64_t row0);
-    /* Runs the GEMM in the calling thread alone, with the scratch of one thread; NULL: not
+    /* Runs the GEMM in the calling thread only, with the scratch of one thread. NULL: not
      * supported. */
     void      (*gemm_alone)(const xd_gemm *a, void *tmp);
 } xd_gemm_kernels;
 
-/* Defines `scratch` and `gemm` for a kernel file whose job_of(a, threads) fills in the job except
- * its scratch pointer, member `place`; `run` is the expression that runs job p. The scratch has
- * tmp_bytes for each thread. */
+/* Defines `scratch` and `gemm` for a kernel file. The file's job_of(a, threads) fills in a job
+ * except its scratch pointer, the member `place`. `run` is the expression that runs job p. The
+ * scratch has tmp_bytes for each thread. */
 #define XD_OWN_CALLS(type, place, run)                                                             \
     static size_t scratch(const xd_gemm *a, int threads)                                           \
     {                                                                                              \
@@ -102,7 +113,8 @@ typedef struct xd_gemm_kernels {
         return XD_OK;                                                                              \
     }
 
-/* Defines gemm_alone for a kernel file with XD_OWN_CALLS, whose panels `fn` multiplies. */
+/* Defines gemm_alone for a kernel file with XD_OWN_CALLS. `fn` multiplies the panels of the
+ * file. */
 #define XD_OWN_CALL_ALONE(fn)                                                                      \
     static void gemm_alone(const xd_gemm *a, void *tmp)                                            \
     {                                                                                              \
@@ -111,16 +123,18 @@ typedef struct xd_gemm_kernels {
         xd_gemm_job_run_alone(&p, fn);                                                             \
     }
 
-/* The kernels that have gemm_alone for F32 or BF16 operands; NULL: the set has none. */
+/* Returns the kernels for F32 or BF16 operands that have gemm_alone; NULL: this instruction set has
+ * none. */
 const xd_gemm_kernels *xd_cpu_gemm_alone(xd_isa isa, xd_dtype type);
 
 extern const xd_gemm_kernels xd_cpu_gemm_bf16;        /* BF16: AVX512_BF16                     */
 extern const xd_gemm_kernels xd_cpu_gemm_int8;        /* I8: AVX-512 and VNNI                  */
 extern const xd_gemm_kernels xd_cpu_gemm_e4m3;        /* F8E4M3 with BF16 inputs: AVX512_BF16  */
-/* F8E4M3 with F32 inputs, packed in the same way: AVX-512 */
+/* F8E4M3 with F32 inputs, packed as for xd_cpu_gemm_e4m3: AVX-512 */
 extern const xd_gemm_kernels xd_cpu_gemm_e4m3_f32;
 extern const xd_gemm_kernels xd_cpu_gemm_f32;         /* F32: AVX2                             */
-/* F32: AVX-512, only for products (product.c); oneDNN computes other GEMMs there. */
+/* F32: AVX-512, only for the low-rank products of product.c; oneDNN computes all other GEMMs
+ * there. */
 extern const xd_gemm_kernels xd_cpu_gemm_f32_wide;
 
 #endif

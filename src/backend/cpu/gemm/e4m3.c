@@ -1,8 +1,9 @@
-/* e4m3.c - GEMMs of e4m3 weights with a scale per column: chunks of a panel are expanded to bf16,
- * or with XD_E4M3_F32 to floats, once for all tiles of a row block
+/* e4m3.c - GEMMs of e4m3 weights with a scale per output column
  *
- * The packed form is the scales, XD_PANEL per panel, followed by panels of [quad][XD_PANEL][4]
- * e4m3. A NaN in a column of weights makes the column's scale NaN. */
+ * Before a chunk of a panel is multiplied, it is expanded to bf16, or with XD_E4M3_F32 to floats,
+ * once for all tiles of a row block. Panels and units are those of block.h. The packed weight is
+ * the scales, XD_PANEL per panel, followed by panels of [quad][XD_PANEL][4] e4m3 values; a quad is
+ * four consecutive inputs. A NaN in a column of weights makes the column's scale NaN. */
 #include "backend/cpu/gemm/e4m3_quads.h"
 #include "backend/cpu/gemm/scale.h"
 
@@ -10,7 +11,9 @@
 
 #ifdef XD_E4M3_F32
 #include "backend/cpu/gemm/floats.h"
-enum { UNIT = 1, LINES = 1 };           /* inputs in a unit; cache lines in a packed unit     */
+/* UNIT: consecutive inputs in a 32-bit unit. LINES: cache lines of packed e4m3 that expand to one
+ * unit of all 64 columns of a panel. */
+enum { UNIT = 1, LINES = 1 };
 
 static inline __m512i v_half(const char *p) { return _mm512_set1_epi32(*p); }
 
@@ -29,7 +32,8 @@ TILES
 
 enum { QUAD_UNITS = 4 / UNIT };
 
-/* Expands a quad to the layout that tiles read: its units one after the other. */
+/* Expands the packed values of a quad to the layout that tiles read: the units of the quad one
+ * after the other, each for all columns of the panel. */
 static inline void expand_quad(char *to, const char *from)
 {
     const __m512i first = first_pick(), second = second_pick();
@@ -49,8 +53,8 @@ static inline void expand_quad(char *to, const char *from)
     }
 }
 
-/* Expands `units` of a panel from unit k on, into `place`. k is a multiple of the units of a
- * quad. */
+/* Expands `units` units of a panel, from unit k on, into `place`, and returns `place`. k is a
+ * multiple of the number of units in a quad. */
 static inline const char *panel_in_l1(const char *w, int64_t k, int64_t units, char *place)
 {
     const char *from = w + k / QUAD_UNITS * XD_UNIT_BYTES;
@@ -69,7 +73,8 @@ static size_t pack_size(const xd_weight *w)
 }
 
 /* Rounds to the nearest e4m3, ties to even, clamped to +-448. Normal results are rounded as
- * integers, subnormal ones by adding a float whose last bit has their last bit's weight, 2^-9. */
+ * integers. Subnormal results are rounded by adding a float whose last bit has the weight 2^-9, as
+ * the last bit of a subnormal e4m3. */
 static inline __m128i round_to_e4m3(__m512 x)
 {
     const __m512i   u = _mm512_castps_si512(x), one = _mm512_set1_epi32(1);
@@ -90,7 +95,7 @@ static inline __m128i round_to_e4m3(__m512 x)
         q, _mm512_and_si512(_mm512_srli_epi32(u, 24), _mm512_set1_epi32(0x80))));
 }
 
-/* 64 quantized elements of weight row o from input i on. */
+/* Returns 64 quantized elements of weight row o from input i on. */
 static __m512i source_e4m3(const source *s, int64_t o, int64_t i, float scale)
 {
     const int64_t size = (int64_t)xd_dtype_size(s->src.type), left = s->w->in - i;
@@ -106,7 +111,7 @@ static __m512i source_e4m3(const source *s, int64_t o, int64_t i, float scale)
     return _mm512_loadu_si512(q);
 }
 
-/* Packs 16 columns of a panel, and computes their scales. */
+/* Packs 16 columns of a panel, and computes the scales of these columns. */
 static void pack_columns(const source *s, int64_t o0, char *to, float *scale)
 {
     const __m512i all = _mm512_set1_epi8(0x7f);

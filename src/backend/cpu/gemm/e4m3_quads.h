@@ -1,7 +1,7 @@
-/* e4m3_quads.h - packed e4m3 weights and their conversion to bf16
+/* e4m3_quads.h - the packed layout of e4m3 weights, and their conversion to bf16
  *
- * The packed form is XD_PANEL scales per panel, followed by panels of [quad][XD_PANEL][4], where a
- * quad is four consecutive inputs. */
+ * A packed weight starts with XD_PANEL scales per panel of block.h. The panels follow as
+ * [quad][XD_PANEL][4], where a quad is four consecutive inputs. */
 #ifndef XD_BACKEND_CPU_GEMM_E4M3_QUADS_H
 #define XD_BACKEND_CPU_GEMM_E4M3_QUADS_H
 
@@ -24,8 +24,8 @@ static inline char *panels_of(const xd_weight *w)
     return (char *)w->p + xd_panels(w) * XD_PANEL * 4;
 }
 
-/* Byte shuffles for bf16_of: they select the bytes of a lane that become its first, or its second,
- * unit. */
+/* Byte shuffles for bf16_of. The first selects the bytes of a quad's inputs 0 and 1 in each 32-bit
+ * lane, the second those of inputs 2 and 3. */
 static inline __m512i first_pick(void)
 {
     return _mm512_broadcast_i32x4(
@@ -37,8 +37,9 @@ static inline __m512i second_pick(void)
     return _mm512_add_epi8(first_pick(), _mm512_set1_epi16(0x200));
 }
 
-/* Converts to bf16 the two bytes of each lane that `pick` moves to the upper halves of 16-bit
- * elements. The exponent bias grows by 127 - 7; subnormal e4m3 values come from a table. */
+/* Converts two e4m3 bytes of each 32-bit lane to bf16: `pick` moves these bytes to the upper halves
+ * of 16-bit elements. The exponent bias grows by 127 - 7. Subnormal e4m3 values are looked up in a
+ * table. */
 static inline __m512i bf16_of(__m512i bytes, __m512i pick)
 {
     static const uint16_t few[32] = { 0,      0x3b00, 0x3b80, 0x3bc0,

@@ -1,32 +1,32 @@
 /* f32.c - GEMMs of f32 weights in AVX2 and, compiled a second time, in AVX-512
  *
- * A panel is stored as parts of WIDTH outputs, two vectors: [part][input][WIDTH]. A thread
- * processes a block of rows and several panels together, in chunks of inputs that are so short that
- * a chunk of a part stays in the L1 cache for all tiles of ROWS rows. The rows of a chunk are
- * copied first, to [tile][input][ROWS]: the original rows of a tile are often a multiple of 4 KiB
- * apart and would evict each other and the block from the caches. */
+ * A panel (block.h) is stored as parts of WIDTH output columns, two vectors: [part][input][WIDTH].
+ * A thread processes a block of rows and several panels together, in chunks of inputs. A chunk is
+ * so short that the chunk of a part stays in the L1 cache for all tiles of ROWS rows. The input
+ * rows of a chunk are first copied to [tile][input][ROWS]: the original rows of a tile are often a
+ * multiple of 4 KiB apart and would evict each other and the weights from the caches. */
 #include "backend/cpu/gemm/source.h"
 #include "base/minmax.h"
 
 #include "base/par.h"
 
 enum {
-    ROWS = 6, DEEP = 384,       /* rows in a tile; inputs in a chunk: 24 KiB of a part        */
+    ROWS = 6, DEEP = 384,       /* input rows in a tile; inputs in a chunk: 24 KiB of a part  */
     WIDTH = 2 * LANES,
-    SIDE = 8,                   /* maximum panels processed together                          */
-    MAX_ROWS = 192,            /* maximum rows of a block                                    */
+    SIDE = 8,                   /* maximum number of panels processed together                */
+    MAX_ROWS = 192,            /* maximum input rows of a block                              */
 };
 
 /* ---- tiles -------------------------------------------------------------------------------- */
 
 typedef struct tile_args {
     int64_t      units;
-    const float *a;             /* copied rows [units][ROWS]                                  */
-    const float *b;             /* weights [units][WIDTH]                                     */
-    float       *c;             /* accumulators, XD_PANEL for each row                        */
+    const float *a;             /* copied input rows, [units][ROWS]                           */
+    const float *b;             /* packed weights of a part, [units][WIDTH]                   */
+    float       *c;             /* accumulators, XD_PANEL for each input row                  */
     int          add;           /* 1: adds to the accumulators in c                           */
-    const char  *next;          /* memory to prefetch, `step` bytes with each unit            */
-    int64_t      step;          /* in bytes                                                   */
+    const char  *next;          /* memory to prefetch from                                    */
+    int64_t      step;          /* bytes from one prefetched address to the next, once per unit */
 } tile_args;
 
 typedef void tile_fn(const tile_args *t);
@@ -66,7 +66,8 @@ TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
 
 static tile_fn *const tiles[] = { 0, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6 };
 
-/* Rows of the next tile if `left` remain: tiles are as even as possible. */
+/* Returns the number of rows of the next tile if `left` rows remain, so that tiles are as even as
+ * possible. */
 static int64_t rows_of(int64_t left)
 {
     int64_t n = (left + ROWS - 1) / ROWS;
@@ -87,8 +88,8 @@ static inline void transpose_floats(vf v[LANES])
 }
 #endif
 
-/* Copies inputs [k, k + kn) of n rows from r0 on to [tile][kn][ROWS]. A store writes beyond ROWS;
- * the next store overwrites the excess. */
+/* Copies inputs [k, k + kn) of n input rows, from row r0 on, to [tile][kn][ROWS]. A vector store
+ * writes beyond ROWS; the next store overwrites the excess. */
 static void copy_rows(const xd_gemm_job *p, float *to, int64_t r0, int64_t n, int64_t k, int64_t kn)
 {
     for (int64_t i = 0, rows; i < n; i += rows) {
@@ -105,7 +106,8 @@ static void copy_rows(const xd_gemm_job *p, float *to, int64_t r0, int64_t n, in
     }
 }
 
-/* Multiplies a chunk of a part by the copied rows, and prefetches the memory at t.next. */
+/* Multiplies a chunk of a part of WIDTH columns by the copied input rows, and prefetches the memory
+ * at t.next. */
 static void multiply_part(const xd_gemm_job *p, tile_args t, int last, int64_t c0, int64_t r0,
                           int64_t n)
 {
@@ -128,14 +130,15 @@ static int one_tile(const xd_gemm_job *p)
     return p->rows <= ROWS;
 }
 
-/* The work of a call: rows [r0, r0 + n) and columns [c0, end). */
+/* The work of a call of multiply_panels: rows [r0, r0 + n) and columns [c0, end) of the output. */
 typedef struct block {
     const xd_gemm_job *p;
     int64_t           r0, n, c0, end;
-    float            *sums;     /* accumulators [panel][rows of a block][XD_PANEL]            */
+    float            *sums;     /* accumulators, [panel][rows of a block][XD_PANEL]           */
 } block;
 
-/* Multiplies inputs [k, k + kn), copied to `a`, by the parts of columns [c, end). */
+/* Multiplies inputs [k, k + kn) of the block's rows, copied to `a`, by columns [c, end) of the
+ * weight. */
 static void multiply_chunk(const block *o, const float *a, int64_t k, int64_t kn, int64_t c,
                            int64_t end)
 {
@@ -152,8 +155,9 @@ static void multiply_chunk(const block *o, const float *a, int64_t k, int64_t kn
     }
 }
 
-/* Computes panels. With a single tile of rows, each part is read from start to end, in the order of
- * memory, because reading the weights then dominates the time. */
+/* Computes `count` panels of the output for one block of rows. With a single tile of rows, each
+ * part is read from start to end, in the order of memory, because reading the weights then
+ * dominates the time. */
 static void multiply_panels(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, int64_t n,
                             char *tmp)
 {
@@ -181,8 +185,8 @@ static size_t pack_size(const xd_weight *w)
     return (size_t)(xd_panels(w) * w->in * XD_UNIT_BYTES);
 }
 
-/* Packs LANES outputs from o0 on; `to` is the address of the first input, and inputs are WIDTH
- * floats apart. */
+/* Packs LANES output columns from column o0 on. `to` is the address of the first input; inputs are
+ * WIDTH floats apart. */
 static void pack_columns(const source *s, int64_t o0, float *to)
 {
     const int64_t K = s->w->in, size = (int64_t)xd_dtype_size(s->src.type);

@@ -1,7 +1,7 @@
 /* finish.h - the epilogue of a GEMM on a tile of accumulators that is still in cache: scales, bias,
  * activation, gate, residual and conversion to the output type
  *
- * The formulas are those of kernels.c, in vectors of AVX-512 or, without it, of AVX2. */
+ * The formulas are those of kernels.c, in vectors of AVX-512 or, without AVX-512, of AVX2. */
 #ifndef XD_BACKEND_CPU_GEMM_FINISH_H
 #define XD_BACKEND_CPU_GEMM_FINISH_H
 
@@ -15,7 +15,7 @@ enum { PAIRS = 0 };             /* selects the functions of wide_tmpl.h with f32
 
 #define FINISH_INLINE static inline __attribute__((always_inline))
 
-/* 2^x for x <= 127 with an error of 1e-7; 0 below -126. */
+/* Returns 2^x for x <= 127 with an error of 1e-7; 0 below -126. */
 FINISH_INLINE vf power_of_2(vf x)
 {
     const vf magic = v_set(12582912.0f), t = v_add(x, magic);
@@ -29,7 +29,7 @@ FINISH_INLINE vf power_of_2(vf x)
     return v_power(p, t, v_not_below(x, -126.0f));
 }
 
-/* x / (1 + 2^y): x times the logistic function. */
+/* Returns x / (1 + 2^y), which is x times a logistic function. */
 FINISH_INLINE vf scaled_logistic(vf x, vf y)
 {
     const vf one = v_set(1.0f), most = v_set(126.0f);
@@ -42,7 +42,7 @@ FINISH_INLINE vf gelu_tanh(vf x)
                            v_mul(x, v_fma(v_mul(x, x), v_set(-0.102943240f), v_set(-2.30220819f))));
 }
 
-/* GELU with erf: x (1 - p) for x > 0, else x p, with p = erfc(|x| / sqrt 2) / 2. */
+/* Computes GELU with erf: x (1 - p) for x > 0, else x p, with p = erfc(|x| / sqrt 2) / 2. */
 FINISH_INLINE vf gelu_erf(vf x)
 {
     static const float P[] = { 2.811919286e-1f,  -4.808026843e-1f, 2.714708586e-1f,
@@ -58,7 +58,7 @@ FINISH_INLINE vf gelu_erf(vf x)
     return v_sub(v_max(v_zero(), x), v_mul(v_abs(x), p));
 }
 
-/* tanh: x (1 - e) / (|x| (1 + e)) with e = 2^(-2 |x| / ln 2); +-1 beyond 20. */
+/* Computes tanh as x (1 - e) / (|x| (1 + e)) with e = 2^(-2 |x| / ln 2); +-1 beyond 20. */
 FINISH_INLINE vf hyperbolic_tangent(vf x)
 {
     const vf one = v_set(1.0f), y = v_max(v_set(-20.0f), v_min(v_set(20.0f), x));
@@ -80,7 +80,7 @@ FINISH_INLINE vf apply_act(vf x, xd_act act)
     }
 }
 
-/* Bytes of an F32 or BF16 element. */
+/* Returns the bytes of an F32 or BF16 element. */
 static inline int64_t size_of(xd_dtype t)
 {
     return t == XD_F32 ? 4 : 2;
@@ -131,9 +131,9 @@ static inline void put_at(char *p, xd_dtype type, vl n, vf x)
 }
 #endif
 
-/* Values of LANES columns. */
+/* The epilogue's operands for LANES output columns. */
 typedef struct finish_cols {
-    vl m;                       /* the columns that exist                                     */
+    vl m;                       /* mask or number of the columns that exist                   */
     vf by, bias, gate;
     vi fix;
 } finish_cols;
@@ -148,10 +148,10 @@ FINISH_INLINE finish_cols columns_from(const xd_gemm_job *p, int64_t c)
                           v_integers(p->fix ? p->fix + c : NULL) };
 }
 
-/* The parts of the epilogue that a GEMM has. The flags are copied once, because reading them from
+/* The steps of the epilogue that a GEMM has. The flags are copied once, because reading them from
  * the job would repeat the loads after every store to the output. */
 typedef struct finish_way {
-    int      by, bias, gate;    /* 1: has scales of columns (and rows); a bias; a gate        */
+    int      by, bias, gate;    /* 1: the GEMM has scales of columns (and rows); a bias; a gate */
     xd_dtype from;              /* type of the residual                                       */
     xd_act   act;
 } finish_way;
@@ -161,8 +161,8 @@ FINISH_INLINE finish_way way_of(const xd_gemm_job *p, xd_dtype from, xd_act act)
     return (finish_way){ p->col != NULL, p->a->bias.p != NULL, p->a->gate.p != NULL, from, act };
 }
 
-/* The scaled sums plus bias. Integer sums are corrected by `fix`, converted, and multiplied by the
- * scales. */
+/* Returns the scaled sums plus bias. Integer sums are first corrected by `fix`, converted to float,
+ * and multiplied by the scales. */
 FINISH_INLINE vf scale_sums(const finish_way *w, const float *sum, const float *row,
                             const finish_cols *k)
 {
@@ -173,7 +173,7 @@ FINISH_INLINE vf scale_sums(const finish_way *w, const float *sum, const float *
     return w->bias ? v_add(v_load(sum), k->bias) : v_load(sum);
 }
 
-/* Applies the gate and adds the residual at `res` unless that is NULL. */
+/* Multiplies x by the gate and adds the residual at `res` unless `res` is NULL. */
 FINISH_INLINE vf add_residual(const finish_way *w, vf x, const finish_cols *k, const char *res)
 {
     if (!res)
@@ -182,16 +182,16 @@ FINISH_INLINE vf add_residual(const finish_way *w, vf x, const finish_cols *k, c
     return w->gate ? v_fma(x, k->gate, r) : v_add(x, r);
 }
 
-/* The complete epilogue for LANES sums of a row. `row`: the scale of the row, or NULL; `res`: the
- * residual, or NULL. */
+/* Runs the complete epilogue for LANES sums of a row. `row` is the scale of the row, or NULL; `res`
+ * is the residual, or NULL. */
 FINISH_INLINE vf finish_vector(const finish_way *w, const float *sum, const float *row,
                                const finish_cols *k, const char *res)
 {
     return add_residual(w, apply_act(scale_sums(w, sum, row, k), w->act), k, res);
 }
 
-/* Runs the epilogue for rows [r0, r0 + n), columns [c0, c0 + width), or fewer columns at the end;
- * each row has XD_PANEL accumulators. */
+/* Runs the epilogue for rows [r0, r0 + n) and columns [c0, c0 + width) of the output, or fewer
+ * columns at the end. Each row has XD_PANEL accumulators. */
 FINISH_INLINE void finish_as(const xd_gemm_job *p, const float *sums, int64_t c0, int64_t width,
                              int64_t r0, int64_t n, xd_act act)
 {
@@ -227,8 +227,8 @@ static inline void finish_rows(const xd_gemm_job *p, const float *sums, int64_t 
     }
 }
 
-/* Prefetches the lines of the output (and of the residual, if it is another tensor) that n rows
- * from r0 on will touch in `width` columns from c0 on, or fewer at the end. */
+/* Prefetches the cache lines of the output (and of the residual, if it is another tensor) that n
+ * rows from r0 on will access in `width` columns from c0 on, or fewer at the end. */
 FINISH_INLINE void prefetch_output(const xd_gemm_job *p, int64_t c0, int64_t width, int64_t r0,
                                    int64_t n)
 {

@@ -1,4 +1,4 @@
-/* floats.h - accumulators of f32 for tile_tmpl.h */
+/* floats.h - the accumulators of tile_tmpl.h as vectors of 16 floats */
 #ifndef XD_BACKEND_CPU_GEMM_FLOATS_H
 #define XD_BACKEND_CPU_GEMM_FLOATS_H
 

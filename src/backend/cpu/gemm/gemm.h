@@ -1,26 +1,29 @@
-/* gemm.h - our own GEMMs, used where they are faster than oneDNN: BF16, F8E4M3 and I8 weights on
- * AMX tiles; without AMX, BF16 and F8E4M3 on AVX-512 with bf16 dot products, and I8 on AVX-512 with
- * VNNI; F32 weights on AVX2
+/* gemm.h - our own GEMMs, used where they are faster than oneDNN
+ *
+ * The kernels are: on AMX tiles, BF16, F8E4M3 and I8 weights; without AMX, BF16 and F8E4M3 weights
+ * on AVX-512 with bf16 dot products, and I8 weights on AVX-512 with VNNI; on AVX2, F32 weights.
  *
  * Arguments are those of backend.h. A row of the output is computed by the same operations in the
- * same order whatever other rows the call has, however many threads it runs on, and whatever
- * the addresses are: the order of additions depends only on the length of a row. */
+ * same order whatever other rows the call has, however many threads it runs on, and whatever the
+ * addresses are: the order of additions depends only on the length of a row. */
 #ifndef XD_BACKEND_CPU_GEMM_GEMM_H
 #define XD_BACKEND_CPU_GEMM_GEMM_H
 
 #include "backend/cpu/cpu.h"
 
-/* 1: the functions below support this weight on this instruction set; reads only the weight's type
- * and sizes. The other functions require a weight for which this function returns 1. */
+/* Returns 1 if the functions below support this weight on this instruction set. Only the weight's
+ * type and sizes are read. The other functions require a weight for which this function returns
+ * 1. */
 int       xd_cpu_gemm_takes(xd_isa isa, const xd_weight *w);
-/* 1: the GEMM reads an F32 input directly, without a previous conversion. */
+/* Returns 1 if the GEMM reads an F32 input directly, without a previous conversion. */
 int       xd_cpu_gemm_reads_floats(xd_isa isa, const xd_weight *w);
 size_t    xd_cpu_gemm_pack_size(xd_isa isa, xd_weight *w);
-/* Needs no scratch; src has a float type and may be unaligned. */
+/* Packs a weight without scratch. src has a float type and may be unaligned. */
 xd_status xd_cpu_gemm_pack(xd_isa isa, const xd_weight *w, xd_tensor src);
-int64_t   xd_cpu_gemm_pack_band(xd_isa isa, const xd_weight *w);     /* as in xd_ops           */
+int64_t   xd_cpu_gemm_pack_band(xd_isa isa, const xd_weight *w);     /* like pack_band of xd_ops */
 xd_status xd_cpu_gemm_pack_rows(xd_isa isa, const xd_weight *w, xd_tensor src, int64_t row0);
-/* Bytes of `tmp` for a run with `threads` threads (the value of xd_par_threads() at the call). */
+/* Returns the bytes of `tmp` for a run with `threads` threads (the value of xd_par_threads() at the
+ * call). */
 size_t    xd_cpu_gemm_scratch(xd_isa isa, const xd_gemm *a, int threads);
 xd_status xd_cpu_gemm_gemm(xd_isa isa, const xd_gemm *a, void *tmp);
 

@@ -4,15 +4,15 @@
 
 #include "backend/cpu/gemm/scale.h"
 
-/* x rounded to nearest even and clamped to +-127, one byte per lane. */
+/* Returns x rounded to nearest even and clamped to +-127, one byte per lane. */
 static inline __m128i to_int8(__m512 x)
 {
     x = _mm512_min_ps(_mm512_max_ps(x, _mm512_set1_ps(-127.0f)), _mm512_set1_ps(127.0f));
     return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x));
 }
 
-/* 16 source rows of integers from row o0 on. No byte is read of rows that do not exist or have the
- * scale 0. */
+/* The addresses of 16 int8 rows of a weight's source, from row o0 on. No byte is read of rows that
+ * do not exist or have the scale 0. */
 typedef struct stored_rows { const char *at[16]; __mmask64 mask[16]; int64_t n; } stored_rows;
 
 static inline stored_rows stored_rows_of(const source *s, int64_t o0, const float *scale)
@@ -26,7 +26,7 @@ static inline stored_rows stored_rows_of(const source *s, int64_t o0, const floa
     return r;
 }
 
-/* 64 integers of a single row o from input i on. */
+/* Returns 64 integers of a single weight row o from input i on. */
 static inline __m512i one_stored(const source *s, int64_t o, int64_t i, float scale)
 {
     const int64_t   n = scale > 0 ? s->w->in - i : 0;
@@ -35,8 +35,8 @@ static inline __m512i one_stored(const source *s, int64_t o, int64_t i, float sc
                            _mm512_set1_epi8(-127));
 }
 
-/* 64 integers of each row from input i on, with zeros after the end; -128 becomes -127. The rows
- * are too many for the hardware prefetcher, so they are prefetched here. */
+/* Reads 64 integers of each of 16 rows from input i on, with zeros after the end. The value -128
+ * becomes -127. The rows are too many for the hardware prefetcher, so they are prefetched here. */
 static inline void stored_integers(__m512i to[16], const stored_rows *r, int64_t i)
 {
     enum { AHEAD = 1024 };
@@ -50,7 +50,7 @@ static inline void stored_integers(__m512i to[16], const stored_rows *r, int64_t
     }
 }
 
-/* 64 quantized elements of weight row o from input i on, zeros after the end. */
+/* Returns 64 quantized elements of weight row o from input i on, with zeros after the end. */
 static inline __m512i source_integers(const source *s, int64_t o, int64_t i, float scale)
 {
     const int64_t size = (int64_t)xd_dtype_size(s->src.type);
@@ -68,21 +68,23 @@ static inline __m512i source_integers(const source *s, int64_t o, int64_t i, flo
         _mm256_inserti128_si256(_mm256_castsi128_si256(q[2]), q[3], 1), 1);
 }
 
-/* 32 bf16 values of a row of n from element i on, two per 32-bit lane; zeros after the end. */
+/* Returns 32 bf16 values of a row of n elements, from element i on, two per 32-bit lane, with zeros
+ * after the end. */
 static inline __m512i bf16_pairs(const char *x, int64_t i, int64_t n)
 {
     const __mmask32 m = n - i >= 32 ? ~0u : n <= i ? 0 : (1u << (n - i)) - 1;
     return _mm512_maskz_loadu_epi16(m, x + i * 2);
 }
 
-/* The odd elements of bf16 pairs as floats. A shift by 16 gives the even ones. */
+/* Returns the odd elements of bf16 pairs as floats. (A shift by 16 returns the even ones.) */
 static inline __m512i odd_bf16(__m512i x)
 {
     return _mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000u));
 }
 
-/* Element-wise maximum of m and the magnitudes of 64 elements, from element i on, of a row of n.
- * Magnitudes are compared as bits: bf16 in 16-bit lanes, floats in 32-bit lanes. */
+/* Returns the element-wise maximum of m and the magnitudes of 64 elements, from element i on, of a
+ * row of n elements. Magnitudes are compared as bits: bf16 in 16-bit lanes, floats in 32-bit
+ * lanes. */
 static inline __m512i max_bits_bf16(__m512i m, const char *x, int64_t i, int64_t n)
 {
     const __m512i size = _mm512_set1_epi16(0x7fff);
@@ -99,14 +101,15 @@ static inline __m512i max_bits_floats(__m512i m, const char *x, int64_t i, int64
     return m;
 }
 
-/* x times `by`, rounded to nearest even, as int32. */
+/* Returns x times `by`, rounded to nearest even, as int32. */
 static inline __m512i scale_and_round(__m512i x, __m512 by)
 {
     return _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_castsi512_ps(x), by));
 }
 
-/* 64 elements of a row of n from element i on, times `by`, as int8; zeros after the end. No result
- * exceeds 127. Pack instructions work within 128-bit lanes, so the last step restores the order. */
+/* Returns 64 elements of a row of n elements, from element i on, times `by`, as int8, with zeros
+ * after the end. No result exceeds 127. Pack instructions work within 128-bit lanes, so the last
+ * step restores the order of elements. */
 static inline __m512i bf16_integers(const char *x, int64_t i, int64_t n, __m512 by)
 {
     const __m512i p = bf16_pairs(x, i, n), q = bf16_pairs(x, i + 32, n);
@@ -130,14 +133,14 @@ static inline __m512i float_integers(const char *x, int64_t i, int64_t n, __m512
         _mm512_packs_epi16(_mm512_packs_epi32(v[0], v[1]), _mm512_packs_epi32(v[2], v[3])));
 }
 
-/* The quantized rows of an input, [rows / side][steps of 64][side], each byte xor'ed with `flip`,
- * and their scales. A scale of NaN marks a row with non-finite elements. */
+/* The quantized rows of a GEMM's input, [rows / side][steps of 64][side], each byte xor'ed with
+ * `flip`, and the scales of the rows. A scale of NaN marks a row with non-finite elements. */
 typedef struct integer_rows { char *q; float *scale; int64_t steps, side; char flip; } integer_rows;
 
 /* Quantizes rows [begin, end) of the input of a GEMM, with zeros after the ends of rows. One loop
  * computes the maximum of a row and quantizes the previous row, so that the latencies of loads and
- * stores overlap. Hardware prefetch stops at the end of a page, so the row after the next is
- * prefetched by software. */
+ * stores overlap. Hardware prefetch stops at the end of a page, so software prefetches each row two
+ * rows ahead. */
 FINISH_INLINE void integers_of(const integer_rows *to, const xd_gemm *a, int64_t begin, int64_t end,
                                int bf16)
 {

@@ -1,8 +1,10 @@
-/* panel_tmpl.h - multiplies a panel by a block of rows, tile by tile
+/* panel_tmpl.h - multiplies a panel of weights by a block of input rows, tile by tile (the words
+ * are defined in block.h)
  *
- * The including file has included tile_tmpl.h. If tiles read weights as they are packed, it defines
- * PANELS_IN_PLACE; else it defines panel_in_l1, which returns `units` of the panel from unit k on
- * in the layout that tiles read, and LINES, the number of cache lines of a packed unit. */
+ * The including file has included tile_tmpl.h. If tiles read weights as they are packed, the file
+ * defines PANELS_IN_PLACE. Otherwise the file defines panel_in_l1 and LINES. panel_in_l1 returns
+ * `units` units of the panel, from unit k on, in the layout that tiles read. LINES is the number of
+ * cache lines that a unit of the panel occupies before panel_in_l1 expands it. */
 #ifndef XD_BACKEND_CPU_GEMM_PANEL_TMPL_H
 #define XD_BACKEND_CPU_GEMM_PANEL_TMPL_H
 

@@ -1,5 +1,5 @@
-/* plan.c - splits our own GEMMs into blocks, distributes these to threads, and selects the
- * kernels */
+/* plan.c - splits our own GEMMs into blocks of input rows and groups of panels (block.h),
+ * distributes these to threads, and selects the kernels */
 #include "backend/cpu/gemm/amx_block.h"
 #include "backend/cpu/gemm/block.h"
 #include "backend/cpu/gemm/gemm.h"
@@ -8,20 +8,21 @@
 #include "base/par.h"
 
 enum {
-    GROUP_BYTES = 8 << 20,      /* bytes of panels that stay in the L3 cache for all row blocks */
-    BLOCK_BYTES = 1200 << 10,   /* maximum input bytes of a row block that a chunk reads   */
-    MIN_ROWS = 24,          /* minimum rows of a block that is made smaller to occupy all threads */
+    /* bytes of a group of panels, which stays in the L3 cache for all row blocks */
+    GROUP_BYTES = 8 << 20,
+    BLOCK_BYTES = 1200 << 10,   /* maximum bytes of a row block's input that a chunk reads */
+    MIN_ROWS = 24,  /* minimum rows of a block that is made smaller so that all threads have work */
 };
 
-/* Units of a chunk; depends only on the length of a row. */
+/* Returns the number of units in a chunk, which depends only on the number of units in a row. */
 static int64_t chunk_units(int64_t units, int64_t most)
 {
     int64_t n = xd_ceil_div(units, most);
     return n > 1 ? xd_ceil_div(xd_ceil_div(units, n), 16) * 16 : units;
 }
 
-/* Number of row blocks: as few as possible, unless a few more make better use of the last round of
- * threads. Fetching a panel costs a block as much time as about four rows. */
+/* Returns the number of row blocks: as few as possible, unless a few more make better use of the
+ * last round of threads. Fetching a panel costs a block as much time as about four rows. */
 static int64_t blocks_of(int64_t M, int64_t most, int64_t panels, int threads)
 {
     int64_t fewest = xd_ceil_div(M, most), best = fewest;
@@ -40,7 +41,7 @@ static int64_t blocks_of(int64_t M, int64_t most, int64_t panels, int threads)
     return best;
 }
 
-/* Maximum rows of a block. */
+/* Returns the maximum number of rows in a block. */
 static int64_t max_rows(const xd_gemm_job *p, int expands)
 {
     int64_t most = BLOCK_BYTES / (4 * p->deep);
@@ -51,9 +52,9 @@ static int64_t max_rows(const xd_gemm_job *p, int expands)
                                            : most;
 }
 
-/* Number of panels processed together: as many as possible, unless fewer make better use of the
- * last round of threads. Rows are copied once for all of them, which takes as long as an eighth of
- * a panel. */
+/* Returns the number of panels that are processed together: as many as possible, unless fewer make
+ * better use of the last round of threads. Input rows are copied once for all these panels, which
+ * takes as long as an eighth of a panel. */
 static int64_t panels_side_by_side(const xd_gemm_job *p, int threads)
 {
     int64_t best = 1;
@@ -84,8 +85,8 @@ void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads)
     p->rows = xd_ceil_div(xd_ceil_div(p->M, blocks_of(p->M, most, p->panels, threads)), XD_TILE) *
               XD_TILE;
     p->blocks = xd_ceil_div(p->M, p->rows);
-    /* With few rows, a panel takes so little time that handing out panels one by one would cost
-     * more than the imbalance of larger pieces. */
+    /* With few rows, a panel takes so little time that distributing panels to threads one by one
+     * would cost more than the imbalance of several panels at a time. */
     p->per = xd_ceil_div(XD_TILE * 4, p->rows);
     while (p->per > 1 && xd_ceil_div(p->group, p->per) * p->blocks < 4 * threads)
         p->per--;
@@ -98,8 +99,9 @@ void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads)
 
 typedef struct run_ctx { const xd_gemm_job *p; xd_panel_fn *fn; } run_ctx;
 
-/* Runs pieces, which are numbered by panels of a group first, then by row blocks, then by groups,
- * so that threads running at the same time read the same rows and the panels of one group. */
+/* Runs work items `begin` to `end`. Each item (a piece) is `per` panels of a group by one row
+ * block. Items are numbered by panels of a group first, then by row blocks, then by groups, so that
+ * threads running at the same time read the same rows and the panels of one group. */
 static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const run_ctx    *c = ctx;
@@ -137,7 +139,7 @@ void xd_gemm_job_run_alone(const xd_gemm_job *p, xd_panel_fn *fn)
 /* ---- selection of kernels ----------------------------------------------------------------- */
 
 #if defined(__x86_64__)
-/* The kernels that pack a weight; NULL: our GEMMs do not support it. */
+/* Returns the kernels that pack a weight; NULL: our GEMMs do not support the weight. */
 static const xd_gemm_kernels *packing_kernels(xd_isa isa, const xd_weight *w)
 {
     if (w->nk || w->in < 1 || w->out < 1 || w->floats)
@@ -159,7 +161,7 @@ static const xd_gemm_kernels *packing_kernels(xd_isa isa, const xd_weight *w)
     return w->type == XD_BF16 ? &xd_cpu_gemm_bf16 : w->type == XD_F8E4M3 ? &xd_cpu_gemm_e4m3 : NULL;
 }
 
-/* The kernels that multiply an input by the weight. */
+/* Returns the kernels that multiply an input by the weight. */
 static const xd_gemm_kernels *multiplying_kernels(xd_isa isa, const xd_gemm *a)
 {
     if (a->w->type == XD_F8E4M3 && a->in.type == XD_F32)

@@ -1,4 +1,5 @@
-/* source.h - rows of a weight as stored in a file (the source), read as vectors of floats */
+/* source.h - reads rows of a weight as stored in a checkpoint file (the source) as vectors of
+ * floats */
 #ifndef XD_BACKEND_CPU_GEMM_SOURCE_H
 #define XD_BACKEND_CPU_GEMM_SOURCE_H
 
@@ -17,7 +18,7 @@ static inline vf halves_at(const char *p, int64_t n)
 #endif
 }
 
-/* Up to LANES elements, with zeros from element n on. */
+/* Returns up to LANES elements of a row as floats, with zeros from element n on. */
 static inline vf source_at(const char *p, xd_dtype type, int64_t n)
 {
     float some[LANES] = { 0 };
@@ -29,8 +30,8 @@ static inline vf source_at(const char *p, xd_dtype type, int64_t n)
     return v_load(some);
 }
 
-/* Rows [row0, row0 + src.d[0]) of a weight that are being packed; row0 is the first row of a
- * panel. */
+/* The rows [row0, row0 + src.d[0]) of weight w that are being packed from `src`. row0 is the first
+ * row of a panel. */
 typedef struct source { const xd_weight *w; xd_tensor src; int64_t row0; } source;
 
 static inline const char *source_row(const source *s, int64_t o)

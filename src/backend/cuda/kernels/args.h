@@ -1,10 +1,11 @@
-/* args.h - the arguments of kernels, one struct for each kernel: plain C, included by the engine
- * and by the kernels
+/* args.h - the arguments of the CUDA kernels, one struct for each kernel, in plain C for the engine
+ * and the kernels
  *
- * Pointers are device addresses, NULL if an operand is absent. Strides (s*) are in elements; the
- * stride between rows is 0 if one row serves all. Fields *_type hold an xd_dtype: F32, F16 or BF16
- * unless noted otherwise. Some structs end with an explicit padding field: implicit padding would
- * have arbitrary contents, which the simulated GPU could take for an address. */
+ * Pointers are device addresses, or NULL if an operand is absent. Strides (s*) are in elements. The
+ * stride between rows is 0 if all rows use the same row of an operand. Fields *_type hold an
+ * xd_dtype: F32, F16 or BF16 unless noted otherwise. Some structs end with an explicit padding
+ * field, because implicit padding would have arbitrary contents, which the simulated GPU could take
+ * for an address. */
 #ifndef XD_BACKEND_CUDA_KERNELS_ARGS_H
 #define XD_BACKEND_CUDA_KERNELS_ARGS_H
 
@@ -15,8 +16,9 @@
 #pragma GCC diagnostic error "-Wpadded"
 #endif
 
-/* Layer norm and RMS norm of rows [n,C], as xd_norm. `sum` is `in` if something is added. wide:
- * 16-byte accesses are allowed, and `in` is F32 if something is added. With sx, `out` is e4m3. */
+/* Layer norm and RMS norm of rows [n,C], like xd_norm. If something is added to `in`, `sum` is
+ * `in`. `wide`: 16-byte accesses are allowed, and `in` is F32 if something is added. With sx, `out`
+ * is e4m3. */
 typedef struct norm_args {
     void        *out, *sum;
     const void  *in, *add;
@@ -28,8 +30,8 @@ typedef struct norm_args {
     int          none;
 } norm_args;
 
-/* Norm and rotary embedding of heads [n,H,D], as xd_qknorm: of queries and keys, or of one of them
- * (the other has no heads). s_*0: strides between rows, s_*1: between heads. In qknorm_32 to
+/* Norm and rotary embedding of heads [n,H,D], like xd_qknorm: of queries and keys, or of one of
+ * them (the other has no heads). s_*0 are strides between rows, s_*1 between heads. In qknorm_32 to
  * qknorm_128, a row's heads are split into `slices`, one for each warp. */
 typedef struct qknorm_heads {
     void        *out;
@@ -46,10 +48,10 @@ typedef struct qknorm_args {
     float        eps;
 } qknorm_args;
 
-/* Attention, as xd_attn_args. Strides are those of samples, rows and heads. The queries are the
- * rows [first, first + n) of the whole sequence, and a segment holds its keys [start, start + m).
- * If there are more than ATTENTION_SEGMENTS segments, they are in device memory at `list`, which is
- * NULL otherwise. A launch has at most ATTENTION_SAMPLES samples. */
+/* The arguments of attention, like xd_attn_args. Strides are those of samples, rows and heads. The
+ * queries are the rows [first, first + n) of the complete sequence. A segment holds the sequence's
+ * keys [start, start + m). More than ATTENTION_SEGMENTS segments are stored in device memory at
+ * `list`, which is NULL otherwise. A launch has at most ATTENTION_SAMPLES samples. */
 enum { ATTENTION_SEGMENTS = 40, ATTENTION_SAMPLES = 16 };
 typedef struct attention_segment {
     const void *k, *v;
@@ -71,8 +73,8 @@ typedef struct attention_args {
 } attention_args;
 
 /* Epilogue of a GEMM: out = residual + gate * act(acc + bias), rows [n,O]. The accumulators are
- * F32, or I32 (`integers`) with the scales sx[n] of input rows and sw[O] of weight rows. F32
- * accumulators are multiplied by sw, and by sx, if these are present. */
+ * F32, or, with `integers`, I32 with the scales sx[n] of input rows and sw[O] of weight rows. F32
+ * accumulators are multiplied by sw and sx if these are present. */
 typedef struct epilogue_args {
     void        *out;
     const void  *acc, *residual, *bias;
@@ -81,10 +83,10 @@ typedef struct epilogue_args {
     int          out_type, residual_type, bias_type, act, integers, none;
 } epilogue_args;
 
-/* A convolution of a channels-last image [T,Hin,Win,C] to [To,Ho,Wo,O], or a GEMM as a convolution
- * of an image of one row with one tap. w is [O][kt][kh][kw][C] of the type of `in`; strides are
- * those of t, h and w. wide: O is a multiple of 8, and 16-byte accesses of out, residual, bias and
- * gate are allowed. */
+/* A convolution of a channels-last image [T,Hin,Win,C] to [To,Ho,Wo,O]. A GEMM is passed as a
+ * convolution of an image of one row with one tap. w is [O][kt][kh][kw][C] of the type of `in`.
+ * Strides are those of t, h and w. `wide`: O is a multiple of 8, and 16-byte accesses of out,
+ * residual, bias and gate are allowed. */
 typedef struct conv_args {
     void        *out;
     const void  *in, *w, *residual, *bias;
@@ -95,7 +97,7 @@ typedef struct conv_args {
     int          in_type, out_type, residual_type, bias_type, act, wide;
 } conv_args;
 
-/* Copies a view of at most five dimensions; n elements in total. */
+/* Copies a view of at most five dimensions and n elements. */
 typedef struct copy_args {
     void       *out;
     const void *in;
@@ -103,13 +105,13 @@ typedef struct copy_args {
     int         out_type, in_type;
 } copy_args;
 
-/* out = a x + b out over a view of F32 elements; if `in` (x) is NULL, out = b out. */
+/* Computes out = a x + b out over a view of F32 elements. If `in` (x) is NULL, out = b out. */
 typedef struct axpby_args {
     copy_args view;
     float     a, b;
 } axpby_args;
 
-/* glu: out = act(a) * b. addmul: out += gate * a. Rows of [n,C]. */
+/* The arguments of glu, out = act(a) * b, and addmul, out += gate * a. Rows are [n,C]. */
 typedef struct pair_args {
     void        *out;
     const void  *a, *b;
@@ -118,8 +120,8 @@ typedef struct pair_args {
     int          out_type, a_type, b_type, act;
 } pair_args;
 
-/* Sums of groups: from in [R,P,C] to sums [R,groups,2]; s_sum_*: strides between rows and groups of
- * sums. */
+/* Computes sums of groups of channels, from in [R,P,C] to sums [R,groups,2]. s_sum_*: strides of
+ * `sums` between rows and between groups. */
 typedef struct moments_args {
     double     *sums;
     const void *in;
@@ -127,7 +129,7 @@ typedef struct moments_args {
     int         in_type, groups;
 } moments_args;
 
-/* Sums of columns over R rows of F64 elements that are `step` elements apart; block i sums column
+/* Sums columns of F64 elements over R rows that are `step` elements apart. Block i sums column
  * i. */
 typedef struct add_rows_args {
     double       *out;
@@ -135,30 +137,30 @@ typedef struct add_rows_args {
     int64_t       R, step;
 } add_rows_args;
 
-/* Group norm of [d0,d1,d2,C] with the sums [groups,2]. One cell of scale and shift (as in xd_gnorm)
- * applies to cell[i] positions along axis i. */
+/* Group norm of [d0,d1,d2,C] with the sums [groups,2]. Each element of scale and shift (as in
+ * xd_gnorm) applies to a cell of cell[i] positions along axis i. */
 typedef struct gnorm_args {
     void         *out;
     const void   *in;
     const double *sums;
     const float  *gain, *bias, *scale, *shift;
     int64_t       C, n, d[3], s_out[3], s_in[3], s_scale[3], s_shift[3], cell[3];
-    int64_t       s_group, s_moment;    /* strides of sums                                     */
-    int64_t       each;                 /* elements that a block normalizes                    */
+    int64_t       s_group, s_moment;    /* strides of `sums`                                   */
+    int64_t       each;                 /* number of elements that a block normalizes          */
     int           in_type, out_type, groups, silu;
     double        count;
     float         eps;
     int           none;
 } gnorm_args;
 
-/* to[i] = value[i] for i < n. */
+/* Sets to[i] = value[i] for i < n. */
 typedef struct lengths_args {
     int32_t *to;
     int64_t  n;
     int32_t  value[2 * ATTENTION_SAMPLES];
 } lengths_args;
 
-/* Looks up the rows ids[n] of a table [rows,C]; sets *failed to 1 for an id outside. */
+/* Looks up the rows ids[n] of a table [rows,C]. Sets *failed to 1 for an id outside the table. */
 typedef struct lookup_args {
     void          *out;
     const void    *table;
@@ -168,8 +170,8 @@ typedef struct lookup_args {
     int32_t       *failed;
 } lookup_args;
 
-/* Nearest-neighbour enlargement to [d0,d1,d2,d3] by integer factors; `size`: bytes of an
- * element. */
+/* Nearest-neighbour enlargement of an image to [d0,d1,d2,d3] by integer factors. `size` is the
+ * bytes of an element. */
 typedef struct resize_args {
     void       *out;
     const void *in;
@@ -177,8 +179,8 @@ typedef struct resize_args {
     int         factor[3], size;
 } resize_args;
 
-/* weights = softmax(scale scores) over rows of m elements, `ld` apart in both; lse: log-sum-exp of
- * each row, or NULL. */
+/* Computes weights = softmax(scale scores) over rows of m elements, which are `ld` elements apart
+ * in both arrays. lse: the log-sum-exp of each row, or NULL. */
 typedef struct softmax_args {
     void        *weights;
     const float *scores;
@@ -188,8 +190,8 @@ typedef struct softmax_args {
     int          type;          /* type of the weights: F16 or BF16                            */
 } softmax_args;
 
-/* Quantizes rows [n,C] to int8 or e4m3 [n,wide], padded with zeros, with the scales sx[n], as
- * backend.h defines. */
+/* Quantizes rows [n,C] to int8 or e4m3 rows [n,wide], padded with zeros, and writes the scales
+ * sx[n], as backend.h defines. */
 typedef struct integers_args {
     void       *q;
     float      *sx;
@@ -198,15 +200,15 @@ typedef struct integers_args {
     int         in_type, e4m3;
 } integers_args;
 
-/* sums[n,O] = products of the int8 rows in [n,wide] and w [O,wide]. */
+/* Computes sums[n,O] = products of the int8 rows of `in` [n,wide] and the rows of w [O,wide]. */
 typedef struct integer_product_args {
     int32_t      *sums;
     const int8_t *in, *w;
     int64_t       n, O, wide;
 } integer_product_args;
 
-/* Converts n e4m3 elements or int8 `integers` to F32, F16 or BF16, all of which hold them exactly.
- * n is a multiple of 16. */
+/* Converts n e4m3 elements, or int8 elements with `integers`, to F32, F16 or BF16. All three types
+ * represent the elements exactly. n is a multiple of 16. */
 typedef struct widen_args {
     void          *out;
     const uint8_t *in;

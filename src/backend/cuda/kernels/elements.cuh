@@ -1,4 +1,5 @@
-/* elements.cuh - loads and stores of elements, singly and in groups of eight, and activations */
+/* elements.cuh - loads and stores of tensor elements, singly and in groups of eight, and
+ * activations */
 #ifndef XD_BACKEND_CUDA_KERNELS_ELEMENTS_CUH
 #define XD_BACKEND_CUDA_KERNELS_ELEMENTS_CUH
 
@@ -7,14 +8,14 @@
 enum { F32, F16, BF16, F64, F8E4M3, F8E5M2 };   /* values of xd_dtype                          */
 enum { NONE, GELU_TANH, GELU_ERF, SILU, RELU, GELU_QUICK, TANH };       /* values of xd_act */
 
-/* The index of this thread in a one-dimensional grid. */
+/* Returns the index of this thread in a one-dimensional grid. */
 GPU int64_t gpu_index()
 {
     return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-/* Divides i by wide: i = q wide + r. A 64-bit division takes many times as long as a 32-bit one,
- * which is used if it suffices. */
+/* Divides i by `wide`: i = q wide + r. A 64-bit division takes many times as long as a 32-bit
+ * division, which is used if i fits. */
 GPU void gpu_divide(int64_t i, int64_t wide, int64_t *q, int64_t *r)
 {
     if ((uint64_t)i <= 0xffffffffu && (uint64_t)wide <= 0xffffffffu) {
@@ -72,7 +73,7 @@ GPU void unpack_eight(float x[8], const uint4 &v, int type)
     unpack_two(x + 4, v.z, type), unpack_two(x + 6, v.w, type);
 }
 
-/* Loads eight elements from a multiple of 16 bytes. */
+/* Loads eight elements from an address that is a multiple of 16 bytes. */
 GPU void load_eight(float x[8], const void *p, int64_t at, int type)
 {
     if (type != F32) {
@@ -86,8 +87,8 @@ GPU void load_eight(float x[8], const void *p, int64_t at, int type)
     }
 }
 
-/* Loads N groups of eight, `step` elements apart; groups from n on become zeros. All loads are
- * issued before the first result is used. */
+/* Loads N groups of eight elements, `step` elements apart. Groups from n on become zeros. All loads
+ * are issued before the first result is used. */
 template <int N>
 GPU void load_groups(float x[N][8], const void *p, int64_t at, int64_t step, int64_t n, int type)
 {
@@ -151,7 +152,7 @@ GPU float activate(float v, int act)
     }
 }
 
-/* Decodes an 8-bit float: e4m3 (is_e4m3) or e5m2. */
+/* Decodes an 8-bit float: e4m3 if `is_e4m3`, else e5m2. */
 GPU float from_eight_bits(uint32_t u, int is_e4m3)
 {
     uint32_t m = u & (is_e4m3 ? 7 : 3), e = is_e4m3 ? u >> 3 & 15 : u >> 2 & 31;
@@ -167,7 +168,7 @@ GPU float from_eight_bits(uint32_t u, int is_e4m3)
     return u & 128 ? -v : v;
 }
 
-/* Rounds v to the nearest e4m3, ties to even, and clamps it to +-448. v is not NaN. */
+/* Returns the nearest e4m3 to v, ties to even, clamped to +-448. v is not NaN. */
 GPU uint8_t to_e4m3(float v)
 {
     const float    m = fabsf(v);
@@ -179,7 +180,7 @@ GPU uint8_t to_e4m3(float v)
     return (uint8_t)(sign | (((u + 0x7ffff + (u >> 20 & 1)) >> 20) - (120 << 3)));
 }
 
-/* Rounds two values to e4m3; the first is in the low half of the result. */
+/* Rounds two values to e4m3. `lo` is in the low half of the result. */
 GPU uint32_t pack_e4m3(float lo, float hi)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
@@ -191,15 +192,15 @@ GPU uint32_t pack_e4m3(float lo, float hi)
 #endif
 }
 
-/* The magnitude of v; infinity if v is NaN or infinite. */
+/* Returns the magnitude of v, or infinity if v is NaN or infinite. */
 GPU float magnitude(float v)
 {
     const float m = fabsf(v);
     return m <= 3.4028234663852886e38f ? m : INFINITY;
 }
 
-/* The scale of a row whose largest magnitude is `most`; *by: the factor that quantizes its
- * elements. */
+/* Returns the scale of a row whose largest magnitude is `most`. *by receives the factor that
+ * quantizes the row's elements. */
 GPU float row_scale(float most, float largest, float *by)
 {
     const float scale = gpu_divide(most, largest);
@@ -212,14 +213,14 @@ GPU float row_scale(float most, float largest, float *by)
     return scale;
 }
 
-/* v rounded to F16 or BF16. */
+/* Returns v rounded to F16 or BF16. */
 GPU float rounded_to(float v, int type)
 {
     return type == BF16 ? gpu_from_bf16(gpu_to_bf16(v)) : gpu_from_f16(gpu_to_f16(within_f16(v)));
 }
 
-/* Quantizes and stores eight elements, at a multiple of 8 bytes; zeros if `by` is 0 (x may then be
- * NaN). */
+/* Quantizes eight elements by the factor `by` and stores them at a multiple of 8 bytes. If `by` is
+ * 0, stores zeros, because x may be NaN. */
 GPU void store_e4m3(void *p, int64_t at, const float x[8], float by)
 {
     uint32_t u[4];

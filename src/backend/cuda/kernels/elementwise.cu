@@ -1,10 +1,10 @@
-/* elementwise.cu - activations, gates, sums and the epilogue of a GEMM; a thread handles one
- * element, or eight if 16-byte accesses are allowed */
+/* elementwise.cu - kernels for activations, gates, sums and the epilogue of a GEMM. A thread
+ * handles one element, or eight if 16-byte accesses are allowed. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
-/* The *_wide kernels handle eight elements in each thread; they need C to be a multiple of 8 and
- * all operands to begin at multiples of 16 bytes. */
+/* In the *_wide kernels each thread handles eight elements. C must be a multiple of 8, and all
+ * operands must begin at multiples of 16 bytes. */
 KERNEL(glu_wide, pair_args, 256, 2)
 {
     int64_t i = gpu_index() * 8, r, c;
@@ -80,7 +80,7 @@ KERNEL(axpby, axpby_args, 256, 1)
     out[o] = x ? a.a * x[in] + old : old;
 }
 
-/* The accumulator of a GEMM at [r,c], multiplied by its scales. */
+/* Returns the accumulator of a GEMM at [r,c], multiplied by its scales. */
 GPU float scaled_sum(const epilogue_args &a, int64_t r, int64_t c)
 {
     if (a.integers)
