@@ -1,4 +1,5 @@
-/* quantize.c - the quantized types, the scale of a row, and the rotation of groups */
+/* quantize.c - the quantized types of weights, the scale of a row, and the rotation of groups
+ * (ConvRot) */
 #include "backend/backend.h"
 
 #include <float.h>

@@ -1,7 +1,8 @@
-/* cpu.c - the CPU device: its memory and its table of ops.
+/* cpu.c - the CPU device: its memory and its table of ops
  *
- * The tables of all instruction sets share these functions. Code of a set is called through the
- * device (its small kernels, oneDNN or none) and through the attention members of the table. */
+ * The op tables of all instruction sets share these functions. The functions call code of an
+ * instruction set through the device (its small kernels, oneDNN or none) and through the attention
+ * members of the table. */
 #include "backend/cpu/cpu.h"
 
 #include <pthread.h>
@@ -38,7 +39,7 @@ static void cpu_put(xd_dev *d, void *p, size_t bytes)
 
 static void cpu_sync(xd_dev *d, xd_stream *s)
 {
-    (void)d;                    /* nothing to wait for: kernels end before their call returns */
+    (void)d;                   /* nothing to wait for: kernels have ended when their call returns */
     (void)s;
 }
 
@@ -69,16 +70,16 @@ static xd_status cpu_fill(xd_dev *d, xd_stream *s, void *p, int value, size_t by
     return XD_OK;
 }
 
-/* Any memory of the process counts as the device's: kernels accept any address. */
+/* Returns 1 for any memory of the process, because kernels accept any address. */
 static int cpu_owns(xd_dev *d, const void *p)
 {
     (void)d, (void)p;
     return 1;
 }
 
-/* Without bf16 dot products, oneDNN's bf16 GEMM reaches a quarter of the speed of its f32 GEMM
- * (doc/performance.md). On such processors bf16 is computed in f32, unless XDIT_BF16=emulate
- * requests bf16. */
+/* Returns the type in which this device computes. Without bf16 dot products, oneDNN's bf16 GEMM
+ * reaches a quarter of the speed of its f32 GEMM (doc/performance.md). On such processors bf16 is
+ * computed in f32, unless XDIT_BF16=emulate requests bf16. */
 static xd_dtype cpu_compute(const xd_dev *d, xd_dtype want)
 {
     const xd_cpu_dev *c = cpu_of(d);
@@ -110,10 +111,10 @@ static const xd_dev_ops mem_ops = {
     .close = close_cpu,
 };
 
-/* Bytes of address space that kernels will map when they first run and that no memory plan counts:
- * oneDNN's code, tables and heap, and the stacks of its threads and ours. oneDNN's part was
- * measured at 40 to 53 MB without convolutions on AMX tiles, and more with many convolutions.
- * oneDNN aborts the process if it cannot map memory. */
+/* Returns the bytes of address space that kernels will map when they first run and that no memory
+ * plan counts: oneDNN's code, tables and heap, and the stacks of oneDNN's threads and ours.
+ * oneDNN's share was measured at 40 to 53 MB without convolutions on AMX tiles, and more with many
+ * convolutions. oneDNN aborts the process if it cannot map memory. */
 static double address_space(void)
 {
     pthread_attr_t attr;
@@ -132,15 +133,16 @@ static double address_space(void)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-/* 1: the weight has no elements. A tensor-parallel rank without heads has layers without rows, and
- * oneDNN 2.6 divides by the number of rows in bf16. */
+/* Returns 1 if the weight has no elements. A tensor-parallel rank without heads has layers without
+ * rows, and oneDNN 2.6 divides by the number of rows in bf16. */
 static int is_empty(const xd_weight *w)
 {
     return w->in == 0 || w->out == 0;
 }
 
-/* For a type that this processor does not multiply, returns the size that a processor with that
- * type needs, because plans for other machines are counted here. */
+/* Returns the bytes of a packed weight. For a type that this processor does not multiply, returns
+ * the size that a processor with that type needs, because plans for other machines are counted
+ * here. */
 static size_t pack_size(xd_dev *d, xd_weight *w)
 {
     xd_cpu_dev *c = cpu_of(d);
@@ -190,7 +192,8 @@ static xd_status pack_rows(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0)
 
 /* ---- ops ---------------------------------------------------------------------------------- */
 
-/* Bytes of the bf16 copy of an f32 input, made before the GEMM; 0: no conversion is needed. */
+/* Returns the bytes of the bf16 copy of an f32 input, which is made before the GEMM; 0: no
+ * conversion is needed. */
 static size_t rounded_bytes(const xd_cpu_dev *c, const xd_gemm *a)
 {
     if (a->in.type != XD_F32 || a->w->type != XD_BF16 ||
@@ -199,7 +202,7 @@ static size_t rounded_bytes(const xd_cpu_dev *c, const xd_gemm *a)
     return ((size_t)xd_count(a->in) * 2 + 63) / 64 * 64;
 }
 
-/* A copy of the GEMM's arguments with BF16 input at p. */
+/* Returns a copy of the GEMM's arguments with the BF16 input at p. */
 static xd_gemm with_bf16_input(const xd_gemm *a, void *p)
 {
     xd_gemm b = *a;
@@ -376,7 +379,7 @@ static xd_status rotate(xd_dev *d, xd_stream *s, const xd_rotate *a, void *tmp)
 
 /* ---- tables ------------------------------------------------------------------------------- */
 
-/* Scratch bytes of all ops except attention. */
+/* Returns the scratch bytes of all ops except attention. */
 static size_t scratch_of(const xd_cpu_dev *c, xd_op op, const void *args)
 {
     size_t bytes = op == XD_OP_GEMM ? rounded_bytes(c, args) : 0;
@@ -399,8 +402,8 @@ static size_t scratch_of(const xd_cpu_dev *c, xd_op op, const void *args)
     return 0;
 }
 
-/* 1: the kernel with int8 scores computes this call. The set "c" has a single kernel, which
- * includes them. */
+/* Returns 1 if the kernel with int8 scores computes this attention. The set "c" has a single
+ * kernel, which also computes int8 scores. */
 static int in_int8(const xd_dev *d, const xd_attn_args *a)
 {
     return cpu_of(d)->isa != XD_ISA_C && d->int8_attn >> a->q.type & 1 && xd_attn_in_int8(a);
@@ -411,8 +414,8 @@ static int in_int8(const xd_dev *d, const xd_attn_args *a)
 #define xd_attn_int8 xd_attn_c
 #endif
 
-/* The query types that have int8 attention scores on request. AMX has none: its tiles multiply bf16
- * faster than VNNI multiplies int8. */
+/* Returns the query types that have int8 attention scores on request. AMX has none, because its
+ * tiles multiply bf16 faster than VNNI multiplies int8. */
 static unsigned int8_types(xd_isa isa)
 {
     if (isa == XD_ISA_C)
@@ -450,7 +453,7 @@ TABLE(avx512bf16)
 #ifdef XD_WITH_AMX
 TABLE(amx)
 #endif
-/* A build without AMX never selects the last entry. */
+/* The op tables by instruction set. A build without AMX never selects the last entry. */
 static const xd_ops *const     tables[XD_NISAS] = {
     &ops_c, &ops_avx2, &ops_avx512, &ops_avx512bf16,
 #ifdef XD_WITH_AMX

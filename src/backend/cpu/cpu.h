@@ -1,31 +1,32 @@
 /* cpu.h - internals of the CPU device: instruction sets, kernels of each set, oneDNN
  *
- * An instruction set is chosen once when the device is opened. It selects a table of small kernels
- * (kernels.c, compiled once per set), an attention (attn/), GEMMs of our own or none (gemm/) and
- * oneDNN's limit on instruction sets. The set "c" runs without oneDNN: plain.c has its GEMM and
- * convolution. */
+ * An instruction set is chosen once when the device is opened. The instruction set selects a table
+ * of small kernels (kernels.c, compiled once per set), an attention (attn/), GEMMs of our own or
+ * none (gemm/) and oneDNN's limit on instruction sets. The set "c" runs without oneDNN: plain.c has
+ * its GEMM and convolution. */
 #ifndef XD_BACKEND_CPU_CPU_H
 #define XD_BACKEND_CPU_CPU_H
 
 #include "backend/backend.h"
 
-/* Each set includes all previous ones. From XD_ISA_AVX512BF16 on, bf16 values are multiplied
- * without a conversion to f32. */
+/* The instruction sets, each of which includes all previous ones. From XD_ISA_AVX512BF16 on, bf16
+ * values are multiplied without a conversion to f32. */
 typedef enum xd_isa {
     XD_ISA_C, XD_ISA_AVX2, XD_ISA_AVX512, XD_ISA_AVX512BF16, XD_ISA_AMX, XD_NISAS
 } xd_isa;
 
 const char *xd_isa_name(xd_isa isa);
-int         xd_isa_has(xd_isa isa);     /* 1: this machine and its OS support it              */
+int         xd_isa_has(xd_isa isa);     /* 1: this machine and its OS support the instruction set */
 int         xd_isa_has_vnni(void);      /* 1: the machine has AVX-512 VNNI                     */
-/* Chooses the set that XDIT_ISA names (*forced = 1), or else the best one (*forced = 0). */
+/* Chooses the instruction set that XDIT_ISA names (*forced = 1), or else the best one (*forced =
+ * 0). */
 xd_status   xd_isa_choose(xd_isa *isa, int *forced, xd_err *e);
 
-/* The set that xd_isa_choose chooses, or "c" if it fails. */
+/* Returns the instruction set that xd_isa_choose chooses, or "c" if xd_isa_choose fails. */
 xd_isa      xd_isa_of_host(void);
 
-/* Element-wise and row kernels of one instruction set. They run on all threads, unless the comment
- * of a kernel says "One thread". */
+/* The element-wise and row kernels of one instruction set. A kernel runs on all threads, unless its
+ * comment says "One thread". */
 typedef struct xd_kernels {
     void (*norm)(const xd_norm *a);
     void (*moments)(const xd_moments *a);
@@ -40,43 +41,44 @@ typedef struct xd_kernels {
     void (*rotate)(const xd_rotate *a);
     /* xd_four_quantize (backend/four.h). One thread. */
     void (*four)(void *to, const float *from, int64_t n);
-    /* Epilogue of a GEMM for rows [r0, r0+n), columns [c0, c0+m): out = residual + gate * act(acc +
-     * bias). acc holds the sums of this part, `ld` floats per row. One thread. */
+    /* Runs the epilogue of a GEMM for rows [r0, r0+n), columns [c0, c0+m): out = residual + gate *
+     * act(acc + bias). `acc` holds the sums of these rows and columns, `ld` floats per row. One
+     * thread. */
     void (*epilogue)(const xd_gemm *a, const float *acc, int64_t ld, int64_t r0, int64_t n,
                      int64_t c0, int64_t m);
-    /* acc[i][j] += sum_k a[i][k] b[k][j] for n rows i (`lda` and `ldacc` floats apart), j < 16,
-     * k < K. One thread. */
+    /* Computes acc[i][j] += sum_k a[i][k] b[k][j] for n rows i (`lda` and `ldacc` floats apart), j
+     * < 16, k < K. One thread. */
     void (*tile)(float *acc, int64_t ldacc, const float *a, int64_t lda, const float *b,
                  int64_t n, int64_t K);
     /* Converts n elements of any float type to f32. One thread. */
     void (*widen)(float *to, const void *from, xd_dtype t, int64_t n);
-    /* quantdot.c. most: the largest magnitude of a row of n F32 or BF16 elements (NaN: some are
-     * non-finite). integers: the row times `by`, rounded and clamped. int_dot: dot products of such
-     * a row with m rows that are `ldw` bytes apart; n is a multiple of 64. float_dot: the same for
-     * a row of floats. One thread. */
+    /* Kernels of quantdot.c, which run on one thread. `most` returns the largest magnitude of a row
+     * of n F32 or BF16 elements (NaN: some are non-finite). `integers` writes the row times `by`,
+     * rounded and clamped. `int_dot` computes dot products of such a row with m rows that are `ldw`
+     * bytes apart; n is a multiple of 64. `float_dot` does the same for a row of floats. */
     float (*most)(const void *x, xd_dtype t, int64_t n);
     void (*integers)(int8_t *q, const void *x, xd_dtype t, float by, int64_t n);
     void (*int_dot)(int32_t *sum, const int8_t *x, const int8_t *w, int64_t ldw, int64_t m,
                     int64_t n);
     void (*float_dot)(float *sum, const float *x, const int8_t *w, int64_t ldw, int64_t m,
                       int64_t n);
-    /* Measures GFLOP/s of one thread for about 0.2 ms, with operands in registers. */
+    /* Returns the GFLOP/s of one thread, measured for about 0.2 ms with operands in registers. */
     double (*burst)(void);
 } xd_kernels;
 
 extern const xd_kernels xd_kernels_c, xd_kernels_avx2, xd_kernels_avx512, xd_kernels_avx512bf16;
 const xd_kernels *xd_cpu_kernels(xd_isa isa);
-/* Implementations of `qknorm` (qknorm.c). */
+/* Implementations of `qknorm` (qknorm.c), one for each instruction set. */
 void   xd_qknorm_c(const xd_qknorm *a);
 void   xd_qknorm_avx2(const xd_qknorm *a);
 void   xd_qknorm_avx512(const xd_qknorm *a);
 void   xd_qknorm_avx512bf16(const xd_qknorm *a);
-/* Implementations of `rotate` (rotate.c). */
+/* Implementations of `rotate` (rotate.c), one for each instruction set. */
 void   xd_rotate_c(const xd_rotate *a);
 void   xd_rotate_avx2(const xd_rotate *a);
 void   xd_rotate_avx512(const xd_rotate *a);
 void   xd_rotate_avx512bf16(const xd_rotate *a);
-/* Implementations of `four` (four.c). */
+/* Implementations of `four` (four.c), one for each instruction set. */
 void   xd_four_c(void *to, const float *from, int64_t n);
 void   xd_four_avx2(void *to, const float *from, int64_t n);
 void   xd_four_avx512(void *to, const float *from, int64_t n);
@@ -101,14 +103,14 @@ typedef struct xd_dnn xd_dnn;
 typedef struct xd_cpu_dev {
     xd_dev            dev;      /* dev.priv is this struct                                    */
     xd_isa            isa;
-    int               emulate;  /* 1: computes in bf16 even if that is emulated               */
+    int               emulate;  /* 1: computes in bf16 even if bf16 arithmetic is emulated    */
     const xd_kernels *k;
-    xd_dnn           *dnn;      /* NULL for the set "c"                                       */
+    xd_dnn           *dnn;      /* oneDNN's state; NULL for the set "c"                       */
 } xd_cpu_dev;
 
-/* The device kind "cpu": kernels of the best instruction set, or of the one in
- * XDIT_ISA=c|avx2|avx512|avx512bf16|amx. XDIT_ISA also limits oneDNN; unknown or unavailable sets
- * are errors. */
+/* The device kind "cpu": kernels of the best instruction set, or of the set that
+ * XDIT_ISA=c|avx2|avx512|avx512bf16|amx names. XDIT_ISA also limits oneDNN. Unknown or unavailable
+ * sets are errors. */
 extern const xd_dev_kind xd_dev_kind_cpu;
 void   xd_cpu_early(void);              /* loads oneDNN in a background thread                 */
 void   xd_cpu_about(xd_fact *fact, void *cookie);
@@ -120,11 +122,13 @@ double xd_cpu_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 size_t    xd_plain_pack_size(xd_weight *w);
 xd_status xd_plain_pack(const xd_weight *w, xd_tensor src);
 void      xd_plain_gemm(const xd_kernels *k, const xd_gemm *a);
-/* Writes the sums of rows [r0, r0+n), columns [c0, c0+m) to acc, XD_PLAIN_COLS floats per row. */
+/* A function that writes the sums of rows [r0, r0+n), columns [c0, c0+m) of a GEMM to acc,
+ * XD_PLAIN_COLS floats per row. */
 enum { XD_PLAIN_ROWS = 32, XD_PLAIN_COLS = 64 };
 typedef void xd_plain_tile_fn(const void *of, float *acc, int64_t r0, int64_t n, int64_t c0,
                               int64_t m);
-/* Computes a GEMM on all threads: calls `fn` for every tile, then the epilogue. */
+/* Computes a GEMM on all threads: calls `fn` for every tile of the output, then runs the
+ * epilogue. */
 void      xd_plain_tiles(const xd_kernels *k, const xd_gemm *a, xd_plain_tile_fn *fn,
                          const void *of);
 void      xd_plain_conv(const xd_kernels *k, const xd_conv *a);
@@ -132,7 +136,7 @@ void      xd_plain_conv(const xd_kernels *k, const xd_conv *a);
 /* ---- quant.c: GEMMs with quantized weights on any machine --------------------------------- */
 
 size_t    xd_quant_pack_size(xd_weight *w);
-/* Packs rows [row0, row0 + src.d[0]); row0 is a multiple of XD_QUANT_BAND. */
+/* Packs rows [row0, row0 + src.d[0]) of a weight. row0 is a multiple of XD_QUANT_BAND. */
 enum { XD_QUANT_BAND = 64 };
 xd_status xd_quant_pack_rows(const xd_kernels *k, const xd_weight *w, xd_tensor src, int64_t row0);
 size_t    xd_quant_gemm_scratch(const xd_gemm *a);

@@ -5,7 +5,7 @@
 #include "backend/four.h"
 #include "base/minmax.h"
 
-enum { AT_ONCE = 4096 };        /* elements: few enough to run on one thread                   */
+enum { AT_ONCE = 4096 };        /* maximum elements that are processed on one thread at once   */
 
 xd_isa xd_isa_of_host(void)
 {
@@ -15,7 +15,8 @@ xd_isa xd_isa_of_host(void)
     return xd_isa_choose(&isa, &forced, &e) == XD_OK ? isa : XD_ISA_C;
 }
 
-/* Reads XDIT_ISA only once; every set produces the same bits. */
+/* Returns the kernels of the host's best instruction set. XDIT_ISA is read only once; every set
+ * produces the same bits. */
 static const xd_kernels *kernels_of_host(void)
 {
     static const xd_kernels *_Atomic known;

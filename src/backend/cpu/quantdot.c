@@ -1,16 +1,16 @@
-/* quantdot.c - quantized rows and their dot products, compiled once per instruction set
+/* quantdot.c - quantization of rows and their dot products, compiled once per instruction set
  *
  * Compilers vectorize the loops, except the dot products of integers. Results do not depend on the
- * order of additions, except for dot products of floats, whose order depends only on the length. */
+ * order of additions, except dot products of floats, where the order depends only on the length. */
 #include "backend/cpu/cpu.h"
 
 #include "backend/cpu/element.h"
 
-static const float ROUNDER = 12582912.0f;      /* the last bit of a sum with this number has the
-                                                * weight 1 */
+/* a number so large that the last bit of a sum with it has the weight 1 */
+static const float ROUNDER = 12582912.0f;
 
-/* The largest magnitude of a row. Magnitudes have the same order as their bits, and non-finite
- * values are larger than all others. */
+/* Returns the largest magnitude of a row. Magnitudes are compared as bits, which have the same
+ * order; the bits of non-finite values are larger than all others. */
 float GLUE(xd_max_magnitude_, ISA)(const void *x, xd_dtype t, int64_t n)
 {
     uint32_t m = 0;
@@ -64,8 +64,8 @@ static inline __m256i load_16(const int8_t *p)
     return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 
-/* Four dot products at a time. Pairs of 16-bit products are added in 32 bits, so nothing
- * saturates. */
+/* Computes four dot products of integers at a time. Pairs of 16-bit products are added in 32 bits,
+ * so nothing saturates. */
 static inline void dot4(int32_t *sum, const int8_t *x, const int8_t *const w[4], int64_t n)
 {
     __m256i s[4] = { _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
@@ -113,8 +113,8 @@ void GLUE(xd_int_dot_, ISA)(int32_t *sum, const int8_t *x, const int8_t *w, int6
     }
 }
 
-/* Dot products of a float row with m integer rows, four at a time, which read each vector of floats
- * once. */
+/* Computes dot products of a float row with m integer rows, four at a time, so that each vector of
+ * floats is read once for four rows. */
 void GLUE(xd_float_dot_, ISA)(float *sum, const float *x, const int8_t *w, int64_t ldw, int64_t m,
                               int64_t n)
 {

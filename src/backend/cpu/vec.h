@@ -1,7 +1,7 @@
 /* vec.h - vectors of floats and sums over them, for files compiled once per instruction set
  *
- * A set without vectors does not define V_LOAD; the scalar loop that ends every vector loop then
- * does all the work. */
+ * An instruction set without vectors does not define V_LOAD. The scalar loop that ends every vector
+ * loop then does all the work. */
 #ifndef XD_BACKEND_CPU_VEC_H
 #define XD_BACKEND_CPU_VEC_H
 
@@ -54,7 +54,7 @@ static inline float sum8(__m256 a)
 }
 #endif
 
-/* Prefetches bytes from memory, while the kernel works on data in the L1 cache. */
+/* Prefetches `bytes` bytes at p from memory, while the kernel works on data in the L1 cache. */
 static inline void prefetch_bytes(const char *p, int64_t bytes)
 {
 #if defined(__GNUC__)
@@ -66,7 +66,7 @@ static inline void prefetch_bytes(const char *p, int64_t bytes)
 #endif
 }
 
-/* Sum of n floats, in four accumulators to hide the latency of additions. */
+/* Returns the sum of n floats, added in four accumulators to hide the latency of additions. */
 static inline float sum_of(const float *x, int64_t n)
 {
     float   s = 0;
@@ -87,7 +87,7 @@ static inline float sum_of(const float *x, int64_t n)
     return s;
 }
 
-/* Sum of (x - mean)^2 over n floats. */
+/* Returns the sum of (x - mean)^2 over n floats. */
 static inline float square_sum_of(const float *x, int64_t n, float mean)
 {
     float   s = 0;

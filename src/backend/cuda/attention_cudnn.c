@@ -1,10 +1,11 @@
 /* attention_cudnn.c - large attention by cuDNN, if it is installed and supports the shape
  *
- * Used for 16-bit heads of at most 256 elements without masks, bias and soft cap. A plan serves one
- * shape. A background thread compiles it, starting when the counting run sees the shape and
- * therefore mostly while weights load. Plans are kept in the user's cache for later processes. If
- * keys and values are in several segments, they are copied together first. XDIT_CUDNN=0 turns cuDNN
- * off, so that flash computes everything. */
+ * cuDNN is used for 16-bit heads of at most 256 elements without masks, bias and soft cap. A plan
+ * (cudnn_plan.h) computes one shape of attention. A background thread compiles a plan when the
+ * counting run first sees the shape, and therefore mostly while weights load. Plans are stored in
+ * the user's cache for later processes. If keys and values are in several segments, the segments
+ * are copied together first. XDIT_CUDNN=0 turns cuDNN off, so that the flash kernels compute
+ * everything. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/cudnn_plan.h"
 #include "backend/cuda/load.h"
@@ -20,26 +21,27 @@
 
 enum {
     PLANS = 128,
-    LEAST_SCORES = 1 << 20,             /* queries x keys of a head; below, flash is fast enough */
-    MOST_TEXT = 4 << 20,                /* maximum bytes of a kept plan                        */
+    /* minimum queries x keys of a head; below that, flash is fast enough */
+    LEAST_SCORES = 1 << 20,
+    MOST_TEXT = 4 << 20,                /* maximum bytes of a stored plan                      */
 };
 
 typedef struct known {
     xd_cudnn_shape shape;
     xd_cudnn_plan  plan;
-    uint64_t       used;                /* last use, as a count of calls                       */
-    int            wanted;              /* 1: a call waits for it                              */
+    uint64_t       used;                /* last use of the plan, as a count of calls           */
+    int            wanted;              /* 1: a call waits for this plan                       */
     enum { EMPTY, QUEUED, BUILDING, READY, REFUSED } state;
 } known;
 
 struct xd_cuda_cudnn {
     xd_cuda_dev             *c;
-    const xd_cudnn          *lib;       /* NULL: not installed, or switched off                */
+    const xd_cudnn          *lib;     /* functions of cuDNN; NULL: not installed, or switched off */
     cudnnHandle_t            handle;
     cudnnBackendDescriptor_t gpu;
-    char                     folder[160];       /* cache folder of kept plans                 */
+    char                     folder[160];       /* cache folder of stored plans               */
     pthread_t                thread;
-    int                      runs;      /* 1: the thread was started                           */
+    int                      runs;      /* 1: the background thread was started                */
     uint64_t                 calls;
     pthread_mutex_t          lock;      /* guards the fields below                             */
     pthread_cond_t           changed;
@@ -74,7 +76,8 @@ static int read_kept(const struct xd_cuda_cudnn *x, const char *path, xd_cudnn_p
     return found;
 }
 
-/* If a plan cannot be kept, the next process compiles it again. */
+/* Stores a plan in the user's cache. If a plan cannot be stored, the next process compiles it
+ * again. */
 static void keep_plan(const struct xd_cuda_cudnn *x, char *path, const xd_cudnn_plan *p)
 {
     char  *text = xd_cudnn_plan_text(x->lib, p);
@@ -109,7 +112,7 @@ static xd_status get_plan(const struct xd_cuda_cudnn *x, const xd_cudnn_shape *a
 
 /* ---- the thread that compiles plans --------------------------------------------------------- */
 
-/* The next plan to compile; plans that a call waits for come first. */
+/* Returns the next plan to compile. Plans that a call waits for come first. */
 static known *next_of(struct xd_cuda_cudnn *x)
 {
     known *best = NULL;
@@ -180,7 +183,8 @@ static int open_library(struct xd_cuda_cudnn *x)
     return 0;
 }
 
-/* Opens cuDNN when it is first needed. NULL: attention is computed without it. */
+/* Returns the state of cuDNN, which is opened at the first call. NULL: attention is computed
+ * without cuDNN. */
 static struct xd_cuda_cudnn *cudnn_of(xd_cuda_dev *c)
 {
     struct xd_cuda_cudnn *x = c->dnn;
@@ -221,7 +225,7 @@ void xd_cuda_close_cudnn(xd_cuda_dev *c)
 
 /* ---- shapes ------------------------------------------------------------------------------- */
 
-/* 1: attention that cuDNN may support, if all rows are aligned. */
+/* Returns 1 for attention that cuDNN may support if all rows are aligned. */
 static int is_plain(const xd_attn_args *a)
 {
     return a->q.type != XD_F32 && a->q.d[3] <= XD_CUDA_FLASH_MOST && a->q.d[3] % 8 == 0 &&
@@ -234,7 +238,8 @@ static int is_large(const xd_attn_args *a, const xd_tensor *q)
     return q->d[1] > 0 && q->d[1] * xd_cuda_attention_keys(a) >= LEAST_SCORES;
 }
 
-/* The stride between samples is normalized if there is only one sample. */
+/* Writes the strides of t to s. The stride between samples is normalized if there is only one
+ * sample. */
 static void strides_of(int64_t s[3], const xd_tensor *t)
 {
     for (int i = 0; i < 3; i++)
@@ -243,7 +248,7 @@ static void strides_of(int64_t s[3], const xd_tensor *t)
         s[0] = t->d[1] * t->s[1];
 }
 
-/* The keys or values as one tensor: those of the only segment, or a copy of all segments at
+/* Returns the keys or values as one tensor: those of the only segment, or a copy of all segments at
  * `to`. */
 static xd_tensor joined(const xd_attn_args *a, int values, void *to)
 {
@@ -276,8 +281,8 @@ static xd_cudnn_shape shape_of(const xd_attn_args *a, const xd_tensor *q, const 
 
 /* ---- the table of plans ------------------------------------------------------------------- */
 
-/* Returns a table entry for a new shape: an empty one, or the least recently used one. A graph may
- * have recorded the kernels of any plan, so no plan is dropped while there are graphs. */
+/* Returns a table entry for a new shape: an empty entry, or the least recently used one. No plan is
+ * dropped while there are graphs, because a graph may have recorded the kernels of any plan. */
 static known *make_room(struct xd_cuda_cudnn *x)
 {
     known *oldest = NULL;
@@ -295,8 +300,8 @@ static known *make_room(struct xd_cuda_cudnn *x)
     return oldest;
 }
 
-/* Finds the entry of a shape; queues a new one. The caller holds the lock. NULL: the table is
- * full. */
+/* Returns the table entry of a shape, and queues the compilation of a new shape. The caller holds
+ * the lock. NULL: the table is full. */
 static known *find_plan(struct xd_cuda_cudnn *x, const xd_cudnn_shape *shape)
 {
     known *q = NULL;
@@ -312,7 +317,8 @@ static known *find_plan(struct xd_cuda_cudnn *x, const xd_cudnn_shape *shape)
     return q;
 }
 
-/* The plan of a shape; waits until it is compiled. NULL: cuDNN does not support the shape. */
+/* Returns the plan of a shape, and waits until the plan is compiled. NULL: cuDNN does not support
+ * the shape. */
 static known *wait_for(struct xd_cuda_cudnn *x, const xd_cudnn_shape *shape)
 {
     pthread_mutex_lock(&x->lock);
@@ -346,7 +352,7 @@ size_t xd_cuda_attention_cudnn_scratch(xd_cuda_dev *c, const xd_attn_args *a)
 {
     struct xd_cuda_cudnn *x = NULL;
     const xd_qo all = { a->q, a->out };
-    int         taken = 0;              /* pieces of the queries that cuDNN computes           */
+    int         taken = 0;              /* number of pieces of the queries that cuDNN computes */
     if (!is_plain(a) || !a->nkv)
         return 0;
     for (int i = 0; i < xd_max(a->nparts, 1); i++) {
@@ -395,7 +401,8 @@ static xd_status join_keys(xd_cuda_dev *c, const xd_attn_args *a, xd_cuda_keys *
     return s == XD_OK ? gather(c, a, 1, &keys->v) : s;
 }
 
-/* Writes the number of queries of each sample, then its number of valid keys. */
+/* Writes to device memory the number of queries of each sample, then the number of valid keys of
+ * each sample. */
 static xd_status write_lengths(xd_cuda_dev *c, const xd_attn_args *a, int64_t n, int64_t m,
                                int32_t *to)
 {

@@ -1,20 +1,21 @@
 /* attention_products.c - attention of wide heads by cuBLASLt: scores, softmax, weighted sums of
  * values
  *
- * For 16-bit heads that are too wide for flash, as in autoencoders, without masks, bias and soft
- * cap. It processes a band of queries at a time: scores in F32, then their softmax in the type of
- * the queries. If keys and values are in several segments, they are copied together first, so that
- * results do not depend on how they are split. */
+ * This implementation is for 16-bit heads that are too wide for the flash kernels, as in
+ * autoencoders, without masks, bias and soft cap. A band of queries is processed at a time: scores
+ * in F32, then the softmax of the scores in the type of the queries. If keys and values are in
+ * several segments, the segments are copied together first, so that results do not depend on the
+ * split. */
 #include "backend/cuda/cuda.h"
 
 #include "base/minmax.h"
 
 enum { BAND_BYTES = 64 << 20, FEWEST = 64 };
 
-/* Offsets of the parts of the scratch, in bytes. */
+/* Offsets of the buffers in the scratch of attention by products, in bytes. */
 typedef struct places {
-    int64_t m, rows;            /* number of keys; queries in a band                           */
-    int64_t ld;                 /* elements between rows of scores, and of their softmax       */
+    int64_t m, rows;            /* number of keys; number of queries in a band                 */
+    int64_t ld;       /* elements between rows of scores, and between rows of the scores' softmax */
     size_t  k, v, scores, weights, end;
 } places;
 
@@ -33,7 +34,7 @@ static places places_of(const xd_attn_args *a)
     return p;
 }
 
-/* 1: attention that this file computes, if all rows are aligned. */
+/* Returns 1 for attention that this file computes if all rows are aligned. */
 static int is_wide(const xd_attn_args *a)
 {
     return a->q.type != XD_F32 && a->q.d[3] > XD_CUDA_FLASH_MOST && a->q.d[3] % 8 == 0 &&
@@ -45,7 +46,7 @@ size_t xd_cuda_attention_products_scratch(const xd_attn_args *a)
     return is_wide(a) ? places_of(a).end : 0;
 }
 
-/* The rows of head h of sample b, [n,D]. */
+/* Returns the rows of head h of sample b, [n,D]. */
 static xd_tensor head_of(const xd_tensor *t, int64_t b, int64_t h)
 {
     xd_tensor x = xd_view2(t->p, t->type, t->d[1], t->d[3]);
@@ -54,7 +55,7 @@ static xd_tensor head_of(const xd_tensor *t, int64_t b, int64_t h)
     return x;
 }
 
-/* *x becomes the keys (or values) of a head: in place, or copied together to `to`. */
+/* Sets *x to the keys (or values) of a head: in place, or copied together to `to`. */
 static xd_status gather_rows(xd_cuda_dev *c, const xd_attn_args *a, int values, int64_t b,
                              int64_t h, int64_t m, char *to, xd_tensor *x)
 {
@@ -75,7 +76,7 @@ static xd_status gather_rows(xd_cuda_dev *c, const xd_attn_args *a, int values, 
     return s;
 }
 
-/* Computes the softmax of n rows of scores; lse: that of the first row, or NULL. */
+/* Computes the softmax of n rows of scores. `lse` is the log-sum-exp of the first row, or NULL. */
 static xd_status launch_softmax(xd_cuda_dev *c, const xd_attn_args *a, const places *p, char *tmp,
                                 int64_t n, float *lse)
 {
@@ -89,7 +90,7 @@ static xd_status launch_softmax(xd_cuda_dev *c, const xd_attn_args *a, const pla
 
 typedef struct head { xd_tensor q, k, v, out; float *lse; } head;
 
-/* Computes one head. 0: the library does not support a product. */
+/* Computes one head. Returns 0 if the library does not support a product. */
 static int run_head(xd_cuda_dev *c, const xd_attn_args *a, const places *p, char *tmp,
                     const head *h, xd_status *s)
 {

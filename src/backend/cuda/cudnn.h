@@ -1,7 +1,7 @@
 /* cudnn.h - the functions of cuDNN's backend API (libcudnn.so.9) that this backend calls
  *
- * Loaded at run time and declared here, as the driver is (driver.h); tests/sim/check_cudnn.c
- * compares the declarations with <cudnn.h>. */
+ * cuDNN is loaded at run time and its functions are declared here, like those of the driver
+ * (driver.h). The test tests/sim/check_cudnn.c compares the declarations with <cudnn.h>. */
 #ifndef XD_BACKEND_CUDA_CUDNN_H
 #define XD_BACKEND_CUDA_CUDNN_H
 
@@ -25,7 +25,7 @@ enum {
     XD_DNN_F16 = 2,
     XD_DNN_I32 = 4,
     XD_DNN_BF16 = 9,
-    XD_DNN_HEURISTIC = 3,               /* cudnnBackendHeurMode_t: mode A, the thorough one    */
+    XD_DNN_HEURISTIC = 3,          /* cudnnBackendHeurMode_t: mode A, the most thorough heuristic */
 
     XD_DNN_ENGINE_CONFIG = 3,           /* cudnnBackendDescriptorType_t                        */
     XD_DNN_HEURISTICS = 4,
@@ -75,7 +75,7 @@ enum {
     XD_DNN_SDPA_KEYS = 2810,
 };
 
-/* X(return type, symbol, (arguments)) */
+/* Calls X(return type, symbol, (arguments)) for each function. */
 #define XD_CUDNN_FUNCTIONS(X)                                                                      \
     X(size_t, cudnnGetVersion, (void))                                                             \
     X(void, cudnnGetLastErrorString, (char *text, size_t size))                                    \

@@ -1,4 +1,4 @@
-/* gemm.c - linear layers by cuBLASLt: with its fused epilogue if that suffices, else followed by a
+/* gemm.c - linear layers by cuBLASLt, with its fused epilogue if that suffices, else followed by a
  * kernel of our own
  *
  * Rows of a weight are padded with zeros to `wide` elements (weights.c). An input that is narrower,
@@ -9,38 +9,38 @@
 #include "backend/cuda/load.h"
 #include "base/minmax.h"
 
-/* Offsets of the parts of a GEMM's scratch, in bytes. */
+/* Offsets of the buffers in a GEMM's scratch, in bytes. */
 typedef struct places {
     int64_t wide;
     int     copies;             /* 1: the input is copied to padded rows                       */
     size_t  in, sx, w, acc, end;
 } places;
 
-/* 1: the weight's elements are converted to the type of the input. */
+/* Returns 1 if the weight's elements are converted to the type of the input. */
 static int is_widened(const xd_weight *w)
 {
     return w->type == XD_F8E4M3 || (w->type == XD_I8 && w->floats);
 }
 
-/* 1: the input is already e4m3. */
+/* Returns 1 if the input is already e4m3. */
 static int is_narrow(const xd_gemm *a)
 {
     return a->in.type == XD_F8E4M3;
 }
 
-/* 1: the input has to become e4m3, or is. */
+/* Returns 1 if the input is already e4m3 or has to be quantized to e4m3. */
 static int wants_fp8(const xd_gemm *a)
 {
     return is_narrow(a) || (a->fp8 && a->w->type == XD_F8E4M3 && a->in.type != XD_F32);
 }
 
-/* The type in which an input is multiplied if fp8 is not used. */
+/* Returns the type in which an input is multiplied if fp8 is not used. */
 static xd_dtype wide_type(const xd_gemm *a)
 {
     return is_narrow(a) ? XD_BF16 : a->in.type;
 }
 
-/* The type of the operands when w is multiplied. */
+/* Returns the type of the operands when the weight of a is multiplied. */
 static xd_dtype product_type(const xd_gemm *a, int fp8)
 {
     return !fp8 && is_widened(a->w) ? wide_type(a) : a->w->type;
@@ -67,7 +67,7 @@ size_t xd_cuda_gemm_scratch(const xd_gemm *a)
 
 /* ---- operands ----------------------------------------------------------------------------- */
 
-/* *in becomes the input, converted to the type and padded to the width of the weight. */
+/* Sets *in to the input, converted to the type of the weight and padded to the weight's width. */
 static xd_status padded_input(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp,
                               xd_tensor *in)
 {
@@ -90,7 +90,8 @@ static xd_status padded_input(xd_cuda_dev *c, const xd_gemm *a, const places *p,
     return xd_cuda_copy_view(c, &part, &a->in);
 }
 
-/* *in becomes the input, quantized to the weight's 8-bit type; its scales go to sx. */
+/* Sets *in to the input, quantized to the weight's 8-bit type. The scales of the input's rows are
+ * written to sx. */
 static xd_status narrow_input(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp,
                               xd_tensor *in)
 {
@@ -110,7 +111,7 @@ static xd_status narrow_input(xd_cuda_dev *c, const xd_gemm *a, const places *p,
     return xd_cuda_launch(c, XD_K_integers, xd_ceil_div(n, 4), 1, 128, 0, &b);
 }
 
-/* *w becomes the weight, converted to the type of the input. */
+/* Sets *w to the weight, converted to the type of the input. */
 static xd_status widened_weight(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp,
                                 const void **w)
 {
@@ -122,9 +123,9 @@ static xd_status widened_weight(xd_cuda_dev *c, const xd_gemm *a, const places *
 
 /* ---- products ----------------------------------------------------------------------------- */
 
-/* Computes out = residual + gate * act(acc + bias). acc: F32, or I32 of integers, before it is
- * multiplied by the scales sx of the input's rows and sw of the weight's rows (NULL: already
- * done). */
+/* Computes out = residual + gate * act(acc + bias). `acc` is F32, or I32 sums of integers. The sums
+ * are first multiplied by the scales sx of the input's rows and sw of the weight's rows (NULL:
+ * already done). */
 static xd_status run_epilogue(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor *acc,
                               const float *sx, const float *sw)
 {
@@ -142,8 +143,8 @@ static xd_status run_epilogue(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor 
                                wide ? n * O / 8 : n * O, &b);
 }
 
-/* Computes the product with our convolution kernels: rows are the pixels of an image of one row.
- * With `sums`, writes the plain product there, in F32 and without epilogue. */
+/* Computes a GEMM with our convolution kernels: the rows are the pixels of an image of one row.
+ * With `sums`, writes the plain product there, in F32 and without the epilogue. */
 static xd_status own_product(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor *in, const void *w,
                              float *sums)
 {
@@ -172,7 +173,8 @@ static xd_status own_product(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor *
     return xd_cuda_launch(c, XD_K_conv_any, xd_ceil_div(n * O, 128), 1, 128, 0, &b);
 }
 
-/* 1: the library's GELU may be used: its approximation error vanishes in 16-bit results. */
+/* Returns 1 if the library's GELU may be used, because its approximation error vanishes in 16-bit
+ * results. */
 static int takes_gelu(const xd_gemm *a)
 {
     return a->act == XD_GELU_TANH && xd_dtype_size(a->out.type) == 2;
@@ -221,8 +223,8 @@ static xd_status integer_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p,
                                      xd_cuda_weight_scales(a->w)) : s;
 }
 
-/* Lets the library do as much as it supports: the entire layer, the product with row scales, or the
- * product alone. 0: it supports none of them. */
+/* Lets the library do as much as it supports of an fp8 GEMM: the entire layer, the product with row
+ * scales, or the product alone. Returns 0 if the library supports none of them. */
 static int fp8_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp, xd_status *s)
 {
     const float *sw = xd_cuda_weight_scales(a->w),

@@ -1,4 +1,5 @@
-/* graphs.c - CUDA graphs: captures the stream, and launches the graph on the same stream */
+/* graphs.c - CUDA graphs: captures the work of the device's stream, and launches the graph on the
+ * same stream */
 #include "backend/graphs.h"
 
 #include <stdlib.h>
@@ -10,7 +11,8 @@ struct xd_graph {
     CUgraphExec e;
 };
 
-/* The capture restricts only this thread: others may load weights meanwhile. */
+/* Starts a capture of the stream. The capture restricts only this thread; other threads may load
+ * weights meanwhile. */
 static xd_status begin(xd_dev *d)
 {
     xd_cuda_dev *c = xd_cuda_of(d);

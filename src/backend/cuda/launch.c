@@ -1,4 +1,4 @@
-/* launch.c - loads the module of kernels and launches them */
+/* launch.c - loads the module of CUDA kernels and launches the kernels */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 
@@ -7,14 +7,14 @@
 
 static const struct {
     const char *name;
-    int         shared;         /* bytes of shared memory                                      */
+    int         shared;         /* bytes of dynamic shared memory                              */
 } kernels[XD_CUDA_NKERNELS] = {
 #define ROW(name, shared) { #name, shared },
     XD_CUDA_KERNELS(ROW)
 #undef ROW
 };
 
-/* 1: there is a stand-in for the kernels of this build (XDIT_CUDA_DIR). */
+/* Returns 1 if XDIT_CUDA_DIR has a stand-in for the kernels of this build. */
 static int has_stand_in(char *path, size_t size)
 {
     return xd_cuda_stand_in(path, size, "xdit_kernels.so") && access(path, R_OK) == 0;
@@ -27,8 +27,8 @@ static xd_status refuse_none(xd_err *e)
 }
 
 /* Fails because the build's CUDA is newer than the driver's. A driver loads kernels of its own
- * major version of CUDA and of earlier ones, and of later minor versions unless it has to compile
- * their PTX. why: the driver's message. */
+ * major version of CUDA and of earlier major versions. It also loads kernels of later minor
+ * versions, unless it has to compile their PTX. `why` is the driver's message. */
 static xd_status refuse_later(int release, int version, const char *why, xd_err *e)
 {
     return xd_fail(e, XD_EUNSUPPORTED, "the kernels of this build were made by CUDA %d.%d, but the "
@@ -50,8 +50,8 @@ xd_status xd_cuda_check_kernels(const xd_cuda_driver *cu, xd_err *e)
     return XD_OK;
 }
 
-/* Fails with the reason why the module was not loaded. release: the CUDA version of its nvcc; 0:
- * unknown. */
+/* Fails with the reason why the module of kernels was not loaded. `release` is the CUDA version of
+ * the nvcc that compiled the module; 0: unknown. */
 static xd_status refuse_module(const xd_cuda_dev *c, CUresult r, int release, xd_err *e)
 {
     const int   version = xd_cuda_driver_version(c->cu);

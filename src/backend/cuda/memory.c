@@ -1,8 +1,8 @@
 /* memory.c - device memory, and copies through pinned host memory
  *
- * A copy of at most XD_CUDA_SLOT bytes uses a slot of a ring and does not wait if a slot is free.
- * Larger copies alternate between two staging buffers: the host fills one while the other is
- * copied. */
+ * A copy of at most XD_CUDA_SLOT bytes uses a slot of a ring of pinned memory, and does not wait if
+ * a slot is free. Larger copies alternate between two staging buffers: the host fills one buffer
+ * while the other is copied. */
 #include "backend/cuda/cuda.h"
 
 #include <stdio.h>
@@ -43,7 +43,7 @@ static void *get_block(xd_dev *d, size_t bytes)
     return noted ? (void *)(uintptr_t)p : NULL;
 }
 
-/* cuMemFree itself waits for work that uses the block. */
+/* Frees a block of device memory. cuMemFree itself waits for work that uses the block. */
 static void free_block(xd_dev *d, void *p, size_t bytes)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
@@ -82,7 +82,7 @@ static void memory(xd_dev *d, size_t *available, size_t *total)
 
 /* ---- copies ------------------------------------------------------------------------------- */
 
-/* Copies up to the size of a pinned buffer to the device. The caller holds the lock. */
+/* Copies at most the size of a pinned buffer to the device. The caller holds the lock. */
 static CUresult send_pinned(xd_cuda_dev *c, xd_cuda_pinned *b, CUdeviceptr to, const void *from,
                             size_t bytes)
 {
@@ -117,8 +117,8 @@ static xd_status upload(xd_dev *d, xd_stream *s, void *to, const void *from, siz
     return xd_cuda_upload(xd_cuda_of(d), to, from, bytes);
 }
 
-/* Returns XD_EINVAL, once, after a lookup outside its table. The caller holds the lock, and all
- * work has ended. */
+/* Returns XD_EINVAL, once, after a lookup outside the bounds of its table. The caller holds the
+ * lock, and all work has ended. */
 static xd_status check_lookups(xd_cuda_dev *c)
 {
     CUresult r = XD_CU_SUCCESS;
@@ -134,7 +134,8 @@ static xd_status check_lookups(xd_cuda_dev *c)
     return XD_EINVAL;
 }
 
-/* While the host copies the first buffer out, the second one is being filled. */
+/* Copies device bytes to the host. While the host copies the first staging buffer out, the second
+ * buffer is being filled. */
 static xd_status download(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes)
 {
     xd_cuda_dev          *c = xd_cuda_of(d);
@@ -268,9 +269,9 @@ static xd_dtype best(const xd_dev *d)
     return XD_BF16;
 }
 
-/* Bytes that the driver and cuBLASLt allocate after the device was opened, for code that is loaded
- * when it first runs and for rounding blocks up to pages. At most a fraction of the memory of a
- * small GPU. */
+/* Returns the bytes that the driver and cuBLASLt allocate after the device was opened: code that is
+ * loaded when it first runs, and blocks that are rounded up to pages. The result is at most a
+ * fraction of the memory of a small GPU. */
 static size_t kernel_bytes(const xd_dev *d)
 {
     const xd_cuda_dev *c = xd_cuda_of(d);
@@ -280,7 +281,7 @@ static size_t kernel_bytes(const xd_dev *d)
     return total / 32 < XD_CUDA_LATER ? total / 32 : XD_CUDA_LATER;
 }
 
-/* Hash of the GPU's UUID, which is the same in all processes, even if they number GPUs
+/* Returns a hash of the GPU's UUID, which is the same in all processes, even if they number GPUs
  * differently. */
 static uint64_t identity(const xd_dev *d)
 {

@@ -1,4 +1,4 @@
-/* moves.c - element-wise ops, copies, table lookups, enlargement of images */
+/* moves.c - element-wise ops, copies, table lookups and enlargement of images on the GPU */
 #include "backend/cuda/cuda.h"
 
 #include <string.h>
@@ -44,7 +44,7 @@ xd_status xd_cuda_addmul(xd_dev *d, xd_stream *s, const xd_addmul *a, void *tmp)
 
 /* ---- views -------------------------------------------------------------------------------- */
 
-/* The dimensions of a copy, aligned at the last one; `in` may be absent. */
+/* Returns the dimensions of a copy, aligned at the last dimension. `in` may be absent. */
 static copy_args view_of(const xd_tensor *out, const xd_tensor *in)
 {
     copy_args v = { .out = out->p, .in = in->p, .n = xd_count(*out),
@@ -96,7 +96,8 @@ xd_status xd_cuda_resize(xd_dev *d, xd_stream *s, const xd_resize *a, void *tmp)
     return xd_cuda_launch_each(xd_cuda_of(d), XD_K_resize, xd_count(a->out), &b);
 }
 
-/* The kernel detects an id outside the table; the next download returns XD_EINVAL. */
+/* Queues a table lookup. The kernel detects an id outside the table, and the next download returns
+ * XD_EINVAL. */
 xd_status xd_cuda_lookup(xd_dev *d, xd_stream *s, const xd_lookup *a, void *tmp)
 {
     xd_cuda_dev *c = xd_cuda_of(d);

@@ -1,18 +1,18 @@
 /* amx.c - attention with AMX tiles: multiplies of 16 x 32 by 32 x 16 bf16
  *
- * A strip of 32 queries is multiplied by a part of the keys: PART steps of STEP_KEYS (32) keys. The
- * work is pipelined: while the scores of a step are multiplied, those of the previous step are
- * stored from the tiles, and those of the step before that become probabilities. Probabilities stay
- * in the L1 cache until the part ends and are then multiplied by the values, 32 columns at a time,
- * with accumulators in tiles. Computing exponentials during multiplies is the idea of Shah et al.
- * 2024, FlashAttention-3.
+ * Strips, steps and parts are defined in plan.h. A strip of 32 queries is multiplied by a part of
+ * the keys, which is PART steps of STEP_KEYS (32) keys. The work is pipelined: while the scores of
+ * a step are multiplied, the scores of the previous step are stored from the tiles, and the scores
+ * of the step before that become probabilities. Probabilities stay in the L1 cache until the part
+ * ends and are then multiplied by the values, 32 columns at a time, with accumulators in tiles.
+ * Computing exponentials during multiplies is the idea of Shah et al. 2024, FlashAttention-3.
  *
  * Probabilities are not relative to a row's largest score, because finding it takes long and the
  * exponents of f32 and bf16 allow larger and smaller values. By the Cauchy-Schwarz inequality no
- * score of a query exceeds the query's norm times the largest norm of a key. If this bound fits the
- * exponent of bf16, probabilities are powers of two of the scores themselves. Otherwise they are
- * relative to the first score of the row, and the results are checked for overflow. Rows that
- * overflowed are computed again, relative to their largest score. */
+ * score of a query exceeds the query's norm times the largest norm of a key. If this bound on the
+ * scores fits the exponent of bf16, probabilities are powers of two of the scores themselves.
+ * Otherwise probabilities are relative to the first score of the row, and the results are checked
+ * for overflow. Rows that overflowed are computed again, relative to their largest score. */
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
 
@@ -27,11 +27,11 @@ enum {
     STRIP = XD_ATTN_STRIP,
     STEP_KEYS = XD_ATTN_STEP_KEYS,      /* keys in a step                                     */
     QROWS = STRIP,
-    SCORE_WIDTH = 1,      /* width of a packed tile in vectors                          */
-    DEEP = 16,            /* units in a row of a tile                                   */
-    TILE = DEEP * LANES,  /* units in a tile                                            */
-    PART = XD_ATTN_PART,  /* steps of a part; even                                       */
-    L2_BYTES = 768 << 10, /* bytes of keys and values that strips share in L2            */
+    SCORE_WIDTH = 1,      /* width in vectors of a packed tile of keys                  */
+    DEEP = 16,            /* 32-bit units in a row of a tile                            */
+    TILE = DEEP * LANES,  /* 32-bit units in a tile                                     */
+    PART = XD_ATTN_PART,  /* steps in a part; even                                       */
+    L2_BYTES = 768 << 10, /* bytes of keys and values that stay in the L2 cache for all strips */
 };
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -41,7 +41,7 @@ enum {
 #include "backend/cpu/attn/floats_tmpl.h"
 #include "backend/cpu/attn/powers_tmpl.h"
 
-/* A compiler fence. Tile loads read memory that vector stores have written, and the compiler does
+/* A compiler fence: tile loads read memory that vector stores have written, and the compiler does
  * not know about this dependency. */
 static inline void compiler_fence(void)
 {
@@ -69,7 +69,7 @@ static void store_key_norm(const xd_attn_plan *p, int64_t n, int64_t kb, unit *p
     norms_of(p, pair)[kb] = sqrtf(longest);
 }
 
-/* The largest norm of n keys; NaN if a key has a NaN. */
+/* Returns the largest norm of n packed keys of `pair`; NaN if a key has a NaN. */
 static float max_key_norm(const xd_attn_plan *p, int64_t n, const unit *pair)
 {
     const float *each = norms_of(p, pair);
@@ -81,9 +81,10 @@ static float max_key_norm(const xd_attn_plan *p, int64_t n, const unit *pair)
 
 /* ---- values ------------------------------------------------------------------------------- */
 
-/* The offset of values in the packed pair. The values of a part are stored in the order of
- * multiplication: 32 columns of all its steps, the two tiles of a step adjacent, then the next 32
- * columns; the last group may have 16 columns. Values follow all keys of the pair. */
+/* Returns the offset, in the packed pair, of the values of key j in columns from c on. The values
+ * of a part are stored in the order of multiplication: 32 columns of all steps of the part, the two
+ * tiles of a step adjacent, then the next 32 columns. The last group may have 16 columns. Values
+ * follow all keys of the pair. */
 static int64_t values_at(const xd_attn_plan *p, int64_t j, int64_t c)
 {
     const int64_t part = j / PART * PART, tiles = xd_min((p->dp - c) / LANES, 2);
@@ -91,8 +92,8 @@ static int64_t values_at(const xd_attn_plan *p, int64_t j, int64_t c)
            (j - part) * tiles * TILE;
 }
 
-/* 1: the values have padding columns. The first of these columns holds ones, so its accumulators
- * are the sums of the probabilities. */
+/* Returns 1 if the values have padding columns. The first of these columns holds ones, so that its
+ * accumulators are the sums of the probabilities. */
 static int sums_in_values(const xd_attn_plan *p)
 {
     return p->D < p->dp;
@@ -115,8 +116,8 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
 
 /* ---- probabilities ------------------------------------------------------------------------ */
 
-/* Memory for scores and probabilities of a part. The scores of a step are stored from their tiles
- * during the next step and become probabilities in the step after it. */
+/* Memory for the scores and probabilities of a part. The scores of a step are stored from the tiles
+ * during the next step and become probabilities in the step after that. */
 enum { MAX_DELAY = 2 };
 typedef struct workspace {
     float s[MAX_DELAY][STRIP][STEP_KEYS];       /* scores, by step                            */
@@ -128,7 +129,7 @@ _Static_assert(sizeof(workspace) == XD_ATTN_WORKSPACE * sizeof(float),
 
 /* ---- prefetch of rows --------------------------------------------------------------------- */
 
-/* The rows of a block are prefetched one at a time between tile multiplies. A core has few
+/* The rows of a block that are prefetched one at a time between tile multiplies. A core has few
  * outstanding requests, so many prefetches at once would delay all other loads. */
 typedef struct row_prefetch {
     const block *k;
@@ -148,12 +149,12 @@ ALWAYS_INLINE void prefetch_next_row(row_prefetch *x)
  * waits for the last multiply of its tile and delays all later instructions. Therefore each store
  * is placed between the multiplies of the next step. */
 typedef struct pending_store {
-    float  *to;                 /* NULL: none                                                 */
-    int64_t row;                /* floats from one row to the next                            */
-    int     two;                /* 1: four tiles; 0: only tiles 0 and 2, 16 columns           */
+    float  *to;                 /* destination; NULL: no pending store                        */
+    int64_t row;                /* floats from one row of the destination to the next         */
+    int     two;                /* 1: stores all four tiles; 0: only tiles 0 and 2, 16 columns */
 } pending_store;
 
-/* Stores or loads tile i of 32 x 32 accumulators at c. */
+/* Stores or loads tile i of a block of 32 x 32 accumulators at c. */
 #define STORE(i, c, ldc) _tile_stored(i, (c) + (i) / 2 * DEEP * (ldc) + (i) % 2 * LANES, (ldc) * 4)
 #define LOAD(i, c, ldc) _tile_loadd(i, (c) + (i) / 2 * DEEP * (ldc) + (i) % 2 * LANES, (ldc) * 4)
 
@@ -174,7 +175,7 @@ typedef struct pending_store {
             LOAD(i, from, ldf);                                                                    \
     } while (0)
 
-/* 32 x 32 accumulators in tiles 0 to 3 += a[32][..] . b, where the two tiles of b are at b0 and b1.
+/* Adds a[32][..] . b to 32 x 32 accumulators in tiles 0 to 3. The two tiles of b are at b0 and b1.
  * `start` runs before the first multiply of each tile, `beside` between multiplies. Tiles of b are
  * loaded with the streaming hint, to keep the L1 cache for data that is written. */
 #define MULTIPLY(a, a_row, b0, b1, start, beside)                                                  \
@@ -197,7 +198,7 @@ typedef struct pending_store {
 
 #define GO_ON(i) (void)0
 
-/* MULTIPLY for 16 columns only, in tiles 0 and 2. */
+/* Like MULTIPLY, for 16 columns only, in tiles 0 and 2. */
 #define MULTIPLY_HALF(a, b, start)                                                                 \
     _tile_stream_loadd(6, b, DEEP * 4);                                                            \
     _tile_loadd(4, a, DEEP * 4);                                                                   \
@@ -225,8 +226,8 @@ static void store_sums(pending_store *due)
     due->to = NULL;
 }
 
-/* Multiplies q[32][..] by the keys of a step; the scores stay in tiles. If `some`, computes the
- * complete softmax `soft` between the multiplies. */
+/* Multiplies the queries q[32][..] by the keys of a step; the scores stay in tiles. If `some`,
+ * computes the complete softmax `soft` between the multiplies. */
 ALWAYS_INLINE void multiply_scores(const unit *q, const unit *keys, int64_t deep,
                                    const pending_store *due, int some, softmax_state soft,
                                    row_prefetch *rows_ahead, curve *k, how h)
@@ -249,7 +250,7 @@ _Pragma("GCC unroll 4")
 #undef SOFTMAX
 }
 
-/* sum[32][LANES] += the sum of each row of p, in every lane. */
+/* Adds to sum[32][LANES] the sum of each row of the probabilities p, in every lane. */
 static void sum_probabilities(const unit *p, int64_t steps, float *sum, pending_store *due)
 {
     static const unit ones[LANES] = { ONES, ONES, ONES, ONES, ONES, ONES, ONES, ONES,
@@ -269,8 +270,8 @@ static void sum_probabilities(const unit *p, int64_t steps, float *sum, pending_
     *due = (pending_store){ sum, LANES, 0 };
 }
 
-/* o[32][dp] (+)= p . v over `steps` steps. Computes the softmax of the last `delay` (at most two)
- * steps between the multiplies. */
+/* Multiplies probabilities by values: o[32][dp] (+)= p . v over `steps` steps. Computes the softmax
+ * of the last `delay` (at most two) steps between the multiplies. */
 ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp, int64_t steps,
                               int begun, pending_store *due, int64_t delay, softmax_state first,
                               softmax_state second, row_prefetch *rows_ahead, curve *k, how h)
@@ -312,11 +313,11 @@ ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp
 
 /* ---- strips ------------------------------------------------------------------------------- */
 
-/* A part of the work: a strip of queries of a block, and at most PART steps of keys. */
+/* A part of the work (plan.h): a strip of queries of a block, and at most PART steps of keys. */
 typedef struct part {
-    int64_t i, rows;            /* first query in the block; number of queries                */
+    int64_t i, rows;            /* first query of the strip in the block; number of queries   */
     int64_t step, steps;        /* first step, counted over all keys; number of steps         */
-    int     begun;              /* 1: o holds accumulators of earlier keys                    */
+    int     begun;              /* 1: the block's `o` holds accumulators of earlier keys      */
 } part;
 
 typedef struct strips {
@@ -324,21 +325,21 @@ typedef struct strips {
     block      *k;
     const unit *packed;
     int64_t     row, rows;      /* first query in the block; end of its queries               */
-    int64_t     first, end;     /* first and end step of the keys                             */
+    int64_t     first, end;     /* first step of the keys; end of the steps                   */
     workspace  *d;
     int         scaled;         /* 1: scores are scaled before the bias is added              */
-    int         touched;        /* 1: scores are scaled, or some are masked                   */
+    int         touched;        /* 1: scores are scaled, or some scores are masked            */
     uint8_t     kind[XD_ATTN_TILE_ROWS / STRIP];        /* kind of each strip: BOUNDED, WATCHED
                                                          * or CLAMPED */
-    /* 1: a WATCHED strip with powers that did not fit */
+    /* 1 for a WATCHED strip with powers of two that did not fit */
     uint8_t     missed[XD_ATTN_TILE_ROWS / STRIP];
     float       c;              /* factor from scores to exponents of two                     */
     row_prefetch rows_ahead;
 } strips;
 
-/* The part at `step` of the strip at query i. Parts run in this order: a strip is multiplied by the
- * keys and values that fit into the L2 cache, part by part, while its queries and accumulators are
- * in L1; then comes the next strip with the same keys. */
+/* Returns the part at `step` of the strip at query i. A strip is multiplied part by part by the
+ * keys and values that fit into the L2 cache, while the strip's queries and accumulators are in L1.
+ * Then the next strip is multiplied by the same keys. */
 static part first_part(const strips *a, int64_t i, int64_t step)
 {
     part x = { .i = i, .rows = xd_min(a->rows - i, STRIP), .step = step,
@@ -365,8 +366,8 @@ static const unit *keys_of(const strips *a, int64_t step)
     return a->packed + step * STEP_KEYS * a->w->p.ldq;
 }
 
-/* Sets the reference of the probabilities of row i. It is rounded to fixed point, so that scores
- * are rounded only once. */
+/* Sets the reference score of row i, to which its probabilities are relative. The reference is
+ * rounded to fixed point, so that scores are rounded only once. */
 static void set_top(const block *k, int64_t i, float top)
 {
     k->top[i] = nearbyintf(top * ONE) / ONE;
@@ -397,7 +398,7 @@ static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP
     soft->bias_step = STEP_KEYS;
 }
 
-/* The largest of the first n scores of a row, as an exponent of two. */
+/* Returns the largest of the first n scores of a row, as an exponent of two. */
 static float max_score(const softmax_state *soft, int64_t r, float c, int64_t n)
 {
     const float *s = soft->s + r * STEP_KEYS,
@@ -418,8 +419,9 @@ static int lacks_reference(const strips *a, const part *x)
     return some;
 }
 
-/* Scales and masks the scores of step j and sets missing references: to the first score of the row
- * or, if that is -infinity or NaN, to the largest; to -infinity while the row sees no key. */
+/* Scales and masks the scores of step j, and sets missing reference scores. A missing reference
+ * becomes the first score of the row or, if that is -infinity or NaN, the largest score. A row that
+ * sees no key yet has the reference -infinity. */
 static void prepare_scores(const strips *a, const part *x, int64_t j, const softmax_state *soft)
 {
     const job    *w = a->w;
@@ -437,8 +439,8 @@ static void prepare_scores(const strips *a, const part *x, int64_t j, const soft
     }
 }
 
-/* Replaces scores of -infinity by finite ones whose power is 0, also in rows that only pad the
- * strip. */
+/* Replaces scores of -infinity by finite scores whose power of two is 0, also in rows that only pad
+ * the strip. */
 static void clamp_infinite(const strips *a, const part *x, float *s)
 {
     for (int64_t r = 0; r < STRIP; r++) {
@@ -449,14 +451,15 @@ static void clamp_infinite(const strips *a, const part *x, float *s)
     }
 }
 
-/* 1: some scores of step t of x may be -infinity. */
+/* Returns 1 if some scores of step t of part x may be -infinity. */
 static int has_hidden_scores(const strips *a, const part *x, int64_t t)
 {
     return a->touched || (x->step + t + 1) * STEP_KEYS > a->k->keys;
 }
 
-/* Prepares the softmax of step t of x. Its scores must already be stored from the tiles, unless all
- * references are set and no score is masked. Returns 1 if some rows still have no reference. */
+/* Prepares the softmax of step t of part x. The scores of the step must already be stored from the
+ * tiles, unless all reference scores are set and no score is masked. Returns 1 if some rows still
+ * have no reference score. */
 ALWAYS_INLINE int prepare_softmax(const strips *a, const part *x, int64_t t, int lacks,
                                   softmax_state *soft, how h)
 {
@@ -473,8 +476,9 @@ ALWAYS_INLINE int prepare_softmax(const strips *a, const part *x, int64_t t, int
     return lacks_reference(a, x);
 }
 
-/* The number of steps after which the scores of a step become probabilities. A short part stores
- * its scores at once, because the softmax of two steps would not fit into its value multiplies. */
+/* Returns the number of steps after which the scores of a step become probabilities. A short part
+ * stores its scores at once, because the softmax of two steps would not fit between the multiplies
+ * of its values. */
 static int64_t softmax_delay(const part *x)
 {
     return x->steps > 4 ? MAX_DELAY : 1;
@@ -542,14 +546,15 @@ ALWAYS_INLINE void attend_part(strips *a, const part *x, pending_store *due, how
     compiler_fence();
 }
 
-/* 1: separate multiplies sum the probabilities. For clamped scores this is always so, which saves
- * variants. */
+/* Returns 1 if separate multiplies sum the probabilities of the strip at query i. This is the case
+ * for all clamped scores, which saves variants. */
 static int sums_separately(const strips *a, int64_t i)
 {
     return a->kind[i / STRIP] == CLAMPED || !sums_in_values(&a->w->p);
 }
 
-/* Not inlined: the compiler keeps constants in registers only in functions with few loops. */
+/* Defines a variant of the code for a part. Not inlined: the compiler keeps constants in registers
+ * only in functions with few loops. */
 #define PART_OF(name, ...)                                                                         \
     static __attribute__((noinline)) void name(strips *a, const part *x, pending_store *due)       \
     {                                                                                              \
@@ -587,13 +592,14 @@ static void clear_sums(const strips *a)
         v_store(a->k->lane_max + i * LANES, v_zero());
 }
 
-/* 1: the row sees keys, but the sum of its probabilities is too large, too small or NaN. */
+/* Returns 1 if the row sees keys, but the sum of its probabilities is too large, too small or
+ * NaN. */
 static int is_unreliable(const block *k, int64_t i)
 {
     return !(k->l[i] <= LIFT) || (k->l[i] < 1 / LIFT && k->top[i] != -INFINITY);
 }
 
-/* Collects the sums of probabilities; returns 1 if some are unreliable. */
+/* Collects the sums of probabilities of all rows. Returns 1 if some sums are unreliable. */
 static int collect_sums(const strips *a)
 {
     const xd_attn_plan *p = &a->w->p;
@@ -625,7 +631,8 @@ static softmax_state scores_of(strips *a, int64_t i, int64_t j)
     return soft;
 }
 
-/* Computes a strip again, with unreliable rows relative to their largest score. */
+/* Computes a strip again. In this run the probabilities of unreliable rows are relative to the
+ * row's largest score. */
 static void attend_again(strips a)
 {
     const int64_t i = a.row;
@@ -657,9 +664,10 @@ static float norm_of_row(const strips *a, int64_t i)
     return sqrtf(v_hadd(sum_of_squares(a->k->q + i * ldq, ldq / LANES)));
 }
 
-/* Sets the reference of rows of the strip at query i to 0 if their scores stay within BOUND; other
- * rows get none yet. Scores are bounded by `most` times the norm of the row. A cheaper bound, from
- * the per-lane maxima of squares over all rows, is tried first and often suffices. */
+/* Sets the reference score of each row of the strip at query i to 0 if the row's scores stay within
+ * BOUND. Other rows get no reference yet. Scores are bounded by `most` times the norm of the row. A
+ * cheaper bound, from the per-lane maxima of squares over all rows, is tried first and often
+ * suffices. */
 static void set_references(strips *a, int64_t i, float most)
 {
     const int64_t ldq = a->w->p.ldq;
@@ -694,7 +702,8 @@ static void set_all_references(strips *a)
             set_references(a, i, most);
 }
 
-/* Computes a WATCHED strip again with clamped scores, because some of its powers overflowed. */
+/* Computes a WATCHED strip again with clamped scores, because some of its powers of two
+ * overflowed. */
 static void attend_clamped(strips *a)
 {
     a->kind[a->row / STRIP] = CLAMPED;
@@ -743,8 +752,8 @@ static void attend_keys(const job *w, block *k, int64_t first, int64_t end, cons
     xd_tiles_end();
 }
 
-/* 1: computed with tiles. A soft cap is applied between the products, which the tile pipeline has
- * no stage for. */
+/* Returns 1 if this attention is computed with tiles. The tile pipeline has no stage for a soft
+ * cap, which is applied between the products. */
 static int takes_tiles(const xd_attn_args *a)
 {
     return a->q.type == XD_BF16 && !(a->softcap > 0);

@@ -1,4 +1,5 @@
-/* pairs.h - units of two bf16 in AVX-512, for vector dot products and for tile multiplies */
+/* pairs.h - 32-bit units of two bf16 (plan.h) in AVX-512, for vector dot products and for tile
+ * multiplies */
 #ifndef XD_BACKEND_CPU_ATTN_PAIRS_H
 #define XD_BACKEND_CPU_ATTN_PAIRS_H
 
@@ -6,12 +7,13 @@ enum { PAIRS = 1 };
 
 #include "backend/cpu/attn/wide_tmpl.h"
 
-typedef uint32_t unit;          /* element 2u in the low half, 2u + 1 in the high one         */
+typedef uint32_t unit;         /* element 2u of a row is in the low half, 2u + 1 in the high half */
 typedef __m512i  vu;
 
 static inline void v_put_units(unit *p, vu x) { _mm512_storeu_si512(p, x); }
 
-/* Works in place: 32 bf16 probabilities overwrite the first 16 of the 32 scores just read. */
+/* Stores 32 probabilities as bf16. The function works in place: `to` may be the first 16 of the 32
+ * scores just read. */
 static inline void put_probs(float *to, vf x, vf y)
 {
 #ifdef XD_EMULATE_BF16DOT

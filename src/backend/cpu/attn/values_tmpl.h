@@ -10,7 +10,7 @@
 
 #include "backend/cpu/attn/flash_tmpl.h"
 
-/* Returns the softmax state of up to `height` rows from i on, for n keys. */
+/* Returns the softmax state of up to `height` rows of scores from row i on, for n keys. */
 static softmax_state soft_rows(const block *k, int64_t i, int64_t height, int64_t n, float c);
 
 static void scale_row(float *o, int64_t n, float by)
@@ -30,8 +30,8 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
     }
 }
 
-/* Initializes a block. Tiles may be taller than the block's last rows: the rows after them are set
- * to zero. */
+/* Initializes the accumulators and references of a block of queries. Tiles may be taller than the
+ * block's last rows, so the rows of scores after them are set to zero. */
 static void init_block(const job *w, const block *k)
 {
     if (k->n % 12)
@@ -44,7 +44,8 @@ static void init_block(const job *w, const block *k)
     }
 }
 
-/* 1: the remaining elements, from `at` to n, fill at most half of the last of nv vectors. */
+/* Returns 1 if the remaining elements, from `at` to n, fill at most half of the last of nv
+ * vectors. */
 static int half_left(int64_t n, int64_t at, int64_t nv)
 {
     return HALVES && nv > 1 && n - at <= nv * LANES - LANES / 2;
@@ -56,9 +57,9 @@ static void softmax(softmax_state *s)
         softmax_next(s);
 }
 
-/* Turns scores into 2^(c s - top) and sums the values with these weights. In a row without a
- * maximum, all scores are -infinity and become 0, or they are NaN, which the vector maximum may
- * miss, and stay NaN. The softmax of the next rows runs during the first columns of the value
+/* Turns scores s into probabilities 2^(c s - top), and sums the values with these weights. In a row
+ * without a maximum, all scores are either -infinity and become 0, or NaN, which the vector maximum
+ * may miss, and stay NaN. The softmax of the next rows runs during the first columns of the value
  * sums. */
 static void softmax_and_sum(const job *w, const block *k, int64_t n, const unit *values, float c)
 {

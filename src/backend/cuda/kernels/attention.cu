@@ -1,12 +1,12 @@
 /* attention.cu - flash attention of 16-bit types with tensor cores; attention of any types with
  * plain sums
  *
- * flash: a block computes 64 HIGH queries of one head, and each of its 4 warps 16 HIGH of these.
- * Keys and values are loaded in tiles of KEYS by cp.async, two of each in flight. Scores,
- * exponentials and accumulators stay in registers. Tile t holds the keys KEYS t .. KEYS (t + 1) - 1
- * in global order, whichever segments they are in; so the order of sums, and every bit of the
- * result, does not depend on how keys are split into segments. Head dims are padded with zeros to
- * D16 (72 -> 80).
+ * In the flash kernels a block of threads computes 64 HIGH queries of one head, and each of the
+ * block's 4 warps computes 16 HIGH of these queries. Keys and values are loaded in tiles of KEYS by
+ * cp.async, two of each in flight. Scores, exponentials and accumulators stay in registers. Tile t
+ * holds the keys KEYS t .. KEYS (t + 1) - 1 in global order, whichever segments contain them.
+ * Therefore the order of sums, and every bit of the result, does not depend on how keys are split
+ * into segments. Head dims are padded with zeros to D16, a multiple of 16 (72 -> 80).
  *
  * A fragment of keys or values that a warp reads serves 16 HIGH queries; with 32 queries, shared
  * memory is read half as often for each product. For heads of 128 and more the accumulators need so
@@ -23,7 +23,7 @@ GPU const attention_segment *segments_of(const attention_args &a)
     return a.list ? a.list : a.segment;
 }
 
-/* The segment that contains key j of the global order. */
+/* Returns the segment that contains key j of the global order. */
 GPU int segment_of(const attention_args &a, int64_t j)
 {
     const attention_segment *all = segments_of(a);
@@ -33,7 +33,7 @@ GPU int segment_of(const attention_args &a, int64_t j)
     return s;
 }
 
-/* The range [*lo, *hi) of keys that query i attends to. */
+/* Sets [*lo, *hi) to the range of keys that query i attends to. */
 GPU void range_of(const attention_args &a, int64_t i, int64_t len, int64_t *lo, int64_t *hi)
 {
     *lo = 0, *hi = len;
@@ -51,30 +51,31 @@ template <int f16> GPU uint32_t pack_small(float lo, float hi)
     return f16 ? gpu_pack_f16(lo, hi) : gpu_pack_bf16(lo, hi);
 }
 
-/* The current segment of the tile loader, whose keys are [begin, end) of the global order; k and v:
- * this thread's chunk of its first rows; step_k and step_v: elements between rows. */
+/* The current segment of the tile loader, whose keys are [begin, end) of the global order. k and v
+ * are the addresses of this thread's chunk of the segment's first rows; step_k and step_v are the
+ * elements between rows. */
 struct flash_source {
     const bf16 *k, *v;
     int64_t step_k, step_v;
     int s, begin, end, len;
 };
 
-/* f16: 1 for queries of F16, 0 for BF16; `out` has their type or F32. HELD: 1 if registers hold the
- * fragments of the queries, 0 if each tile reads them from shared memory. BIAS: 1 if there is a
- * bias. */
+/* Template arguments of the flash kernels. f16 is 1 for queries of F16, 0 for BF16; `out` has the
+ * type of the queries or F32. HELD is 1 if registers hold the fragments of the queries, 0 if each
+ * tile reads the queries from shared memory. BIAS is 1 if there is a bias. */
 template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
     enum {
-        ROW = D16 + 8,                  /* elements between rows of shared memory              */
+        ROW = D16 + 8,                  /* elements between rows of a tile in shared memory    */
         STEPS = D16 / 16,
         QUERIES = 64 * HIGH,
         HELD = D16 < 128,
         TILE = KEYS * ROW,
-        CHUNKS = D16 / 8,               /* 16-byte chunks of a row                             */
-        EACH = 128 / CHUNKS,            /* rows that the block copies at once                  */
+        CHUNKS = D16 / 8,               /* number of 16-byte chunks of a row                   */
+        EACH = 128 / CHUNKS,            /* number of rows that the block copies at once        */
         PASSES = (KEYS + EACH - 1) / EACH,
     };
 
-    /* Advances to the segment that contains key `from`. */
+    /* Advances the tile loader to the segment that contains key `from`. */
     GPU void find_segment(const attention_args &a, flash_source *p, int from, int64_t b, int64_t h)
     {
         const int me = (int)threadIdx.x;
@@ -91,8 +92,8 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* Copies this thread's chunks of the rows [lo, hi) of a tile, whose row 0 is row `row` of the
-     * segment; writes zeros past D and to the rows [hi, zeros). */
+    /* Copies this thread's chunks of the rows [lo, hi) of a tile. Row 0 of the tile is row `row` of
+     * the segment. Writes zeros to the columns past D and to the rows [hi, zeros). */
     GPU void copy_rows(bf16 *to, const bf16 *from, int64_t row, int64_t step, int D, int lo,
                        int hi, int zeros)
     {
@@ -130,7 +131,7 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* Loads the queries from q0 on into shared memory. */
+    /* Loads the block's queries, from query q0 on, into shared memory. */
     GPU void load_queries(const attention_args &a, bf16 *qs, int64_t q0, int64_t b, int64_t h)
     {
         ROLLED
@@ -152,8 +153,8 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         gpu_sync();
     }
 
-    /* s = q k^T for this warp's queries. q: this lane's row of queries in shared memory; held:
-     * their fragments in registers. */
+    /* Computes s = q k^T for this warp's queries. q is this lane's row of queries in shared memory;
+     * `held` has the fragments of the queries in registers. */
     GPU void multiply_keys(float s[HIGH][KEYS / 8][4], const uint32_t held[HIGH][STEPS][4],
                            const bf16 *q, const bf16 *ks)
     {
@@ -187,9 +188,9 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* Scales the scores to base 2 and adds the bias; minus infinity if a query does not attend to a
-     * key. All queries of the block attend to the keys [from, to). This lane's queries are row, row
-     * + 8, ... */
+    /* Scales the scores to base 2 and adds the bias. Scores become minus infinity if a query does
+     * not attend to a key. All queries of the block attend to the keys [from, to). This lane's
+     * queries are row, row + 8, ... */
     GPU void scale_scores(const attention_args &a, float s[HIGH][KEYS / 8][4], int64_t j0,
                           int64_t row, int64_t h, int64_t len, int64_t from, int64_t to)
     {
@@ -227,8 +228,8 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* Replaces the scores of a row by exponentials, and updates its maximum `top`, its `sum` and
-     * its accumulators `o`. */
+    /* Replaces the scores of a row by exponentials, and updates the row's maximum `top`, its `sum`
+     * and its accumulators `o`. */
     GPU void exponentiate(float s[KEYS / 8][4], float o[D16 / 8][4], float *top, float *sum, int r)
     {
         float big = *top, add = 0;
@@ -257,7 +258,7 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* o += s v: adds the values, weighted by the exponentials */
+    /* Computes o += s v: adds the values, weighted by the exponentials s. */
     GPU void multiply_values(float o[HIGH][D16 / 8][4], const float s[HIGH][KEYS / 8][4],
                              const bf16 *vs)
     {
@@ -285,8 +286,8 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* Normalizes and stores query i: of the warp's 16 rows of accumulators, row g (r = 0) or g + 8
-     * (r = 1). */
+    /* Normalizes and stores query i. Of the warp's 16 rows of accumulators, the query is row g (r =
+     * 0) or g + 8 (r = 1). */
     GPU void store_row(const attention_args &a, const float o[D16 / 8][4], int r, float top,
                        float sum, int64_t i, int64_t b, int64_t h)
     {
@@ -324,12 +325,13 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
     GPU void run(const attention_args &a)
     {
         bf16 *qs = (bf16 *)gpu_shared();
-        bf16 *sm = qs + (HELD ? 0 : QUERIES * ROW); /* two tiles of keys, two tiles of values  */
+        /* two tiles of keys, followed by two tiles of values */
+        bf16 *sm = qs + (HELD ? 0 : QUERIES * ROW);
         const int64_t b = blockIdx.y / a.H, h = blockIdx.y % a.H, hk = h * a.Hk / a.H;
         const int64_t q0 = (int64_t)blockIdx.x * QUERIES, len = a.len[b];
         const int64_t last = q0 + QUERIES < a.n ? q0 + QUERIES : a.n;
         const int64_t row = a.first + q0 + WARP * 16 * HIGH + LANE / 4;
-        int64_t lo, hi, lo1, hi1;       /* key ranges of the first and the last query          */
+        int64_t lo, hi, lo1, hi1;       /* key ranges of the block's first and last query      */
         range_of(a, a.first + q0, len, &lo, &hi);
         range_of(a, a.first + last - 1, len, &lo1, &hi1);
         const int tile0 = (int)(lo / KEYS), tiles = hi1 > lo ? (int)((hi1 - 1) / KEYS) + 1 : tile0;
@@ -400,8 +402,8 @@ FLASH(flash_192, 192, 32, 1, 0)
 FLASH(flash_256, 256, 32, 1, 0)
 FLASH(flash_64_bias, 64, 32, 2, 1)
 
-/* For any types, head dims up to 32 MOST, bias and soft cap: a warp computes a query; lane l holds
- * the output elements l, l + 32, ... */
+/* Attention for any types, head dims up to 32 MOST, bias and soft cap. A warp computes a query;
+ * lane l holds the output elements l, l + 32, ... */
 template <int MOST> GPU void attend_any(const attention_args &a)
 {
     int64_t job = (int64_t)blockIdx.x * 4 + WARP, i = job % a.n, h = job / a.n % a.H,
@@ -450,6 +452,6 @@ template <int MOST> GPU void attend_any(const attention_args &a)
             sum != 0 ? top + logf(sum) : -INFINITY;
 }
 
-/* For head dims up to 512, and up to 1024. */
+/* Kernels for head dims up to 512, and up to 1024. */
 KERNEL(attention_any, attention_args, 128, 1) { attend_any<16>(a); }
 KERNEL(attention_wide, attention_args, 128, 1) { attend_any<32>(a); }

@@ -1,4 +1,4 @@
-/* copies.cu - copies with conversion, table lookups, enlargement of images */
+/* copies.cu - kernels for copies with conversion, table lookups and enlargement of images */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 

@@ -1,12 +1,12 @@
-/* norm.cu - layer norm and RMS norm with modulation; a warp holds a row in registers
+/* norm.cu - kernels of layer norm and RMS norm with modulation; a warp holds a row in registers
  *
  * A row has at most CHUNKS x 256 elements. Rows that are longer or unaligned, and rows that are
- * multiplied by the RMS of another row, are read several times instead (norm_any). A preceding
- * addition to the rows is done here too, so that they are read and written only once. */
+ * multiplied by the RMS of another row, are read several times instead (norm_any). An addition that
+ * precedes the norm is done here too, so that rows are read and written only once. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
-/* x += gate add; also writes x back to memory, after all reads. */
+/* Computes x += gate * add for a row. Also writes x back to memory, after all reads. */
 template <int CHUNKS> GPU void add_row(const norm_args &a, int64_t row, float x[CHUNKS][8])
 {
     const int64_t lane = LANE * 8;
@@ -47,7 +47,7 @@ template <int CHUNKS> GPU void narrow_row(const norm_args &a, int64_t row, const
         a.sx[row] = scale;
 }
 
-/* NARROW: 1: writes e4m3. */
+/* Normalizes a row. NARROW is 1 if the output is e4m3. */
 template <int CHUNKS, int NARROW> GPU void norm_row(const norm_args &a, int64_t row)
 {
     float x[CHUNKS][8], sum = 0, sq = 0;
@@ -135,7 +135,7 @@ NORM(8, 4, 3)
 NORM(12, 3, 2)
 NORM(16, 2, 2)
 
-/* Element c of a row after the norm and its modulation. */
+/* Returns element c of a row after the norm and its modulation. */
 GPU float normed_one(const norm_args &a, int64_t row, int64_t c, float mean, float rstd)
 {
     float y = (load_one(a.in, row * a.s_in + c, a.in_type) - mean) * rstd;
@@ -145,8 +145,8 @@ GPU float normed_one(const norm_args &a, int64_t row, int64_t c, float mean, flo
     return a.shift ? y + a.shift[row * a.s_shift + c] : y;
 }
 
-/* For any width and alignment: a warp handles a row and reads it three times (the second and third
- * time from a cache), and once more to find the scale of e4m3. */
+/* Norm for any width and alignment. A warp handles a row and reads it three times (the second and
+ * third time from a cache), and once more to find the scale of e4m3. */
 KERNEL(norm_any, norm_args, 128, 1)
 {
     int64_t row = (int64_t)blockIdx.x * 4 + WARP;

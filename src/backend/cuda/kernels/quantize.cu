@@ -21,8 +21,8 @@ GPU void store_integers(int8_t *p, const float x[8], float by)
     gpu_store8(p, uint2{ u[0], u[1] });
 }
 
-/* For 16-bit rows of up to 16384 elements, in groups of eight at multiples of 16 bytes: a block
- * handles a row and reads it once. Shared memory: a float for each warp. */
+/* Quantizes 16-bit rows of up to 16384 elements, in groups of eight at multiples of 16 bytes. A
+ * block handles a row and reads it once. Shared memory: a float for each warp. */
 KERNEL(integers_wide, integers_args, 256, 2)
 {
     enum { CHUNKS = 8, GROUP = 256 * 8 };
@@ -65,7 +65,7 @@ KERNEL(integers_wide, integers_args, 256, 2)
         a.sx[row] = scale;
 }
 
-/* For all other rows: a warp handles a row and reads it twice. */
+/* Quantizes all other rows. A warp handles a row and reads it twice. */
 KERNEL(integers, integers_args, 128, 1)
 {
     const int64_t row = (int64_t)blockIdx.x * 4 + WARP;
@@ -84,7 +84,7 @@ KERNEL(integers, integers_args, 128, 1)
         a.sx[row] = scale;
 }
 
-/* For products that the library does not support; each thread computes one sum. */
+/* Computes products of integers that the library does not support. Each thread computes one sum. */
 KERNEL(integer_product, integer_product_args, 256, 1)
 {
     const int64_t i = gpu_index();
@@ -97,7 +97,7 @@ KERNEL(integer_product, integer_product_args, 256, 1)
     a.sums[i] = sum;
 }
 
-/* Each thread converts 16 elements. */
+/* Converts 8-bit weights. Each thread converts 16 elements. */
 KERNEL(widen, widen_args, 256, 2)
 {
     const int64_t at = gpu_index() * 16;
