@@ -70,9 +70,10 @@ typedef struct xd_dev_ops {
      * second; 0: unknown. */
     double    (*bandwidth)(xd_dev *d);
     /* Returns an id of the device's memory, which is equal for all devices (of any process) that
-     * share the memory. NULL instead of the function: the memory is the host's. */
+     * share the memory. If the function pointer is NULL, the memory is the host's. */
     uint64_t  (*identity)(const xd_dev *d);
-    /* Writes the product name of the device, for example "NVIDIA H100 80GB HBM3"; or NULL. */
+    /* Writes the product name of the device, for example "NVIDIA H100 80GB HBM3". NULL: the device
+     * has no product name. */
     void      (*product)(const xd_dev *d, char *name, size_t size);
     /* Implementations of the functions xd_dev_compute, xd_dev_best, xd_dev_peak,
      * xd_dev_kernel_bytes and xd_dev_forget. */

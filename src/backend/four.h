@@ -1,9 +1,10 @@
 /* four.h - quantization to groups of four-bit integers, on the host
  *
- * A group of 32 elements becomes a block of XD_Q4_0: x ~ d q, with d in f16 and q from -8 to 7.
- * Nine candidate scales, which map the element of largest magnitude to -7 ... -9, are each refined
- * by least squares for their integers; the one with the smallest squared error is used. Every
- * instruction set produces the same bits. Functions run in the calling thread. */
+ * A group of 32 elements becomes a block of XD_Q4_0: x ~ d q, with a scale d in f16 and integers q
+ * from -8 to 7. Nine candidate scales map the element of largest magnitude to -7 ... -9. Each
+ * candidate is refined by least squares for its integers, and the candidate with the smallest
+ * squared error is used. Every instruction set produces the same bits. Functions run in the calling
+ * thread. */
 #ifndef XD_BACKEND_FOUR_H
 #define XD_BACKEND_FOUR_H
 
@@ -11,8 +12,8 @@
 
 enum { XD_FOUR_GROUP = 32 };
 
-/* Quantizes n elements; n is a multiple of the group. A group with a NaN or an infinity has the
- * scale NaN. */
+/* Quantizes n elements; n is a multiple of 32. A group with a NaN or an infinity has the scale
+ * NaN. */
 void xd_four_quantize(void *to, const float *from, int64_t n);
 /* Applies xd_rotation to each group of `group` elements of x, with the host's kernels; n is a
  * multiple of `group`. */

@@ -1,8 +1,10 @@
-/* lanes.h - queues of a device for messages, which run concurrently with its computation
+/* lanes.h - lanes: queues of a device for messages, which run concurrently with the device's
+ * computation
  *
- * Work queued on a lane runs in order. Lanes run concurrently; to order them, a mark is set after
- * the work that is queued on one lane, and another lane waits for it. Only the thread that opened
- * the device uses lanes. xd_dev.lanes is NULL for a device that has a single queue. */
+ * Work queued on a lane runs in order, and different lanes run concurrently. To order two lanes, a
+ * mark is set after the work that is queued on one lane, and the other lane waits for the mark.
+ * Only the thread that opened the device uses lanes. xd_dev.lanes is NULL for a device that has a
+ * single queue. */
 #ifndef XD_BACKEND_LANES_H
 #define XD_BACKEND_LANES_H
 
@@ -18,56 +20,57 @@ typedef enum xd_dev_lane {
 typedef struct xd_mark xd_mark;
 typedef struct xd_handle { char bytes[64]; } xd_handle;
 
-typedef struct xd_link    xd_link;      /* a group of ranks, with a queue of its own           */
+/* a link: a group of ranks that exchange messages, with a queue of its own */
+typedef struct xd_link    xd_link;
 typedef struct xd_link_id { char bytes[128]; } xd_link_id;
 
 /* Messages between devices by a library such as NCCL. Each rank has its own device. Messages
- * between begin and end form one group, which completes when all of them have been sent and
+ * between `begin` and `end` form one group, which completes when all messages have been sent and
  * received. All ranks must queue the messages of a link in the same order. */
 typedef struct xd_dev_links {
     const char *name;
-    /* Creates the id of a link to be opened, on one rank. With id NULL: only checks that the
+    /* Creates, on one rank, the id of a link to be opened. With id NULL, only checks that the
      * library is available. */
     xd_status (*id)(xd_dev *d, xd_link_id *id, xd_err *e);
-    /* Opens a link; collective over `size` ranks. NULL: failed. */
+    /* Opens a link. Collective over `size` ranks. NULL: failed. */
     xd_link  *(*open)(xd_dev *d, const xd_link_id *id, int rank, int size, xd_err *e);
     void      (*begin)(xd_link *k, xd_mark *behind);
     void      (*send)(xd_link *k, const void *p, size_t bytes, int to);
     void      (*recv)(xd_link *k, void *p, size_t bytes, int from);
-    void      (*end)(xd_link *k, xd_mark *done);        /* sets `done` after these messages    */
-    xd_status (*check)(xd_link *k, xd_err *e);          /* XD_ECOMM: a message has failed      */
-    void      (*close)(xd_link *k, int abort);  /* abort: cancels messages that have no
-                                                 * counterpart */
+    void      (*end)(xd_link *k, xd_mark *done);  /* ends a group; sets `done` after its messages */
+    xd_status (*check)(xd_link *k, xd_err *e);        /* returns XD_ECOMM if a message has failed */
+    /* closes a link; with `abort`, cancels messages that have no counterpart */
+    void      (*close)(xd_link *k, int abort);
 } xd_dev_links;
 
 struct xd_dev_lanes {
-    /* Creates a mark that counts as reached. NULL: out of memory. */
+    /* Creates a mark that counts as reached until it is set. NULL: out of memory. */
     xd_mark  *(*mark_get)(xd_dev *d);
     void      (*mark_put)(xd_dev *d, xd_mark *m);
-    /* Sets m: it is reached when all work that is queued on the lane so far has ended. */
+    /* Sets mark m, which is reached when all work that is queued on the lane so far has ended. */
     xd_status (*set)(xd_dev *d, xd_mark *m, xd_dev_lane lane);
-    /* Makes later work of the lane wait until m, as it is set now, is reached. */
+    /* Makes later work of the lane wait until mark m, as it is set now, is reached. */
     xd_status (*follow)(xd_dev *d, xd_dev_lane lane, xd_mark *m);
-    /* 1: m is reached, or the device has failed. Does not wait. */
+    /* Returns 1 if mark m is reached or the device has failed. Does not wait. */
     int       (*reached)(xd_dev *d, xd_mark *m);
     /* Allocates pinned host memory, which the device accesses directly. NULL: out of memory. */
     void     *(*pinned_get)(xd_dev *d, size_t bytes);
     void      (*pinned_put)(xd_dev *d, void *p);
-    /* Copies, ordered with the work of the lane: device to pinned host memory (down), the reverse
-     * (up), and within device memory (copy). */
+    /* Copies that are ordered with the work of the lane: device to pinned host memory (down),
+     * pinned host memory to device (up), and within device memory (copy). */
     xd_status (*down)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
     xd_status (*up)  (xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
     xd_status (*copy)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
     /* Memory and marks of this device that other processes of the host open by handle (CUDA IPC).
-     * Borrowed memory may only be read, by `copy`; a borrowed mark may only be waited for, by
-     * `follow`. All return NULL if the device or the system does not allow it. */
+     * Borrowed memory may only be read, by `copy`. A borrowed mark may only be waited for, by
+     * `follow`. All functions return NULL if the device or the system does not allow it. */
     void     *(*lend)(xd_dev *d, size_t bytes, xd_handle *h);
     xd_mark  *(*mark_lend)(xd_dev *d, xd_handle *h);
     void     *(*borrow)(xd_dev *d, const xd_handle *h);
     xd_mark  *(*mark_borrow)(xd_dev *d, const xd_handle *h);
     void      (*lend_end)(xd_dev *d, void *p);
     void      (*borrow_end)(xd_dev *d, void *p);
-    const xd_dev_links *links;          /* NULL: there is no library for messages              */
+    const xd_dev_links *links;          /* NULL: the device has no library for messages        */
 };
 
 #endif

@@ -4,6 +4,6 @@
 
 #include "backend/backend.h"
 
-const xd_dev *xd_count_real(const xd_dev *d);   /* the device that d simulates, or NULL        */
+const xd_dev *xd_count_real(const xd_dev *d);   /* returns the device that d simulates, or NULL */
 
 #endif

@@ -11,11 +11,11 @@
 
 typedef struct xd_tile_config {         /* operand of the instruction ldtilecfg, 64 bytes     */
     uint8_t  palette, start_row, unused[14];
-    uint16_t bytes[16];                 /* bytes of a row of each tile                        */
+    uint16_t bytes[16];                 /* bytes in a row of each tile                        */
     uint8_t  rows[16];
 } xd_tile_config;
 
-/* Configures all eight tiles at full size, and thereby sets them to zero. */
+/* Configures all eight tiles at full size. This also sets the tiles to zero. */
 static inline void xd_tiles_begin(void)
 {
     static const xd_tile_config whole = {
@@ -26,7 +26,7 @@ static inline void xd_tiles_begin(void)
     _tile_loadconfig(&whole);
 }
 
-/* Releases the tiles, which then cost nothing at a context switch. */
+/* Releases the tiles. Released tiles cost nothing at a context switch. */
 static inline void xd_tiles_end(void)
 {
     _tile_release();

@@ -1,6 +1,6 @@
-/* four.c - quantization to blocks of XD_Q4_0, compiled once per instruction set
+/* four.c - quantization of floats to blocks of XD_Q4_0 (four.h), compiled once per instruction set
  *
- * Sums are computed in 16 lanes, which are then added pairwise, so that all sets round
+ * Sums are computed in 16 lanes, which are then added pairwise, so that all instruction sets round
  * identically. */
 #include "backend/cpu/cpu.h"
 
@@ -10,12 +10,13 @@
 #include "backend/four.h"
 
 enum { LANES = 16, TRIES = 4, BLOCK = 18 };
-static const float STEP = 0.25f;        /* between candidates for the largest element's integer */
+/* distance between candidates for the integer of the largest element */
+static const float STEP = 0.25f;
 
 #define JOIN(a, b) a##b
 #define NAME(a, b) JOIN(a, b)
 
-typedef struct fit { float xq, qq; } fit;       /* sums of x q and of q q                       */
+typedef struct fit { float xq, qq; } fit;       /* sums of x q and of q q over a block          */
 
 static float sum_lanes(float s[LANES])
 {
@@ -50,7 +51,7 @@ static fit fit_of(const float *x, float inverse)
     return (fit){ sum_lanes(xq), sum_lanes(qq) };
 }
 
-/* The element of largest magnitude, with its sign; NaN if an element is not finite. */
+/* Returns the element of largest magnitude, with its sign; NaN if an element is not finite. */
 static float widest(const float *x)
 {
     float low[LANES], high[LANES], bad[LANES];
@@ -68,8 +69,8 @@ static float widest(const float *x)
     return sum_lanes(bad) != 0.0f ? NAN : -low[0] > high[0] ? low[0] : high[0];
 }
 
-/* Returns the candidate scale with the smallest error. For given q, the minimum over d of the
- * squared error of x ~ d q is sum(x x) - sum(x q)^2 / sum(q q). */
+/* Returns the candidate scale with the smallest error. For given integers q, the minimum over d of
+ * the squared error of x ~ d q is sum(x x) - sum(x q)^2 / sum(q q). */
 static float best_scale(const float *x, float wide)
 {
     float best = 0, scale = 0;

@@ -5,7 +5,8 @@
 #include "backend/four.h"
 #include "base/minmax.h"
 
-enum { AT_ONCE = 4096 };        /* maximum elements that are processed on one thread at once   */
+/* elements per kernel call, few enough that the kernel runs on one thread */
+enum { AT_ONCE = 4096 };
 
 xd_isa xd_isa_of_host(void)
 {

@@ -1,4 +1,4 @@
-/* isa.c - chooses the instruction set: the best one of the processor, or the one that XDIT_ISA
+/* isa.c - chooses the CPU instruction set: the best one of the processor, or the one that XDIT_ISA
  * names */
 #define _DEFAULT_SOURCE         /* for syscall */
 
@@ -22,8 +22,8 @@ const char *xd_isa_name(xd_isa isa)
 }
 
 #if defined(__x86_64__)
-/* 1: AMX is usable. AMX kernels need bf16 and int8 tiles and byte permutes, which every processor
- * with tiles has. Linux enables the tile registers for a process on request. */
+/* Returns 1 if AMX is usable. AMX kernels need bf16 and int8 tiles and byte permutes, which every
+ * processor with tiles has. Linux enables the tile registers for a process on request. */
 static int has_amx(void)
 {
 #if defined(XD_WITH_AMX) && defined(__linux__)

@@ -1,8 +1,8 @@
-/* kernels.c - row and element-wise kernels, compiled once per instruction set
+/* kernels.c - row and element-wise kernels of the CPU device, compiled once per instruction set
  *
- * They are plain loops that compilers vectorize. Rows are processed in chunks that stay in the L1
- * cache, in f32 whatever the element type. No loop calls a function of libm. ISA (c, avx2, avx512,
- * avx512bf16) names the table that this compilation exports. */
+ * The kernels are plain loops that compilers vectorize. Rows are processed in chunks that stay in
+ * the L1 cache, in f32 whatever the element type. No loop calls a function of libm. ISA (c, avx2,
+ * avx512, avx512bf16) names the table that this compilation exports. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -17,13 +17,14 @@
 #include "base/par.h"
 
 enum {
-    CHUNK = 1024,               /* elements of a chunk                                        */
-    GRAIN = 8192,               /* minimum elements to use several threads                    */
+    CHUNK = 1024,               /* elements of a row that are processed at a time             */
+    GRAIN = 8192,               /* minimum elements of a call that uses several threads       */
 };
 
 /* ---- activations -------------------------------------------------------------------------- */
 
-/* e^x; 0 below -87.7, infinite above 88.3, arbitrary for a NaN. Relative error 1.2e-7. */
+/* Computes e^x with a relative error of 1.2e-7; 0 below -87.7, infinite above 88.3, arbitrary for a
+ * NaN. */
 static inline float exp_f(float x)
 {
     x = x < 88.5f ? x : 88.5f;
@@ -31,7 +32,8 @@ static inline float exp_f(float x)
     float n = x * 1.44269504f + 12582912.0f;    /* the last bit of the sum has the weight 1  */
     int32_t e = (int32_t)(float_bits(n) - float_bits(12582912.0f));
     n -= 12582912.0f;
-    float r = x - n * 0.693359375f;  /* ln 2 in two parts; products of n with the first are exact */
+    /* ln 2 in two parts; products of n with the first part are exact */
+    float r = x - n * 0.693359375f;
     r += n * 2.12194440e-4f;
     float p = 1.393365033e-3f;
     p = p * r + 8.363181545e-3f;
@@ -62,8 +64,8 @@ static inline float gelu_tanh_f(float x)
     return x / (1.0f + exp_f(-u2));
 }
 
-/* x times the normal distribution function, with erfc(z) = e^(-z^2) t P(t) and t = 1 / (1 + z/2); P
- * is fitted to 6e-8 on 0 <= z <= 10. */
+/* GELU with erf: x times the normal distribution function, with erfc(z) = e^(-z^2) t P(t) and t = 1
+ * / (1 + z/2). P is fitted to 6e-8 on 0 <= z <= 10. */
 static inline float gelu_erf_f(float x)
 {
     float z = fabsf(x) * 0.707106781f, t = 1.0f / (1.0f + 0.5f * z);
@@ -80,7 +82,7 @@ static inline float gelu_erf_f(float x)
     return x * (x > 0.0f ? 1.0f - half : half);
 }
 
-/* tanh as (1 - e) / (1 + e), e = e^(-2 |x|), with the sign of x; a NaN stays a NaN. */
+/* Computes tanh as (1 - e) / (1 + e), e = e^(-2 |x|), with the sign of x. A NaN stays a NaN. */
 static inline float tanh_f(float x)
 {
     float e = exp_f(-2.0f * fabsf(x)), t = (1.0f - e) / (1.0f + e);
@@ -172,7 +174,7 @@ static void narrow(void *to, xd_dtype t, const float *from, int64_t n)
     }
 }
 
-/* Converts like `narrow`, but keeps denormals. */
+/* Converts floats to type t like `narrow`, but keeps denormals. */
 static void round_all(void *to, xd_dtype t, const float *from, int64_t n)
 {
     if (t != XD_BF16) {
@@ -185,7 +187,7 @@ static void round_all(void *to, xd_dtype t, const float *from, int64_t n)
         p[i] = to_bf16(from[i]);
 }
 
-/* Elements [i, i + n) of a row as floats: in place for F32, else converted into buf. */
+/* Returns elements [i, i + n) of a row as floats: in place for F32, else converted into buf. */
 static const float *load_floats(float *buf, const char *row, xd_dtype t, int64_t i, int64_t n)
 {
     const char *p = row + i * (int64_t)xd_dtype_size(t);
@@ -195,8 +197,8 @@ static const float *load_floats(float *buf, const char *row, xd_dtype t, int64_t
     return buf;
 }
 
-/* Where to compute elements of an output row from element i on: in place for F32, else in buf,
- * which `narrow` then converts to the row. */
+/* Returns the memory in which to compute elements of an output row from element i on: in place for
+ * F32, else buf, which `narrow` then converts to the row. */
 static float *output_floats(float *buf, char *row, xd_dtype t, int64_t i)
 {
     return t == XD_F32 ? (float *)(void *)row + i : buf;
@@ -220,7 +222,8 @@ static int64_t row_count(const xd_tensor *t)
     return n;
 }
 
-/* Address of row i, counted over all dimensions but the last. NULL: the tensor is absent. */
+/* Returns the address of row i, counted over all dimensions but the last. NULL: the tensor is
+ * absent. */
 static char *row_at(const xd_tensor *t, int64_t i)
 {
     int64_t off = 0;
@@ -235,7 +238,7 @@ static char *row_at(const xd_tensor *t, int64_t i)
     return (char *)t->p + off * (int64_t)xd_dtype_size(t->type);
 }
 
-/* Row i of an operand, or its only row if it serves all. */
+/* Returns row i of an operand, or its only row if all rows of the output share it. */
 static const float *row_or_only(const xd_tensor *t, int64_t i)
 {
     return (const float *)(const void *)row_at(t, t->nd < 2 || t->d[0] == 1 ? 0 : i);
@@ -260,7 +263,7 @@ typedef void piece_fn(const void *args, int64_t i, int64_t c0, int64_t n);
 typedef struct spread_ctx {
     piece_fn   *fn;
     const void *args;
-    int64_t     cols, across;   /* columns of a row; chunks of a row                          */
+    int64_t     cols, across;   /* columns of a row; chunks of CHUNK columns in a row         */
 } spread_ctx;
 
 static void spread_run(void *ctx, int64_t begin, int64_t end, int thread)
@@ -282,7 +285,7 @@ static void run_pieces(int64_t nrows, int64_t ncols, piece_fn *fn, const void *a
         xd_par_for(nrows * s.across, spread_run, &s);
 }
 
-/* Distributes complete rows instead of chunks. */
+/* Distributes complete rows to threads instead of chunks of rows. */
 static void spread_rows(int64_t nrows, int64_t ncols,
                         void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx)
 {
@@ -294,8 +297,8 @@ static void spread_rows(int64_t nrows, int64_t ncols,
 
 /* ---- norm --------------------------------------------------------------------------------- */
 
-/* Mean and 1 / deviation of a row, in two passes, so that the variance is accurate even with a
- * large mean. */
+/* Computes the mean and 1 / deviation of a row in two passes, so that the variance is accurate even
+ * with a large mean. */
 static void row_moments(const xd_norm *a, const char *in, float *mean, float *rstd)
 {
     float   buf[CHUNK];
@@ -316,7 +319,7 @@ static void row_moments(const xd_norm *a, const char *in, float *mean, float *rs
     *rstd = (float)(1.0 / sqrt(q / (double)C + (double)a->eps));
 }
 
-/* The root mean square of row i of `like`; 1 if it is absent. */
+/* Returns the root mean square of row i of `like`, or 1 if `like` is absent. */
 static float length_of(const xd_norm *a, int64_t i)
 {
     int64_t      C = row_length(&a->in);
@@ -324,13 +327,13 @@ static float length_of(const xd_norm *a, int64_t i)
     return row ? sqrtf(square_sum_of(row, C, 0) / (float)C) : 1;
 }
 
-/* Columns from c on of an operand, or `instead` if it is absent. */
+/* Returns the columns from c on of an operand, or `instead` if the operand is absent. */
 static const float *from_column(const float *p, int64_t c, const float *instead)
 {
     return p ? p + c : instead;
 }
 
-/* Normalizes rows in short slices, so that the next row is fetched from memory while this one is
+/* Normalizes rows in short slices, so that the next row is fetched from memory while a row is
  * written. */
 static void norm_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -374,7 +377,7 @@ static void norm(const xd_norm *a)
 
 /* ---- group norm --------------------------------------------------------------------------- */
 
-/* Sums channels [c0, c0 + n) over the positions of one row, in doubles. */
+/* Sums channels [c0, c0 + n), and their squares, over the positions of one row, in doubles. */
 static void channel_sums(const xd_moments *a, int64_t r, int64_t c0, int64_t n, double *s,
                          double *q)
 {
@@ -394,17 +397,17 @@ static void channel_sums(const xd_moments *a, int64_t r, int64_t c0, int64_t n, 
     }
 }
 
-/* channel_sums for BF16: sums of AT_ONCE elements, and of their squares (which are exact in float),
- * are formed in float first. The order of additions depends only on the length of the row. */
+/* channel_sums for BF16: sums of AT_ONCE elements and of their squares (which are exact in float)
+ * are first computed in float. The order of additions depends only on the length of the row. */
 enum { AT_ONCE = 16 };
 
-/* Adds up channels in registers, even and odd channels separately: as many of the first `most` as
- * fill whole steps. Returns their number. */
+/* Sums channels in registers, even and odd channels separately: as many of the first `most`
+ * channels as fill complete steps. Returns the number of channels summed. */
 static int64_t sums_in_registers(const uint16_t *in, int64_t step, int64_t most, double *s,
                                  double *q)
 {
 #if defined(__AVX512F__)
-    enum { WORDS = 4 };         /* words of 32 channels                                       */
+    enum { WORDS = 4 };         /* vectors of 32 channels per step                            */
     const __m512i high = _mm512_set1_epi32((int)0xffff0000u);
     const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     const __m512i last = _mm512_add_epi32(first, _mm512_set1_epi32(8));
@@ -474,8 +477,8 @@ static void channel_sums_bf16(const xd_moments *a, int64_t r, int64_t c0, int64_
     }
 }
 
-/* Work items are rows. Channels are summed in runs; a group that spans several runs accumulates
- * them one by one. */
+/* Computes sums of groups of channels for some rows. Channels are summed in runs; a group that
+ * spans several runs adds up the sums of its runs one by one. */
 static void moments_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     enum { RUN = 512 };
@@ -507,7 +510,7 @@ static void moments(const xd_moments *a)
 
 typedef struct gnorm_ctx { const xd_gnorm *a; const float *mul, *add; } gnorm_ctx;
 
-/* y = x mul + add, then SiLU if `silu`. */
+/* Computes y = x mul + add, then SiLU if `silu`. */
 static inline void scale_and_add(float *y, const float *x, const float *mul, const float *add,
                                  int64_t n, int silu)
 {
@@ -541,7 +544,7 @@ static inline void gnorm_pixel(char *out, const char *in, const float *mul, cons
 }
 
 #if defined(__AVX512F__)
-/* SiLU, x / (1 + e^-x), with an error of 1e-4, for results with 8 bits of precision. */
+/* Computes SiLU, x / (1 + e^-x), with an error of 1e-4, for results with 8 bits of precision. */
 static inline __m512 silu_approx(__m512 x)
 {
     __m512 t = _mm512_mul_ps(x, _mm512_set1_ps(-1.44269504f));
@@ -668,7 +671,7 @@ static void gnorm(const xd_gnorm *a, float *ab)
 
 /* ---- element-wise ------------------------------------------------------------------------- */
 
-/* Applies an activation to floats. For BF16 results GELU is approximated to bf16 accuracy. */
+/* Applies an activation to floats. For BF16 results, GELU is approximated with bf16 accuracy. */
 static void act_to(xd_dtype to, float *y, const float *x, int64_t n, xd_act kind)
 {
 #ifdef __AVX512F__
@@ -741,7 +744,7 @@ static void axpby_piece(const void *args, int64_t i, int64_t c0, int64_t n)
     float          *y = (float *)(void *)row_at(&a->y, i) + c0, p = a->a, q = a->b;
     if (a->x.p) {
         const float *x = (const float *)(const void *)row_at(&a->x, i) + c0;
-        if (q == 0) {           /* y is not read: it may hold anything, even a NaN             */
+        if (q == 0) {           /* with q = 0, y is not read: it may hold anything, even a NaN */
 #pragma omp simd
             for (int64_t k = 0; k < n; k++)
                 y[k] = p * x[k];
@@ -798,8 +801,8 @@ static void lookup_piece(const void *args, int64_t i, int64_t c0, int64_t n)
     char            *from = element_at((char *)a->table.p, a->table.type, id * a->table.s[0] + c0);
     char            *out = row_at(&a->out, i);
     float           *y = output_floats(bo, out, a->out.type, c0);
-    memcpy(raw, from, (size_t)n * xd_dtype_size(a->table.type));  /* copies the row to aligned
-                                                                   * memory */
+    /* copies the row to aligned memory */
+    memcpy(raw, from, (size_t)n * xd_dtype_size(a->table.type));
     widen(y, raw, a->table.type, n);
     round_all(element_at(out, a->out.type, c0), a->out.type, y, n);
 }
@@ -826,7 +829,7 @@ static void convert_elements(char *out, xd_dtype to, const char *in, xd_dtype fr
     }
 }
 
-/* Copies n elements that are `step` apart into buf. */
+/* Copies n elements that are `step` elements apart into buf. */
 static const float *gather_strided(float *buf, const char *p, xd_dtype t, int64_t step, int64_t n)
 {
     if (t == XD_F32) {
@@ -876,7 +879,7 @@ static void copy_piece(const void *args, int64_t i, int64_t c0, int64_t n)
 }
 
 /* Moves the dimension with the smallest stride of `out` to the end, then joins dimensions that are
- * contiguous in both tensors. */
+ * contiguous in both tensors of a copy. */
 static void join_dims(xd_copy *a)
 {
     xd_tensor o = a->out, i = a->in;
@@ -912,14 +915,15 @@ static void join_dims(xd_copy *a)
     a->out.nd = a->in.nd = m;
 }
 
-/* Transposing copy, where `in` and `out` are contiguous along different dimensions. It works on
- * tiles of WIDE elements of the dimension contiguous in `in` by LONG of the last one; each tensor
- * is accessed along its contiguous dimension. */
+/* Transposing copy, where `in` and `out` are contiguous along different dimensions. The copy works
+ * on tiles of WIDE elements along the contiguous dimension of `in` by LONG elements along the last
+ * dimension. Each tensor is accessed along its contiguous dimension. */
 enum { WIDE = 16, LONG = CHUNK / 4 };
 
 typedef struct transpose_ctx {
     const xd_copy *a;           /* shape [.., J, C]; J is contiguous in `in`                  */
-    int64_t        J, C, across, down;  /* extents of J and C; tiles along C and along J      */
+    /* extents of J and C; number of tiles along C and along J */
+    int64_t        J, C, across, down;
 } transpose_ctx;
 
 static void transpose_tile(const transpose_ctx *t, char *out, const char *in, int64_t nj,
@@ -960,8 +964,8 @@ static void transpose_run(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Moves the dimension along which `in` is contiguous to the second-last place. 0: `in` is
- * contiguous along the last dimension, or along none. */
+/* Moves the dimension along which `in` is contiguous to the second-last place. Returns 0 if `in` is
+ * contiguous along the last dimension, or along no dimension. */
 static int move_input_dim(xd_copy *a)
 {
     int k = a->out.nd - 1, j = k;
@@ -1038,7 +1042,7 @@ static void epilogue(const xd_gemm *a, const float *acc, int64_t ld, int64_t r0,
             epilogue_row(a, acc + i * ld + c, r0 + i, c0 + c, m - c < CHUNK ? m - c : CHUNK);
 }
 
-/* Computes four rows by 8 columns at a time, with their sums in registers. */
+/* Computes four rows by 8 columns of a product at a time, with the sums in registers. */
 static void tile(float *acc, int64_t ldacc, const float *a, int64_t lda, const float *b,
                  int64_t n, int64_t K)
 {
@@ -1080,8 +1084,8 @@ static void tile(float *acc, int64_t ldacc, const float *a, int64_t lda, const f
 
 /* ---- peak --------------------------------------------------------------------------------- */
 
-/* Multiply-adds in registers only: 12 independent chains of vectors keep two units with a latency
- * of five or six cycles busy. */
+/* Multiply-adds whose operands stay in registers: 12 independent chains of vectors keep two
+ * execution units with a latency of five or six cycles busy. */
 #if !defined(V_LOAD) && defined(__SSE2__)
 #include <immintrin.h>
 typedef __m128 vec;

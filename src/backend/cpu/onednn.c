@@ -1,7 +1,8 @@
-/* onednn.c - oneDNN: opening, descriptors of versions 2 and 3, the cache of primitives, packing
+/* onednn.c - opens oneDNN, wraps its descriptors in versions 2 and 3, caches primitives and packs
+ * weights
  *
- * oneDNN's limit on instruction sets is global to the process and can be set only once, before its
- * first use: opening a second device with another limit fails. */
+ * oneDNN's limit on instruction sets is global to the process and can be set only once, before the
+ * first use of oneDNN. Opening a second device with another limit fails. */
 #include "backend/cpu/onednn.h"
 
 #include <stdatomic.h>
@@ -146,15 +147,16 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
 #endif
 }
 
-/* Sets OpenMP's number of threads, which oneDNN reads when a primitive is described (for its
- * partition and the workspace of each thread), when it is created and when it runs. */
+/* Sets OpenMP's number of threads. oneDNN reads this number when a primitive is described (for its
+ * partition and the workspace of each thread), when a primitive is created and when it runs. */
 static void set_threads(void)
 {
     if (xd_dnn_lib.set_threads)
         xd_dnn_lib.set_threads(xd_par_threads());
 }
 
-/* Every description of a primitive starts with a call of this function. */
+/* Returns the attributes of a primitive. Every description of a primitive starts with a call of
+ * this function. */
 dnnl_primitive_attr_t xd_dnn_attr(const xd_post *post)
 {
     dnnl_primitive_attr_t attr = NULL;
@@ -254,16 +256,18 @@ dnnl_primitive_desc_t xd_pd_reorder(xd_dnn *d, xd_md_ref from, xd_md_ref to)
 /* ---- primitives --------------------------------------------------------------------------- */
 
 /* Bytes of code and tables that this process will allocate for convolutions that are described but
- * not created yet: with AMX tiles, and without. Measured per convolution: with tiles 0.2 to 7.7 MB
- * for wide ones, 1.4 to 4.5 MB on average in an autoencoder, and 0.2 to 0.8 MB for narrow ones;
- * without tiles 1.0 to 1.5 MB for small feature maps, and up to 2.3 MB for large ones, which need
- * more variants of row ends. Primitives of other kinds need 0.1 to 0.4 MB. */
+ * not created yet: with AMX tiles, and without. The bytes were measured per convolution. With tiles
+ * they are 0.2 to 7.7 MB for wide convolutions, 1.4 to 4.5 MB on average in an autoencoder, and 0.2
+ * to 0.8 MB for narrow convolutions. Without tiles they are 1.0 to 1.5 MB for small feature maps,
+ * and up to 2.3 MB for large ones, which need more variants of row ends. Primitives of other kinds
+ * need 0.1 to 0.4 MB. */
 static atomic_long by_tiles, without;
 
 static void note_unmade(const xd_prim *p, int sign)
 {
     const char *impl = p->pd && !p->p ? impl_of(p->pd) : "";
-    if (!strstr(impl, "brgconv") && !strstr(impl, "brg_conv"))  /* names in oneDNN 2; in 3   */
+    /* names of the implementations in oneDNN 2; in oneDNN 3 */
+    if (!strstr(impl, "brgconv") && !strstr(impl, "brg_conv"))
         return;
     int       tiles = strstr(impl, "amx") != NULL;
     xd_md_ref w = xd_pd_md(p->pd, dnnl_query_weights_md, 0);
@@ -422,7 +426,7 @@ xd_status xd_prim_run(xd_dnn *d, xd_prim *p, void *tmp)
     atomic_store_explicit(&has_run, 1, memory_order_relaxed);
     dnnl_exec_arg_t args[XD_PRIM_ARGS];
     dnnl_status_t   s = dnnl_success;
-    xd_par_team(&xd_dnn_lib.team);      /* our kernels use the same team after this call         */
+    xd_par_team(&xd_dnn_lib.team);      /* our kernels use oneDNN's thread team after this call  */
     set_threads();
     if (!p->p) {
         note_unmade(p, -1);
@@ -477,7 +481,7 @@ xd_md_ref xd_weight_packed(const xd_prim *p)
     return xd_pd_md(p->pd, dnnl_query_dst_md, 0);
 }
 
-/* Number of elements of the unpacked weight. */
+/* Returns the number of elements of the unpacked weight. */
 static int64_t element_count(const xd_weight *w)
 {
     int64_t n = w->out * w->in;
@@ -508,7 +512,7 @@ size_t xd_dnn_pack_tmp(xd_dnn *d, const xd_weight *w, xd_dtype src)
     return round_up_64((size_t)element_count(w) * xd_dtype_size(w->type)) + (p ? p->scratch : 0);
 }
 
-/* The unpacked weight in its own type: `src` itself, or converted into `tmp`. */
+/* Returns the unpacked weight in its own type: `src` itself, or a copy converted into `tmp`. */
 static void *as_own_type(xd_dnn *d, const xd_weight *w, xd_tensor src, void *tmp)
 {
     if (src.type == w->type && (uintptr_t)src.p % xd_dtype_size(src.type) == 0)
@@ -588,7 +592,7 @@ void xd_dnn_close(xd_dnn **out)
     *out = NULL;
 }
 
-/* Reports the version of the loaded library, which may be newer than that of the build. */
+/* Reports the version of the loaded oneDNN library, which may be newer than that of the build. */
 void xd_cpu_about(xd_fact *fact, void *cookie)
 {
     char   text[640];

@@ -1,8 +1,8 @@
-/* plain.c - GEMM and convolution without a library, for the set "c"
+/* plain.c - GEMM and convolution without a library, for the instruction set "c"
  *
- * A GEMM is computed as a convolution with one tap. Weights are packed as panels of 16 outputs:
- * [in][16] floats for each group, tap and panel, with the last panel padded with zeros. Sums run
- * over taps, then over inputs, in the same order for any number of threads. */
+ * A GEMM is computed as a convolution with one tap. Weights are packed as panels of 16 output
+ * channels: [in][16] floats for each group, tap and panel, with the last panel padded with zeros.
+ * Sums run over taps, then over inputs, in the same order for any number of threads. */
 #include "backend/cpu/cpu.h"
 
 #include <string.h>
@@ -11,8 +11,9 @@
 
 enum {
     PANEL = 16,
-    ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,         /* outputs of a work item                */
-    DEEP = 256,    /* inputs summed before they are added to the total, to reduce rounding errors */
+    ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,  /* rows and columns of the output in a work item */
+    /* inputs summed before their sum is added to the total, to reduce rounding errors */
+    DEEP = 256,
 };
 
 static int64_t taps_of(const xd_weight *w)
@@ -79,7 +80,7 @@ typedef struct tiles_ctx {
     const xd_gemm    *a;
     xd_plain_tile_fn *fn;
     const void       *of;
-    int64_t           across;   /* work items side by side in the columns                     */
+    int64_t           across;   /* number of work items side by side in the columns of the output */
 } tiles_ctx;
 
 static void tile_items(void *ctx, int64_t begin, int64_t end, int thread)
@@ -127,13 +128,13 @@ void xd_plain_gemm(const xd_kernels *k, const xd_gemm *a)
 typedef struct conv_ctx {
     const xd_kernels *k;
     const xd_conv    *a;
-    int64_t           runs, across;     /* work items in an image row, ROWS pixels each; in a
-                                         * group, COLS outputs each */
+    /* work items in an image row, ROWS pixels each; work items in a group, COLS outputs each */
+    int64_t           runs, across;
 } conv_ctx;
 
 typedef struct conv_item { int64_t t, h, w0, n, group, c0, m; } conv_item;
 
-/* Adds one tap for those pixels of the item whose input is inside the image. */
+/* Adds the products of one tap for those pixels of the item whose input is inside the image. */
 static void conv_tap(const conv_ctx *c, const conv_item *i, const int at[3], float *acc)
 {
     const xd_conv   *a = c->a;
@@ -158,7 +159,7 @@ static void conv_tap(const conv_ctx *c, const conv_item *i, const int at[3], flo
                   last - first, w->in);
 }
 
-/* Stores the sums of an item by the epilogue of a GEMM whose rows are the pixels of one image
+/* Stores the sums of a work item by the epilogue of a GEMM whose rows are the pixels of one image
  * row. */
 static void conv_store(const conv_ctx *c, const conv_item *i, const float *acc)
 {

@@ -1,7 +1,8 @@
-/* qknorm.c - norm and rotary embedding of heads in one pass, compiled once per instruction set
+/* qknorm.c - norm and rotary embedding of attention heads in one pass, compiled once per
+ * instruction set
  *
  * A head stays in the L1 cache while it is processed. Gain, bias and angles of a row are combined
- * once for all of its heads, so that reading and writing the heads dominates the time. */
+ * once for all heads of the row, so that reading and writing the heads dominates the time. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -12,7 +13,7 @@
 
 enum {
     MAX = XD_QKNORM_MAX,
-    GRAIN = 8192,               /* minimum elements to use several threads                    */
+    GRAIN = 8192,               /* minimum elements of a call that uses several threads       */
 };
 
 static void load_floats(float *x, const void *from, xd_dtype t, int64_t D)
@@ -40,8 +41,9 @@ static void row_plain(row_of *r, const xd_qknorm *a, int64_t D)
     }
 }
 
-/* Computes the coefficients for pairs of neighbours, for as many elements as fill whole vectors; s
- * is negated for the first element of a pair. Returns the number of elements. */
+/* Computes the coefficients of a row whose rotated pairs are neighbours, for as many elements as
+ * fill complete vectors. s is negated for the first element of a pair. Returns the number of
+ * elements. */
 static int64_t row_pairs(row_of *r, const float *gain, const float *bias, const float *c,
                          const float *s, int64_t D)
 {
@@ -80,7 +82,7 @@ static void row_rotated(row_of *r, const xd_qknorm *a, const float *c, const flo
     }
 }
 
-/* y = (x - mean) rstd own + bias. */
+/* Computes y = (x - mean) rstd own + bias. */
 static void scale_row(float *restrict y, const float *restrict x, const row_of *r, float mean,
                       float rstd, int64_t D)
 {
@@ -89,7 +91,7 @@ static void scale_row(float *restrict y, const float *restrict x, const row_of *
         y[j] = (x[j] - mean) * rstd * r->own[j] + r->bias[j];
 }
 
-/* Computes scale_row, followed by the rotation of pairs of neighbours. */
+/* Computes the result of scale_row, followed by the rotation of pairs of neighbours. */
 static void rotate_pairs(float *restrict y, const float *restrict x, const row_of *r, float mean,
                          float rstd, int64_t D)
 {

@@ -1,9 +1,9 @@
-/* quant.c - GEMMs with quantized weights on any machine
+/* quant.c - GEMMs with quantized weights on any processor
  *
- * The packed form is the scales, sw[out] F32 (rounded up to 64 bytes), followed for I8 by rows of
- * integers whose length is a multiple of 64, for e4m3 by panels of 16 outputs as in plain.c. An I8
- * GEMM quantizes its input into scratch, or converts it to f32 there; an e4m3 GEMM expands one part
- * of a panel at a time to f32. */
+ * A packed weight starts with the scales, sw[out] F32 (rounded up to 64 bytes). In an I8 weight,
+ * rows of integers follow, whose length is a multiple of 64. In an e4m3 weight, panels of 16
+ * outputs follow, as in plain.c. An I8 GEMM quantizes its input into scratch, or converts the input
+ * to f32 there. An e4m3 GEMM expands one part of a panel at a time to f32. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -14,8 +14,8 @@
 
 enum {
     PANEL = 16,
-    ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,         /* outputs of a work item                */
-    DEEP = 256,                 /* e4m3 inputs that are expanded at a time                     */
+    ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,  /* rows and columns of the output in a work item */
+    DEEP = 256,                 /* e4m3 inputs of a panel that are expanded at a time          */
     CHUNK = 1024,               /* elements of a row that are converted at a time              */
 };
 
@@ -42,7 +42,7 @@ size_t xd_quant_pack_size(xd_weight *w)
 typedef struct pack_ctx {
     const xd_kernels *k;
     const xd_weight  *w;
-    xd_tensor         src;      /* source rows from row0 on                                    */
+    xd_tensor         src;      /* rows of the source weight from row0 on                      */
     int64_t           row0;
 } pack_ctx;
 
@@ -150,9 +150,9 @@ xd_status xd_quant_pack_rows(const xd_kernels *k, const xd_weight *w, xd_tensor 
 typedef struct gemm_ctx {
     const xd_kernels *k;
     const xd_gemm    *a;
-    float            *sx;       /* scales of the input's rows; the rows as integers            */
+    float            *sx;       /* scales of the input's rows, and the rows as integers        */
     int8_t           *q;
-    float            *x;        /* or, for weights with `floats`, the rows as floats           */
+    float            *x;        /* or, for weights with `floats`, the input's rows as floats   */
 } gemm_ctx;
 
 static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)

@@ -12,11 +12,12 @@
 #include "backend/cpu/vec.h"
 #include "base/par.h"
 
-enum { GRAIN = 8192 };          /* minimum elements to use several threads                    */
+enum { GRAIN = 8192 };          /* minimum elements of a call that uses several threads       */
 
 #if defined(__AVX512F__)
-/* A step on the lanes of a vector, at distances of 1 and 4: NEXT exchanges a with b (and c with d),
- * OTHER the pairs (a, b) and (c, d), BACK reverses a, b, c, d. */
+/* Computes a step of the rotation on the lanes of a vector, at distances of 1 and 4. NEXT exchanges
+ * a with b (and c with d), OTHER exchanges the pairs (a, b) and (c, d), BACK reverses a, b, c,
+ * d. */
 #define STEP(x, NEXT, OTHER, BACK)                                                                 \
     (_mm512_sub_ps(_mm512_mul_ps(half, sum_of_four(_mm512_add_ps(x, NEXT(x)), OTHER)), BACK(x)))
 #define sum_of_four(t, OTHER) _mm512_add_ps(t, OTHER(t))
@@ -71,7 +72,7 @@ static int64_t small_steps(float *x, int64_t n)
 }
 #endif
 
-/* A step on elements that are `step` apart. */
+/* Computes a step of the rotation on elements that are `step` apart. */
 static void one_step(float *x, int64_t n, int64_t step)
 {
     for (int64_t i = 0; i < n; i += 4 * step) {

@@ -1,4 +1,4 @@
-/* about.c - facts about this machine's GPUs and CUDA libraries, for `xdit doctor` */
+/* about.c - reports facts about this machine's GPUs and CUDA libraries, for `xdit doctor` */
 #define _GNU_SOURCE             /* for dladdr */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 
-/* The path of the library that a function was loaded from. */
+/* Returns the path of the library from which a function was loaded. */
 static const char *file_of(const void *function)
 {
     Dl_info i;
@@ -42,7 +42,8 @@ static void tell_driver(const xd_cuda_driver *cu, xd_fact *fact, void *cookie)
     fact(cookie, "cuda_driver", text);
 }
 
-/* Free bytes of a GPU; opens a context to read them. 0: it cannot be opened. */
+/* Returns the free bytes of a GPU, and opens a CUDA context to read them. 0: the context cannot be
+ * opened. */
 static size_t free_bytes(const xd_cuda_driver *cu, CUdevice d)
 {
     CUcontext c = NULL;
@@ -81,7 +82,7 @@ static void tell_gpu(const xd_cuda_driver *cu, int i, xd_fact *fact, void *cooki
     fact(cookie, key, text);
 }
 
-/* Reports whether all pairs of GPUs have peer access, or the first pair that lacks it. */
+/* Reports whether all pairs of GPUs have peer access, or the first pair without peer access. */
 static void tell_peers(const xd_cuda_driver *cu, int n, xd_fact *fact, void *cookie)
 {
     char text[128];
@@ -100,7 +101,8 @@ static void tell_peers(const xd_cuda_driver *cu, int n, xd_fact *fact, void *coo
     fact(cookie, "cuda_peers", text);
 }
 
-/* Reports a library: v is its version, 91900 for 9.19.0; `function` is one of its functions. */
+/* Reports a library: v is the library's version, 91900 for 9.19.0; `function` is one of its
+ * functions. */
 static void tell_library(const char *key, const char *name, size_t v, const void *function,
                          xd_fact *fact, void *cookie)
 {
@@ -141,8 +143,9 @@ static void tell_libraries(xd_fact *fact, void *cookie)
     }
 }
 
-/* Reports "cuda" (the reason) if there is no GPU; else "cuda_driver", "cuda:N" or "cuda_old:N" for
- * each GPU, "cuda_peers" if there are several, and the libraries or why they cannot be loaded. */
+/* Reports the fact "cuda" (the reason) if there is no GPU. Otherwise reports "cuda_driver",
+ * "cuda:N" or "cuda_old:N" for each GPU, "cuda_peers" if there are several GPUs, and the libraries
+ * or why they cannot be loaded. */
 void xd_cuda_about(xd_fact *fact, void *cookie)
 {
     const xd_cuda_driver *cu = NULL;

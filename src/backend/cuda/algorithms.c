@@ -1,9 +1,11 @@
-/* algorithms.c - cuBLASLt algorithms that were timed, kept in the user's cache
+/* algorithms.c - the cuBLASLt algorithms that were fastest in measurements, stored in the user's
+ * cache
  *
- * A cache file serves one version of the library and one model of GPU. Each line has the name of a
+ * A cache file is for one version of the library and one model of GPU. Each line has the name of a
  * kind of product and its fastest algorithm in hexadecimal digits. The file is read when a device
- * is opened. Timings vary from run to run, and results can differ in bits between algorithms;
- * therefore kinds are timed only with XDIT_TUNE=1, and all later runs use the kept algorithm. */
+ * is opened. Timings vary from run to run, and results can differ in bits between algorithms.
+ * Therefore kinds of products are timed only with XDIT_TUNE=1, and all later runs use the stored
+ * algorithm. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 
@@ -24,7 +26,7 @@ typedef struct entry {
 struct xd_cuda_algorithms {
     entry *v;
     int    n, most, times, changed;
-    char   path[4096];                  /* "": there is no cache folder                        */
+    char   path[4096];                  /* path of the cache file; "": there is no cache folder */
 };
 
 void xd_cuda_cache_folder(const xd_cuda_dev *c, const char *what, size_t version, char *folder,
@@ -46,7 +48,8 @@ static entry *find_entry(const struct xd_cuda_algorithms *k, const char *name)
     return NULL;
 }
 
-/* Returns the entry of that name, or a new one; NULL: the table is full or memory is short. */
+/* Returns the entry of the product kind `name`, or a new entry. NULL: the table is full or memory
+ * is short. */
 static entry *add_entry(struct xd_cuda_algorithms *k, const char *name)
 {
     entry *e = find_entry(k, name);
@@ -65,7 +68,7 @@ static entry *add_entry(struct xd_cuda_algorithms *k, const char *name)
     return e;
 }
 
-/* Adds the entries of the cache file to those in memory; skips lines that are no entries. */
+/* Adds the entries of the cache file to those in memory. Lines that are not entries are skipped. */
 static void read_entries(struct xd_cuda_algorithms *k)
 {
     char  *text = NULL, *line, *rest;
@@ -93,7 +96,7 @@ static void write_entries(struct xd_cuda_algorithms *k)
 {
     xd_out o;
     xd_err e = { 0 };
-    read_entries(k);                    /* includes entries that other processes have added since */
+    read_entries(k);          /* includes entries that other processes have added in the meantime */
     xd_make_parents(k->path);
     if (xd_out_open(&o, k->path, &e) != XD_OK) {
         xd_log(XD_LOG_WARN, "timed algorithms are not kept: %s", e.msg);

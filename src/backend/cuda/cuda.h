@@ -1,10 +1,11 @@
 /* cuda.h - internals of the CUDA device: its state, its stream, how kernels are launched
  *
- * All work goes to one stream in the order of the calls; ops return as soon as their work is
- * queued. Kernels are found by name in one module: the fatbin of this build or, with XDIT_CUDA_DIR,
- * the file xdit_kernels.so of that directory. A CUDA error is permanent: every later call of the
- * process returns XD_EDEVICE. With XDIT_CUDA_SYNC=1 the host waits after each kernel and each
- * product, so that an error names the call that caused it, and no graphs are recorded. */
+ * All work is queued on one stream in the order of the calls, and ops return as soon as their work
+ * is queued. Kernels are found by name in one module: the fatbin of this build or, with
+ * XDIT_CUDA_DIR, the file xdit_kernels.so of that directory. A CUDA error is permanent: every later
+ * call of the process returns XD_EDEVICE. With XDIT_CUDA_SYNC=1 the host waits after each kernel
+ * and each product, so that an error message names the call that caused the error, and no graphs
+ * are recorded. */
 #ifndef XD_BACKEND_CUDA_CUDA_H
 #define XD_BACKEND_CUDA_CUDA_H
 
@@ -16,7 +17,8 @@
 #include "backend/lanes.h"
 #include "backend/op_args.h"
 
-/* All kernels of kernels/: the name and the maximum bytes of dynamic shared memory. */
+/* Calls X for each kernel of kernels/, with its name and the maximum bytes of its dynamic shared
+ * memory. */
 #define XD_CUDA_KERNELS(X)                                                                         \
     X(norm_5, 0) X(norm_8, 0) X(norm_12, 0) X(norm_16, 0) X(norm_any, 0)                           \
     X(norm_5_e4m3, 0) X(norm_8_e4m3, 0) X(norm_12_e4m3, 0) X(norm_16_e4m3, 0)                      \
@@ -41,13 +43,13 @@
     X(conv, XD_CUDA_CONV_SHARED) X(conv_f16, XD_CUDA_CONV_SHARED) X(conv_any, 0)                   \
     X(integers, 0) X(integers_wide, 64) X(widen, 0)                                                \
     X(integer_product, 0)
-/* Shared memory of flash attention: two tiles of keys and two of values; with wide heads, tiles of
- * 32 keys plus the queries of a block. */
+/* Bytes of shared memory of flash attention: two tiles of keys and two of values; with wide heads,
+ * tiles of 32 keys plus the queries of a block. */
 #define XD_CUDA_FLASH_SHARED(d, keys) (((d) + 8) * (keys) * 4 * 2)
 #define XD_CUDA_FLASH_WIDE_SHARED(d, queries) (((d) + 8) * ((queries) + 32 * 4) * 2)
-#define XD_CUDA_QKNORM_HEADS    32      /* heads in a slice of qknorm_32; 16 of qknorm_64        */
-#define XD_CUDA_CONV_SHARED     (3 * 256 * 40 * 2)              /* three pipeline stages        */
-#define XD_CUDA_GNORM_SHARED    (6144 * 2 * 4)                  /* two floats for each group    */
+#define XD_CUDA_QKNORM_HEADS    32    /* heads in a slice of qknorm_32; half of that in qknorm_64 */
+#define XD_CUDA_CONV_SHARED     (3 * 256 * 40 * 2)              /* bytes: three pipeline stages */
+#define XD_CUDA_GNORM_SHARED    (6144 * 2 * 4)                /* bytes: two floats for each group */
 
 typedef enum xd_cuda_kernel {
 #define XD_CUDA_ENTRY(name, shared) XD_K_##name,
@@ -57,29 +59,31 @@ typedef enum xd_cuda_kernel {
 } xd_cuda_kernel;
 
 enum {
-    XD_CUDA_OLDEST_CAPABILITY = 80,     /* 8.0: has bf16 and cp.async                         */
-    XD_CUDA_FP8_CAPABILITY = 89,        /* 8.9: has products of e4m3                           */
+    XD_CUDA_OLDEST_CAPABILITY = 80,     /* compute capability 8.0, which has bf16 and cp.async */
+    XD_CUDA_FP8_CAPABILITY = 89,        /* compute capability 8.9, which has products of e4m3  */
 };
 enum {
-    XD_CUDA_SLOTS = 64,                         /* ring slots: small uploads in flight         */
-    XD_CUDA_SLOT = 4 << 10,                     /* bytes of each small upload                  */
+    XD_CUDA_SLOTS = 64,                   /* number of slots in the ring: small uploads in flight */
+    XD_CUDA_SLOT = 4 << 10,                     /* bytes of a slot, the maximum of a small upload */
     XD_CUDA_STAGE = 8 << 20,                    /* bytes of each of the two staging buffers    */
     XD_CUDA_WORK = 32 << 20,                    /* bytes of cuBLASLt's workspace               */
-    XD_CUDA_LATER = 256 << 20,                  /* maximum bytes that libraries allocate later  */
+    /* maximum bytes that libraries allocate after the device was opened */
+    XD_CUDA_LATER = 256 << 20,
     XD_CUDA_FLASH_MOST = 256,                   /* maximum elements of a head in flash attention */
-    XD_CUDA_FLASH_BIAS = 64,                    /* maximum elements of a head with a bias      */
+    XD_CUDA_FLASH_BIAS = 64,         /* maximum elements of a head in flash attention with a bias */
 };
 
 typedef struct xd_cuda_block { char *p; size_t bytes; } xd_cuda_block;
 
-/* A staging buffer of pinned host memory, and the event that its last copy has ended. */
+/* A staging buffer of pinned host memory, and the event that the last copy of the buffer has
+ * ended. */
 typedef struct xd_cuda_pinned { char *p; CUevent done; } xd_cuda_pinned;
 
-/* Events of a place of fetches: `free`, the work before the last fetch has ended; `filled`, the
- * fetch has ended. */
+/* Events of a place of fetches (fetch.c). `free`: the work before the last fetch has ended.
+ * `filled`: the fetch has ended. */
 typedef struct xd_cuda_place { CUevent free, filled; } xd_cuda_place;
 
-/* Events of xd_dev_ops.stamp; `first` was reached at first_ns on the host's clock. */
+/* The events of xd_dev_ops.stamp. `first` was reached at first_ns on the host's clock. */
 typedef struct xd_cuda_stamps {
     CUevent *v, first;
     int64_t  n, most, first_ns;
@@ -93,25 +97,26 @@ typedef struct xd_cuda_dev {
     CUcontext             context;
     CUstream              stream;
     CUstream              lane[XD_NLANES];      /* streams of messages (lanes.c)               */
-    CUstream              fetching;     /* stream of fetches; NULL: not opened yet             */
+    CUstream              fetching;     /* stream of fetches (fetch.c); NULL: not opened yet   */
     xd_cuda_place         place[XD_FETCH_PLACES];
     CUmodule              module;
     CUfunction            kernel[XD_CUDA_NKERNELS];
     double                peak[3];      /* GFLOP/s of F32, BF16, F16; 0: not measured yet      */
-    int                   waits;        /* 1: the host waits after each launch                 */
+    int                   waits;        /* 1: the host waits after each launch (XDIT_CUDA_SYNC) */
     cublasLtHandle_t      lt_handle;
     cublasLtMatmulPreference_t lt_preference;
-    struct xd_cuda_products *products;  /* cublaslt.c                                         */
-    struct xd_cuda_algorithms *kept;    /* algorithms.c                                       */
-    struct xd_cuda_cudnn *dnn;          /* attention_cudnn.c; NULL: not opened yet            */
-    int                   ngraphs;      /* number of live graphs                              */
+    struct xd_cuda_products *products;  /* table of product kinds (cublaslt.c)                */
+    struct xd_cuda_algorithms *kept;    /* stored algorithms of products (algorithms.c)       */
+    struct xd_cuda_cudnn *dnn;        /* state of cuDNN (attention_cudnn.c); NULL: not opened yet */
+    int                   ngraphs;      /* number of live CUDA graphs                         */
     int                   captures;     /* 1: a graph is being captured                       */
     CUdeviceptr           work;         /* cuBLASLt's workspace, XD_CUDA_WORK bytes            */
-    CUdeviceptr           failed;       /* an int32: 1 after a lookup outside its table        */
-    pthread_mutex_t       lock;         /* guards the fields below: threads pack weights       */
+    /* address of an int32, which is 1 after a lookup outside its table */
+    CUdeviceptr           failed;
+    pthread_mutex_t       lock;  /* guards the fields below, because several threads pack weights */
     xd_cuda_pinned        stage[2], slot[XD_CUDA_SLOTS];
     char                 *slots;        /* pinned memory of all slots                          */
-    int32_t              *failed_now;   /* pinned: `failed` as last read                       */
+    int32_t              *failed_now;   /* pinned host memory: `failed` as last read           */
     int                   next_stage, next_slot, looked_up;
     xd_cuda_block        *blocks;       /* all allocated blocks of device memory               */
     size_t                nblocks, most_blocks;
@@ -132,30 +137,30 @@ static inline xd_cuda_dev *xd_cuda_of(const xd_dev *d)
 
 /* ---- peak.c: entries of xd_dev_ops, random values, timing ---------------------------------- */
 
-/* Measures the GFLOP/s of cuBLASLt's products, of a size that takes `seconds`. */
+/* Returns the GFLOP/s of cuBLASLt's products, measured at a size that takes `seconds`. */
 double xd_cuda_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 double xd_cuda_bandwidth(xd_dev *d);
-/* Fills n elements with random values between -1 and 1, or -127 and 127 for I8; the values of a
- * block repeat. */
+/* Fills n elements with random values between -1 and 1, or -127 and 127 for I8. The values repeat
+ * after a block of elements. */
 xd_status xd_cuda_fill_random(xd_cuda_dev *c, xd_dtype t, void *to, int64_t n);
 
-/* Two events, before and after the work that is timed. xd_cuda_open_timing returns 1 if they could
- * be created. */
+/* Two events, before and after the work that is timed. xd_cuda_open_timing returns 1 if the events
+ * could be created. */
 typedef struct xd_cuda_timing { CUevent begin, end; } xd_cuda_timing;
 int    xd_cuda_open_timing(xd_cuda_dev *c, xd_cuda_timing *t);
 void   xd_cuda_close_timing(xd_cuda_dev *c, xd_cuda_timing *t);
-/* Seconds between the two events, which the caller has recorded; waits for the second. 0:
- * unknown. */
+/* Returns the seconds between the two events of a timing, which the caller has recorded; waits for
+ * the second event. 0: unknown. */
 double xd_cuda_timed(xd_cuda_dev *c, const xd_cuda_timing *t);
 
 /* ---- memory.c ----------------------------------------------------------------------------- */
 
 extern const xd_dev_ops xd_cuda_memory_ops;
-xd_status xd_cuda_open_memory(xd_cuda_dev *c, xd_err *e);   /* allocates staging buffers,
-                                                             * workspace */
+/* allocates staging buffers and workspace */
+xd_status xd_cuda_open_memory(xd_cuda_dev *c, xd_err *e);
 void      xd_cuda_close_memory(xd_cuda_dev *c);
-/* Copies host bytes to the device after all earlier work; callable by any thread. `from` may be
- * reused as soon as it returns. */
+/* Copies host bytes to the device after all earlier work. May be called by any thread. The caller
+ * may reuse the memory at `from` when the function returns. */
 xd_status xd_cuda_upload(xd_cuda_dev *c, void *to, const void *from, size_t bytes);
 
 /* ---- lanes.c ------------------------------------------------------------------------------ */
@@ -188,14 +193,15 @@ void    xd_cuda_close_stamps(xd_cuda_dev *c);
 
 /* ---- launch.c ----------------------------------------------------------------------------- */
 
-/* Loads the module and looks up its kernels. XD_EUNSUPPORTED: this build has no kernels for this
- * GPU. */
+/* Loads the module of kernels and looks up its kernels. XD_EUNSUPPORTED: this build has no kernels
+ * for this GPU. */
 xd_status xd_cuda_open_kernels(xd_cuda_dev *c, xd_err *e);
-/* Checks that this build's kernels can be loaded. XD_EUNSUPPORTED: it has none, or its nvcc is of a
- * later major version of CUDA than the driver. */
+/* Checks that this build's kernels can be loaded. XD_EUNSUPPORTED: the build has no kernels, or its
+ * nvcc is of a later major version of CUDA than the driver. */
 xd_status xd_cuda_check_kernels(const xd_cuda_driver *cu, xd_err *e);
 /* Queues a kernel on a grid of gx x gy blocks of `threads` threads with `shared` bytes of shared
- * memory. args: the kernel's struct, which is copied. An empty grid returns XD_OK. */
+ * memory. `args` is the kernel's struct of arguments, which is copied. An empty grid returns
+ * XD_OK. */
 xd_status xd_cuda_launch(xd_cuda_dev *c, int kernel, int64_t gx, int64_t gy, int threads,
                          size_t shared, void *args);
 /* Queues a kernel with one thread for each of n elements. */
@@ -203,28 +209,31 @@ xd_status xd_cuda_launch_each(xd_cuda_dev *c, int kernel, int64_t n, void *args)
 
 /* ---- operands ----------------------------------------------------------------------------- */
 
-#define XD_CUDA_TYPES (XD_TYPES_F32_BF16 | 1u << XD_F16)        /* the compute types          */
+#define XD_CUDA_TYPES (XD_TYPES_F32_BF16 | 1u << XD_F16)      /* compute types of the CUDA device */
 
-/* The type of a tensor as an int, for kernel arguments. */
+/* Returns the type of a tensor as an int, for kernel arguments. */
 static inline int xd_cuda_type(const xd_tensor *t)
 {
     return (int)t->type;
 }
 
-/* 1: all rows, `stride` elements apart, begin at multiples of 16 bytes, or t is absent. */
+/* Returns 1 if all rows of t, `stride` elements apart, begin at multiples of 16 bytes, or if t is
+ * absent. */
 static inline int xd_cuda_aligned(const xd_tensor *t, int64_t stride)
 {
     return !t->p ||
            ((uintptr_t)t->p % 16 == 0 && stride * (int64_t)xd_dtype_size(t->type) % 16 == 0);
 }
 
-/* The stride between the rows of [n,C]; 0 if one row serves all or t is absent. */
+/* Returns the stride between the rows of a tensor [n,C]; 0 if one row is used for all n rows or t
+ * is absent. */
 static inline int64_t xd_cuda_row_stride(const xd_tensor *t, int64_t n)
 {
     return !t->p || (t->d[0] == 1 && n != 1) ? 0 : t->s[0];
 }
 
-/* Offset of the next part of a scratch, after `elements` of `size` bytes at offset `at`. */
+/* Returns the offset of the next buffer in a scratch, after a buffer of `elements` elements of
+ * `size` bytes at offset `at`. */
 static inline size_t xd_cuda_after(size_t at, int64_t elements, size_t size)
 {
     return at + ((size_t)elements * size + 255) / 256 * 256;
@@ -233,7 +242,7 @@ static inline size_t xd_cuda_after(size_t at, int64_t elements, size_t size)
 /* ---- ops ---------------------------------------------------------------------------------- */
 
 size_t    xd_cuda_gemm_scratch(const xd_gemm *a);
-/* c: NULL if there may be no GPU. */
+/* Returns the scratch bytes of an attention. c is NULL if there may be no GPU. */
 size_t    xd_cuda_attention_scratch(xd_cuda_dev *c, const xd_attn_args *a);
 xd_status xd_cuda_gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp);
 xd_status xd_cuda_conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp);
@@ -248,54 +257,57 @@ xd_status xd_cuda_axpby(xd_dev *d, xd_stream *s, const xd_axpby_args *a, void *t
 xd_status xd_cuda_resize(xd_dev *d, xd_stream *s, const xd_resize *a, void *tmp);
 xd_status xd_cuda_lookup(xd_dev *d, xd_stream *s, const xd_lookup *a, void *tmp);
 xd_status xd_cuda_copy(xd_dev *d, xd_stream *s, const xd_copy *a, void *tmp);
-/* Copies `in` to `out`, converting types; same shapes. */
+/* Copies `in` to `out`, converting types. Both have the same shape. */
 xd_status xd_cuda_copy_view(xd_cuda_dev *c, const xd_tensor *out, const xd_tensor *in);
 
 /* ---- attention_products.c: heads too wide for flash, by products of cuBLASLt -------------- */
 
 size_t    xd_cuda_attention_products_scratch(const xd_attn_args *a);
-/* Computes the queries q, which are the rows from `row` on, of all samples. 0: the attention is of
- * another kind, or the library does not support it; the contents of out are then undefined. */
+/* Computes attention for the queries q of all samples; q are the rows from `row` on. Returns 0 if
+ * the attention is of another kind or the library does not support it; the contents of out are then
+ * undefined. */
 int       xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
                                      const xd_tensor *out, int64_t row, char *tmp, xd_status *s);
 /* ---- attention_cudnn.c: large attention by cuDNN -------------------------------------------- */
 
-/* Keys and values of a call as one tensor each; k.p is NULL until the first piece of queries
- * runs. */
+/* Keys and values of an attention call as one tensor each. k.p is NULL until the first piece of
+ * queries runs. */
 typedef struct xd_cuda_keys {
-    char     *tmp;                      /* scratch of the call                                 */
+    char     *tmp;                      /* scratch of the attention call                       */
     xd_tensor k, v;
 } xd_cuda_keys;
-/* Returns the scratch bytes, and makes a background thread compile the plans of this attention. */
+/* Returns the scratch bytes of attention by cuDNN, and makes a background thread compile the plans
+ * of this attention. */
 size_t    xd_cuda_attention_cudnn_scratch(xd_cuda_dev *c, const xd_attn_args *a);
-/* Works and returns as xd_cuda_attention_products. */
+/* Like xd_cuda_attention_products, by cuDNN. */
 int       xd_cuda_attention_cudnn(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
                                   const xd_tensor *out, int64_t row, xd_cuda_keys *keys,
                                   xd_status *s);
 void      xd_cuda_close_cudnn(xd_cuda_dev *c);
 
-/* 1: every row of every head begins at a multiple of `bytes`. */
+/* Returns 1 if every row of every head begins at a multiple of `bytes`. */
 int       xd_cuda_heads_aligned(const xd_tensor *t, int64_t bytes);
-/* 1: heads of queries and results begin at multiples of 16 bytes, and so do those of keys and
- * values if they are in one segment (several segments are copied together first). */
+/* Returns 1 if heads of queries and results begin at multiples of 16 bytes. Keys and values must
+ * also do so if they are in one segment (several segments are copied together first). */
 int       xd_cuda_attention_aligned(const xd_attn_args *a, const xd_tensor *q,
                                     const xd_tensor *out);
-int64_t   xd_cuda_attention_keys(const xd_attn_args *a);        /* keys of all segments         */
+int64_t   xd_cuda_attention_keys(const xd_attn_args *a);        /* number of keys in all segments */
 
 /* ---- cublaslt.c --------------------------------------------------------------------------- */
 
-/* out[n,O] = act(scales in[n,I] w[O,I]^T + bias). The library's columns are our rows, so all three
- * matrices are contiguous along their last dimension. Types of in and w: F32, BF16, F16, F8E4M3
- * (F32 accumulators), or I8 (out I32). xd_cuda_multiply returns 0 if the library does not support
- * the product; nothing was queued then. */
+/* Product of matrices: out[n,O] = act(scales in[n,I] w[O,I]^T + bias). The library's columns are
+ * our rows, so all three matrices are contiguous along their last dimension. Types of in and w:
+ * F32, BF16, F16, F8E4M3 (F32 accumulators), or I8 (out I32). xd_cuda_multiply returns 0 if the
+ * library does not support the product; nothing was queued then. */
 typedef struct xd_cuda_product {
     xd_tensor    out, in;
     const void  *w;
-    int64_t      s_w;           /* elements between rows of w                                 */
-    const void  *bias;          /* [O] or NULL                                                */
-    const float *sx, *sw;       /* F8E4M3: scales of the rows of in, and of w; or both NULL   */
-    xd_dtype     bias_type;     /* the library only supports the type of out                  */
-    int          gelu;          /* 1: GELU with tanh                                          */
+    int64_t      s_w;           /* elements from one row of w to the next                     */
+    const void  *bias;          /* bias [O], or NULL                                          */
+    /* F8E4M3: scales of the rows of in, and of the rows of w; or both NULL */
+    const float *sx, *sw;
+    xd_dtype     bias_type;     /* type of the bias; the library only supports the type of out */
+    int          gelu;          /* 1: the activation is GELU with tanh                        */
     int          turned;        /* 1: w is [I,O] instead of [O,I]                             */
 } xd_cuda_product;
 int xd_cuda_multiply(xd_cuda_dev *c, const xd_cuda_product *p);
@@ -304,24 +316,25 @@ void      xd_cuda_close_cublaslt(xd_cuda_dev *c);
 
 /* ---- algorithms.c: timed algorithms of products, in the user's cache ----------------------- */
 
-/* With XDIT_TUNE=1, new kinds of products are timed and kept. */
+/* Opens the stored algorithms. With XDIT_TUNE=1, new kinds of products are timed and stored. */
 void xd_cuda_open_algorithms(xd_cuda_dev *c);
 void xd_cuda_close_algorithms(xd_cuda_dev *c);          /* writes new entries to the cache     */
 int  xd_cuda_times_algorithms(const xd_cuda_dev *c);
-/* Reads the kept algorithm of a kind of product. name: of the kind, without blanks. 0: none is
- * kept. */
+/* Reads the stored algorithm of a kind of product. `name` identifies the kind and has no blanks.
+ * Returns 0 if no algorithm is stored. */
 int  xd_cuda_kept_algorithm(const xd_cuda_dev *c, const char *name, cublasLtMatmulAlgo_t *a);
 void xd_cuda_keep_algorithm(xd_cuda_dev *c, const char *name, const cublasLtMatmulAlgo_t *a);
-/* Writes "WHAT-VERSION-GPU/", the name of a cache folder for one version of a library. */
+/* Writes "WHAT-VERSION-GPU/", the name of a cache folder for one version of a library, to
+ * `folder`. */
 void xd_cuda_cache_folder(const xd_cuda_dev *c, const char *what, size_t version, char *folder,
                           size_t size);
 
 /* ---- weights.c: rows [out][taps][in] of the compute type, or 8-bit with scales ------------ */
 
-/* Elements between the rows of a packed weight: `in` of all taps; with 8 bits, `in` rounded up to a
- * multiple of 16 and padded with zeros. */
+/* Returns the number of elements between the rows of a packed weight: `in` of all taps; with 8
+ * bits, `in` rounded up to a multiple of 16 and padded with zeros. */
 int64_t   xd_cuda_weight_stride(const xd_weight *w);
-/* The scales sw[out] of a quantized weight, which follow its rows. */
+/* Returns the scales sw[out] of a quantized weight, which follow the weight's rows. */
 const float *xd_cuda_weight_scales(const xd_weight *w);
 size_t    xd_cuda_pack_size(xd_dev *d, xd_weight *w);
 size_t    xd_cuda_pack_tmp(xd_dev *d, const xd_weight *w, xd_dtype src);

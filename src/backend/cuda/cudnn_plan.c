@@ -1,4 +1,5 @@
-/* cudnn_plan.c - builds, serializes and runs plans of attention with cuDNN's backend API */
+/* cudnn_plan.c - builds, serializes and runs execution plans for attention with cuDNN's backend
+ * API */
 #include "backend/cuda/cudnn_plan.h"
 
 #include <stdlib.h>
@@ -6,11 +7,11 @@
 
 #include "base/minmax.h"
 
-/* Ids of the operands in cuDNN's graph. */
+/* Ids of the operands in cuDNN's graph of the attention. */
 enum { ID_Q = 1, ID_K, ID_V, ID_OUT, ID_SCALE, ID_LSE, ID_QUERIES, ID_KEYS };
 enum { MOST_CONFIGS = 8 };
 
-/* State while a plan is built: the first failure stops it. */
+/* State while a plan is built. The first failure stops the building. */
 typedef struct maker {
     const xd_cudnn *lib;
     xd_cudnn_plan  *p;
@@ -46,7 +47,7 @@ static void finalize(maker *k, cudnnBackendDescriptor_t d)
         k->status = k->lib->cudnnBackendFinalize(d);
 }
 
-/* Adds an operand of the operation `op`, with four dimensions and their strides. */
+/* Adds an operand, with four dimensions and their strides, to the operation `op`. */
 static void add(maker *k, cudnnBackendDescriptor_t op, int name, int64_t id, int type,
                 const int64_t dims[4], const int64_t strides[4])
 {
@@ -65,7 +66,8 @@ static void add(maker *k, cudnnBackendDescriptor_t op, int name, int64_t id, int
     link_to(k, op, name, d);
 }
 
-/* Adds heads: our [B,n,H,D] is cuDNN's [B,H,n,D], with any strides. */
+/* Adds heads as an operand of the operation `op`: our [B,n,H,D] is cuDNN's [B,H,n,D], with any
+ * strides. */
 static void add_heads(maker *k, cudnnBackendDescriptor_t op, int name, int64_t id,
                       const xd_cudnn_shape *a, int64_t rows, int64_t heads, const int64_t s[3])
 {
@@ -103,7 +105,8 @@ static xd_status fail_with(const maker *k, xd_status s, const char *what, xd_err
                    words);
 }
 
-/* Makes a plan of a configuration, or of a text; it becomes the last descriptor of p. */
+/* Makes a plan from an engine configuration or from a serialized text. The plan becomes the last
+ * descriptor of p. */
 static void finish_plan(maker *k, cudnnBackendDescriptor_t device, cudnnBackendDescriptor_t config,
                         const char *text)
 {
@@ -120,7 +123,8 @@ static void finish_plan(maker *k, cudnnBackendDescriptor_t device, cudnnBackendD
                                                      1, &n, &k->p->workspace);
 }
 
-/* Finds the configurations that cuDNN suggests for a graph, best first; returns their number. */
+/* Finds the engine configurations that cuDNN suggests for a graph, best first. Returns their
+ * number. */
 static int find_configs(maker *k, cudnnBackendDescriptor_t device, cudnnBackendDescriptor_t graph,
                         cudnnBackendDescriptor_t config[MOST_CONFIGS])
 {
@@ -197,7 +201,7 @@ xd_status xd_cudnn_plan_read(const xd_cudnn *lib, cudnnBackendDescriptor_t devic
 cudnnStatus_t xd_cudnn_plan_run(const xd_cudnn *lib, cudnnHandle_t h, const xd_cudnn_plan *p,
                                 const xd_cudnn_operands *o, void *workspace)
 {
-    xd_cudnn_plan own = { 0 };          /* only the descriptor of the pointers                 */
+    xd_cudnn_plan own = { 0 };          /* owns only the descriptor of the pointers of this call */
     maker         k = { .lib = lib, .p = &own };
     float         scale = o->scale;
     int64_t       id[8];

@@ -1,12 +1,12 @@
 /* driver.h - the functions of the CUDA driver (libcuda.so.1) that this backend calls
  *
  * The library is loaded when a CUDA device is first requested, so one build runs on machines with
- * and without it. The declarations are our own, so a build needs no CUDA header. Where <cuda.h> is
- * installed, tests/sim/check_driver.c compares them with it; it defines XD_CUDA_TYPES_GIVEN and
- * includes <cuda.h> first.
+ * and without a CUDA driver. The declarations are our own, so a build needs no CUDA header. Where
+ * <cuda.h> is installed, the test tests/sim/check_driver.c compares the declarations with it; the
+ * test defines XD_CUDA_TYPES_GIVEN and includes <cuda.h> first.
  *
- * If XDIT_CUDA_DIR is set, libraries are loaded only from that directory: tests put their stand-ins
- * there. */
+ * If XDIT_CUDA_DIR is set, libraries are loaded only from that directory, where tests put their
+ * stand-ins. */
 #ifndef XD_BACKEND_CUDA_DRIVER_H
 #define XD_BACKEND_CUDA_DRIVER_H
 
@@ -63,7 +63,7 @@ enum {
     XD_CU_CAPTURE_THREAD_LOCAL = 1,     /* CUstreamCaptureMode                                 */
 };
 
-/* X(symbol, (arguments)): all return CUresult. */
+/* Calls X(symbol, (arguments)) for each function. All return CUresult. */
 #define XD_CUDA_FUNCTIONS(X)                                                                       \
     X(cuInit, (unsigned flags))                                                                    \
     X(cuDriverGetVersion, (int *version))                                                          \

@@ -5,7 +5,8 @@
 
 xd_status xd_cuda_norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
 {
-    static const int most[] = { 5, 8, 12, 16 };         /* chunks of 256 elements, as in norm_5  */
+    /* numbers of 256-element chunks of a row in the kernels norm_5 to norm_16 */
+    static const int most[] = { 5, 8, 12, 16 };
     int64_t          n = a->in.d[0], C = a->in.d[1];
     int              k = 0;
     xd_status        st = xd_norm_check(a, XD_CUDA_TYPES);
@@ -49,7 +50,7 @@ static qknorm_heads heads_of(const xd_qk_heads *a)
                            .s_in0 = a->in.s[0], .s_in1 = a->in.s[1] };
 }
 
-/* 1: 16-byte accesses are possible. */
+/* Returns 1 if 16-byte accesses of the heads are possible. */
 static int are_aligned(const xd_qk_heads *a)
 {
     return !a->in.p ||
@@ -86,8 +87,8 @@ xd_status xd_cuda_qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
                           (size_t)D * 4 * sizeof(float), &b);
 }
 
-/* 1: moments_wide handles these groups: their `wide` channels are a power of two from 2 to 1024,
- * and C consists of slabs of at least 32 channels. */
+/* Returns 1 if moments_wide handles these groups: their `wide` channels are a power of two from 2
+ * to 1024, and C is a multiple of 32 channels. */
 static int takes_slabs(const xd_moments *a, int64_t wide)
 {
     return (wide & (wide - 1)) == 0 && wide >= 2 && wide <= 1024 && a->in.d[2] % 32 == 0 &&
@@ -145,7 +146,8 @@ xd_status xd_cuda_gnorm(xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp)
     }
     if ((size_t)b.groups * 8 > XD_CUDA_GNORM_SHARED)
         return XD_EUNSUPPORTED;
-    /* Up to 16 elements for each thread, if that leaves work for all multiprocessors. */
+    /* A block normalizes up to 16 elements for each thread, if that leaves work for all
+     * multiprocessors. */
     b.each = 256 * xd_max(1, xd_min(16, b.n * b.C / (256 * 2048)));
     return xd_cuda_launch(xd_cuda_of(d), XD_K_gnorm, xd_ceil_div(b.n * b.C, b.each), 1, 256,
                           (size_t)b.groups * 8, &b);

@@ -81,7 +81,7 @@ static float max_key_norm(const xd_attn_plan *p, int64_t n, const unit *pair)
 
 /* ---- values ------------------------------------------------------------------------------- */
 
-/* Returns the offset, in the packed pair, of the values of key j in columns from c on. The values
+/* Returns the offset, in the packed pair, of the values of step j in columns from c on. The values
  * of a part are stored in the order of multiplication: 32 columns of all steps of the part, the two
  * tiles of a step adjacent, then the next 32 columns. The last group may have 16 columns. Values
  * follow all keys of the pair. */

@@ -4,47 +4,48 @@
  * number of threads, on how the keys are split into segments, or on which queries share a call: a
  * row of the output is always computed by the same operations in the same order.
  *
- * `xd_attn_scratch_*` return the bytes of `tmp` for a run with `threads` threads (the value of
- * xd_par_threads() at the call); they dereference no data pointer. They return 0 for arguments that
- * the kernel will reject (XD_EINVAL, XD_EUNSUPPORTED). */
+ * The functions `xd_attn_scratch_*` return the bytes of `tmp` for a run with `threads` threads (the
+ * value of xd_par_threads() at the call), and dereference no data pointer. The result is 0 for
+ * arguments that the kernel will reject (XD_EINVAL, XD_EUNSUPPORTED). */
 #ifndef XD_BACKEND_CPU_ATTN_ATTN_H
 #define XD_BACKEND_CPU_ATTN_ATTN_H
 
 #include "backend/backend.h"
 
-/* 1: the arguments request int8 scores, and the kernels for int8 scores support them. Calls with
- * masks, biases and caps are computed in the type of the queries. */
+/* Returns 1 if the arguments request int8 scores and the kernels for int8 scores support them.
+ * Calls with masks, biases and caps are computed in the type of the queries. */
 int xd_attn_in_int8(const xd_attn_args *a);
 
-/* Plain C, three loops and a softmax: the reference for the other implementations. It also computes
- * int8 scores if the arguments request them; the other functions of this type do not. */
+/* Attention in plain C, three loops and a softmax: the reference for the other implementations.
+ * xd_attn_c also computes int8 scores if the arguments request them, unlike the other functions of
+ * this type. */
 size_t    xd_attn_scratch_c(const xd_attn_args *a, int threads);
 xd_status xd_attn_c(const xd_attn_args *a, void *tmp);
 
 #if defined(__x86_64__)
-/* AVX2 and FMA. BF16 operands are converted to f32. */
+/* Attention in AVX2 and FMA. BF16 operands are converted to f32. */
 size_t    xd_attn_scratch_avx2(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx2(const xd_attn_args *a, void *tmp);
 
-/* AVX-512 F, BW, DQ, VL. BF16 operands are converted to f32. */
+/* Attention in AVX-512 F, BW, DQ, VL. BF16 operands are converted to f32. */
 size_t    xd_attn_scratch_avx512(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx512(const xd_attn_args *a, void *tmp);
 
-/* Additionally AVX512_BF16: BF16 operands are multiplied as pairs by dot products, and the
- * probabilities are rounded to bf16. xd_attn_avx512 computes F32 operands. */
+/* Attention in AVX-512 with AVX512_BF16. BF16 operands are multiplied as pairs by dot products, and
+ * the probabilities are rounded to bf16. F32 operands are computed by xd_attn_avx512. */
 size_t    xd_attn_scratch_avx512bf16(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx512bf16(const xd_attn_args *a, void *tmp);
 
-/* AVX512_BF16 and VNNI, for BF16 operands if xd_attn_in_int8 returns 1: scores from int8,
- * probabilities and values in bf16. */
+/* Attention in AVX512_BF16 and VNNI, for BF16 operands if xd_attn_in_int8 returns 1: scores are
+ * computed from int8 values, probabilities and values in bf16. */
 size_t    xd_attn_scratch_int8(const xd_attn_args *a, int threads);
 xd_status xd_attn_int8(const xd_attn_args *a, void *tmp);
 
-/* Additionally AMX: BF16 operands are multiplied by tile multiplies. */
+/* Attention with AMX in addition to AVX-512: BF16 operands are multiplied by tile multiplies. */
 size_t    xd_attn_scratch_amx(const xd_attn_args *a, int threads);
 xd_status xd_attn_amx(const xd_attn_args *a, void *tmp);
 
-/* For tests only: the source of xd_attn_avx512bf16, with its dot product emulated in AVX-512 F. */
+/* For tests only: the source of xd_attn_avx512bf16, whose dot product is emulated in AVX-512 F. */
 size_t    xd_attn_scratch_bf16emu(const xd_attn_args *a, int threads);
 xd_status xd_attn_bf16emu(const xd_attn_args *a, void *tmp);
 #endif

@@ -1,5 +1,5 @@
-/* floats_tmpl.h - queries and keys of flash_tmpl.h as floats or pairs of bf16, and the masks of
- * their float scores
+/* floats_tmpl.h - packs queries and keys for flash_tmpl.h as floats or pairs of bf16, and masks
+ * float scores
  *
  * The including file defines what flash_tmpl.h requires. */
 #ifndef XD_BACKEND_CPU_ATTN_FLOATS_TMPL_H
@@ -13,7 +13,7 @@ static int64_t vector_count(int64_t n)
 }
 
 /* Packs n keys from `rows` to [unit][key], `nv` vectors wide. The last key is repeated as padding,
- * which changes no maximum of scores. */
+ * which changes no maximum of the scores. */
 static void pack_keys(const job *w, const char **rows, int64_t n, int64_t nv, unit *to)
 {
     const xd_attn_plan *p = &w->p;
@@ -66,7 +66,7 @@ static void load_queries(const job *w, const block *k)
     memset(k->q + k->n * p->ldq, 0, (size_t)((rows - k->n) * p->ldq) * 4);
 }
 
-/* Sets scores outside [lo, hi) of the block's n keys, and the padding of the last step, to
+/* Sets scores outside keys [lo, hi) of the block's n keys, and the padding of the last step, to
  * -infinity. */
 static void mask_range(float *s, int64_t lo, int64_t hi, int64_t n)
 {
@@ -76,8 +76,8 @@ static void mask_range(float *s, int64_t lo, int64_t hi, int64_t n)
         v_store(s + j, v_keep(v_load(s + j), hi - j));
 }
 
-/* Masks the scores s of row i for the n keys from j0 on: sets those hidden by the window or the
- * causal mask to -infinity. Returns 1 if there were any. */
+/* Masks the scores s of row i for the n keys from j0 on: scores hidden by the window or the causal
+ * mask become -infinity. Returns 1 if a score is hidden. */
 static int mask_hidden(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n)
 {
     int64_t lo = 0, hi = n;

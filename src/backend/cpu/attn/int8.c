@@ -3,15 +3,16 @@
  *
  * After SageAttention (Zhang et al. 2024, arXiv:2410.02367): the mean of all keys of a head is
  * subtracted from its keys. This changes no softmax, and removes the component that makes keys
- * large. Then each key and each query is a row of integers with its own scale.
+ * large. Then each key and each query is quantized to a row of integers with its own scale.
  *
  *   q.(k - mean) ~ scale_q scale_k sum_d iq[d] ik[d]
  *
- * Sums are exact. The lowest digits of a sum are noise, so only 16 bits are kept, multiplied by the
- * ratio of the key's scale to the largest scale in its key block. Probabilities are computed from
- * these in 16-bit arithmetic: differences to the row's largest score, times a factor, are exponents
- * in fixed point with 7 fraction bits. As bf16 they have the mantissa 1 + f instead of 2^f; a table
- * corrects the difference (powers_tmpl.h). Eight instructions compute 32 probabilities.
+ * Sums of integers are exact. The lowest digits of a sum are noise, so a score keeps only 16 bits,
+ * multiplied by the ratio of the key's scale to the largest scale in its key block. Probabilities
+ * are computed from these scores in 16-bit arithmetic: differences to the row's largest score,
+ * times a factor, are exponents in fixed point with 7 fraction bits. Interpreted as bf16, such an
+ * exponent with the fraction f has the mantissa 1 + f instead of 2^f; a table corrects the
+ * difference (powers_tmpl.h). Eight instructions compute 32 probabilities.
  *
  * Keys are stored with 128 added, since vpdpbusd multiplies unsigned by signed bytes; accumulators
  * start with a value that cancels this offset. */
@@ -26,32 +27,35 @@
 enum {
     QUADS = 1,
     LDS = XD_ATTN_INT_LDS,
-    LIFT = 8,           /* exponent of two by which the running maximum may lag before a rescale */
-    TOP_BITS = 14,      /* magnitude bits of a 16-bit score: differences fit too               */
+    /* exponent of two by which a row's reference may be below its maximum before accumulators are
+     * rescaled */
+    LIFT = 8,
+    /* magnitude bits of a 16-bit score; differences of two scores fit into 16 bits too */
+    TOP_BITS = 14,
     ONE = 128,          /* 1.0 in fixed point                                                  */
-    BIAS = 127 * ONE,   /* exponent bias                                                       */
-    FAR = 16383,        /* limit of differences of exponents: 2^-128                           */
+    BIAS = 127 * ONE,   /* exponent bias of bf16 in fixed point                                */
+    FAR = 16383,        /* limit of differences of exponents, about 2^-128                     */
 };
 
 #define ONES 0x3f803f80u        /* two bf16 ones                                               */
 
-/* Parameters of a query. The 16-bit values are stored twice in a 32-bit unit and apply to the
- * current key block: exponents are factor ((score - most) << left) / 2^15 + add, with score - most
- * clamped to at least `least`. */
+/* Parameters of a query for the current key block. The 16-bit values are stored twice in a 32-bit
+ * unit. Exponents are factor ((score - most) << left) / 2^15 + add, with score - most clamped to at
+ * least `least`. */
 typedef struct query {
-    float    scale;             /* scale of its integers, times all constant factors          */
-    int32_t  start;         /* initial value of accumulators: -128 times the sum of its integers */
+    float    scale;             /* scale of the query's integers, times all constant factors  */
+    int32_t  start;  /* initial value of accumulators: -128 times the sum of the query's integers */
     uint32_t most, least, left, factor, add;
 } query;
 _Static_assert(sizeof(query) <= XD_ATTN_INT_ROW * sizeof(float), "the plan allocates queries");
 
-/* Scores of a few rows that become probabilities in place, 32 in each step, row by row. */
+/* Scores of a few rows that become probabilities in place, row by row, 32 in each step. */
 typedef struct softmax_state {
-    unit        *row;           /* rows are LDS units apart                                   */
-    const query *query;         /* for each row                                               */
-    float       *sum;           /* for each row: LANES floats                                 */
+    unit        *row;           /* first row of scores; rows are LDS units apart              */
+    const query *query;         /* parameters of the query of each row                        */
+    float       *sum;           /* for each row: sums of probabilities in LANES floats        */
     int64_t      at, width;     /* first unit of the next step; units of a row in full steps   */
-    int64_t      left;          /* steps left                                                 */
+    int64_t      left;          /* number of remaining steps                                  */
 } softmax_state;
 
 static const uint16_t LESS[XD_POWERS] __attribute__((aligned(64))) = { XD_POWERS_LESS };
@@ -93,18 +97,19 @@ static inline void softmax_next(softmax_state *s)
 
 /* ---- integers ----------------------------------------------------------------------------- */
 
-/* Elements [c, c + 16) of a row, minus the mean unless it is NULL; zeros from D on. */
+/* Returns elements [c, c + 16) of a row, minus the mean unless `mean` is NULL, with zeros from
+ * element D on. */
 static inline vf elements(const char *row, const float *mean, int64_t c, int64_t D)
 {
     const vf x = float_row(row, XD_BF16, c, D);
     return mean ? v_sub(x, v_load(mean + c)) : x;
 }
 
-/* The largest magnitude of a row; NaN if an element is NaN. */
+/* Returns the largest magnitude of a row minus `mean`; NaN if an element is NaN. */
 static float largest(const char *row, const float *mean, int64_t D)
 {
-    vu most = _mm512_setzero_si512();           /* maximum of bits: magnitudes have the same
-                                                 * order, NaN is largest */
+    /* maximum of the bits of magnitudes, which have the same order; NaN is largest */
+    vu most = _mm512_setzero_si512();
     for (int64_t c = 0; c < D; c += LANES)
         most = _mm512_max_epu32(most, _mm512_castps_si512(v_abs(elements(row, mean, c, D))));
     const uint32_t bits = _mm512_reduce_max_epu32(most);
@@ -113,13 +118,13 @@ static float largest(const char *row, const float *mean, int64_t D)
     return x;
 }
 
-/* 127 / most, or 0 if the integers would be meaningless. */
+/* Returns 127 / most, or 0 if the integers would be meaningless. */
 static float inverse_of(float most)
 {
     return most > 1e-30f && most < INFINITY ? 127 / most : 0;
 }
 
-/* 16 units of a row from element c on: elements times `by`, rounded to int8. */
+/* Returns 16 units of a row from element c on: elements times `by`, rounded to int8. */
 static inline vu integers(const char *row, const float *mean, int64_t c, int64_t D, float by)
 {
     __m128i x[4];
@@ -134,7 +139,8 @@ static inline vu integers(const char *row, const float *mean, int64_t c, int64_t
     return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 
-/* Inline assembly: with the intrinsic, gcc 12 keeps copies of the accumulators in memory. */
+/* Adds dot products of four bytes to each lane of `sum`. Inline assembly is used because with the
+ * intrinsic, gcc 12 keeps copies of the accumulators in memory. */
 static inline vu int_dot(vu sum, vu bytes, vu signed_bytes)
 {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(bytes), "v"(signed_bytes));
@@ -148,7 +154,7 @@ static float *mean_of(const xd_attn_plan *p, unit *pair)
     return (float *)(void *)(pair + p->means);
 }
 
-/* Sums the keys of a block; the result is stored where the block will be packed. */
+/* Sums the keys of a key block. The sum is stored where the block will be packed. */
 static void sum_block(const job *w, int64_t pair, int64_t kb)
 {
     const xd_attn_plan *p = &w->p;
@@ -178,7 +184,8 @@ static void sum_job(void *ctx, int64_t begin, int64_t end, int thread)
             sum_block(w, i % w->lots * pairs + x, i / w->lots);
 }
 
-/* Computes the mean of a pair's keys from the sums of its blocks, in their order. */
+/* Computes the mean of the keys of each (batch, key head) pair from the sums of the key blocks, in
+ * the order of blocks. */
 static void mean_job(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const job          *w = ctx;
@@ -203,8 +210,8 @@ static void measure_keys(job *w)
     xd_par_for(w->count, mean_job, w);
 }
 
-/* Stores the ratios of the keys' scales to the block's largest scale after its keys, in the order
- * of units, followed by the largest magnitude. Padding repeats the last key. */
+/* Stores, after the keys of a key block, the ratios of the keys' scales to the block's largest
+ * scale in the order of units, followed by the largest magnitude. Padding repeats the last key. */
 static void put_scales(const xd_attn_plan *p, const float *most, int64_t n, unit *to)
 {
     int16_t *share = (int16_t *)(void *)(to + p->scales);
@@ -249,13 +256,14 @@ static void place_keys(const job *w, const char **k, const char **v, int64_t n, 
 
 /* ---- queries ------------------------------------------------------------------------------ */
 
-/* The parameters of query i; they are stored after l, which follows low and has its size. */
+/* Returns the parameters of query i, which are stored after k->l. k->l follows k->low and has the
+ * same size. */
 static query *query_of(const block *k, int64_t i)
 {
     return (query *)(void *)(k->l + (k->l - k->low)) + i;
 }
 
-/* Number of low bits of a sum that a 16-bit score drops. */
+/* Returns the number of low bits of a sum of integers that a 16-bit score drops. */
 static int noise_bits(int64_t D)
 {
     int bits = 0;
@@ -292,7 +300,7 @@ static void load_queries(const job *w, const block *k)
         *query_of(k, i) = (query){ 0 };
 }
 
-/* The score of query i with the mean of the keys. */
+/* Returns the score of query i with the mean of the keys, which the int8 scores omit. */
 static double left_out(const job *w, const block *k, int64_t i)
 {
     const xd_attn_plan *p = &w->p;
@@ -305,7 +313,8 @@ static double left_out(const job *w, const block *k, int64_t i)
 
 /* ---- scores ------------------------------------------------------------------------------- */
 
-/* The 16-bit scores of two vectors of accumulators, as units; x is in the low halves. */
+/* Returns the 16-bit scores of two vectors of accumulators, as 32-bit units; the scores of x are in
+ * the low halves. */
 static inline vu halves(vu x, vu y, vu down, vu up, vu shares)
 {
     const vu high = _mm512_set1_epi32((int)0xffff0000u);
@@ -320,7 +329,7 @@ typedef struct score_job {
     int64_t      ldq, units;
     const unit  *keys, *shares;
     const query *query;
-    unit        *s, *most;      /* scores; 32 maxima for each row                             */
+    unit        *s, *most;      /* scores; 32 maxima for each row of scores                   */
     vu           down, up;
 } score_job;
 
@@ -397,7 +406,7 @@ static void compute_scores(const job *w, const block *k, int64_t n, const unit *
 
 /* ---- softmax ------------------------------------------------------------------------------ */
 
-/* The largest of 32 16-bit values. */
+/* Returns the largest of 32 16-bit values. */
 static inline int max_of(vu x)
 {
     const __m256i y = _mm256_max_epi16(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
@@ -411,18 +420,18 @@ static uint32_t twice(int x)
     return (uint32_t)(uint16_t)x * 0x10001u;
 }
 
-/* Sets how scores of this block become exponents: `step` is the fixed-point exponent of two per
- * unit of score, and `add` the exponent of the largest score. */
+/* Sets how scores of this key block become exponents. `step` is the fixed-point exponent of two per
+ * unit of score, and `add` is the exponent of the largest score. */
 static void set_exponents(query *q, int most, float step, float add)
 {
-    if (!(add > 4)) {           /* all powers are too small: results are 0                    */
+    if (!(add > 4)) {           /* all powers of two are too small, so that the results are 0 */
         *q = (query){ .scale = q->scale, .start = q->start };
         return;
     }
     step = step < 8192 ? step : 8192;
-    /* 2 less, so that no rounding makes an exponent negative */
+    /* 2 less than the smallest exponent, so that no rounding makes an exponent negative */
     const float lowest = 2 - (add < FAR ? add : FAR);
-    /* step = factor 2^(left - 15), factor below 2^15 */
+    /* step = factor 2^(left - 15), with a factor below 2^15 */
     const int e = _mm_cvtsi128_si32(_mm_castps_si128(_mm_set_ss(step))) >> 23;
     const int left = e > 126 ? e - 126 : 0;
     const int factor = (int)(step * (float)(32768 >> left) + 0.5f);
@@ -433,8 +442,8 @@ static void set_exponents(query *q, int most, float step, float add)
     q->add = twice((int)(add + 0.5f));
 }
 
-/* Sets the reference of row i: its largest score, or an earlier maximum that is lower by less than
- * LIFT. `scale` is the largest scale of a key. */
+/* Sets the reference score of row i to its largest score, or keeps an earlier reference that is
+ * lower by less than LIFT. `scale` is the largest scale of a key. */
 static void set_reference(const job *w, const block *k, int64_t i, float scale)
 {
     query      *q = query_of(k, i);
@@ -468,8 +477,8 @@ static softmax_state soft_rows(const block *k, int64_t i, int64_t height, int64_
     };
 }
 
-/* Computes the probabilities of the last, incomplete step of row i: those of keys from n on become
- * 0. */
+/* Computes the probabilities of the last, incomplete step of row i. The probabilities of keys from
+ * n on become 0. */
 static void soft_end(const block *k, int64_t i, int64_t n)
 {
     const int64_t  left = n % STEP_KEYS;

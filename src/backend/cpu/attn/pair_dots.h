@@ -1,5 +1,5 @@
-/* pair_dots.h - dot products of units of two bf16 in vector registers, by AVX512_BF16 or, with
- * XD_EMULATE_BF16DOT, emulated in AVX-512 F */
+/* pair_dots.h - dot products of 32-bit units of two bf16 (plan.h) in vector registers, by
+ * AVX512_BF16 or, with XD_EMULATE_BF16DOT, emulated in AVX-512 F */
 #ifndef XD_BACKEND_CPU_ATTN_PAIR_DOTS_H
 #define XD_BACKEND_CPU_ATTN_PAIR_DOTS_H
 
@@ -10,15 +10,16 @@ typedef __m256i vuh;
 static inline vu   v_units(const unit *p) { return _mm512_loadu_si512(p); }
 static inline vuh  v_units_half(const unit *p) { return _mm256_loadu_si256((const __m256i *)p); }
 
-/* Broadcasts a unit. It is not loaded as uint32_t, because the memory of probabilities was written
- * as float. */
+/* Broadcasts a unit. The unit is not loaded as uint32_t, because the memory of probabilities was
+ * written as float. */
 static inline vu v_spread(const unit *p)
 {
     return _mm512_castps_si512(_mm512_broadcastss_ps(_mm_load_ss((const float *)(const void *)p)));
 }
 
 #ifdef XD_EMULATE_BF16DOT
-/* Adds the products of high halves first, in the order of the instruction. */
+/* Adds the dot products of x and y to acc. Products of high halves are added first, in the order of
+ * the instruction vdpbf16ps. */
 static inline vf v_dot(vf acc, vu x, vu y)
 {
     const __m512i high = _mm512_set1_epi32((int)0xffff0000u);

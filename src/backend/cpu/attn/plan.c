@@ -1,20 +1,23 @@
-/* plan.c - splits an attention call into blocks */
+/* plan.c - splits an attention call into blocks of queries, blocks of keys and groups of heads
+ * (plan.h) */
 #include "backend/cpu/attn/plan.h"
 
 #include "backend/cpu/attn/attn.h"
 #include "base/arena.h"
 #include "base/minmax.h"
 
-static const size_t group_bytes = (size_t)32 << 20;     /* packed keys and values: normal limit */
-static const size_t group_limit = (size_t)512 << 20;    /* limit if there are many threads    */
+/* normal limit of the packed keys and values of a group */
+static const size_t group_bytes = (size_t)32 << 20;
+/* limit of a group if there are many threads */
+static const size_t group_limit = (size_t)512 << 20;
 
 static size_t align_bytes(size_t bytes)
 {
     return (bytes + XD_ALIGN - 1) / XD_ALIGN * XD_ALIGN;
 }
 
-/* Splits the queries into blocks of equal size, halved while there are fewer than two per thread.
- * The size changes no result, since rows are independent. */
+/* Splits the queries into blocks of equal size, halved while there are fewer than two blocks per
+ * thread. The size of a block changes no result, since rows are independent. */
 static void cut_rows(xd_attn_plan *p, int threads, int tiles)
 {
     int64_t most = tiles ? XD_ATTN_TILE_ROWS : XD_ATTN_ROWS, step = tiles ? XD_ATTN_STRIP : 12;
@@ -41,8 +44,8 @@ static void cut_keys(xd_attn_plan *p, const xd_attn_form *f)
     p->kblocks = xd_ceil_div(p->m, p->keys);
 }
 
-/* Chooses the pairs of a group: as many as fit into group_bytes, or up to group_limit so that every
- * thread has several blocks. */
+/* Chooses the number of (batch, key head) pairs of a group: as many as fit into group_bytes, or up
+ * to group_limit so that every thread has several blocks. */
 static void cut_group(xd_attn_plan *p, int threads)
 {
     int64_t pairs = p->B * p->Hk, per = p->rep * p->blocks;
@@ -148,7 +151,7 @@ void xd_attn_rows(const xd_attn_args *a, int64_t b, int64_t h, int64_t j0, int64
     }
 }
 
-/* Writes the addresses of rows i .. i+n to `to`; does nothing if that is NULL. */
+/* Writes the addresses of rows i .. i+n to `to`. Does nothing if `to` is NULL. */
 static void put_rows(const xd_tensor *t, int64_t b, int64_t h, int64_t i, int64_t n, char **to)
 {
     const int64_t step = t->s[1] * (int64_t)xd_dtype_size(t->type);

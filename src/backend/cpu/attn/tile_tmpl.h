@@ -3,11 +3,11 @@
  *   c[i][j] (+)= sum_k a[i][k] . b[k][j]       i < MR rows, j < NV vectors, plus half a vector if
  *                                              HALF
  *
- * k counts units: floats, or pairs of bf16 whose two products are both added. `a` is row-major with
- * rows `lda` units apart, `b` is a packed panel of NV vectors per unit, and c has rows of floats,
- * ldc apart. All MR x NV accumulators stay in registers, so MR NV + NV + 1 must not exceed the
- * number of registers. The including file defines the types vf and vu, LANES, LDS and the v_
- * functions, and softmax_state and softmax_next (values_tmpl.h). */
+ * k counts 32-bit units: floats, or pairs of bf16 whose two products are both added. `a` is
+ * row-major with rows `lda` units apart, `b` is a packed panel of NV vectors per unit, and c has
+ * rows of floats, ldc apart. All MR x NV accumulators stay in registers, so MR NV + NV + 1 must not
+ * exceed the number of registers. The including file defines the types vf and vu, LANES, LDS and
+ * the v_ functions, and softmax_state and softmax_next (values_tmpl.h). */
 #ifndef XD_BACKEND_CPU_ATTN_TILE_TMPL_H
 #define XD_BACKEND_CPU_ATTN_TILE_TMPL_H
 
@@ -64,7 +64,7 @@ typedef void soft_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t
     }                                                                                              \
     (void)h##i;
 
-/* Merges the maxima of the scores of each row into row i of top, one vector per row. */
+/* Merges the maxima of the scores of each row into row i of `top`, which has one vector per row. */
 #define TILE_STORE_TOP(i)                                                                          \
     {                                                                                              \
         vf t = v_max(c##i##_0, v_load(top + (i)*LANES));                                           \
@@ -103,8 +103,8 @@ typedef void soft_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t
         TILE_ROWS_##MR(TILE_STORE_TOP)                                                             \
     }
 
-/* Sums of values. Rows of probabilities are LDS units apart: a constant saves address registers,
- * which tall tiles lack. */
+/* Defines a tile of value sums. Rows of probabilities are LDS units apart: a constant distance
+ * saves address registers, which tall tiles lack. */
 #define SUM_TILE(name, MR, NVS, HALFS)                                                             \
     static void name(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add)     \
     {                                                                                              \

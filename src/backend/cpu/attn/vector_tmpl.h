@@ -18,9 +18,9 @@
 
 /* ---- bias and masks ----------------------------------------------------------------------- */
 
-/* Adds the bias and returns the maximum. Scores become s + bias / scale or, if `scaled`, c s + bias
- * log2(e). The latter is used if dividing by the scale is not possible, or if probabilities stay
- * f32. */
+/* Adds the bias to the scores of a row and returns the new maximum. Scores s become s + bias /
+ * scale or, if `scaled`, c s + bias log2(e). The latter is used if dividing by the scale is not
+ * possible, or if probabilities stay f32. */
 static vf add_bias(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n,
                    int scaled)
 {
@@ -51,9 +51,9 @@ static vf add_bias(const job *w, const block *k, int64_t i, float *s, int64_t j0
     return top;
 }
 
-/* Caps the raw scores of n keys: s becomes the value whose product with the scale is capped. tanh
- * is that of the C library, one score at a time. The padding of the last vector is capped like the
- * key that it repeats. */
+/* Applies the soft cap to the raw scores of n keys: each score s becomes the value whose product
+ * with the scale is capped. tanh is computed by the C library, one score at a time. The padding of
+ * the last vector is capped like the key that it repeats. */
 static void cap_scores(const job *w, float *s, int64_t n)
 {
     const float in = w->a->scale / w->a->softcap, out = in != 0 ? 1 / in : 0;
@@ -61,7 +61,7 @@ static void cap_scores(const job *w, float *s, int64_t n)
         s[j] = out * tanhf(in * s[j]);
 }
 
-/* The per-lane maxima of the scores of n keys, rounded up to full vectors. */
+/* Returns the maxima, in each lane, of the scores of n keys, rounded up to full vectors. */
 static vf vector_max(const float *s, int64_t n)
 {
     vf top = v_set(-INFINITY);
@@ -80,8 +80,8 @@ static vf row_max(const float *s, int64_t n)
     return v_max(m0, m1);
 }
 
-/* Applies bias and mask for row i to the scores s of the n keys from j0 on. `most` holds their
- * maxima per lane; returns the new maxima. */
+/* Applies bias and mask for row i to the scores s of the n keys from j0 on. `most` holds the maxima
+ * of the scores in each lane. Returns the new maxima. */
 static vf bias_and_mask(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n,
                         int scaled, vf most)
 {
@@ -94,22 +94,25 @@ static vf bias_and_mask(const job *w, const block *k, int64_t i, float *s, int64
     return mask_hidden(w, k, i, s, j0, n) ? row_max(s, n) : most;
 }
 
-/* 1: scores are scaled before their maximum is computed. */
+/* Returns 1 if scores are scaled before their maximum is computed. */
 static int scaled_first(const job *w)
 {
     return !(w->a->scale * log2e > 1e-20f) || (w->a->bias.p && !PAIRS);
 }
 
 enum {
-    KCHUNK = 128,               /* units of q.k at a time, so that the panel stays in L1       */
-    LIFT = PAIRS ? 8 : 0,       /* exponent of two by which the running maximum may lag before a
-                                 * rescale */
+    /* units of q.k that are multiplied at a time, so that the panel of keys stays in L1 */
+    KCHUNK = 128,
+    /* exponent of two by which a row's reference may be below its maximum before accumulators are
+     * rescaled */
+    LIFT = PAIRS ? 8 : 0,
 };
 
 static void compute_scores(const job *w, const block *k, int64_t n, const unit *keys)
 {
     const xd_attn_plan *p = &w->p;
-    /* discards maxima of partial sums; the rows after the block's maxima */
+    /* Receives the maxima of partial sums, which are discarded: the rows after the block's
+     * maxima. */
     float *none = k->lane_max + XD_ATTN_ROWS * LANES;
     for (int64_t i = 0; i < k->n; i++)
         v_store(k->lane_max + i * LANES, v_set(-INFINITY));
@@ -124,13 +127,13 @@ static void compute_scores(const job *w, const block *k, int64_t n, const unit *
     }
 }
 
-/* Sets the reference of row i: its largest score, or an earlier maximum that is lower by less than
- * LIFT. Sums up to 2^LIFT lose no accuracy, and rows are seldom rescaled. */
+/* Sets the reference score of row i to its largest score, or keeps an earlier reference that is
+ * lower by less than LIFT. Sums up to 2^LIFT lose no accuracy, and rows are seldom rescaled. */
 static void set_reference(const job *w, const block *k, int64_t i, float c)
 {
     float top = v_hmax(v_load(k->lane_max + i * LANES)) * c;
-    if (top > k->top[i] + (float)LIFT) {        /* not true for a NaN                          */
-        if (k->top[i] > -INFINITY) {    /* else accumulators are still zero or unset           */
+    if (top > k->top[i] + (float)LIFT) {        /* the comparison is false for a NaN           */
+        if (k->top[i] > -INFINITY) {    /* otherwise the accumulators are still zero or unset  */
             float by = v_first(v_exp2(v_set(k->top[i] - top)));
             k->l[i] *= by;
             scale_row(k->o + i * w->p.dp, w->p.dp, by);
@@ -141,7 +144,7 @@ static void set_reference(const job *w, const block *k, int64_t i, float c)
     v_store(k->sum + i * LANES, v_zero());
 }
 
-/* Returns the softmax state of up to `height` rows from i on. */
+/* Returns the softmax state of up to `height` rows from row i on. */
 static softmax_state soft_rows(const block *k, int64_t i, int64_t height, int64_t n, float c)
 {
     softmax_state s = { .row = k->s + i * LDS, .low = k->low + i, .sum = k->sum + i * LANES,

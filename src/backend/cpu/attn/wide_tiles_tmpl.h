@@ -1,6 +1,6 @@
 /* wide_tiles_tmpl.h - AVX-512 register tiles for scores that are sums of floats
  *
- * The including file has included plan.h and defines what tile_tmpl.h requires, except the softmax
+ * The including file has included plan.h, and defines what tile_tmpl.h requires except the softmax
  * and LDS. */
 #ifndef XD_BACKEND_CPU_ATTN_WIDE_TILES_TMPL_H
 #define XD_BACKEND_CPU_ATTN_WIDE_TILES_TMPL_H

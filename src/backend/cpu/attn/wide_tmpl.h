@@ -1,6 +1,7 @@
-/* wide_tmpl.h - the vector operations of flash_tmpl.h in AVX-512, for both kinds of units
+/* wide_tmpl.h - the vector operations of flash_tmpl.h in AVX-512, for units of one float and of two
+ * bf16
  *
- * The including file defines PAIRS before it, and everything about units. */
+ * Before including this file, the including file defines PAIRS and the operations on units. */
 #ifndef XD_BACKEND_CPU_ATTN_WIDE_TMPL_H
 #define XD_BACKEND_CPU_ATTN_WIDE_TMPL_H
 
@@ -38,7 +39,7 @@ static inline void v_store_half(float *p, vh x) { _mm256_storeu_ps(p, x); }
 static inline vf v_wide(vh x) { return _mm512_insertf32x8(v_set(-INFINITY), x, 0); }
 static inline vh v_add_half(vh x, vh y) { return _mm256_add_ps(x, y); }
 
-/* 1 / x for 1 <= x: a 14-bit estimate and one Newton step. */
+/* Returns 1 / x for 1 <= x, from a 14-bit estimate and one Newton step. */
 static inline vf v_inverse(vf x)
 {
     const vf r = _mm512_rcp14_ps(x);
@@ -50,7 +51,7 @@ static inline vi v_integers(const int32_t *p)
     return p ? _mm512_loadu_si512(p) : _mm512_setzero_si512();
 }
 
-/* Differences of int32, converted to float. */
+/* Returns differences of int32 values, converted to float. */
 static inline vf v_whole(const float *x, vi less)
 {
     return _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_loadu_si512(x), less));
@@ -61,7 +62,8 @@ static inline vm v_not_below(vf x, float least)
     return _mm512_cmp_ps_mask(x, v_set(least), _CMP_NLT_UQ);
 }
 
-/* p times 2^n, where n is the integer in the low bits of t; 0 in lanes that are not `live`. */
+/* Returns p times 2^n, where n is the integer in the low bits of t; 0 in lanes that are not
+ * `live`. */
 static inline vf v_power(vf p, vf t, vm live)
 {
     return _mm512_castsi512_ps(_mm512_maskz_add_epi32(
@@ -93,14 +95,14 @@ static inline vf v_exp2(vf x)
     return v_power(p, t, v_not_below(x, -100.0f));
 }
 
-/* The first n lanes of x, -infinity in the others. */
+/* Returns the first n lanes of x, with -infinity in the other lanes. */
 static inline vf v_keep(vf x, int64_t n)
 {
     return _mm512_mask_mov_ps(v_set(-INFINITY), lane_mask(n), x);
 }
 
-/* The low halves of lanes get 16 bf16 of a row of D from element c on. Full vectors are loaded
- * without a mask, which on some machines costs more than a branch. */
+/* Returns 16 bf16 values of a row of D elements, from element c on, in the low halves of the lanes.
+ * Full vectors are loaded without a mask, which on some machines costs more than a branch. */
 static inline __m512i bf16_row(const char *row, int64_t c, int64_t D)
 {
     if (D - c >= 16)
@@ -129,8 +131,8 @@ static inline void put_out(char *to, xd_dtype type, vf x, int64_t n)
         _mm256_mask_storeu_epi16(to, lane_mask(n), bf16(x));
 }
 
-/* Transposes 16 x 16 elements of 32 bits: two rounds of unpacking inside 128-bit lanes, two of
- * moving the lanes. */
+/* Transposes a matrix of 16 x 16 elements of 32 bits, by two rounds of unpacking inside 128-bit
+ * lanes and two rounds of moving the lanes. */
 static inline void transpose_bits(__m512i r[16])
 {
     __m512i t[16];

@@ -10,11 +10,12 @@
 #include "backend/cuda/kernels/elements.cuh"
 
 enum { M = 128, N = 128, K = 32, ROW = K + 8, STAGES = 3, STAGE = (M + N) * ROW };
-enum { PATCH = 32 + 4 };        /* floats of a row of accumulators, padded against bank conflicts */
+/* floats in a row of accumulators in shared memory, padded against bank conflicts */
+enum { PATCH = 32 + 4 };
 
-/* Applies the epilogue to eight accumulators x of row r, columns c to c + 7, and stores them in
- * `out`. The activation works on shared memory in a loop, one element at a time, so that its code
- * exists only once. */
+/* Applies the epilogue to eight accumulators x of row r, columns c to c + 7, and stores the results
+ * in `out`. The activation works on shared memory in a loop, one element at a time, so that its
+ * code exists only once. */
 GPU void finish(const conv_args &a, float *x, int64_t r, int c)
 {
     if (r >= (int64_t)a.To * a.Ho * a.Wo || c >= a.O)
@@ -70,7 +71,8 @@ template <int f16> GPU void run_conv(const conv_args &a)
     const int64_t row0 = (int64_t)blockIdx.x * M, rows = (int64_t)a.To * a.Ho * a.Wo;
     const int col0 = (int)blockIdx.y * N, taps = a.kernel[0] * a.kernel[1] * a.kernel[2];
     const int cs = (a.C + K - 1) / K, steps = taps * cs;
-    /* This thread loads chunk tid % 4 of the rows tid / 4 and tid / 4 + 64 in every step. */
+    /* In every step, this thread loads chunk tid % 4 of the rows tid / 4 and tid / 4 + 64 of the
+     * tile. */
     const int chunk = tid % 4 * 8, my = tid / 4;
     int at[2][3];
     UNROLL
@@ -80,7 +82,7 @@ template <int f16> GPU void run_conv(const conv_args &a)
         at[i][1] = (int)(r / a.Wo % a.Ho) * a.stride[1] - a.lo[1];
         at[i][0] = r < rows ? (int)(r / a.Wo / a.Ho) * a.stride[0] - a.lo[0] : -(1 << 28);
     }
-    /* State of the next step to load: its tap, channels and stage. */
+    /* State of the next step to load: its tap, channels and pipeline stage. */
     int tap = 0, dt = 0, dh = 0, dw = 0, c0 = 0, stage = 0;
     auto load = [&]() {
         const int c = c0 + chunk, there = c < a.C;
@@ -145,8 +147,8 @@ template <int f16> GPU void run_conv(const conv_args &a)
                 gpu_mma<f16>(acc[i][j], fa[i], fb[j / 2] + j % 2 * 2);
         }
     }
-    /* Accumulators go through shared memory, 32 rows of a warp at a time, so that each lane gets 8
-     * adjacent columns. */
+    /* Accumulators pass through shared memory, 32 rows of a warp at a time, so that each lane reads
+     * 8 adjacent columns. */
     float *patch = (float *)gpu_shared() + warp * 32 * PATCH;
     const float *mine = patch + lane / 4 * PATCH + lane % 4 * 8;
     gpu_sync();
@@ -172,7 +174,7 @@ template <int f16> GPU void run_conv(const conv_args &a)
 KERNEL(conv, conv_args, 256, 2) { run_conv<0>(a); }
 KERNEL(conv_f16, conv_args, 256, 2) { run_conv<1>(a); }
 
-/* Convolution of weights and images of any type and width; each thread computes one output. */
+/* Convolution of weights and images of any type and width. Each thread computes one output. */
 KERNEL(conv_any, conv_args, 128, 1)
 {
     const int64_t i = (int64_t)blockIdx.x * 128 + threadIdx.x, rows = (int64_t)a.To * a.Ho * a.Wo;

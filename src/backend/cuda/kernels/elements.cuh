@@ -15,7 +15,7 @@ GPU int64_t gpu_index()
 }
 
 /* Divides i by `wide`: i = q wide + r. A 64-bit division takes many times as long as a 32-bit
- * division, which is used if i fits. */
+ * division, which is used if both numbers fit. */
 GPU void gpu_divide(int64_t i, int64_t wide, int64_t *q, int64_t *r)
 {
     if ((uint64_t)i <= 0xffffffffu && (uint64_t)wide <= 0xffffffffu) {

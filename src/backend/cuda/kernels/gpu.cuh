@@ -1,10 +1,10 @@
-/* gpu.cuh - the language of the kernels: nvcc compiles them to GPU code, a C++ compiler to CPU code
- * for tests
+/* gpu.cuh - the language of the CUDA kernels: nvcc compiles them to GPU code, and a C++ compiler to
+ * CPU code for tests
  *
- * A kernel takes one struct by value (args.h, plain C) and nothing else. It is launched by name
- * through the driver's cuLaunchKernel, so the engine stays plain C and needs no CUDA compiler:
- *
- *   KERNEL(norm_5, norm_args, 128, 4) { ... a.n ... }        128 threads, 4 blocks a processor
+ * A kernel takes one struct by value (args.h, plain C) and nothing else. Kernels are launched by
+ * name through the driver's cuLaunchKernel, so the engine is plain C and needs no CUDA compiler.
+ * For example, KERNEL(norm_5, norm_args, 128, 4) { ... a.n ... } defines a kernel of 128 threads,
+ * with 4 blocks on a multiprocessor.
  *
  * Shared memory is dynamic (gpu_shared). Every instruction with a PTX implementation also has a C
  * implementation in this file; no other file has either. On the CPU, each thread of a block is a
@@ -50,7 +50,7 @@ struct uint2 {
 struct float4 {
     float x, y, z, w;
 };
-/* Values that a lane shows to the other lanes in a collective function. */
+/* Values that a lane passes to the other lanes of its warp in a collective function. */
 struct gpu_shown {
     uint32_t a[4], b[2];
     float c[4];
@@ -69,8 +69,8 @@ extern gpu_dim3 gpu_thread, gpu_block, gpu_threads, gpu_blocks;
 #define LANE ((int)(gpu_thread.x & 31))
 #define WARP ((int)(gpu_thread.x >> 5))
 char *gpu_shared();
-/* Waits until all lanes have reached the same place, and returns their slots; `last` runs once,
- * before any lane continues. */
+/* Waits until all lanes have reached the same place `where`, and returns the values of all lanes.
+ * `last` runs once, before any lane continues. */
 gpu_shown *gpu_show(const gpu_shown &mine, int where, void (*last)(gpu_shown *));
 void gpu_wait_block(int where);
 void gpu_copy_later(void *shared, const void *global, int bytes);
@@ -132,7 +132,7 @@ GPU bf16 gpu_to_bf16(float f)
     return (bf16)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 #endif
 }
-/* Packs two values as bf16; lo is in the low half. */
+/* Packs two values as bf16. `lo` is in the low half. */
 GPU uint32_t gpu_pack_bf16(float lo, float hi)
 {
 #ifdef __CUDACC__
@@ -172,7 +172,7 @@ GPU uint16_t gpu_to_f16(float f)
     return (uint16_t)(sign | (((uint32_t)(e + 14) << 10) + (uint32_t)rintf(ldexpf(a, 10 - e))));
 #endif
 }
-/* Packs two values as f16; lo is in the low half. */
+/* Packs two values as f16. `lo` is in the low half. */
 GPU uint32_t gpu_pack_f16(float lo, float hi)
 {
 #ifdef __CUDACC__
@@ -193,7 +193,8 @@ GPU float gpu_exp2(float x)
     return exp2f(x);
 #endif
 }
-/* A single division, rounded to nearest; never replaced by an approximation. */
+/* Divides a by b in a single division, rounded to nearest, which is never replaced by an
+ * approximation. */
 GPU float gpu_divide(float a, float b)
 {
 #ifdef __CUDACC__
@@ -202,7 +203,7 @@ GPU float gpu_divide(float a, float b)
     return a / b;
 #endif
 }
-/* A single product, never fused into a multiply-add. */
+/* Multiplies a and b in a single product, which is never fused into a multiply-add. */
 GPU float gpu_multiply(float a, float b)
 {
 #ifdef __CUDACC__
@@ -269,10 +270,10 @@ GPU uint32_t gpu_load4(const void *p)
 #endif
 }
 
-/* Starts an asynchronous copy of 16 bytes to shared memory; only the first `bytes` (0 or 16) are
- * read, the rest become zeros. The data has arrived after gpu_copy_wait and a barrier. On the CPU
- * it is copied only then or, in blocks chosen by the seed, at once, so that tests find missing
- * waits. */
+/* Starts an asynchronous copy of 16 bytes to shared memory. Only the first `bytes` (0 or 16) are
+ * read; the rest become zeros. The data has arrived after gpu_copy_wait and a barrier. On the CPU
+ * the bytes are copied only then or, in blocks chosen by the seed, at once, so that tests find
+ * missing waits. */
 GPU void gpu_cp_async16(void *shared, const void *global, int bytes)
 {
 #ifdef __CUDACC__
@@ -328,7 +329,8 @@ GPU void gpu_sync_warp(int where = __builtin_LINE())
     gpu_show(s, where, nullptr);
 }
 #endif
-/* Sum and maximum over the lanes of a warp, by a butterfly; all lanes get the same bits. */
+/* The sum and the maximum over the lanes of a warp, by a butterfly. All lanes receive the same
+ * bits. */
 #ifdef __CUDACC__
 GPU float gpu_warp_sum(float v)
 {
@@ -361,7 +363,7 @@ GPU float gpu_warp_max(float v, int where = __builtin_LINE())
 }
 #endif
 
-/* Loads four 8x8 matrices of 16-bit elements; lane l passes the address of row l % 8 of matrix l /
+/* Loads four 8x8 matrices of 16-bit elements. Lane l passes the address of row l % 8 of matrix l /
  * 8. */
 #ifdef __CUDACC__
 GPU void gpu_ldmatrix4(uint32_t r[4], const void *row)
@@ -380,7 +382,7 @@ GPU void gpu_ldmatrix4_t(uint32_t r[4], const void *row)
                  : "r"(p)
                  : "memory");
 }
-/* c[16x8] += a[16x16] b[16x8], where a and b are bf16 or f16 */
+/* Computes c[16x8] += a[16x16] b[16x8], where a and b are bf16 or f16. */
 template <int is_f16> GPU void gpu_mma(float c[4], const uint32_t a[4], const uint32_t b[2])
 {
 #define GPU_MMA(type)                                                                              \

@@ -1,9 +1,10 @@
-/* groupnorm.cu - group norm: sums of the groups of image rows, and the normalisation with them */
+/* groupnorm.cu - kernels of group norm: sums over groups of channels of image rows, and the
+ * normalisation with these sums */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
-/* Computes the sum and the sum of squares of a group in F64; a block handles one row and group.
- * Shared memory: 2 doubles for each thread. */
+/* Computes the sum and the sum of squares of a group in F64. A block of threads handles one row and
+ * one group. Shared memory: 2 doubles for each thread. */
 KERNEL(moments, moments_args, 128, 1)
 {
     const int64_t r = blockIdx.x, g = blockIdx.y, wide = a.C / a.groups;
@@ -29,9 +30,9 @@ KERNEL(moments, moments_args, 128, 1)
         a.sums[r * a.s_sum_row + g * a.s_sum_group + me] = sums[me];
 }
 
-/* Computes the sums and sums of squares of groups of 2, 4, 8, ... channels in F64; a block handles
- * a row and a slab of 32 channels, or one group if it is wider. A thread sums eight channels of
- * every each-th position. Shared memory: 16 doubles for each thread. */
+/* Computes the sums and sums of squares of groups of 2, 4, 8, ... channels in F64. A block of
+ * threads handles a row and 32 channels, or one group if a group has more channels. A thread sums
+ * eight channels of every each-th position. Shared memory: 16 doubles for each thread. */
 KERNEL(moments_wide, moments_args, 128, 1)
 {
     const int wide = (int)(a.C / a.groups), slab = wide > 32 ? wide : 32, chunks = slab / 8;
@@ -71,8 +72,8 @@ KERNEL(moments_wide, moments_args, 128, 1)
     }
 }
 
-/* Sums one column of F64 elements; a block for each column. Shared memory: a double for each
- * thread. */
+/* Sums columns of F64 elements. A block of threads handles one column. Shared memory: a double for
+ * each thread. */
 KERNEL(add_rows, add_rows_args, 128, 1)
 {
     double *sums = (double *)gpu_shared(), s = 0;
@@ -90,8 +91,8 @@ KERNEL(add_rows, add_rows_args, 128, 1)
         a.out[blockIdx.x] = sums[0];
 }
 
-/* A block normalizes `each` elements. It first computes the mean and the scale of every group in
- * shared memory: 2 floats for each group. */
+/* Normalizes `each` elements in each block of threads. The block first computes the mean and the
+ * scale of every group in shared memory: 2 floats for each group. */
 KERNEL(gnorm, gnorm_args, 256, 1)
 {
     const int64_t wide = a.C / a.groups, all = a.n * a.C;

@@ -1,7 +1,8 @@
-/* qknorm.cu - norm and rotary embedding of heads; queries and keys in one launch
+/* qknorm.cu - norm and rotary embedding of attention heads; queries and keys in one launch
  *
- * If rotated pairs are neighbours, the same lane has both elements. If they are halves (i, i +
- * D/2), another lane has the partner, so heads pass through shared memory once. */
+ * If the two elements of a rotated pair are neighbours, the same lane has both elements. If the
+ * pairs are halves (i, i + D/2), another lane has the partner, so heads pass through shared memory
+ * once. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
@@ -19,7 +20,7 @@ GPU void turn(float x[2], float c, float s)
     x[1] = v * c + u * s;
 }
 
-/* The sum over the LANES lanes that share a head. */
+/* Returns the sum of v over the LANES lanes that share a head. */
 template <int LANES> GPU float sum_of_head(float v)
 {
     UNROLL
@@ -28,7 +29,8 @@ template <int LANES> GPU float sum_of_head(float v)
     return v;
 }
 
-/* x becomes norm(x), without gain and bias. mine: 1: this lane has elements of the head. */
+/* Replaces x by norm(x), without gain and bias. `mine` is 1 if this lane has elements of the
+ * head. */
 template <int LANES> GPU void norm_eight(const qknorm_args &a, int mine, float x[8])
 {
     float s = 0, mean, rstd;
@@ -51,8 +53,8 @@ template <int LANES> GPU void norm_eight(const qknorm_args &a, int mine, float x
         x[i] = (x[i] - mean) * rstd;
 }
 
-/* Handles EACH times 32 / LANES heads from `first` on, of queries or keys; reads all of them before
- * it writes one. cos, sin: those of this lane's four pairs. */
+/* Normalizes and rotates EACH times 32 / LANES heads, from head `first` on, of queries or keys. All
+ * heads are read before one is written. cos, sin: the values of this lane's four pairs. */
 template <int LANES>
 GPU void norm_slice(const qknorm_args &a, const qknorm_heads &h, int64_t row, int64_t first,
                     const float *cos, const float *sin)
@@ -83,7 +85,7 @@ GPU void norm_slice(const qknorm_args &a, const qknorm_heads &h, int64_t row, in
 }
 
 /* For D <= 8 LANES, D % 8 == 0, pairs of neighbours or no rotation, and 16-byte aligned operands:
- * all in registers. A warp reads the angles of its row once for queries and keys. */
+ * all heads stay in registers. A warp reads the angles of its row once for queries and keys. */
 template <int LANES> GPU void norm_heads(const qknorm_args &a)
 {
     int64_t row, slice;
@@ -106,7 +108,8 @@ KERNEL(qknorm_32, qknorm_args, 256, 3) { norm_heads<4>(a); }
 KERNEL(qknorm_64, qknorm_args, 256, 3) { norm_heads<8>(a); }
 KERNEL(qknorm_128, qknorm_args, 256, 3) { norm_heads<16>(a); }
 
-/* For all other cases: a warp handles a head, whose D floats are in shared memory. */
+/* Norm and rotary embedding in all other cases: a warp handles a head, whose D floats are in shared
+ * memory. */
 KERNEL(qknorm_any, qknorm_args, 128, 1)
 {
     int64_t row, head;

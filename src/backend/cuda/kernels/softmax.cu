@@ -1,7 +1,7 @@
-/* softmax.cu - softmax of rows of scores in memory
+/* softmax.cu - softmax of rows of attention scores in memory
  *
- * A block handles a row and reads it three times: for its maximum, for the sum of exponentials, and
- * to write the quotients. Shared memory: two floats for each warp. */
+ * A block of threads handles a row and reads it three times: for the row's maximum, for the sum of
+ * exponentials, and to write the quotients. Shared memory: two floats for each warp. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
