@@ -25,8 +25,8 @@ typedef struct xd_dev    xd_dev;
 /* queue of work of a device; NULL: the device's default queue */
 typedef struct xd_stream xd_stream;
 typedef struct xd_ops    xd_ops;
-typedef struct xd_dev_lanes xd_dev_lanes;       /* see backend/lanes.h                      */
-typedef struct xd_dev_graphs xd_dev_graphs;     /* see backend/graphs.h                     */
+typedef struct xd_dev_lanes xd_dev_lanes;       /* lanes of the device (backend/lanes.h)    */
+typedef struct xd_dev_graphs xd_dev_graphs;     /* recording of kernels (backend/graphs.h)  */
 typedef struct xd_dev_name { char s[32]; } xd_dev_name;
 
 enum { XD_FETCH_PLACES = 4 };
@@ -213,9 +213,9 @@ void     xd_host_memory_free(size_t *available, size_t *total);
 /* ---- weights ------------------------------------------------------------------------------ */
 
 /* The matrix of a linear layer or the kernel of a convolution, packed in the layout that the
- * device's GEMM or convolution reads fastest. Steps to fill it: describe it (type, out, in, kernel,
- * groups; `p` is NULL), call pack_size, set p to that many bytes, call pack. The caller owns the
- * memory at p.
+ * device's GEMM or convolution reads fastest. To fill an xd_weight, the caller describes the weight
+ * (type, out, in, kernel, groups; `p` is NULL), calls pack_size, sets p to memory of that many
+ * bytes, and calls pack. The caller owns the memory at p.
  *
  * A linear layer (nk 0) may be quantized, with one scale sw[o] per output:
  *   I8       w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 127, q = w / sw rounded to nearest
@@ -223,8 +223,9 @@ void     xd_host_memory_free(size_t *available, size_t *total);
  *            sx[n] = max_i |x[n,i]| / 127, q = x * (127 / max).
  *            Sums are exact in int32, so every device gives the same bits:
  *            epilogue((float)sum * (sx[n] * sw[o])). in <= XD_INT8_MAX_INPUTS.
- *            With `floats` the input is not quantized: it is multiplied by q in f32, and the sum
- *            by sw[o]. Meant for few rows, where reading the weight dominates the time.
+ *            With `floats` the input is not quantized: the input is multiplied by q in f32, and
+ *            the sum by sw[o]. This is meant for few rows, where reading the weight dominates
+ *            the time.
  *   F8E4M3   w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 448, q = w / sw rounded to the nearest
  *            e4m3. The GEMM multiplies by q, which is exact in every type, in the type of its
  *            input; the f32 sum is multiplied by sw[o].
@@ -240,7 +241,7 @@ typedef struct xd_weight {
     int64_t  out, in;           /* output channels; input channels of one group               */
     int      nk;                /* spatial dimensions: 0 (linear), 2 or 3                      */
     int      kernel[3];         /* kernel size along t,h,w; 1 in unused dimensions            */
-    int      stride[3];         /* of a convolution; packing may depend on it                  */
+    int      stride[3];         /* stride of a convolution, on which packing may depend       */
     int      groups;            /* number of groups of a convolution; 1 unless it is grouped  */
     int      floats;            /* I8 only: 1: the GEMM does not quantize its input           */
     void    *p;
@@ -272,15 +273,15 @@ typedef enum xd_act {
     XD_NACTS,
 } xd_act;
 
-/* out[n,O] = residual + gate * act(in[n,I] w^T + bias)
+/* Arguments of a GEMM: out[n,O] = residual + gate * act(in[n,I] w^T + bias)
  *   in       [n,I]  of the weight's type; F32 or BF16 for a quantized weight. A 16-bit
  *            weight also accepts F32, which is rounded as by `copy`
  *   out      [n,O]  F32 or BF16
  *   bias     [O]    F32, or absent; with xd_dev.narrow_bias also BF16 or F16
  *   gate     [O]    F32 (one row for all rows), or absent
  *   residual [n,O]  F32 or BF16, or absent; may be `out` itself
- * With `fp8`, BF16 and F16 input rows of an F8E4M3 weight are quantized to F8E4M3 as its own rows
- * are: x ~ sx q, sx = m / 448 with m = max |x|, q = x (448 / m) rounded to nearest.
+ * With `fp8`, BF16 and F16 input rows of an F8E4M3 weight are quantized to F8E4M3 like the rows of
+ * the weight: x ~ sx q, sx = m / 448 with m = max |x|, q = x (448 / m) rounded to nearest.
  * Devices without fp8_gemm ignore `fp8`; the others also accept rows that are already F8E4M3:
  *   sx       [n]    F32, or absent: scales of F8E4M3 rows of `in`, which a norm has written */
 typedef struct xd_gemm {
@@ -294,7 +295,8 @@ typedef struct xd_gemm {
 typedef struct xd_kv { xd_tensor k, v; } xd_kv;
 typedef struct xd_qo { xd_tensor q, out; } xd_qo;
 
-/* out[b,i,h,:] = sum_j softmax_j(cap(scale * q[b,i,h,:].k[b,j,h',:]) + bias[h,i,j]) v[b,j,h',:]
+/* Arguments of attention:
+ * out[b,i,h,:] = sum_j softmax_j(cap(scale * q[b,i,h,:].k[b,j,h',:]) + bias[h,i,j]) v[b,j,h',:]
  *   q, out  [B,n,H,D]    F32 or BF16; D 8..1024, k and v of the same type as q
  *   kv      `nkv` segments [B,m_s,Hk,D], in global token order; Hk divides H, h' = h Hk / H
  *   kv_len  [B] int64: only the first kv_len[b] keys (over all segments) count; NULL: all
@@ -324,7 +326,7 @@ typedef struct xd_attn_args {
     int            int8;        /* 1: int8 scores, if the device has them (int8_attn)         */
 } xd_attn_args;
 
-/* out[n,C] = norm(in) * gain + bias, then * (1 + scale) + shift.
+/* Arguments of a norm of rows: out[n,C] = norm(in) * gain + bias, then * (1 + scale) + shift.
  *   in, out      [n,C] F32 or BF16, types may differ; out may be `in`
  *   gain, bias   [C] F32, or absent
  *   scale, shift [1,C] or [n,C] F32, or absent
@@ -333,8 +335,8 @@ typedef struct xd_attn_args {
  *                in + gate * add, as by xd_addmul
  *   gate         [1,C] or [n,C] F32, or absent: 1
  *   sx           [n] F32, or absent. With it, on devices with fp8_gemm, `out` is F8E4M3 with the
- *                scales sx, quantized as a GEMM with `fp8` quantizes rows of type `via`. Then
- *                `out` is contiguous and C a multiple of 16 */
+ *                scales sx, quantized as a GEMM with `fp8` quantizes rows of type `via`;
+ *                `out` is contiguous and C is a multiple of 16 */
 typedef struct xd_norm {
     xd_tensor out, in, gain, bias, scale, shift, like;
     int       rms;              /* 1: RMS norm, x / sqrt(mean x^2 + eps); 0: layer norm       */

@@ -13,7 +13,8 @@ typedef struct xd_graph xd_graph;
 
 struct xd_dev_graphs {
     xd_status (*begin)(xd_dev *d);
-    /* Ends the recording. If the work could not be recorded, *g is NULL and nothing has run. */
+    /* Ends the recording of kernels and returns it as a graph in *g. If the work could not be
+     * recorded, *g is NULL and nothing has run. */
     xd_status (*end)(xd_dev *d, xd_graph **g);
     /* Queues the recorded work on the device, after all earlier work. */
     xd_status (*run)(xd_dev *d, xd_graph *g);

@@ -32,7 +32,8 @@ typedef struct xd_dev_links {
     /* Creates, on one rank, the id of a link to be opened. With id NULL, only checks that the
      * library is available. */
     xd_status (*id)(xd_dev *d, xd_link_id *id, xd_err *e);
-    /* Opens a link. Collective over `size` ranks. NULL: failed. */
+    /* Opens a link. All `size` ranks of the link call this function together. Returns NULL on
+     * failure. */
     xd_link  *(*open)(xd_dev *d, const xd_link_id *id, int rank, int size, xd_err *e);
     void      (*begin)(xd_link *k, xd_mark *behind);
     void      (*send)(xd_link *k, const void *p, size_t bytes, int to);
@@ -44,7 +45,7 @@ typedef struct xd_dev_links {
 } xd_dev_links;
 
 struct xd_dev_lanes {
-    /* Creates a mark that counts as reached until it is set. NULL: out of memory. */
+    /* Creates a mark that counts as reached until it is set. Returns NULL if out of memory. */
     xd_mark  *(*mark_get)(xd_dev *d);
     void      (*mark_put)(xd_dev *d, xd_mark *m);
     /* Sets mark m, which is reached when all work that is queued on the lane so far has ended. */
@@ -53,7 +54,8 @@ struct xd_dev_lanes {
     xd_status (*follow)(xd_dev *d, xd_dev_lane lane, xd_mark *m);
     /* Returns 1 if mark m is reached or the device has failed. Does not wait. */
     int       (*reached)(xd_dev *d, xd_mark *m);
-    /* Allocates pinned host memory, which the device accesses directly. NULL: out of memory. */
+    /* Allocates pinned host memory, which the device accesses directly. Returns NULL if out of
+     * memory. */
     void     *(*pinned_get)(xd_dev *d, size_t bytes);
     void      (*pinned_put)(xd_dev *d, void *p);
     /* Copies that are ordered with the work of the lane: device to pinned host memory (down),

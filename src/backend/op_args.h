@@ -1,8 +1,9 @@
 /* op_args.h - checks of the arguments of ops on all devices: the types, shapes and strides that
  * backend.h documents
  *
- * The checks do not dereference device addresses. They return XD_EINVAL if arguments are invalid or
- * inconsistent, and XD_EUNSUPPORTED if attention does not support the types or widths. */
+ * The checks do not dereference device addresses. The checks return XD_EINVAL if arguments are
+ * invalid or inconsistent, and XD_EUNSUPPORTED if attention does not support the types or
+ * widths. */
 #ifndef XD_BACKEND_OP_ARGS_H
 #define XD_BACKEND_OP_ARGS_H
 

@@ -16,7 +16,7 @@ typedef struct xd_product xd_product;
 /* Returns the type in which matrices stored as types a and b are multiplied: BF16 if both are BF16
  * and the machine has bf16 products, else F32. Products of bf16 are exact in f32. */
 xd_dtype  xd_product_type(xd_dtype a, xd_dtype b);
-/* Opens a product of up [rows, rank], which is borrowed, and across [cols, rank]. Both are
+/* Opens a product of up [rows, rank], which is borrowed, and across [cols, rank]. Both matrices are
  * contiguous and of type xd_product_type; rank > 0. */
 xd_status xd_product_open(xd_product **p, xd_tensor up, xd_tensor across, float gain, xd_err *e);
 void      xd_product_close(xd_product **p);

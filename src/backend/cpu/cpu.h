@@ -25,8 +25,8 @@ xd_status   xd_isa_choose(xd_isa *isa, int *forced, xd_err *e);
 /* Returns the instruction set that xd_isa_choose chooses, or "c" if xd_isa_choose fails. */
 xd_isa      xd_isa_of_host(void);
 
-/* The element-wise and row kernels of one instruction set. A kernel runs on all threads, unless its
- * comment says "One thread". */
+/* The element-wise and row kernels of one instruction set. A kernel runs on all threads, unless the
+ * kernel's comment says that it runs on one thread. */
 typedef struct xd_kernels {
     void (*norm)(const xd_norm *a);
     void (*moments)(const xd_moments *a);
@@ -35,22 +35,22 @@ typedef struct xd_kernels {
     void (*addmul)(const xd_addmul *a);
     void (*axpby)(const xd_axpby_args *a);
     void (*resize)(const xd_resize *a);
-    void (*lookup)(const xd_lookup *a);                 /* ids must be valid                  */
+    void (*lookup)(const xd_lookup *a);                 /* the ids must be valid              */
     void (*copy)(const xd_copy *a);
     void (*qknorm)(const xd_qknorm *a);
     void (*rotate)(const xd_rotate *a);
-    /* xd_four_quantize (backend/four.h). One thread. */
+    /* Implements xd_four_quantize (backend/four.h). Runs on one thread. */
     void (*four)(void *to, const float *from, int64_t n);
     /* Runs the epilogue of a GEMM for rows [r0, r0+n), columns [c0, c0+m): out = residual + gate *
-     * act(acc + bias). `acc` holds the sums of these rows and columns, `ld` floats per row. One
-     * thread. */
+     * act(acc + bias). `acc` holds the sums of these rows and columns, `ld` floats per row. Runs on
+     * one thread. */
     void (*epilogue)(const xd_gemm *a, const float *acc, int64_t ld, int64_t r0, int64_t n,
                      int64_t c0, int64_t m);
     /* Computes acc[i][j] += sum_k a[i][k] b[k][j] for n rows i (`lda` and `ldacc` floats apart), j
-     * < 16, k < K. One thread. */
+     * < 16, k < K. Runs on one thread. */
     void (*tile)(float *acc, int64_t ldacc, const float *a, int64_t lda, const float *b,
                  int64_t n, int64_t K);
-    /* Converts n elements of any float type to f32. One thread. */
+    /* Converts n elements of any float type to f32. Runs on one thread. */
     void (*widen)(float *to, const void *from, xd_dtype t, int64_t n);
     /* Kernels of quantdot.c, which run on one thread. `most` returns the largest magnitude of a row
      * of n F32 or BF16 elements (NaN: some are non-finite). `integers` writes the row times `by`,

@@ -61,7 +61,7 @@ static inline float from_e4m3(uint8_t v)
     return bits_float(u | s);
 }
 
-/* Rounds a float to the nearest f16, ties to even. Normal results are rounded as integers.
+/* Rounds a float to the nearest f16, ties to even. Normal f16 results are rounded as integers.
  * Subnormal results are rounded by adding 0.5, whose last bit has the weight of the last bit of a
  * subnormal f16. */
 static inline uint16_t to_f16(float f)

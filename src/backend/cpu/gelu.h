@@ -3,10 +3,10 @@
  *   gelu(x) = max(x, 0) - b(|x|)
  *   b(u) = u / (1 + e^(2 k(u))),  k(u) = sqrt(2 / pi) (u + 0.044715 u^3)
  *
- * b is 0 at 0, nearly 0 beyond 5.5, and nowhere above 0.17. It is approximated by a cubic in u on
- * each of 32 intervals around multiples of 5.5 / 31, fitted to minimize the relative error; the
- * last cubic is 0. The relative error of gelu is 7e-6 for x > -1, 3e-5 down to -3, 4e-4 down to -4
- * and 2e-3 down to -5; the absolute error is at most 8e-7. */
+ * b is 0 at 0, nearly 0 beyond 5.5, and nowhere above 0.17. b is approximated by a cubic in u on
+ * each of 32 intervals around multiples of 5.5 / 31. The cubics are fitted to minimize the relative
+ * error; the last cubic is 0. The relative error of gelu is 7e-6 for x > -1, 3e-5 down to -3, 4e-4
+ * down to -4 and 2e-3 down to -5; the absolute error is at most 8e-7. */
 #ifndef XD_BACKEND_CPU_GELU_H
 #define XD_BACKEND_CPU_GELU_H
 

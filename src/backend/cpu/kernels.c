@@ -222,8 +222,8 @@ static int64_t row_count(const xd_tensor *t)
     return n;
 }
 
-/* Returns the address of row i, counted over all dimensions but the last. NULL: the tensor is
- * absent. */
+/* Returns the address of row i, counted over all dimensions but the last. Returns NULL if the
+ * tensor is absent. */
 static char *row_at(const xd_tensor *t, int64_t i)
 {
     int64_t off = 0;

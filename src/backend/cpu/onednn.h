@@ -24,7 +24,7 @@ enum { XD_PRIM_KEY = 32, XD_PRIM_ARGS = 8 };
  * created at the first run. */
 typedef struct xd_prim {
     int64_t               key[XD_PRIM_KEY];
-    dnnl_primitive_desc_t pd;           /* NULL: oneDNN has no implementation of this call     */
+    dnnl_primitive_desc_t pd;          /* NULL: oneDNN has no implementation of this kind of call */
     dnnl_primitive_t      p;
     dnnl_memory_t         mem[XD_PRIM_ARGS];
     int                   arg[XD_PRIM_ARGS], nargs;
@@ -93,8 +93,8 @@ dnnl_primitive_desc_t xd_pd_conv(xd_dnn *d, xd_md_ref src, xd_md_ref w, xd_md_re
 dnnl_primitive_desc_t xd_pd_reorder(xd_dnn *d, xd_md_ref from, xd_md_ref to);
 
 /* Writes two descriptors of a weight. `plain` describes the weight as the source stores it
- * ([out,in(,taps)], in the source's type). `packed` describes it as this device packs it, in one
- * layout for every use. The caller frees both. */
+ * ([out,in(,taps)], in the source's type). `packed` describes the weight as this device packs it,
+ * in one layout for every use. The caller frees both descriptors. */
 xd_status xd_gemm_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed);
 xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed);
 /* Returns the reorder from the plain to the packed descriptor of a weight, or NULL if oneDNN has no
@@ -102,7 +102,8 @@ xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *
 xd_prim  *xd_weight_prim(xd_dnn *d, const xd_weight *w);
 xd_md_ref xd_weight_packed(const xd_prim *p);   /* the packed descriptor of reorder p          */
 /* Empties a full cache of primitives, so that a server with ever new sizes does not grow without
- * bound. Every entry point calls this function first. Primitives stay valid until its next call. */
+ * bound. Every entry point of the oneDNN code calls this function first. Primitives stay valid
+ * until the next call of this function. */
 void      xd_dnn_enter(xd_dnn *d);
 
 #endif

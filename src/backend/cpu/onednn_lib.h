@@ -46,7 +46,7 @@ typedef struct xd_dnn_api {
     xd_par_omp team;
 } xd_dnn_api;
 
-extern xd_dnn_api xd_dnn_lib;           /* filled by xd_dnn_load                                */
+extern xd_dnn_api xd_dnn_lib;           /* the functions, filled in by xd_dnn_load              */
 
 /* loads oneDNN once per process; XD_EUNSUPPORTED: e has the reason */
 xd_status xd_dnn_load(xd_err *e);

@@ -48,8 +48,8 @@ static entry *find_entry(const struct xd_cuda_algorithms *k, const char *name)
     return NULL;
 }
 
-/* Returns the entry of the product kind `name`, or a new entry. NULL: the table is full or memory
- * is short. */
+/* Returns the entry of the product kind `name`, or a new entry. Returns NULL if the table is full
+ * or memory is short. */
 static entry *add_entry(struct xd_cuda_algorithms *k, const char *name)
 {
     entry *e = find_entry(k, name);
@@ -68,7 +68,8 @@ static entry *add_entry(struct xd_cuda_algorithms *k, const char *name)
     return e;
 }
 
-/* Adds the entries of the cache file to those in memory. Lines that are not entries are skipped. */
+/* Adds the entries of the cache file to those in memory. Lines of the file that are not entries are
+ * skipped. */
 static void read_entries(struct xd_cuda_algorithms *k)
 {
     char  *text = NULL, *line, *rest;

@@ -41,7 +41,7 @@ int xd_cuda_attention_aligned(const xd_attn_args *a, const xd_tensor *q, const x
 }
 
 /* A piece of the queries: the queries of `samples` samples, which are the rows from `first` on of
- * the call's query rows. A piece needs at most one launch. */
+ * the call's query rows. A piece needs at most one launch of a kernel. */
 typedef struct piece {
     const xd_attn_args *a;
     const xd_tensor    *q, *out;
@@ -49,7 +49,8 @@ typedef struct piece {
     int64_t             first, sample;
     int                 samples;
     attention_segment  *list;           /* device memory for all segments, or NULL             */
-    xd_cuda_keys       *keys;           /* for attention_cudnn.c; includes scratch             */
+    /* keys and values for attention_cudnn.c, with the scratch of the call */
+    xd_cuda_keys       *keys;
 } piece;
 
 static char *sample_at(const xd_tensor *t, int64_t b)

@@ -112,7 +112,7 @@ static xd_status get_plan(const struct xd_cuda_cudnn *x, const xd_cudnn_shape *a
 
 /* ---- the thread that compiles plans --------------------------------------------------------- */
 
-/* Returns the next plan to compile. Plans that a call waits for come first. */
+/* Returns the next plan to compile. Plans for which a call waits are compiled first. */
 static known *next_of(struct xd_cuda_cudnn *x)
 {
     known *best = NULL;
@@ -183,8 +183,8 @@ static int open_library(struct xd_cuda_cudnn *x)
     return 0;
 }
 
-/* Returns the state of cuDNN, which is opened at the first call. NULL: attention is computed
- * without cuDNN. */
+/* Returns the state of cuDNN, which is opened at the first call. Returns NULL if attention is
+ * computed without cuDNN. */
 static struct xd_cuda_cudnn *cudnn_of(xd_cuda_dev *c)
 {
     struct xd_cuda_cudnn *x = c->dnn;
@@ -271,7 +271,7 @@ static xd_cudnn_shape shape_of(const xd_attn_args *a, const xd_tensor *q, const 
     x.Hk = (int32_t)xd_attn_heads_kv(a), x.type = (int32_t)q->type;
     x.lengths = a->kv_len != NULL;
     strides_of(x.q, q), strides_of(x.k, &k), strides_of(x.v, &v), strides_of(x.out, out);
-    if (a->lse.p) {                     /* strides in the tensor of all rows                   */
+    if (a->lse.p) {                     /* strides of lse in the tensor of all rows            */
         x.lse[0] = a->lse.s[0], x.lse[1] = a->lse.s[1], x.lse[2] = a->lse.s[2];
         if (x.B == 1)
             x.lse[0] = x.n * x.lse[1];
@@ -301,7 +301,7 @@ static known *make_room(struct xd_cuda_cudnn *x)
 }
 
 /* Returns the table entry of a shape, and queues the compilation of a new shape. The caller holds
- * the lock. NULL: the table is full. */
+ * the lock. Returns NULL if the table is full. */
 static known *find_plan(struct xd_cuda_cudnn *x, const xd_cudnn_shape *shape)
 {
     known *q = NULL;
@@ -317,8 +317,8 @@ static known *find_plan(struct xd_cuda_cudnn *x, const xd_cudnn_shape *shape)
     return q;
 }
 
-/* Returns the plan of a shape, and waits until the plan is compiled. NULL: cuDNN does not support
- * the shape. */
+/* Returns the plan of a shape, and waits until the plan is compiled. Returns NULL if cuDNN does not
+ * support the shape. */
 static known *wait_for(struct xd_cuda_cudnn *x, const xd_cudnn_shape *shape)
 {
     pthread_mutex_lock(&x->lock);

@@ -4,8 +4,7 @@
  * This implementation is for 16-bit heads that are too wide for the flash kernels, as in
  * autoencoders, without masks, bias and soft cap. A band of queries is processed at a time: scores
  * in F32, then the softmax of the scores in the type of the queries. If keys and values are in
- * several segments, the segments are copied together first, so that results do not depend on the
- * split. */
+ * several segments, these are copied together first, so that results do not depend on the split. */
 #include "backend/cuda/cuda.h"
 
 #include "base/minmax.h"

@@ -24,9 +24,9 @@ enum {
  * algorithm. Equal kinds have equal bytes, padding included. */
 typedef struct kind {
     int64_t  n, I, O, s_in, s_w, s_out;
-    int32_t  in_type, out_type, bias_type;      /* bias_type: -1: no bias                      */
+    int32_t  in_type, out_type, bias_type;      /* type of the bias; -1: no bias               */
     int32_t  gelu, turned, scaled;
-    uint32_t align[4];                          /* alignments of A, B, C and D                 */
+    uint32_t align[4];                          /* alignments of the matrices A, B, C and D    */
 } kind;
 
 /* A kind of product with the library's descriptors of it: D = A^T B with A = w, B = in, D = out; if
@@ -193,8 +193,8 @@ static cublasStatus_t set_pointers(const xd_cublaslt *lt, const known *q, const 
     return r;
 }
 
-/* Tells the library the alignments of the operands. Without these attributes it assumes that
- * addresses are multiples of 256. */
+/* Tells the library the alignments of the operands. Without these attributes the library assumes
+ * that addresses are multiples of 256. */
 static cublasStatus_t set_alignments(const xd_cuda_dev *c, const kind *k)
 {
     static const int attribute[] = { XD_LT_PREF_ALIGNMENT_A, XD_LT_PREF_ALIGNMENT_B,
@@ -237,7 +237,8 @@ static cublasStatus_t run_product(xd_cuda_dev *c, const known *q, const xd_cuda_
 static double time_algorithm(xd_cuda_dev *c, const xd_cuda_timing *t, const known *q,
                              const xd_cuda_product *p, const cublasLtMatmulAlgo_t *algo)
 {
-    int            ok = run_product(c, q, p, algo) == XD_LT_SUCCESS;    /* the first run warms up */
+    /* the first product warms up */
+    int            ok = run_product(c, q, p, algo) == XD_LT_SUCCESS;
     ok = ok && c->cu->cuEventRecord(t->begin, c->stream) == XD_CU_SUCCESS;
     for (int i = 0; i < REPEATS && ok; i++)
         ok = run_product(c, q, p, algo) == XD_LT_SUCCESS;
@@ -302,7 +303,8 @@ static void learn(xd_cuda_dev *c, known *q, const xd_cuda_product *p)
         xd_cuda_keep_algorithm(c, name, &q->algo);
 }
 
-/* Returns the table's entry for the kind of product p. A missing entry is created. */
+/* Returns the table's entry for the kind of product p. If the table has no entry for the kind, an
+ * entry is created. */
 static known *find_kind(xd_cuda_dev *c, const xd_cuda_product *p)
 {
     struct xd_cuda_products *all = c->products;

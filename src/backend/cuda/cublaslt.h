@@ -33,21 +33,22 @@ enum {
     XD_LT_EXECUTION_FAILED = 13,
     XD_LT_NOT_SUPPORTED = 15,
 
-    XD_LT_F32 = 0,                      /* cudaDataType_t                                      */
+    XD_LT_F32 = 0,                      /* values of cudaDataType_t                            */
     XD_LT_F16 = 2,
     XD_LT_I8 = 3,
     XD_LT_I32 = 10,
     XD_LT_BF16 = 14,
     XD_LT_F8E4M3 = 28,
 
-    XD_LT_COMPUTE_F32 = 68,             /* cublasComputeType_t                                 */
+    XD_LT_COMPUTE_F32 = 68,             /* values of cublasComputeType_t                       */
     XD_LT_COMPUTE_I32 = 72,
 
-    XD_LT_DESC_TRANSA = 3,              /* cublasLtMatmulDescAttributes_t, each an int32       */
+    /* values of cublasLtMatmulDescAttributes_t; each attribute is an int32 */
+    XD_LT_DESC_TRANSA = 3,
     XD_LT_DESC_TRANSB = 4,
     XD_LT_DESC_EPILOGUE = 7,
-    XD_LT_DESC_BIAS_POINTER = 8,        /* the value is a pointer                              */
-    XD_LT_DESC_SCALE_POINTER_A = 17,    /* the values are pointers                             */
+    XD_LT_DESC_BIAS_POINTER = 8,        /* this attribute is a pointer                         */
+    XD_LT_DESC_SCALE_POINTER_A = 17,    /* these attributes are pointers                       */
     XD_LT_DESC_SCALE_POINTER_B = 18,
     XD_LT_DESC_FAST_SUMS = 25,   /* an int8: e4m3 sums are not promoted to F32 during the product */
     XD_LT_DESC_BIAS_TYPE = 26,
@@ -55,7 +56,7 @@ enum {
     XD_LT_DESC_SCALE_MODE_B = 32,
     /* F32 scales: one for each row of the result, one for each column */
     XD_LT_SCALE_OUTER_VECTOR = 3,
-    XD_LT_PREF_WORKSPACE = 1,           /* the value is a size_t                               */
+    XD_LT_PREF_WORKSPACE = 1,           /* this attribute is a size_t                          */
     XD_LT_PREF_ALIGNMENT_A = 5,         /* alignments of A, B, C and D in bytes, each a uint32 */
     XD_LT_PREF_ALIGNMENT_B = 6,
     XD_LT_PREF_ALIGNMENT_C = 7,
@@ -69,7 +70,7 @@ enum {
     XD_LT_EPILOGUE_GELU_BIAS = 36,
 };
 
-/* Calls X(symbol, (arguments)) for each function. All return cublasStatus_t. */
+/* Calls X(symbol, (arguments)) for each function. All functions return cublasStatus_t. */
 #define XD_CUBLASLT_FUNCTIONS(X)                                                                   \
     X(cublasLtCreate, (cublasLtHandle_t * h))                                                      \
     X(cublasLtDestroy, (cublasLtHandle_t h))                                                       \

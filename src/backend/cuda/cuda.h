@@ -83,7 +83,7 @@ typedef struct xd_cuda_pinned { char *p; CUevent done; } xd_cuda_pinned;
  * `filled`: the fetch has ended. */
 typedef struct xd_cuda_place { CUevent free, filled; } xd_cuda_place;
 
-/* The events of xd_dev_ops.stamp. `first` was reached at first_ns on the host's clock. */
+/* The events of `stamp` of xd_dev. `first` was reached at first_ns on the host's clock. */
 typedef struct xd_cuda_stamps {
     CUevent *v, first;
     int64_t  n, most, first_ns;
@@ -127,8 +127,8 @@ typedef struct xd_cuda_dev {
 extern const xd_dev_kind xd_dev_kind_cuda;
 void   xd_cuda_close(xd_dev *d);
 extern const xd_ops xd_cuda_ops;
-void   xd_cuda_about(xd_fact *fact, void *cookie);      /* about.c: xd_dev_kind.about          */
-xd_status xd_cuda_open_sizes(xd_dev **d, xd_err *e);    /* sizes.c: xd_dev_kind.open_sizes    */
+void   xd_cuda_about(xd_fact *fact, void *cookie);      /* xd_dev_kind.about, in about.c       */
+xd_status xd_cuda_open_sizes(xd_dev **d, xd_err *e);    /* xd_dev_kind.open_sizes, in sizes.c */
 
 static inline xd_cuda_dev *xd_cuda_of(const xd_dev *d)
 {
@@ -140,8 +140,8 @@ static inline xd_cuda_dev *xd_cuda_of(const xd_dev *d)
 /* Returns the GFLOP/s of cuBLASLt's products, measured at a size that takes `seconds`. */
 double xd_cuda_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 double xd_cuda_bandwidth(xd_dev *d);
-/* Fills n elements with random values between -1 and 1, or -127 and 127 for I8. The values repeat
- * after a block of elements. */
+/* Fills n elements with random values between -1 and 1, or -127 and 127 for I8. The random values
+ * repeat after a number of elements. */
 xd_status xd_cuda_fill_random(xd_cuda_dev *c, xd_dtype t, void *to, int64_t n);
 
 /* Two events, before and after the work that is timed. xd_cuda_open_timing returns 1 if the events
@@ -257,7 +257,7 @@ xd_status xd_cuda_axpby(xd_dev *d, xd_stream *s, const xd_axpby_args *a, void *t
 xd_status xd_cuda_resize(xd_dev *d, xd_stream *s, const xd_resize *a, void *tmp);
 xd_status xd_cuda_lookup(xd_dev *d, xd_stream *s, const xd_lookup *a, void *tmp);
 xd_status xd_cuda_copy(xd_dev *d, xd_stream *s, const xd_copy *a, void *tmp);
-/* Copies `in` to `out`, converting types. Both have the same shape. */
+/* Copies `in` to `out`, converting types. Both tensors have the same shape. */
 xd_status xd_cuda_copy_view(xd_cuda_dev *c, const xd_tensor *out, const xd_tensor *in);
 
 /* ---- attention_products.c: heads too wide for flash, by products of cuBLASLt -------------- */

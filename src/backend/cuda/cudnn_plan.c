@@ -123,8 +123,8 @@ static void finish_plan(maker *k, cudnnBackendDescriptor_t device, cudnnBackendD
                                                      1, &n, &k->p->workspace);
 }
 
-/* Finds the engine configurations that cuDNN suggests for a graph, best first. Returns their
- * number. */
+/* Finds the engine configurations that cuDNN suggests for a graph, best first. Returns the number
+ * of configurations. */
 static int find_configs(maker *k, cudnnBackendDescriptor_t device, cudnnBackendDescriptor_t graph,
                         cudnnBackendDescriptor_t config[MOST_CONFIGS])
 {

@@ -12,13 +12,13 @@
 #include "tensor/tensor.h"
 
 /* The key of a plan: the shape and strides of the attention out[b,i,h] = sum_j softmax_j(scale q k)
- * v. Equal shapes have equal bytes, padding included. Strides are those of [B,n,H] in elements. D
- * is contiguous, and rows of heads begin at multiples of 16 bytes. */
+ * v. Equal shapes have equal bytes, padding included. Strides are in elements, for the dimensions
+ * [B,n,H]. D is contiguous, and rows of heads begin at multiples of 16 bytes. */
 typedef struct xd_cudnn_shape {
     int64_t n, m, q[3], k[3], v[3], out[3];
     int64_t lse[3];             /* strides of the F32 log-sum-exp; zeros: not computed         */
     int32_t B, H, Hk, D;
-    int32_t type;               /* of q, k, v and out: XD_BF16 or XD_F16                       */
+    int32_t type;               /* type of q, k, v and out: XD_BF16 or XD_F16                  */
     int32_t lengths;            /* 1: samples differ in their number of keys                   */
 } xd_cudnn_shape;
 
@@ -54,8 +54,9 @@ xd_status xd_cudnn_plan_read(const xd_cudnn *lib, cudnnBackendDescriptor_t devic
 cudnnStatus_t xd_cudnn_plan_run(const xd_cudnn *lib, cudnnHandle_t h, const xd_cudnn_plan *p,
                                 const xd_cudnn_operands *o, void *workspace);
 void      xd_cudnn_plan_drop(const xd_cudnn *lib, xd_cudnn_plan *p);
-/* Returns a finished cuDNN descriptor of GPU number `id` of this process. With `json`, describes
- * the GPU whose properties that text has instead. Returns NULL on failure. */
+/* Returns a finished cuDNN descriptor of GPU number `id` of this process. If `json` is not NULL,
+ * the descriptor instead describes the GPU whose properties are in that text. Returns NULL on
+ * failure. */
 cudnnBackendDescriptor_t xd_cudnn_device(const xd_cudnn *lib, int id, const char *json);
 
 #endif

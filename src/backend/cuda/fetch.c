@@ -2,7 +2,7 @@
  * with the computation
  *
  * A fetch starts after an event of the compute stream, and later work on the compute stream waits
- * for an event of the fetch. The host waits for neither. */
+ * for an event of the fetch. The host waits for neither stream. */
 #include "backend/cuda/cuda.h"
 
 #include "backend/cuda/load.h"
@@ -52,7 +52,7 @@ void xd_cuda_unpin(xd_dev *d, void *p)
     xd_cuda_dev *c = xd_cuda_of(d);
     c->cu->cuCtxSetCurrent(c->context);
     if (p) {
-        c->cu->cuStreamSynchronize(c->fetching);        /* a fetch may still read this memory */
+        c->cu->cuStreamSynchronize(c->fetching);      /* a fetch may still read the pinned memory */
         c->cu->cuMemFreeHost(p);
     }
 }
@@ -72,7 +72,7 @@ void xd_cuda_unpin_pages(xd_dev *d, void *p)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     c->cu->cuCtxSetCurrent(c->context);
-    c->cu->cuStreamSynchronize(c->fetching);            /* a fetch may still read these blocks */
+    c->cu->cuStreamSynchronize(c->fetching);           /* a fetch may still read the pinned pages */
     c->cu->cuMemHostUnregister(p);
 }
 

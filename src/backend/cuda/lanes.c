@@ -17,7 +17,7 @@ CUevent xd_cuda_mark_event(const xd_mark *m)
     return m->e;
 }
 
-/* Returns the stream of a lane and makes the context current. NULL: the stream cannot be
+/* Returns the stream of a lane and makes the context current. Returns NULL if the stream cannot be
  * created. */
 static CUstream stream_of(xd_cuda_dev *c, xd_dev_lane lane)
 {

@@ -27,8 +27,8 @@ static xd_status refuse_none(xd_err *e)
 }
 
 /* Fails because the build's CUDA is newer than the driver's. A driver loads kernels of its own
- * major version of CUDA and of earlier major versions. It also loads kernels of later minor
- * versions, unless it has to compile their PTX. `why` is the driver's message. */
+ * major version of CUDA and of earlier major versions. A driver also loads kernels of later minor
+ * versions, unless the driver has to compile their PTX. `why` is the driver's message. */
 static xd_status refuse_later(int release, int version, const char *why, xd_err *e)
 {
     return xd_fail(e, XD_EUNSUPPORTED, "the kernels of this build were made by CUDA %d.%d, but the "

@@ -9,7 +9,7 @@
 
 /* Loads the driver once for each process, initialises it and returns its functions. Returns
  * XD_EUNSUPPORTED if there is no driver or the driver is too old, and XD_EDEVICE if the driver does
- * not start. The message in e has the reason. */
+ * not start. The message in e has the reason of a failure. */
 xd_status xd_cuda_load_driver(const xd_cuda_driver **cu, xd_err *e);
 /* Returns the functions of cuBLASLt. XD_EUNSUPPORTED: cuBLASLt is not installed. */
 xd_status xd_cuda_load_cublaslt(const xd_cublaslt **lt, xd_err *e);
@@ -34,7 +34,7 @@ xd_status xd_cuda_status(CUresult r);
 xd_status xd_cuda_check(const char *call, CUresult r);
 /* Returns 1 if XDIT_CUDA_SYNC=1 is set: the host then waits after each kernel and each product. */
 int       xd_cuda_waits(void);
-/* Returns the driver's message for a result. Never NULL. */
+/* Returns the driver's message for a result. The result is never NULL. */
 const char *xd_cuda_words(const xd_cuda_driver *cu, CUresult r);
 
 #endif

@@ -82,7 +82,7 @@ static void memory(xd_dev *d, size_t *available, size_t *total)
 
 /* ---- copies ------------------------------------------------------------------------------- */
 
-/* Copies at most the size of a pinned buffer to the device. The caller holds the lock. */
+/* Copies at most the size of a pinned buffer to the device. The caller holds the device's lock. */
 static CUresult send_pinned(xd_cuda_dev *c, xd_cuda_pinned *b, CUdeviceptr to, const void *from,
                             size_t bytes)
 {

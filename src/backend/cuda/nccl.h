@@ -1,7 +1,7 @@
 /* nccl.h - the functions of NCCL (libnccl.so.2) that this backend calls
  *
  * NCCL is loaded if each rank has its own GPU. The declarations are our own (driver.h explains
- * why). The test tests/sim/check_nccl.c compares them with <nccl.h>. */
+ * why). The test tests/sim/check_nccl.c compares the declarations with <nccl.h>. */
 #ifndef XD_BACKEND_CUDA_NCCL_H
 #define XD_BACKEND_CUDA_NCCL_H
 

@@ -1,8 +1,8 @@
 /* sizes.c - a stand-in for a CUDA device, so that a count device can simulate one on machines
  * without a GPU
  *
- * The stand-in returns the sizes of scratch and packed weights, which are the same for all GPUs. It
- * has no memory, and none of its kernels can be called. */
+ * The stand-in returns the sizes of scratch and packed weights, which are the same for all GPUs.
+ * The stand-in has no memory, and none of its kernels can be called. */
 #include "backend/cuda/cuda.h"
 
 #include <stdlib.h>

@@ -138,8 +138,8 @@ static void close_buffers(buffers *b)
     free(b->scale);
 }
 
-/* Packs n rows of src, converted, into b->rows. They become the rows of the weight from row `o`
- * on. */
+/* Packs n rows of src, converted, into b->rows. The packed rows become the rows of the weight from
+ * row `o` on. */
 static void fill_rows(buffers *b, const xd_weight *w, const char *from, xd_dtype src, int64_t o,
                       int64_t n)
 {

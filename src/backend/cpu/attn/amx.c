@@ -83,8 +83,8 @@ static float max_key_norm(const xd_attn_plan *p, int64_t n, const unit *pair)
 
 /* Returns the offset, in the packed pair, of the values of step j in columns from c on. The values
  * of a part are stored in the order of multiplication: 32 columns of all steps of the part, the two
- * tiles of a step adjacent, then the next 32 columns. The last group may have 16 columns. Values
- * follow all keys of the pair. */
+ * tiles of a step adjacent, then the next 32 columns. The last group of columns may have 16
+ * columns. Values follow all keys of the pair. */
 static int64_t values_at(const xd_attn_plan *p, int64_t j, int64_t c)
 {
     const int64_t part = j / PART * PART, tiles = xd_min((p->dp - c) / LANES, 2);
@@ -120,8 +120,8 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
  * during the next step and become probabilities in the step after that. */
 enum { MAX_DELAY = 2 };
 typedef struct workspace {
-    float s[MAX_DELAY][STRIP][STEP_KEYS];       /* scores, by step                            */
-    unit  p[PART][STRIP][DEEP];         /* probabilities, by step                             */
+    float s[MAX_DELAY][STRIP][STEP_KEYS];       /* scores of the last steps                   */
+    unit  p[PART][STRIP][DEEP];         /* probabilities of all steps of a part               */
     float bias[MAX_DELAY][STRIP][STEP_KEYS];  /* copies of bias rows that cannot be read in place */
 } workspace;
 _Static_assert(sizeof(workspace) == XD_ATTN_WORKSPACE * sizeof(float),
@@ -133,7 +133,7 @@ _Static_assert(sizeof(workspace) == XD_ATTN_WORKSPACE * sizeof(float),
  * outstanding requests, so many prefetches at once would delay all other loads. */
 typedef struct row_prefetch {
     const block *k;
-    size_t       out_bytes, query_bytes;        /* bytes of a row                             */
+    size_t       out_bytes, query_bytes;        /* bytes of an output row; of a query row     */
     int64_t      seen, each;    /* rows prefetched so far; rows to prefetch in each step        */
 } row_prefetch;
 
@@ -149,7 +149,7 @@ ALWAYS_INLINE void prefetch_next_row(row_prefetch *x)
  * waits for the last multiply of its tile and delays all later instructions. Therefore each store
  * is placed between the multiplies of the next step. */
 typedef struct pending_store {
-    float  *to;                 /* destination; NULL: no pending store                        */
+    float  *to;                 /* destination of the accumulators; NULL: no pending store    */
     int64_t row;                /* floats from one row of the destination to the next         */
     int     two;                /* 1: stores all four tiles; 0: only tiles 0 and 2, 16 columns */
 } pending_store;
@@ -325,7 +325,7 @@ typedef struct strips {
     block      *k;
     const unit *packed;
     int64_t     row, rows;      /* first query in the block; end of its queries               */
-    int64_t     first, end;     /* first step of the keys; end of the steps                   */
+    int64_t     first, end;     /* first step of the keys; step after the last keys           */
     workspace  *d;
     int         scaled;         /* 1: scores are scaled before the bias is added              */
     int         touched;        /* 1: scores are scaled, or some scores are masked            */
@@ -339,7 +339,7 @@ typedef struct strips {
 
 /* Returns the part at `step` of the strip at query i. A strip is multiplied part by part by the
  * keys and values that fit into the L2 cache, while the strip's queries and accumulators are in L1.
- * Then the next strip is multiplied by the same keys. */
+ * After that, the next strip is multiplied by the same keys and values. */
 static part first_part(const strips *a, int64_t i, int64_t step)
 {
     part x = { .i = i, .rows = xd_min(a->rows - i, STRIP), .step = step,
@@ -546,15 +546,15 @@ ALWAYS_INLINE void attend_part(strips *a, const part *x, pending_store *due, how
     compiler_fence();
 }
 
-/* Returns 1 if separate multiplies sum the probabilities of the strip at query i. This is the case
- * for all clamped scores, which saves variants. */
+/* Returns 1 if separate multiplies sum the probabilities of the strip at query i. For clamped
+ * scores the result is always 1, which saves variants of the code. */
 static int sums_separately(const strips *a, int64_t i)
 {
     return a->kind[i / STRIP] == CLAMPED || !sums_in_values(&a->w->p);
 }
 
-/* Defines a variant of the code for a part. Not inlined: the compiler keeps constants in registers
- * only in functions with few loops. */
+/* Defines a variant of the code for a part. The variants are not inlined, because the compiler
+ * keeps constants in registers only in functions with few loops. */
 #define PART_OF(name, ...)                                                                         \
     static __attribute__((noinline)) void name(strips *a, const part *x, pending_store *due)       \
     {                                                                                              \
@@ -665,9 +665,9 @@ static float norm_of_row(const strips *a, int64_t i)
 }
 
 /* Sets the reference score of each row of the strip at query i to 0 if the row's scores stay within
- * BOUND. Other rows get no reference yet. Scores are bounded by `most` times the norm of the row. A
- * cheaper bound, from the per-lane maxima of squares over all rows, is tried first and often
- * suffices. */
+ * BOUND. The other rows of the strip have no reference score yet. Scores are bounded by `most`
+ * times the norm of the row. A cheaper bound, from the per-lane maxima of squares over all rows, is
+ * tried first and often suffices. */
 static void set_references(strips *a, int64_t i, float most)
 {
     const int64_t ldq = a->w->p.ldq;

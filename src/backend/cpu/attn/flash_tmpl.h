@@ -1,30 +1,34 @@
 /* flash_tmpl.h - blocked attention, compiled once per instruction set
  *
- * FlashAttention (Dao et al. 2022) for a CPU: for a block of queries it computes the scores of a
- * block of keys, their exponentials relative to the largest score so far, and the weighted sum of
- * values, which is rescaled when a much larger score appears. So scores never leave the cache. All
- * exponentials are powers of two (log2 e is part of the scale). This file has the code that all
- * instruction sets share: packing, bias and masks, blocks and their output. vector_tmpl.h and amx.c
- * have the multiplications.
+ * This is FlashAttention (Dao et al. 2022) for a CPU. For a block of queries, the scores of a block
+ * of keys are computed, then the exponentials of the scores relative to the largest score so far,
+ * and the weighted sum of values. The weighted sum is rescaled when a much larger score appears.
+ * Therefore scores never leave the cache. All exponentials are powers of two (log2 e is part of the
+ * scale). This file has the code that all instruction sets share: packing, bias and masks, blocks
+ * and their output. vector_tmpl.h and amx.c have the multiplications. plan.h defines units, steps
+ * and blocks.
  *
- * The including file defines:
- *   LANES, PAIRS, TILES    floats of a vector; 1 when a unit is two bf16; 1 for tile registers,
- *                          whose panels of keys and values are padded with zeros
- *   QUADS              1 when a unit of queries and keys is four int8
+ * The including file defines these macros, types and functions:
+ *   LANES              floats in a vector
+ *   PAIRS              1 when a 32-bit unit is two bf16
+ *   TILES              1 for AMX tile registers; packed keys and values are then padded with zeros
+ *   QUADS              1 when a 32-bit unit of queries and keys is four int8
  *   STEP_KEYS          keys of a step: scores that become probabilities together, an even number of
  *                      vectors
- *   unit, vf, vu       a packed element, a vector of floats, a vector of units
+ *   unit, vf, vu       a packed 32-bit unit, a vector of floats, a vector of units
  *   v_zero v_set v_load v_store v_add v_mul v_max v_fma v_exp2 v_hmax v_hadd
- *   v_first(x)         its first float
- *   v_keep(x, n)       its first n floats, -infinity after them
+ *   v_first(x)         returns the first float of vector x
+ *   v_keep(x, n)       returns the first n floats of vector x, with -infinity after them
  *   v_put_units(p, x)  stores a vector of units
- *   get_units(row, type, u, D)   LANES units of a row from unit u on, zeros from D elements on
- *   get_values(r0, r1, type, c, D)       LANES columns of a value row (or two, interleaved)
+ *   get_units(row, type, u, D)   returns LANES units of a row from unit u on, with zeros from
+ *                                element D on
+ *   get_values(r0, r1, type, c, D)       returns LANES columns of a value row (or of two rows,
+ *                                        interleaved)
  *   transpose(v[LANES])          transposes LANES x LANES units
- *   put_out(p, type, x, n)       stores the first n floats of x, converted
- *   QROWS, SCORE_WIDTH queries of a score tile, and vectors of its keys
- * and defines measure_keys, place_keys, load_queries, left_out (floats_tmpl.h), place_values and
- * attend_keys, and wraps flash_scratch and flash_attn under its own names. */
+ *   put_out(p, type, x, n)       stores the first n floats of x, converted to `type`
+ *   QROWS, SCORE_WIDTH queries of a score tile; vectors of keys in a score tile
+ * The including file also defines measure_keys, place_keys, load_queries, left_out (floats_tmpl.h),
+ * place_values and attend_keys, and wraps flash_scratch and flash_attn under its own names. */
 #ifndef XD_BACKEND_CPU_ATTN_FLASH_TMPL_H
 #define XD_BACKEND_CPU_ATTN_FLASH_TMPL_H
 

@@ -2,8 +2,9 @@
  * bf16, as in avx512bf16.c
  *
  * After SageAttention (Zhang et al. 2024, arXiv:2410.02367): the mean of all keys of a head is
- * subtracted from its keys. This changes no softmax, and removes the component that makes keys
- * large. Then each key and each query is quantized to a row of integers with its own scale.
+ * subtracted from its keys. Subtracting the mean changes no softmax, and removes the component that
+ * makes keys large. Then each key and each query is quantized to a row of integers with its own
+ * scale.
  *
  *   q.(k - mean) ~ scale_q scale_k sum_d iq[d] ik[d]
  *
@@ -211,7 +212,8 @@ static void measure_keys(job *w)
 }
 
 /* Stores, after the keys of a key block, the ratios of the keys' scales to the block's largest
- * scale in the order of units, followed by the largest magnitude. Padding repeats the last key. */
+ * scale in the order of units, followed by the largest magnitude. Padding repeats the ratio of the
+ * last key. */
 static void put_scales(const xd_attn_plan *p, const float *most, int64_t n, unit *to)
 {
     int16_t *share = (int16_t *)(void *)(to + p->scales);

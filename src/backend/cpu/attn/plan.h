@@ -21,10 +21,10 @@ enum {
     XD_ATTN_INT_KEYS = 768,             /* maximum keys of a block with 16-bit scores         */
     /* 32-bit units from one row of 16-bit scores to the next */
     XD_ATTN_INT_LDS = XD_ATTN_INT_KEYS / 2 + 16,
-    XD_ATTN_INT_ROW = 8,                /* floats for the parameters of a row in int8.c       */
+    XD_ATTN_INT_ROW = 8,                /* floats for the parameters of a query row in int8.c */
     XD_ATTN_TILE_ROWS = 512,            /* maximum queries of a block with AMX tiles          */
-    /* A block with AMX tiles is halved while its queries and accumulators exceed this many bytes.
-     * All keys and values are read once for each block. */
+    /* A block of queries with AMX tiles is halved while its queries and accumulators exceed this
+     * many bytes. All keys and values are read once for each block of queries. */
     XD_ATTN_TILE_BYTES = 512 << 10,
     XD_ATTN_TILE_KEYS = 64,
     XD_ATTN_STRIP = 32,         /* queries of a strip, which are multiplied together in AMX tiles */
@@ -37,7 +37,7 @@ enum {
 /* The properties of an instruction set that determine the sizes of blocks and the packed
  * layouts. */
 typedef struct xd_attn_form {
-    int lanes;                  /* floats in a vector                                         */
+    int lanes;                  /* number of floats in a vector                               */
     int pairs;                  /* 1: a 32-bit unit is two bf16                               */
     int tiles;                 /* 1: uses AMX tiles; keys and values are padded to full tiles     */
     int quads;                  /* 1: a unit of queries and keys is four int8                 */

@@ -1,14 +1,16 @@
 /* vector_tmpl.h - the multiplications of flash_tmpl.h with vector registers
  *
  * In addition to the requirements of flash_tmpl.h, the including file defines:
- *   v_units(p)         a vector of units
- *   v_spread(p) v_dot(acc, x, y)                       broadcast of a unit; multiply-add of units
- *   put_probs(to, x, y)          2 LANES probabilities as units
+ *   v_units(p)         loads a vector of units (plan.h)
+ *   v_spread(p)        broadcasts a unit to all lanes of a vector
+ *   v_dot(acc, x, y)   adds the products of two vectors of units to acc
+ *   put_probs(to, x, y)          stores 2 LANES probabilities as units
  *   SCORE_TILES[][]    score tiles by width in vectors, all QROWS tall
- *   SUM_TILES[][], SUM_ROWS[]    tiles of the value sums; [1]: the last vector is half one
+ *   SUM_TILES[][], SUM_ROWS[]    tiles of the value sums by width in vectors, and their rows; with
+ *                      index [1], the last vector of a tile is half a vector
  *   LDS                floats from one row of scores to the next
- *   sum_width(left)    vectors of a value tile when `left` remain
- *   HALVES             1 when half a vector is half the work; uses vh, vuh and v_.._half
+ *   sum_width(left)    returns the vectors of a value tile when `left` vectors remain
+ *   HALVES             1 when half a vector is half the work; needs vh, vuh and v_.._half
  *   SOFT_TILES[][], SOFT_ROWS[]  value tiles that also run the softmax of other rows */
 #ifndef XD_BACKEND_CPU_ATTN_VECTOR_TMPL_H
 #define XD_BACKEND_CPU_ATTN_VECTOR_TMPL_H
@@ -19,8 +21,8 @@
 /* ---- bias and masks ----------------------------------------------------------------------- */
 
 /* Adds the bias to the scores of a row and returns the new maximum. Scores s become s + bias /
- * scale or, if `scaled`, c s + bias log2(e). The latter is used if dividing by the scale is not
- * possible, or if probabilities stay f32. */
+ * scale or, if `scaled`, c s + bias log2(e). The second form is used if dividing by the scale is
+ * not possible, or if probabilities stay f32. */
 static vf add_bias(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n,
                    int scaled)
 {

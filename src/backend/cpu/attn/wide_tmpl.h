@@ -70,13 +70,15 @@ static inline vf v_power(vf p, vf t, vm live)
         live, _mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
 }
 
-/* 2^x for x < 100.
- * PAIRS (the result is rounded to bf16): a minimax polynomial of x - floor(x) with p(0) = 1 and a
- * relative error of 9e-5; the scaling instruction turns 2^-inf into 0.
- * Otherwise: 0 below -100. An f32 sum that begins at 1 is too coarse for such a term, and sums of
- * products never become denormal. Adding 1.5 2^23 rounds to an integer n and leaves n in the low
- * bits, from where a shift moves it to the exponent; 2^(x - n) is a polynomial of degree 5 on
- * [-1/2, 1/2] with a relative error of 9e-8. */
+/* Computes 2^x for x < 100.
+ *
+ * With PAIRS the result is rounded to bf16. In this case 2^(x - floor(x)) is a minimax polynomial
+ * p with p(0) = 1 and a relative error of 9e-5. The scaling instruction turns 2^-inf into 0.
+ *
+ * Without PAIRS the result is 0 below -100, because an f32 sum that begins at 1 is too coarse for a
+ * term of 2^-100, and so that sums of products never become denormal. Adding 1.5 2^23 to x rounds
+ * x to an integer n and leaves n in the low bits; a shift moves n to the exponent. 2^(x - n) is a
+ * polynomial of degree 5 on [-1/2, 1/2] with a relative error of 9e-8. */
 static inline vf v_exp2(vf x)
 {
     if (PAIRS) {

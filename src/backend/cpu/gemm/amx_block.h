@@ -20,7 +20,7 @@
 
 enum {
     XD_STEP_BYTES = 64,
-    XD_SIDE = 32,               /* rows, and columns, of a register block                     */
+    XD_SIDE = 32,               /* rows of a register block, and columns of a register block  */
     XD_PAIR_BYTES = 2048,       /* bytes of two adjacent tiles                                */
     XD_SUMS = XD_SIDE * XD_SIDE,        /* floats in a register block, stored tile by tile    */
 };
@@ -31,7 +31,7 @@ typedef struct xd_amx_job {
     int        ready;           /* 1: the input is already stored as tiles, [32 rows][step]   */
     int        floats;          /* 1: the input is F32, converted to row_bytes of bf16         */
     int        streams;         /* 1: the output is written with non-temporal stores          */
-    int64_t    steps, deep;     /* number of steps in an input row; in a chunk                */
+    int64_t    steps, deep;     /* number of steps in an input row; number of steps in a chunk */
     int64_t    held;            /* steps of an input row that are kept as tiles in the L2 cache */
     int64_t    strips;          /* number of strips of the weight                             */
     int64_t    rows, blocks;    /* input rows in a block; number of row blocks                */

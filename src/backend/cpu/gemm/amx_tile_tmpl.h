@@ -44,7 +44,7 @@ typedef struct deferred_strip {
 } deferred_strip;
 
 /* The deferred epilogue of a register block: the accumulators of n rows of a strip, and the output
- * to which the epilogue writes. Row `done` is the next to process. */
+ * to which the epilogue writes. Row `done` is the next row to process. */
 typedef struct deferred {
     const float      *sums;
     int64_t           n, done, out_step, res_step;
@@ -61,7 +61,7 @@ typedef struct block {
     /* destination of the previous block's accumulators, which are still in tiles; NULL: no
      * accumulators to store */
     float       *to;
-    int64_t      ks, n;         /* number of steps of the chunk; number of rows               */
+    int64_t      ks, n;         /* number of steps of the chunk; number of rows of the block  */
     /* Packed weights to expand into `b` before the multiplication, or NULL. `left` is the number of
      * row bytes from this chunk on. */
     const char  *packed;
@@ -268,8 +268,8 @@ FINISH_INLINE void store_sums(float *to)
     _tile_stored(3, to + 768, 64);
 }
 
-/* Rows to prefetch. Of each row, the cache line at p is prefetched and, unless `more` is 0, the
- * line `more` bytes after it. */
+/* Rows to prefetch, `step` bytes apart. Of each row, the cache line at p is prefetched and, unless
+ * `more` is 0, the line `more` bytes after it. */
 typedef struct asked { const char *p; int64_t step, more; } asked;
 
 #define PREFETCH_ROWS(name, hint)                                                                  \
@@ -374,7 +374,7 @@ static chunk chunk_after(const piece *p, chunk c)
 }
 
 /* Returns the first n (0 to 64) bytes of a step of a row as bf16, converted if the input is F32.
- * The other elements are zero. */
+ * The other elements of the step are zero. */
 FINISH_INLINE __m512i step_of_row(const char *x, int64_t n, int floats)
 {
     const __mmask64 bytes = n >= 64 ? ~0ull : (1ull << n) - 1;
@@ -407,8 +407,8 @@ FINISH_INLINE void copy_tiles_as(const piece *p, int64_t k0, int floats)
             }
 }
 
-/* Copies F32 rows to tiles. Not inlined, because inside run_piece the compiler would give these
- * loops registers that the tile loop needs. */
+/* Copies F32 rows to tiles. This function is not inlined, because inside run_piece the compiler
+ * would give these loops registers that the tile loop needs. */
 static __attribute__((noinline)) void copy_tiles_floats(const piece *p, int64_t k0)
 {
     copy_tiles_as(p, k0, 1);

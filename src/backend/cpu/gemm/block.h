@@ -66,7 +66,8 @@ static inline int64_t xd_panels(const xd_weight *w)
  * another type. */
 void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads);
 void xd_gemm_job_run(const xd_gemm_job *p, xd_panel_fn *fn);
-void xd_gemm_job_run_alone(const xd_gemm_job *p, xd_panel_fn *fn);  /* runs in the calling thread */
+/* like xd_gemm_job_run, in the calling thread */
+void xd_gemm_job_run_alone(const xd_gemm_job *p, xd_panel_fn *fn);
 
 /* Returns the number of rows of the next tile if `left` rows remain. A full tile is never followed
  * by a tile of a single row, whose few independent sums could not hide the latency of a
@@ -84,7 +85,7 @@ static inline int64_t xd_tile_rows(int64_t left)
 #define ROWS_5(X) ROWS_4(X) X(4)
 #define ROWS_6(X) ROWS_5(X) X(5)
 
-/* The functions that a kernel file exports. The number of input rows is positive. `scratch`
+/* The functions that a kernel file exports. Callers pass a positive number of input rows. `scratch`
  * dereferences no data pointer. */
 typedef struct xd_gemm_kernels {
     size_t    (*pack_size)(const xd_weight *w);
@@ -92,8 +93,8 @@ typedef struct xd_gemm_kernels {
     xd_status (*gemm)(const xd_gemm *a, void *tmp);
     /* Packs rows [row0, row0 + src.d[0]) of a weight; row0 is a multiple of XD_PANEL. */
     xd_status (*pack_rows)(const xd_weight *w, xd_tensor src, int64_t row0);
-    /* Runs the GEMM in the calling thread only, with the scratch of one thread. NULL: not
-     * supported. */
+    /* Runs the GEMM in the calling thread only, with the scratch of one thread. NULL: the kernel
+     * file has no such function. */
     void      (*gemm_alone)(const xd_gemm *a, void *tmp);
 } xd_gemm_kernels;
 

@@ -48,7 +48,7 @@ typedef struct qknorm_args {
     float        eps;
 } qknorm_args;
 
-/* The arguments of attention, like xd_attn_args. Strides are those of samples, rows and heads. The
+/* The arguments of attention, like xd_attn_args. Strides are in the order samples, rows, heads. The
  * queries are the rows [first, first + n) of the complete sequence. A segment holds the sequence's
  * keys [start, start + m). More than ATTENTION_SEGMENTS segments are stored in device memory at
  * `list`, which is NULL otherwise. A launch has at most ATTENTION_SAMPLES samples. */
@@ -85,7 +85,7 @@ typedef struct epilogue_args {
 
 /* A convolution of a channels-last image [T,Hin,Win,C] to [To,Ho,Wo,O]. A GEMM is passed as a
  * convolution of an image of one row with one tap. w is [O][kt][kh][kw][C] of the type of `in`.
- * Strides are those of t, h and w. `wide`: O is a multiple of 8, and 16-byte accesses of out,
+ * Strides are in the order t, h, w. `wide`: O is a multiple of 8, and 16-byte accesses of out,
  * residual, bias and gate are allowed. */
 typedef struct conv_args {
     void        *out;
@@ -111,7 +111,8 @@ typedef struct axpby_args {
     float     a, b;
 } axpby_args;
 
-/* The arguments of glu, out = act(a) * b, and addmul, out += gate * a. Rows are [n,C]. */
+/* The arguments of glu, out = act(a) * b, and addmul, out += gate * a. The operands are rows
+ * [n,C]. */
 typedef struct pair_args {
     void        *out;
     const void  *a, *b;

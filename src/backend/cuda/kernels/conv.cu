@@ -174,7 +174,8 @@ template <int f16> GPU void run_conv(const conv_args &a)
 KERNEL(conv, conv_args, 256, 2) { run_conv<0>(a); }
 KERNEL(conv_f16, conv_args, 256, 2) { run_conv<1>(a); }
 
-/* Convolution of weights and images of any type and width. Each thread computes one output. */
+/* Convolution of weights and images of any type and width. Each thread computes one element of the
+ * output. */
 KERNEL(conv_any, conv_args, 128, 1)
 {
     const int64_t i = (int64_t)blockIdx.x * 128 + threadIdx.x, rows = (int64_t)a.To * a.Ho * a.Wo;

@@ -26,7 +26,7 @@ GPU void gpu_divide(int64_t i, int64_t wide, int64_t *q, int64_t *r)
     }
 }
 
-/* Loads an element of F32, F16 or BF16. */
+/* Loads an element of type F32, F16 or BF16 as a float. */
 GPU float load_one(const void *p, int64_t at, int type)
 {
     if (type == BF16)
@@ -175,7 +175,7 @@ GPU uint8_t to_e4m3(float v)
     const uint32_t u = gpu_f32_bits(m), sign = v < 0 ? 128 : 0;
     if (m >= 448)
         return (uint8_t)(sign | 0x7e);
-    if (m < 0.015625f) /* 2^-6; smaller e4m3 are multiples of 2^-9                               */
+    if (m < 0.015625f) /* 2^-6; smaller e4m3 values are multiples of 2^-9                        */
         return (uint8_t)(sign | (uint32_t)rintf(m * 512));
     return (uint8_t)(sign | (((u + 0x7ffff + (u >> 20 & 1)) >> 20) - (120 << 3)));
 }

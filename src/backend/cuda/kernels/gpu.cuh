@@ -70,7 +70,7 @@ extern gpu_dim3 gpu_thread, gpu_block, gpu_threads, gpu_blocks;
 #define WARP ((int)(gpu_thread.x >> 5))
 char *gpu_shared();
 /* Waits until all lanes have reached the same place `where`, and returns the values of all lanes.
- * `last` runs once, before any lane continues. */
+ * The function `last` runs once, before any lane continues. */
 gpu_shown *gpu_show(const gpu_shown &mine, int where, void (*last)(gpu_shown *));
 void gpu_wait_block(int where);
 void gpu_copy_later(void *shared, const void *global, int bytes);
@@ -329,8 +329,8 @@ GPU void gpu_sync_warp(int where = __builtin_LINE())
     gpu_show(s, where, nullptr);
 }
 #endif
-/* The sum and the maximum over the lanes of a warp, by a butterfly. All lanes receive the same
- * bits. */
+/* The sum and the maximum over the lanes of a warp, by a butterfly. All lanes receive the same bits
+ * of the sum and the maximum. */
 #ifdef __CUDACC__
 GPU float gpu_warp_sum(float v)
 {

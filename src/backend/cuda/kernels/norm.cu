@@ -47,7 +47,7 @@ template <int CHUNKS> GPU void narrow_row(const norm_args &a, int64_t row, const
         a.sx[row] = scale;
 }
 
-/* Normalizes a row. NARROW is 1 if the output is e4m3. */
+/* Normalizes a row in registers. NARROW is 1 if the output is e4m3. */
 template <int CHUNKS, int NARROW> GPU void norm_row(const norm_args &a, int64_t row)
 {
     float x[CHUNKS][8], sum = 0, sq = 0;

@@ -54,7 +54,8 @@ template <int LANES> GPU void norm_eight(const qknorm_args &a, int mine, float x
 }
 
 /* Normalizes and rotates EACH times 32 / LANES heads, from head `first` on, of queries or keys. All
- * heads are read before one is written. cos, sin: the values of this lane's four pairs. */
+ * these heads are read before the first one is written. cos, sin: the values of this lane's four
+ * pairs. */
 template <int LANES>
 GPU void norm_slice(const qknorm_args &a, const qknorm_heads &h, int64_t row, int64_t first,
                     const float *cos, const float *sin)

@@ -84,7 +84,8 @@ KERNEL(integers, integers_args, 128, 1)
         a.sx[row] = scale;
 }
 
-/* Computes products of integers that the library does not support. Each thread computes one sum. */
+/* Computes products of integers that the library does not support. Each thread computes one sum of
+ * products. */
 KERNEL(integer_product, integer_product_args, 256, 1)
 {
     const int64_t i = gpu_index();
