@@ -12,8 +12,8 @@
  * strides are arbitrary.
  *
  * The count device ("count") computes nothing: its kernels add up flops and bytes, and its memory
- * is a range of addresses without storage. Running a model on it yields the cost model and the
- * memory plan. */
+ * is a range of addresses without storage. Running a model on a count device yields the cost model
+ * and the memory plan. */
 #ifndef XD_BACKEND_BACKEND_H
 #define XD_BACKEND_BACKEND_H
 
@@ -75,7 +75,7 @@ typedef struct xd_dev_ops {
     /* Writes the product name of the device, for example "NVIDIA H100 80GB HBM3". NULL: the device
      * has no product name. */
     void      (*product)(const xd_dev *d, char *name, size_t size);
-    /* Implementations of the functions xd_dev_compute, xd_dev_best, xd_dev_peak,
+    /* Implementations for this device of the functions xd_dev_compute, xd_dev_best, xd_dev_peak,
      * xd_dev_kernel_bytes and xd_dev_forget. */
     xd_dtype  (*compute)(const xd_dev *d, xd_dtype want);
     xd_dtype  (*best)(const xd_dev *d);
@@ -164,7 +164,7 @@ size_t   xd_dev_kernel_bytes(const xd_dev *d);
 /* Returns an id of the device's memory, which is equal for all devices that share the memory; 0 for
  * the host's memory. A count device returns the id of the device that it simulates. */
 uint64_t xd_dev_identity(const xd_dev *d);
-/* Forgets calls that were counted for kernels but have not run. */
+/* Forgets the calls that were counted for kernels (xd_dev_kernel_bytes) but have not run. */
 void     xd_dev_forget(xd_dev *d);
 
 /* ---- device kinds ------------------------------------------------------------------------- */
@@ -177,15 +177,15 @@ typedef struct xd_dev_kind {
     xd_status (*open)(xd_dev **d, const char *which, xd_err *e);
     /* Implements xd_dev_open_sizes; NULL: `open` is called instead. */
     xd_status (*open_sizes)(xd_dev **d, xd_err *e);
-    /* Writes to *n how many instances this host has, "kind:0" to "kind:<n-1>". NULL: the kind has
-     * one instance, which all ranks of a host share. */
+    /* Writes to *n the number of instances of the kind on this host, which are named "kind:0" to
+     * "kind:<n-1>". NULL: the kind has one instance, which all ranks of a host share. */
     xd_status (*instances)(int *n, xd_err *e);
     /* Starts loading, in the background, the libraries that `open` will wait for; or NULL. */
     void      (*early)(void);
     /* reports the kind's libraries and their versions; or NULL */
     void      (*about)(xd_fact *fact, void *cookie);
-    /* Bytes of address space that kernels will map in this process when they first run and that no
-     * memory plan counts; or NULL. */
+    /* Returns the bytes of address space that kernels will map in this process when they first run
+     * and that no memory plan counts; or NULL. */
     double    (*address_space)(void);
 } xd_dev_kind;
 
@@ -243,7 +243,7 @@ typedef struct xd_weight {
     int      kernel[3];         /* kernel size along t,h,w; 1 in unused dimensions            */
     int      stride[3];         /* stride of a convolution, on which packing may depend       */
     int      groups;            /* number of groups of a convolution; 1 unless it is grouped  */
-    int      floats;            /* I8 only: 1: the GEMM does not quantize its input           */
+    int      floats;            /* for I8 weights, 1: the GEMM does not quantize its input    */
     void    *p;
     size_t   bytes;
     /* Input of `pack` for a quantized weight: the scales sw[out] if they are known (rows of a

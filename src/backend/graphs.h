@@ -16,7 +16,7 @@ struct xd_dev_graphs {
     /* Ends the recording of kernels and returns it as a graph in *g. If the work could not be
      * recorded, *g is NULL and nothing has run. */
     xd_status (*end)(xd_dev *d, xd_graph **g);
-    /* Queues the recorded work on the device, after all earlier work. */
+    /* Queues the work recorded in graph g on the device, after all earlier work. */
     xd_status (*run)(xd_dev *d, xd_graph *g);
     void      (*drop)(xd_dev *d, xd_graph *g);  /* frees a graph; g may be NULL or still running */
 };

@@ -11,9 +11,9 @@
 #include "backend/backend.h"
 
 typedef enum xd_dev_lane {
-    XD_LANE_COMPUTE,            /* the queue of kernels, uploads and downloads                 */
-    XD_LANE_OUT,                /* outgoing data of messages                                   */
-    XD_LANE_IN,                 /* incoming data of messages                                   */
+    XD_LANE_COMPUTE,            /* queue of kernels, uploads and downloads                     */
+    XD_LANE_OUT,                /* queue of outgoing data of messages                          */
+    XD_LANE_IN,                 /* queue of incoming data of messages                          */
     XD_NLANES,
 } xd_dev_lane;
 

@@ -9,7 +9,7 @@
 
 #include "backend/backend.h"
 
-/* A set of the types in which a device computes: bit 1 << t for each type t. */
+/* A set of element types in which a device computes, with bit 1 << t for each type t. */
 typedef unsigned xd_types;
 #define XD_TYPES_F32_BF16 (1u << XD_F32 | 1u << XD_BF16)
 

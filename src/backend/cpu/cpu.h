@@ -2,8 +2,8 @@
  *
  * An instruction set is chosen once when the device is opened. The instruction set selects a table
  * of small kernels (kernels.c, compiled once per set), an attention (attn/), GEMMs of our own or
- * none (gemm/) and oneDNN's limit on instruction sets. The set "c" runs without oneDNN: plain.c has
- * its GEMM and convolution. */
+ * none (gemm/) and oneDNN's limit on instruction sets. The instruction set "c" runs without oneDNN:
+ * plain.c has the GEMM and convolution of "c". */
 #ifndef XD_BACKEND_CPU_CPU_H
 #define XD_BACKEND_CPU_CPU_H
 
@@ -30,7 +30,7 @@ xd_isa      xd_isa_of_host(void);
 typedef struct xd_kernels {
     void (*norm)(const xd_norm *a);
     void (*moments)(const xd_moments *a);
-    void (*gnorm)(const xd_gnorm *a, float *ab);        /* ab: scratch of 2 C floats          */
+    void (*gnorm)(const xd_gnorm *a, float *ab);      /* ab: scratch of 2 C floats for C channels */
     void (*glu)(const xd_glu *a);
     void (*addmul)(const xd_addmul *a);
     void (*axpby)(const xd_axpby_args *a);
@@ -83,7 +83,8 @@ void   xd_four_c(void *to, const float *from, int64_t n);
 void   xd_four_avx2(void *to, const float *from, int64_t n);
 void   xd_four_avx512(void *to, const float *from, int64_t n);
 void   xd_four_avx512bf16(void *to, const float *from, int64_t n);
-/* Implementations of `most`, `integers`, `int_dot` and `float_dot` (quantdot.c). */
+/* Implementations of `most`, `integers`, `int_dot` and `float_dot` (quantdot.c), for each
+ * instruction set. */
 #define XD_QUANT_SLOTS(isa)                                                                        \
     float xd_max_magnitude_##isa(const void *x, xd_dtype t, int64_t n);                            \
     void xd_integers_##isa(int8_t *q, const void *x, xd_dtype t, float by, int64_t n);             \
@@ -95,8 +96,8 @@ XD_QUANT_SLOTS(c)
 XD_QUANT_SLOTS(avx2)
 XD_QUANT_SLOTS(avx512)
 XD_QUANT_SLOTS(avx512bf16)
-double xd_burst_bf16(void);             /* like `burst`, with vdpbf16ps                       */
-double xd_burst_amx(void);              /* like `burst`, with tdpbf16ps (AMX)                 */
+double xd_burst_bf16(void);             /* measures GFLOP/s like `burst`, with vdpbf16ps      */
+double xd_burst_amx(void);              /* measures GFLOP/s like `burst`, with tdpbf16ps (AMX) */
 
 typedef struct xd_dnn xd_dnn;
 
@@ -112,7 +113,7 @@ typedef struct xd_cpu_dev {
  * XDIT_ISA=c|avx2|avx512|avx512bf16|amx names. XDIT_ISA also limits oneDNN. Unknown or unavailable
  * sets are errors. */
 extern const xd_dev_kind xd_dev_kind_cpu;
-void   xd_cpu_early(void);              /* loads oneDNN in a background thread                 */
+void   xd_cpu_early(void);              /* starts loading oneDNN in a background thread        */
 void   xd_cpu_about(xd_fact *fact, void *cookie);
 double xd_cpu_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 
@@ -144,9 +145,9 @@ xd_status xd_quant_gemm(const xd_kernels *k, const xd_gemm *a, void *tmp);
 
 /* ---- onednn*.c: the only files that use oneDNN -------------------------------------------- */
 
-/* `cap`: 1: limits oneDNN to the set `isa`, once per process; fails if it already has another
- * limit. */
 void      xd_dnn_forget(xd_dnn *d);     /* empties the cache of primitives                     */
+/* Opens oneDNN. With `cap` 1, limits oneDNN to the instruction set `isa`, once per process; fails if
+ * oneDNN already has another limit. */
 xd_status xd_dnn_open(xd_dnn **d, xd_isa isa, int cap, const xd_kernels *k, xd_err *e);
 void      xd_dnn_close(xd_dnn **d);
 size_t    xd_dnn_pack_size(xd_dnn *d, xd_weight *w);

@@ -607,8 +607,8 @@ static void gnorm_pixels(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Normalizes channels [c0, c0 + n) of those pixels of an image row that share one element of scale
- * and shift. */
+/* Normalizes channels [c0, c0 + n) of those pixels of an image row that share one element of
+ * `scale` and `shift`. */
 static void gnorm_cell(const gnorm_ctx *g, const char *in, char *out, int64_t cell, int64_t c0,
                        int64_t n)
 {
@@ -632,7 +632,8 @@ static void gnorm_cell(const gnorm_ctx *g, const char *in, char *out, int64_t ce
     }
 }
 
-/* Normalizes rows (t, h) of an image whose scale and shift have a coarser resolution. */
+/* Normalizes rows (t, h) of an image whose `scale` and `shift` have a coarser resolution than the
+ * image. */
 static void gnorm_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const gnorm_ctx *g = ctx;
@@ -671,7 +672,7 @@ static void gnorm(const xd_gnorm *a, float *ab)
 
 /* ---- element-wise ------------------------------------------------------------------------- */
 
-/* Applies an activation to floats. For BF16 results, GELU is approximated with bf16 accuracy. */
+/* Applies an activation to n floats. For BF16 results, GELU is approximated with bf16 accuracy. */
 static void act_to(xd_dtype to, float *y, const float *x, int64_t n, xd_act kind)
 {
 #ifdef __AVX512F__

@@ -45,7 +45,7 @@ struct xd_dnn {
     int               nprims;
 };
 
-/* Post-operations of a primitive, applied in this order. */
+/* Post-operations of a primitive, which are applied in the order of the fields. */
 typedef struct xd_post {
     xd_act  act;
     int64_t gate;               /* number of columns of the gate row; 0: no gate               */
@@ -59,7 +59,7 @@ xd_prim *xd_prim_add(xd_dnn *d, const int64_t key[XD_PRIM_KEY], dnnl_primitive_d
 /* Creates a primitive outside the cache. The caller releases it with xd_prim_free. */
 xd_prim *xd_prim_new(dnnl_primitive_desc_t pd);
 void     xd_prim_free(xd_prim *p);
-/* Exchanges the contents of `p`, which is in the cache, and `q`. */
+/* Exchanges the contents of primitive `p`, which is in the cache, and primitive `q`. */
 void     xd_prim_swap(xd_prim *p, xd_prim *q);
 /* Prepares argument `arg` of a call, whose data is at `data`. The argument's memory object is
  * created once, from the descriptor query(what, index) of the primitive descriptor. */

@@ -1,11 +1,11 @@
 /* onednn_conv.c - channels-last convolution by oneDNN
  *
- * Images may be views. Non-contiguous frames are computed one by one; other views are copied to
- * dense scratch. Very large images are split into strips of output rows, a split that changes no
- * bit of the result. The packed layout of a weight is the one that oneDNN prefers for a PIN_SIDE
- * image; if another image needs another layout, the weight is repacked into scratch. Two kinds of
- * shapes that oneDNN 3 computes incorrectly are replaced by equivalent ones (one_column,
- * needs_frame). */
+ * The images of a convolution may be views. Non-contiguous frames are computed one by one; other
+ * views are copied to dense scratch. Very large images are split into strips of output rows, a
+ * split that changes no bit of the result. The packed layout of a weight is the one that oneDNN
+ * prefers for a PIN_SIDE image; if another image needs another layout, the weight is repacked into
+ * scratch. Two kinds of shapes that oneDNN 3 computes incorrectly are replaced by equivalent ones
+ * (one_column, needs_frame). */
 #include "backend/cpu/onednn.h"
 
 #include <string.h>
@@ -47,7 +47,7 @@ static xd_status weight_md(xd_md *m, const xd_weight *w, int any)
     return xd_md_tag(m, n, d, w->type, any ? dnnl_format_tag_any : plain[grouped][w->nk - 2]);
 }
 
-/* The shape of a convolution of dense images. */
+/* The shape of a convolution of dense images, as oneDNN computes it. */
 typedef struct shape {
     const xd_weight *w;
     int64_t          in[4], out[4];     /* shape [T,H,W,C]                                     */
@@ -346,8 +346,8 @@ static int64_t strip_rows(const xd_conv *a)
 }
 
 /* Returns the convolution with a stride along rows of 1 if there is only one output column, where
- * the stride has no effect. The input is then limited to the columns that the kernel reads. oneDNN
- * 3.7 mixes up the rows of one-column results if the stride skips columns. */
+ * the stride has no effect. In this case the input is limited to the columns that the kernel reads.
+ * oneDNN 3.7 mixes up the rows of one-column results if the stride skips columns. */
 static xd_conv one_column(const xd_conv *a)
 {
     xd_conv b = *a;

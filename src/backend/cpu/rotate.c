@@ -1,9 +1,9 @@
 /* rotate.c - rotation of groups of a row (xd_rotation), compiled once per instruction set
  *
  * A step of the rotation works on elements a, b, c, d that are 4^k apart: with h = ((a + b) + (c +
- * d)) / 2 they become h - d, h - c, h - b, h - a. Steps with a distance of 16 and more work on
- * whole vectors; at distances of 1 and 4 the lanes of a vector are exchanged. Every instruction set
- * adds in the same order. */
+ * d)) / 2, the elements become h - d, h - c, h - b, h - a. Steps with a distance of 16 and more
+ * work on whole vectors; at distances of 1 and 4 the lanes of a vector are exchanged. Every
+ * instruction set adds in the same order. */
 #include "backend/cpu/cpu.h"
 
 #include <string.h>

@@ -12,7 +12,8 @@ static inline __mmask16 lane_mask(int64_t n)
     return n >= 16 ? (__mmask16)0xffff : n <= 0 ? (__mmask16)0 : (__mmask16)((1u << n) - 1);
 }
 
-/* x rounded to bf16 (to nearest even), in the low 16 bits of each lane; a NaN stays a NaN. */
+/* Returns x rounded to bf16 (to nearest even), in the low 16 bits of each lane; a NaN stays a
+ * NaN. */
 static inline __m512i bf16_bits(__m512 x)
 {
     const __m512i   u = _mm512_castps_si512(x), one = _mm512_set1_epi32(1);
@@ -38,7 +39,8 @@ static inline __m512 from_bf16(__m256i x)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
 
-/* Loads 16 bf16 values; the second function loads the first n and sets the others to zero. */
+/* Two functions that load 16 bf16 values as floats. The second function loads the first n values
+ * and sets the others to zero. */
 static inline __m512 load_bf16(const void *p)
 {
     return from_bf16(_mm256_loadu_si256(p));

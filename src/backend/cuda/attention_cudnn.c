@@ -1,4 +1,4 @@
-/* attention_cudnn.c - large attention by cuDNN, if it is installed and supports the shape
+/* attention_cudnn.c - large attention by cuDNN, if cuDNN is installed and supports the shape
  *
  * cuDNN is used for 16-bit heads of at most 256 elements without masks, bias and soft cap. A plan
  * (cudnn_plan.h) computes one shape of attention. A background thread compiles a plan when the
@@ -87,7 +87,7 @@ static void keep_plan(const struct xd_cuda_cudnn *x, char *path, const xd_cudnn_
         xd_make_parents(path);
     if (text && xd_out_open(&o, path, &e) == XD_OK) {
         fputs(text, o.f);
-        xd_out_commit(&o, &e);          /* writes no file if a byte could not be written       */
+        xd_out_commit(&o, &e);       /* writes no file if a byte of the plan could not be written */
     }
     free(text);
 }
@@ -390,7 +390,8 @@ static xd_status gather(xd_cuda_dev *c, const xd_attn_args *a, int values, const
     return s;
 }
 
-/* Copies keys and values together, before the first piece of the queries. */
+/* Copies the keys of all segments together, and the values of all segments, before the first piece
+ * of the queries is computed. */
 static xd_status join_keys(xd_cuda_dev *c, const xd_attn_args *a, xd_cuda_keys *keys)
 {
     const places p = places_of(a);

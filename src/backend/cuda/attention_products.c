@@ -114,7 +114,7 @@ static int run_head(xd_cuda_dev *c, const xd_attn_args *a, const places *p, char
 int xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
                                const xd_tensor *out, int64_t row, char *tmp, xd_status *s)
 {
-    if (!is_wide(a))            /* the common case returns at once                             */
+    if (!is_wide(a))            /* most calls return here                                      */
         return 0;
     const places p = places_of(a);
     if (!p.m || (out->type != q->type && out->type != XD_F32) ||

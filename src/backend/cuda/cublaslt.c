@@ -2,8 +2,8 @@
  *
  * For each kind of product (types, shape, epilogue and alignments), a table keeps the library's
  * descriptors and the algorithm to use. The algorithm is one that was timed and stored
- * (algorithms.c), or the library's first suggestion. Pointers that are not part of the kind are set
- * before each product. */
+ * (algorithms.c), or the library's first suggestion. The addresses of operands are not part of a
+ * kind and are set before each product. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 

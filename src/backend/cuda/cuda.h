@@ -296,9 +296,9 @@ int64_t   xd_cuda_attention_keys(const xd_attn_args *a);        /* number of key
 /* ---- cublaslt.c --------------------------------------------------------------------------- */
 
 /* Product of matrices: out[n,O] = act(scales in[n,I] w[O,I]^T + bias). The library's columns are
- * our rows, so all three matrices are contiguous along their last dimension. Types of in and w:
+ * our rows, so all three matrices are contiguous along their last dimension. Types of `in` and `w`:
  * F32, BF16, F16, F8E4M3 (F32 accumulators), or I8 (out I32). xd_cuda_multiply returns 0 if the
- * library does not support the product; nothing was queued then. */
+ * library does not support the product, and has then queued nothing. */
 typedef struct xd_cuda_product {
     xd_tensor    out, in;
     const void  *w;
@@ -318,7 +318,7 @@ void      xd_cuda_close_cublaslt(xd_cuda_dev *c);
 
 /* Opens the stored algorithms. With XDIT_TUNE=1, new kinds of products are timed and stored. */
 void xd_cuda_open_algorithms(xd_cuda_dev *c);
-void xd_cuda_close_algorithms(xd_cuda_dev *c);          /* writes new entries to the cache     */
+void xd_cuda_close_algorithms(xd_cuda_dev *c);          /* writes new entries to the cache file */
 int  xd_cuda_times_algorithms(const xd_cuda_dev *c);
 /* Reads the stored algorithm of a kind of product. `name` identifies the kind and has no blanks.
  * Returns 0 if no algorithm is stored. */

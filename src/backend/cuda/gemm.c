@@ -2,8 +2,8 @@
  * kernel of our own
  *
  * Rows of a weight are padded with zeros to `wide` elements (weights.c). An input that is narrower,
- * unaligned or of another type is copied to rows of that width. Products that the library does not
- * support are computed by our own kernels. */
+ * unaligned or of another type is copied to rows of `wide` elements. Products that the library does
+ * not support are computed by our own kernels. */
 #include "backend/cuda/cuda.h"
 
 #include "backend/cuda/load.h"
@@ -223,8 +223,9 @@ static xd_status integer_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p,
                                      xd_cuda_weight_scales(a->w)) : s;
 }
 
-/* Lets the library do as much as it supports of an fp8 GEMM: the entire layer, the product with row
- * scales, or the product alone. Returns 0 if the library supports none of them. */
+/* Computes an fp8 GEMM with as much of it in the library as the library supports: the entire layer,
+ * the product with row scales, or the product alone. Returns 0 if the library supports none of
+ * them. */
 static int fp8_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp, xd_status *s)
 {
     const float *sw = xd_cuda_weight_scales(a->w),

@@ -26,7 +26,7 @@ static xd_status refuse_none(xd_err *e)
                    "this build has no CUDA kernels: it was made without nvcc (-Dcuda)");
 }
 
-/* Fails because the build's CUDA is newer than the driver's. A driver loads kernels of its own
+/* Reports an error: the build's CUDA is newer than the driver's. A driver loads kernels of its own
  * major version of CUDA and of earlier major versions. A driver also loads kernels of later minor
  * versions, unless the driver has to compile their PTX. `why` is the driver's message. */
 static xd_status refuse_later(int release, int version, const char *why, xd_err *e)

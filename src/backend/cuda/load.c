@@ -1,4 +1,4 @@
-/* load.c - loads the CUDA libraries and looks up their functions */
+/* load.c - loads the CUDA libraries (driver, cuBLASLt, cuDNN, NCCL) and looks up their functions */
 #include "backend/cuda/load.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* load.h - loads the CUDA libraries and looks up their functions */
+/* load.h - loads the CUDA libraries (driver, cuBLASLt, cuDNN, NCCL) and looks up their functions */
 #ifndef XD_BACKEND_CUDA_LOAD_H
 #define XD_BACKEND_CUDA_LOAD_H
 

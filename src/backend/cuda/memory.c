@@ -118,7 +118,7 @@ static xd_status upload(xd_dev *d, xd_stream *s, void *to, const void *from, siz
 }
 
 /* Returns XD_EINVAL, once, after a lookup outside the bounds of its table. The caller holds the
- * lock, and all work has ended. */
+ * device's lock, and all work has ended. */
 static xd_status check_lookups(xd_cuda_dev *c)
 {
     CUresult r = XD_CU_SUCCESS;

@@ -2,7 +2,7 @@
  * cuBLASLt's products, and bytes/s of device memory
  *
  * Matrices hold random values: with zeros a GPU draws less power and runs faster than it ever does
- * in a model. Times are measured between two events of the stream. */
+ * in a model. Times are measured between two events of the GPU's stream. */
 #include "backend/cuda/cuda.h"
 
 #include <stdlib.h>

@@ -7,12 +7,13 @@
  * ends and are then multiplied by the values, 32 columns at a time, with accumulators in tiles.
  * Computing exponentials during multiplies is the idea of Shah et al. 2024, FlashAttention-3.
  *
- * Probabilities are not relative to a row's largest score, because finding it takes long and the
- * exponents of f32 and bf16 allow larger and smaller values. By the Cauchy-Schwarz inequality no
- * score of a query exceeds the query's norm times the largest norm of a key. If this bound on the
- * scores fits the exponent of bf16, probabilities are powers of two of the scores themselves.
- * Otherwise probabilities are relative to the first score of the row, and the results are checked
- * for overflow. Rows that overflowed are computed again, relative to their largest score. */
+ * Probabilities are not relative to a row's largest score, because finding the largest score takes
+ * long, and the exponents of f32 and bf16 allow larger and smaller values. By the Cauchy-Schwarz
+ * inequality no score of a query exceeds the query's norm times the largest norm of a key. If this
+ * bound on the scores fits the exponent of bf16, probabilities are powers of two of the scores
+ * themselves. Otherwise probabilities are relative to the first score of the row, and the results
+ * are checked for overflow. Rows that overflowed are computed again, relative to their largest
+ * score. */
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
 
@@ -84,7 +85,7 @@ static float max_key_norm(const xd_attn_plan *p, int64_t n, const unit *pair)
 /* Returns the offset, in the packed pair, of the values of step j in columns from c on. The values
  * of a part are stored in the order of multiplication: 32 columns of all steps of the part, the two
  * tiles of a step adjacent, then the next 32 columns. The last group of columns may have 16
- * columns. Values follow all keys of the pair. */
+ * columns. The values follow all keys of the pair. */
 static int64_t values_at(const xd_attn_plan *p, int64_t j, int64_t c)
 {
     const int64_t part = j / PART * PART, tiles = xd_min((p->dp - c) / LANES, 2);
@@ -134,7 +135,8 @@ _Static_assert(sizeof(workspace) == XD_ATTN_WORKSPACE * sizeof(float),
 typedef struct row_prefetch {
     const block *k;
     size_t       out_bytes, query_bytes;        /* bytes of an output row; of a query row     */
-    int64_t      seen, each;    /* rows prefetched so far; rows to prefetch in each step        */
+    /* number of rows prefetched so far; number of rows to prefetch in each step */
+    int64_t      seen, each;
 } row_prefetch;
 
 ALWAYS_INLINE void prefetch_next_row(row_prefetch *x)
@@ -146,8 +148,8 @@ ALWAYS_INLINE void prefetch_next_row(row_prefetch *x)
 /* ---- tile multiplies ---------------------------------------------------------------------- */
 
 /* A pending store: the destination of accumulators that are still in tiles 0 to 3. A tile store
- * waits for the last multiply of its tile and delays all later instructions. Therefore each store
- * is placed between the multiplies of the next step. */
+ * waits for the last multiply of the stored tile and delays all later instructions. Therefore each
+ * store is placed between the multiplies of the next step. */
 typedef struct pending_store {
     float  *to;                 /* destination of the accumulators; NULL: no pending store    */
     int64_t row;                /* floats from one row of the destination to the next         */
@@ -166,8 +168,7 @@ typedef struct pending_store {
         _tile_zero(i);                                                                             \
     } while (0)
 
-/* Stores tile i as ANEW does, then loads the accumulators at `from` into it unless `from` is
- * NULL. */
+/* Stores tile i like ANEW, then loads the accumulators at `from` into it unless `from` is NULL. */
 #define ANEW_FROM(i, from, ldf)                                                                    \
     do {                                                                                           \
         ANEW(i);                                                                                   \
@@ -316,7 +317,7 @@ ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp
 /* A part of the work (plan.h): a strip of queries of a block, and at most PART steps of keys. */
 typedef struct part {
     int64_t i, rows;            /* first query of the strip in the block; number of queries   */
-    int64_t step, steps;        /* first step, counted over all keys; number of steps         */
+    int64_t step, steps;        /* first step of the part, counted over all keys; number of steps */
     int     begun;              /* 1: the block's `o` holds accumulators of earlier keys      */
 } part;
 
@@ -324,7 +325,7 @@ typedef struct strips {
     const job  *w;
     block      *k;
     const unit *packed;
-    int64_t     row, rows;      /* first query in the block; end of its queries               */
+    int64_t     row, rows;      /* first query of the strips in the block; end of their queries */
     int64_t     first, end;     /* first step of the keys; step after the last keys           */
     workspace  *d;
     int         scaled;         /* 1: scores are scaled before the bias is added              */
@@ -484,8 +485,8 @@ static int64_t softmax_delay(const part *x)
     return x->steps > 4 ? MAX_DELAY : 1;
 }
 
-/* Multiplies the scores of the steps of a part, each with the softmax of an earlier step; `last`
- * receives the softmax states of the last steps. */
+/* Multiplies the scores of the steps of a part, each concurrently with the softmax of an earlier
+ * step. `last` receives the softmax states of the last steps. */
 ALWAYS_INLINE void score_part(strips *a, const part *x, pending_store *due, int64_t deep,
                               softmax_state last[MAX_DELAY], how h)
 {
@@ -585,7 +586,7 @@ static void attend_parts(strips *a)
     compiler_fence();
 }
 
-/* Clears the sums of probabilities, also of the rows that pad the last strip. */
+/* Sets the sums of probabilities to zero, also those of rows that only pad the last strip. */
 static void clear_sums(const strips *a)
 {
     for (int64_t i = a->row; i < (a->rows + STRIP - 1) / STRIP * STRIP; i++)

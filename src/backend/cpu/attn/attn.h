@@ -13,7 +13,7 @@
 #include "backend/backend.h"
 
 /* Returns 1 if the arguments request int8 scores and the kernels for int8 scores support them.
- * Calls with masks, biases and caps are computed in the type of the queries. */
+ * Attention with masks, biases or caps is computed in the type of the queries. */
 int xd_attn_in_int8(const xd_attn_args *a);
 
 /* Attention in plain C, three loops and a softmax: the reference for the other implementations.

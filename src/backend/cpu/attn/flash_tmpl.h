@@ -108,11 +108,11 @@ static unit *packed_pair(const job *w, int64_t pair)
     return (unit *)(void *)(w->packed + (size_t)pair * w->p.pair_bytes);
 }
 
-/* Measures all keys of the group before they are packed (int8.c needs their mean). */
+/* Measures all keys of the group before they are packed (int8.c needs the mean of the keys). */
 static void measure_keys(job *w);
 
 /* Packs the n keys of key block kb into the layout that the multiplications of `pair` read; v has
- * the rows of their values, which are packed next. */
+ * the rows of the values of these keys, which are packed next. */
 static void place_keys(const job *w, const char **k, const char **v, int64_t n, int64_t kb,
                        unit *pair);
 
@@ -120,8 +120,8 @@ static void place_keys(const job *w, const char **k, const char **v, int64_t n, 
  * read. */
 static void place_values(const job *w, const char **rows, int64_t n, int64_t kb, unit *pair);
 
-/* Prefetches a row into the L2 cache. The hardware prefetcher does not predict these rows, because
- * they are far apart. */
+/* Prefetches a row into the L2 cache. The hardware prefetcher does not predict rows of heads,
+ * because they are far apart. */
 static inline void prefetch_row(const char *row, size_t bytes)
 {
     for (size_t c = 0; c < bytes; c += LINE)
@@ -166,12 +166,12 @@ typedef struct block {
     int64_t b, h, i0, n;        /* batch, query head, first query, number of queries of the block */
     int64_t keys;               /* number of keys of this batch that the block's queries may see */
     unit   *q;                  /* packed queries, [n][ldq] units                             */
-    float  *s;      /* scores, then probabilities: [n][LDS]; with tiles, the workspace of amx.c */
+    float  *s;      /* [n][LDS] scores, then probabilities; with tiles, the workspace of amx.c  */
     float  *o;                  /* accumulators of the weighted values, [n][dp]               */
     /* [n][LANES] the largest scores in this key block; with tiles, the sums of all probabilities */
     float  *lane_max;
-    /* [n][LANES] sums of this key block's probabilities; with tiles, the addend of the scaled
-     * scores */
+    /* [n][LANES] sums of this key block's probabilities; with tiles, the addends of the scaled
+     * scores of each row */
     float  *sum;
     float  *l;                  /* [n] the sums of the probabilities of earlier key blocks    */
     /* [n] `top`: each row's reference score, to which probabilities are relative, as an exponent of

@@ -1,10 +1,10 @@
-/* int8.c - attention with int8 scores, by vpdpbusd of AVX512_VNNI; probabilities and values are
- * bf16, as in avx512bf16.c
+/* int8.c - attention with int8 scores, computed by the AVX512_VNNI instruction vpdpbusd.
+ * Probabilities and values are bf16, as in avx512bf16.c.
  *
- * After SageAttention (Zhang et al. 2024, arXiv:2410.02367): the mean of all keys of a head is
- * subtracted from its keys. Subtracting the mean changes no softmax, and removes the component that
- * makes keys large. Then each key and each query is quantized to a row of integers with its own
- * scale.
+ * The method is SageAttention's (Zhang et al. 2024, arXiv:2410.02367): the mean of all keys of a
+ * head is subtracted from the head's keys. Subtracting the mean changes no softmax, and removes the
+ * component that makes keys large. After this subtraction, each key and each query is quantized to
+ * a row of integers with its own scale.
  *
  *   q.(k - mean) ~ scale_q scale_k sum_d iq[d] ik[d]
  *
@@ -13,7 +13,7 @@
  * are computed from these scores in 16-bit arithmetic: differences to the row's largest score,
  * times a factor, are exponents in fixed point with 7 fraction bits. Interpreted as bf16, such an
  * exponent with the fraction f has the mantissa 1 + f instead of 2^f; a table corrects the
- * difference (powers_tmpl.h). Eight instructions compute 32 probabilities.
+ * difference (powers_tmpl.h). Eight instructions compute 32 probabilities from their scores.
  *
  * Keys are stored with 128 added, since vpdpbusd multiplies unsigned by signed bytes; accumulators
  * start with a value that cancels this offset. */
@@ -445,7 +445,7 @@ static void set_exponents(query *q, int most, float step, float add)
 }
 
 /* Sets the reference score of row i to its largest score, or keeps an earlier reference that is
- * lower by less than LIFT. `scale` is the largest scale of a key. */
+ * lower by less than LIFT. `scale` is the largest scale of a key in the key block. */
 static void set_reference(const job *w, const block *k, int64_t i, float scale)
 {
     query      *q = query_of(k, i);

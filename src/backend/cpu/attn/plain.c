@@ -105,7 +105,7 @@ static double mean_score(const job *w, const char *q, int64_t p)
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-/* Computes the scores of keys [lo, hi) and returns their maximum. */
+/* Computes the scores of a query with keys [lo, hi) and returns the maximum score. */
 static float scores_of(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo, int64_t hi,
                        float *s)
 {

@@ -8,7 +8,7 @@
 
 /* normal limit of the packed keys and values of a group */
 static const size_t group_bytes = (size_t)32 << 20;
-/* limit of a group if there are many threads */
+/* maximum bytes of a group if there are many threads */
 static const size_t group_limit = (size_t)512 << 20;
 
 static size_t align_bytes(size_t bytes)
@@ -139,7 +139,7 @@ static char *row_of(const xd_tensor *t, int64_t b, int64_t j, int64_t h)
 void xd_attn_rows(const xd_attn_args *a, int64_t b, int64_t h, int64_t j0, int64_t n,
                   const char **k, const char **v)
 {
-    int64_t first = 0;          /* global index of the segment's first key                    */
+    int64_t first = 0;          /* position of the segment's first key in the global order    */
     for (int i = 0; i < a->nkv; i++) {
         const xd_kv *s = &a->kv[i];
         int64_t      end = first + s->k.d[1];

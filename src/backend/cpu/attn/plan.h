@@ -56,9 +56,9 @@ typedef struct xd_attn_plan {
     int64_t dp;                 /* floats in a row of value accumulators: D rounded up         */
     int64_t group;              /* number of (batch, key head) pairs that are packed at a time */
     int64_t kunits, vunits;     /* units in a packed block of keys; in a packed block of values */
-    /* Units from the keys of one key block to the keys of the next block. The values of a block are
-     * stored between its keys and the keys of the next block; with tiles, all values follow the
-     * keys of all blocks. */
+    /* Number of units from the first key of one key block to the first key of the next key block.
+     * The values of a block are stored between its keys and the keys of the next block; with tiles,
+     * all values follow the keys of all blocks. */
     int64_t knext;
     int64_t lengths;     /* with tiles: offset in units of the largest key norm of each key block */
     /* with quads: offset in units of the keys' scales in a key block; offset in units of the keys'
@@ -69,7 +69,8 @@ typedef struct xd_attn_plan {
      * and sums of rows */
     size_t  q, s, o, ml;
     size_t  thread_bytes;
-    size_t  bytes;     /* bytes of all scratch: that of the threads, followed by the packed group */
+    /* bytes of all scratch: the scratch of all threads, followed by the packed group */
+    size_t  bytes;
 } xd_attn_plan;
 
 /* Splits an attention call into blocks. The arguments must have passed xd_attn_check. */

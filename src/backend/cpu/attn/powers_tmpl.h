@@ -6,8 +6,8 @@
  *
  * A power of two is computed from its exponent in fixed point with 7 fraction bits. Adding the
  * exponent bias gives a bf16 value whose mantissa is the fraction f of the exponent instead of 2^f
- * - 1; a table corrects the difference. The rms error over all f is 0.23 %; that of rounding to
- * bf16 alone is 0.17 %.
+ * - 1; a table corrects the difference. The rms error of a power over all f is 0.23 %; the
+ * rms error of rounding to bf16 alone is 0.17 %.
  *
  * 1.5 2^23 is added as well, so that the low half of the float is the fixed-point sum; the low
  * halves of two powers form a 32-bit unit of bf16 probabilities. A sum that does not fit into 16

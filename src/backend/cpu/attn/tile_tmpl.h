@@ -117,8 +117,8 @@ typedef void soft_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t
         TILE_ROWS_##MR(TILE_STORE)                                                                 \
     }
 
-/* A SUM_TILE that also runs one softmax step of `s` after every EVERY units, on execution units
- * that the multiplications leave idle. */
+/* Defines a tile of value sums (SUM_TILE) that also runs one softmax step of `s` after every EVERY
+ * units, on execution units that the multiplications leave idle. */
 #define SOFT_TILE(name, MR, NVS, HALFS, EVERY)                                                     \
     static void name(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add,     \
                      softmax_state *s)                                                             \

@@ -2,10 +2,11 @@
  *
  * Steps, strips, chunks and register blocks are defined in amx_block.h.
  *
- * The including file defines TILE_DOT, the tile multiply, and one of:
+ * The including file defines TILE_DOT, the tile multiply, and one of these:
  *   TILED_IN_PLACE   weights are packed as in amx_block.h
- *   weights_at       returns the address of packed step k of a strip; a packed step takes at most
- *                    XD_PAIR_BYTES. With it, expand_step expands step k of a chunk to tiles
+ *   weights_at       returns the address of packed step k of a strip, which takes at most
+ *                    XD_PAIR_BYTES. A file with weights_at also defines expand_step, which expands
+ *                    step k of a chunk to tiles
  *
  * Tile multiplies leave the other execution units of a core idle. During tile multiplies, the loops
  * prefetch later data, expand the weights of the next step, and run the epilogue (finish.h) of the
@@ -205,8 +206,8 @@ static inline deferred deferred_of(const xd_amx_job *t, const deferred_strip *s,
 
 /* ---- tile multiplies ---------------------------------------------------------------------- */
 
-/* Stores accumulator tile i of the previous block to `to` (NULL: no store). Then sets the tile to
- * the accumulators at `from`, or to zero if `from` is NULL. */
+/* Stores accumulator tile i of the previous block to `to` (NULL: no store). After the store, sets
+ * the tile to the accumulators at `from`, or to zero if `from` is NULL. */
 #define RENEW_SUM(i, from, to)                                                                     \
     do {                                                                                           \
         if (to)                                                                                    \

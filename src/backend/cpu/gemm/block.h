@@ -4,9 +4,9 @@
  * The files of this directory use these words. A unit is 32 bits of an input row or of a weight's
  * column: two bf16 values, four int8 values or one float of consecutive inputs, padded with zeros.
  * A panel is XD_PANEL output columns of a weight, packed as [unit][XD_PANEL]. A packed unit is one
- * unit of each of the panel's columns, XD_UNIT_BYTES. A chunk is `deep` consecutive units of a
- * panel. A tile is XD_TILE input rows, whose accumulators for a panel are in registers. Packed
- * weights are [panel][unit][XD_PANEL].
+ * unit of each of the panel's columns, which takes XD_UNIT_BYTES. A chunk is `deep` consecutive
+ * units of a panel. A tile is XD_TILE input rows, whose accumulators for a panel are in registers.
+ * Packed weights are [panel][unit][XD_PANEL].
  *
  * A thread multiplies a panel by a block of input rows, chunk by chunk. A chunk of the panel stays
  * in the L2 cache for all tiles of the block. The accumulators of a chunk continue those of the
@@ -128,14 +128,15 @@ typedef struct xd_gemm_kernels {
  * none. */
 const xd_gemm_kernels *xd_cpu_gemm_alone(xd_isa isa, xd_dtype type);
 
-extern const xd_gemm_kernels xd_cpu_gemm_bf16;        /* BF16: AVX512_BF16                     */
-extern const xd_gemm_kernels xd_cpu_gemm_int8;        /* I8: AVX-512 and VNNI                  */
-extern const xd_gemm_kernels xd_cpu_gemm_e4m3;        /* F8E4M3 with BF16 inputs: AVX512_BF16  */
-/* F8E4M3 with F32 inputs, packed as for xd_cpu_gemm_e4m3: AVX-512 */
+extern const xd_gemm_kernels xd_cpu_gemm_bf16;        /* BF16 weights: AVX512_BF16             */
+extern const xd_gemm_kernels xd_cpu_gemm_int8;        /* I8 weights: AVX-512 and VNNI          */
+/* F8E4M3 weights with BF16 inputs: AVX512_BF16 */
+extern const xd_gemm_kernels xd_cpu_gemm_e4m3;
+/* F8E4M3 weights, packed as for xd_cpu_gemm_e4m3, with F32 inputs: AVX-512 */
 extern const xd_gemm_kernels xd_cpu_gemm_e4m3_f32;
-extern const xd_gemm_kernels xd_cpu_gemm_f32;         /* F32: AVX2                             */
-/* F32: AVX-512, only for the low-rank products of product.c; oneDNN computes all other GEMMs
- * there. */
+extern const xd_gemm_kernels xd_cpu_gemm_f32;         /* F32 weights: AVX2                     */
+/* F32 weights: AVX-512, only for the low-rank products of product.c. oneDNN computes all other F32
+ * GEMMs on AVX-512. */
 extern const xd_gemm_kernels xd_cpu_gemm_f32_wide;
 
 #endif

@@ -24,8 +24,8 @@ static inline char *panels_of(const xd_weight *w)
     return (char *)w->p + xd_panels(w) * XD_PANEL * 4;
 }
 
-/* Byte shuffles for bf16_of. The first selects the bytes of a quad's inputs 0 and 1 in each 32-bit
- * lane, the second those of inputs 2 and 3. */
+/* Byte shuffles for bf16_of. first_pick() selects the bytes of a quad's inputs 0 and 1 in each
+ * 32-bit lane, second_pick() the bytes of inputs 2 and 3. */
 static inline __m512i first_pick(void)
 {
     return _mm512_broadcast_i32x4(

@@ -3,17 +3,17 @@
  * The kernels are: on AMX tiles, BF16, F8E4M3 and I8 weights; without AMX, BF16 and F8E4M3 weights
  * on AVX-512 with bf16 dot products, and I8 weights on AVX-512 with VNNI; on AVX2, F32 weights.
  *
- * Arguments are those of backend.h. A row of the output is computed by the same operations in the
- * same order whatever other rows the call has, however many threads it runs on, and whatever the
- * addresses are: the order of additions depends only on the length of a row. */
+ * The arguments of the GEMMs are those of backend.h. A row of the output is computed by the same
+ * operations in the same order whatever other rows the call has, however many threads it runs on,
+ * and whatever the addresses are: the order of additions depends only on the length of a row. */
 #ifndef XD_BACKEND_CPU_GEMM_GEMM_H
 #define XD_BACKEND_CPU_GEMM_GEMM_H
 
 #include "backend/cpu/cpu.h"
 
 /* Returns 1 if the functions below support this weight on this instruction set. Only the weight's
- * type and sizes are read. The other functions require a weight for which this function returns
- * 1. */
+ * type and sizes are read. The other functions of this file require a weight for which this
+ * function returns 1. */
 int       xd_cpu_gemm_takes(xd_isa isa, const xd_weight *w);
 /* Returns 1 if the GEMM reads an F32 input directly, without a previous conversion. */
 int       xd_cpu_gemm_reads_floats(xd_isa isa, const xd_weight *w);

@@ -59,7 +59,7 @@ static size_t pack_size(const xd_weight *w)
     return (size_t)(xd_panels(w) * (XD_PANEL * 8 + units_of(w) * XD_UNIT_BYTES));
 }
 
-/* Packs 16 columns of a panel whose source rows are already integers. */
+/* Packs 16 columns of a panel whose weight is already stored as integers. */
 static void copy_columns(const source *s, int64_t o0, char *to, float *scale, int32_t *fix)
 {
     const int64_t units = units_of(s->w);
@@ -80,7 +80,7 @@ static void copy_columns(const source *s, int64_t o0, char *to, float *scale, in
     _mm512_storeu_si512(fix, sum);
 }
 
-/* Packs 16 columns of a panel whose source rows are floats. */
+/* Packs 16 columns of a panel whose weight is stored as floats, which are quantized. */
 static void pack_columns(const source *s, int64_t o0, char *to, float *scale, int32_t *fix)
 {
     const int64_t units = units_of(s->w);

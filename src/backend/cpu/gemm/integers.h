@@ -36,7 +36,8 @@ static inline __m512i one_stored(const source *s, int64_t o, int64_t i, float sc
 }
 
 /* Reads 64 integers of each of 16 rows from input i on, with zeros after the end. The value -128
- * becomes -127. The rows are too many for the hardware prefetcher, so they are prefetched here. */
+ * becomes -127. Sixteen rows are too many for the hardware prefetcher, so this function prefetches
+ * them. */
 static inline void stored_integers(__m512i to[16], const stored_rows *r, int64_t i)
 {
     enum { AHEAD = 1024 };

@@ -22,7 +22,8 @@ static int64_t chunk_units(int64_t units, int64_t most)
 }
 
 /* Returns the number of row blocks: as few as possible, unless a few more make better use of the
- * last round of threads. Fetching a panel costs a block as much time as about four rows. */
+ * last round of threads. Fetching a panel takes a block as much time as multiplying about four
+ * rows. */
 static int64_t blocks_of(int64_t M, int64_t most, int64_t panels, int threads)
 {
     int64_t fewest = xd_ceil_div(M, most), best = fewest;

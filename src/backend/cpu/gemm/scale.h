@@ -1,4 +1,4 @@
-/* scale.h - the scale of a row of a quantized weight */
+/* scale.h - computes the scale of a row of a quantized weight */
 #ifndef XD_BACKEND_CPU_GEMM_SCALE_H
 #define XD_BACKEND_CPU_GEMM_SCALE_H
 

@@ -208,8 +208,8 @@ typedef struct integer_product_args {
     int64_t       n, O, wide;
 } integer_product_args;
 
-/* Converts n e4m3 elements, or int8 elements with `integers`, to F32, F16 or BF16. All three types
- * represent the elements exactly. n is a multiple of 16. */
+/* Converts n e4m3 elements, or int8 elements with `integers`, to F32, F16 or BF16. F32, F16 and
+ * BF16 all represent the 8-bit elements exactly. n is a multiple of 16. */
 typedef struct widen_args {
     void          *out;
     const uint8_t *in;

@@ -2,19 +2,20 @@
  * plain sums
  *
  * In the flash kernels a block of threads computes 64 HIGH queries of one head, and each of the
- * block's 4 warps computes 16 HIGH of these queries. Keys and values are loaded in tiles of KEYS by
- * cp.async, two of each in flight. Scores, exponentials and accumulators stay in registers. Tile t
- * holds the keys KEYS t .. KEYS (t + 1) - 1 in global order, whichever segments contain them.
- * Therefore the order of sums, and every bit of the result, does not depend on how keys are split
- * into segments. Head dims are padded with zeros to D16, a multiple of 16 (72 -> 80).
+ * block's 4 warps computes 16 HIGH of these queries. Keys and values are loaded in tiles of KEYS
+ * keys by cp.async, two tiles of keys and two of values at a time. Scores, exponentials and
+ * accumulators stay in registers. Tile t holds the keys KEYS t .. KEYS (t + 1) - 1 in global order,
+ * whichever segments contain them. Therefore the order of sums, and every bit of the result, does
+ * not depend on how keys are split into segments. Head dims are padded with zeros to D16, a
+ * multiple of 16 (72 -> 80).
  *
- * A fragment of keys or values that a warp reads serves 16 HIGH queries; with 32 queries, shared
- * memory is read half as often for each product. For heads of 128 and more the accumulators need so
- * many registers that the queries stay in shared memory; a head of 256 uses 99 KiB, which every
- * supported GPU has.
+ * A fragment of keys or values that a warp reads is used for 16 HIGH queries. With 32 queries,
+ * shared memory is read half as often for each product. For heads of 128 and more the accumulators
+ * need so many registers that the queries stay in shared memory; a head of 256 uses 99 KiB, which
+ * every supported GPU has.
  *
- * Fragments of m16n8k16, with g = lane / 4 and t = lane % 4: A holds rows g and g + 8, B holds
- * column g, and C holds columns 2 t and 2 t + 1. */
+ * The fragments of the instruction mma.m16n8k16, with g = lane / 4 and t = lane % 4, are these: A
+ * holds rows g and g + 8, B holds column g, and C holds columns 2 t and 2 t + 1. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
@@ -45,7 +46,7 @@ GPU void range_of(const attention_args &a, int64_t i, int64_t len, int64_t *lo, 
     }
 }
 
-/* Packs two values of at most 1 as f16 or bf16. */
+/* Packs two values of magnitude at most 1 as f16 or bf16. */
 template <int f16> GPU uint32_t pack_small(float lo, float hi)
 {
     return f16 ? gpu_pack_f16(lo, hi) : gpu_pack_bf16(lo, hi);
@@ -189,8 +190,8 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
     }
 
     /* Scales the scores to base 2 and adds the bias. Scores become minus infinity if a query does
-     * not attend to a key. All queries of the block attend to the keys [from, to). This lane's
-     * queries are row, row + 8, ... */
+     * not attend to a key. All queries of the block of threads attend to the keys [from, to). The
+     * queries of this lane are row, row + 8, ... */
     GPU void scale_scores(const attention_args &a, float s[HIGH][KEYS / 8][4], int64_t j0,
                           int64_t row, int64_t h, int64_t len, int64_t from, int64_t to)
     {

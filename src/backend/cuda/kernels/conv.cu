@@ -1,11 +1,11 @@
 /* conv.cu - implicit GEMMs: convolutions of channels-last images, and matrix products with a fused
  * epilogue
  *
- * Rows are output pixels, columns are output channels, and K runs over taps and then over channels.
- * The rows of a tile are gathered by cp.async in chunks of 8 channels, with zeros where a tap is
- * outside the image. A block of 8 warps (64 x 32 each) computes 128 x 128 outputs in steps of K =
- * 32, with three stages in flight. A linear layer is an image one pixel high: To = Ho = 1, Wo =
- * rows, one tap. */
+ * Rows of the GEMM are output pixels, columns are output channels, and K runs over taps and then
+ * over channels. The rows of a tile are gathered by cp.async in chunks of 8 channels, with zeros
+ * where a tap is outside the image. A block of 8 warps computes 128 x 128 outputs, 64 x 32 in each
+ * warp, in steps of K = 32 with three pipeline stages. A linear layer is an image one pixel high:
+ * To = Ho = 1, Wo = rows, one tap. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 

@@ -50,7 +50,7 @@ GPU void store_one(void *p, int64_t at, int type, float v)
         ((float *)p)[at] = v;
 }
 
-/* Unpacks two 16-bit elements; the first is in the low half. */
+/* Unpacks two 16-bit elements to floats; the first element is in the low half of u. */
 GPU void unpack_two(float x[2], uint32_t u, int type)
 {
     if (type == BF16) {

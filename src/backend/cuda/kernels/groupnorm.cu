@@ -32,7 +32,8 @@ KERNEL(moments, moments_args, 128, 1)
 
 /* Computes the sums and sums of squares of groups of 2, 4, 8, ... channels in F64. A block of
  * threads handles a row and 32 channels, or one group if a group has more channels. A thread sums
- * eight channels of every each-th position. Shared memory: 16 doubles for each thread. */
+ * eight channels at every `each`-th position of the row. Shared memory: 16 doubles for each
+ * thread. */
 KERNEL(moments_wide, moments_args, 128, 1)
 {
     const int wide = (int)(a.C / a.groups), slab = wide > 32 ? wide : 32, chunks = slab / 8;

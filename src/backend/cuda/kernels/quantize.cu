@@ -1,7 +1,7 @@
 /* quantize.cu - quantization of activation rows to int8 or e4m3, and conversion of 8-bit weights to
  * the type in which they are multiplied
  *
- * Implements the formulas of backend.h bit by bit, with single F32 divisions and
+ * The kernels implement the formulas of backend.h bit by bit, with single F32 divisions and
  * multiplications. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
