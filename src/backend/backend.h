@@ -111,21 +111,22 @@ struct xd_dev {
 };
 
 /* Opens a device by name: a kind ("cpu"), or a kind and an instance ("cuda:1"). NULL as the name
- * opens the first kind of the registry. XD_EINVAL: no such device. */
+ * opens the first kind of the registry. Returns XD_EINVAL if there is no such device. */
 xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e);
 /* Opens a stand-in for a device with a memory of its own, for a count device. The stand-in only
  * returns sizes of scratch and packed weights; nothing else can be done with it, and the real
- * device need not exist. `name` is as in xd_dev_open. XD_EINVAL: no such kind. */
+ * device need not exist. `name` is as in xd_dev_open. Returns XD_EINVAL if there is no such
+ * kind. */
 xd_status xd_dev_open_sizes(xd_dev **d, const char *name, xd_err *e);
 /* Chooses the device of rank `rank` of the `ranks` on this host, all of which were started with the
  * device `name`. "cuda" means one GPU per rank, so *out becomes "cuda:<rank>". *out stays empty if
  * `name` itself is to be opened, because `name` is an instance ("cuda:0") that all ranks share, or
- * because the kind has no instances. XD_EINVAL: there are fewer instances than ranks. */
+ * because the kind has no instances. Returns XD_EINVAL if there are fewer instances than ranks. */
 xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks, xd_err *e);
 /* Opens, for rank `rank` of the `ranks` on this host, an instance of its own of a device kind that
- * is faster than the first kind of the registry. XD_EUNSUPPORTED: this machine has no such device.
- * Any other error: there are not enough such devices for all ranks, or the device cannot be
- * opened. */
+ * is faster than the first kind of the registry. Returns XD_EUNSUPPORTED if this machine has no
+ * such device. Any other error means that there are not enough such devices for all ranks, or the
+ * device cannot be opened. */
 xd_status xd_dev_open_best(xd_dev **d, int rank, int ranks, xd_err *e);
 /* Opens a count device that simulates `real` (borrowed; must outlive the count device): the scratch
  * and pack sizes are those of `real`. If `real` is NULL, scratch is 0 and packed weights are plain
@@ -172,8 +173,8 @@ void     xd_dev_forget(xd_dev *d);
 /* A device kind: one folder of backend/ and one line in registry.c. */
 typedef struct xd_dev_kind {
     const char *name;              /* kind name, e.g. "cpu": the part of a device name before ':' */
-    /* Opens a device. `which` is the part of the device name after ':', or "". XD_EINVAL: no such
-     * device. */
+    /* Opens a device. `which` is the part of the device name after ':', or "". Returns XD_EINVAL if
+     * there is no such device. */
     xd_status (*open)(xd_dev **d, const char *which, xd_err *e);
     /* Implements xd_dev_open_sizes; NULL: `open` is called instead. */
     xd_status (*open_sizes)(xd_dev **d, xd_err *e);
@@ -387,8 +388,8 @@ typedef struct xd_conv {
 typedef struct xd_resize { xd_tensor out, in; int factor[3]; } xd_resize;
 
 /* Looks up rows of a table: out[i,:] = table[ids[i],:]. The table is F32, BF16 or F16 (possibly
- * unaligned, in a mapped file), ids are I32 [n], and out is F32 or BF16. XD_EINVAL: an id is
- * outside the table. */
+ * unaligned, in a mapped file), ids are I32 [n], and out is F32 or BF16. Returns XD_EINVAL if an id
+ * is outside the table. */
 typedef struct xd_lookup { xd_tensor out, table, ids; } xd_lookup;
 
 /* Norm and rotary embedding of the heads of queries or keys:

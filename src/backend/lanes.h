@@ -24,9 +24,9 @@ typedef struct xd_handle { char bytes[64]; } xd_handle;
 typedef struct xd_link    xd_link;
 typedef struct xd_link_id { char bytes[128]; } xd_link_id;
 
-/* Messages between devices by a library such as NCCL. Each rank has its own device. Messages
- * between `begin` and `end` form one group, which completes when all messages have been sent and
- * received. All ranks must queue the messages of a link in the same order. */
+/* Messages between devices, which a library such as NCCL transfers. Each rank has its own device.
+ * Messages between `begin` and `end` form one group, which completes when all messages have been
+ * sent and received. All ranks must queue the messages of a link in the same order. */
 typedef struct xd_dev_links {
     const char *name;
     /* Creates, on one rank, the id of a link to be opened. With id NULL, only checks that the

@@ -39,18 +39,18 @@ typedef struct xd_kernels {
     void (*copy)(const xd_copy *a);
     void (*qknorm)(const xd_qknorm *a);
     void (*rotate)(const xd_rotate *a);
-    /* Implements xd_four_quantize (backend/four.h). Runs on one thread. */
+    /* Implements xd_four_quantize (backend/four.h). The kernel runs on one thread. */
     void (*four)(void *to, const float *from, int64_t n);
     /* Runs the epilogue of a GEMM for rows [r0, r0+n), columns [c0, c0+m): out = residual + gate *
-     * act(acc + bias). `acc` holds the sums of these rows and columns, `ld` floats per row. Runs on
-     * one thread. */
+     * act(acc + bias). `acc` holds the sums of these rows and columns, `ld` floats per row. The
+     * kernel runs on one thread. */
     void (*epilogue)(const xd_gemm *a, const float *acc, int64_t ld, int64_t r0, int64_t n,
                      int64_t c0, int64_t m);
     /* Computes acc[i][j] += sum_k a[i][k] b[k][j] for n rows i (`lda` and `ldacc` floats apart), j
-     * < 16, k < K. Runs on one thread. */
+     * < 16, k < K. The kernel runs on one thread. */
     void (*tile)(float *acc, int64_t ldacc, const float *a, int64_t lda, const float *b,
                  int64_t n, int64_t K);
-    /* Converts n elements of any float type to f32. Runs on one thread. */
+    /* Converts n elements of any float type to f32. The kernel runs on one thread. */
     void (*widen)(float *to, const void *from, xd_dtype t, int64_t n);
     /* Kernels of quantdot.c, which run on one thread. `most` returns the largest magnitude of a row
      * of n F32 or BF16 elements (NaN: some are non-finite). `integers` writes the row times `by`,
@@ -146,8 +146,8 @@ xd_status xd_quant_gemm(const xd_kernels *k, const xd_gemm *a, void *tmp);
 /* ---- onednn*.c: the only files that use oneDNN -------------------------------------------- */
 
 void      xd_dnn_forget(xd_dnn *d);     /* empties the cache of primitives                     */
-/* Opens oneDNN. With `cap` 1, limits oneDNN to the instruction set `isa`, once per process; fails if
- * oneDNN already has another limit. */
+/* Opens oneDNN. With `cap` 1, limits oneDNN to the instruction set `isa`, once per process; fails
+ * if oneDNN already has another limit. */
 xd_status xd_dnn_open(xd_dnn **d, xd_isa isa, int cap, const xd_kernels *k, xd_err *e);
 void      xd_dnn_close(xd_dnn **d);
 size_t    xd_dnn_pack_size(xd_dnn *d, xd_weight *w);

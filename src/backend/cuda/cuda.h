@@ -106,7 +106,8 @@ typedef struct xd_cuda_dev {
     cublasLtHandle_t      lt_handle;
     cublasLtMatmulPreference_t lt_preference;
     struct xd_cuda_products *products;  /* table of product kinds (cublaslt.c)                */
-    struct xd_cuda_algorithms *kept;    /* stored algorithms of products (algorithms.c)       */
+    /* algorithms of products, stored in the user's cache (algorithms.c) */
+    struct xd_cuda_algorithms *kept;
     struct xd_cuda_cudnn *dnn;        /* state of cuDNN (attention_cudnn.c); NULL: not opened yet */
     int                   ngraphs;      /* number of live CUDA graphs                         */
     int                   captures;     /* 1: a graph is being captured                       */
@@ -193,11 +194,11 @@ void    xd_cuda_close_stamps(xd_cuda_dev *c);
 
 /* ---- launch.c ----------------------------------------------------------------------------- */
 
-/* Loads the module of kernels and looks up its kernels. XD_EUNSUPPORTED: this build has no kernels
- * for this GPU. */
+/* Loads the module of kernels and looks up its kernels. Returns XD_EUNSUPPORTED if this build has
+ * no kernels for this GPU. */
 xd_status xd_cuda_open_kernels(xd_cuda_dev *c, xd_err *e);
-/* Checks that this build's kernels can be loaded. XD_EUNSUPPORTED: the build has no kernels, or its
- * nvcc is of a later major version of CUDA than the driver. */
+/* Checks that this build's kernels can be loaded. Returns XD_EUNSUPPORTED if the build has no
+ * kernels, or the build's nvcc is of a later major version of CUDA than the driver. */
 xd_status xd_cuda_check_kernels(const xd_cuda_driver *cu, xd_err *e);
 /* Queues a kernel on a grid of gx x gy blocks of `threads` threads with `shared` bytes of shared
  * memory. `args` is the kernel's struct of arguments, which is copied. An empty grid returns

@@ -118,7 +118,7 @@ static void turn_filter(char *to, const xd_weight *w, const char *from, xd_dtype
                        from + (size_t)(i * T + t) * es, src, 1);
 }
 
-/* The host memory of one packing call. */
+/* The buffers in host memory of one packing call. */
 typedef struct buffers { char *rows; float *x, *scale; int64_t n; } buffers;
 
 static int open_buffers(buffers *b, const xd_weight *w, int64_t rows)

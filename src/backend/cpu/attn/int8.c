@@ -119,7 +119,8 @@ static float largest(const char *row, const float *mean, int64_t D)
     return x;
 }
 
-/* Returns 127 / most, or 0 if the integers would be meaningless. */
+/* Returns 127 / most, the factor that quantizes a row; or 0 if the row's integers would be
+ * meaningless. */
 static float inverse_of(float most)
 {
     return most > 1e-30f && most < INFINITY ? 127 / most : 0;

@@ -353,7 +353,7 @@ typedef struct piece {
 } piece;
 
 /* A chunk of weights, by which all rows of a block are multiplied: steps [k, k + ks) of a strip.
- * Meanwhile the steps of the rows from k0 on are in the L2 cache. */
+ * During this multiplication the steps of the rows from k0 on are in the L2 cache. */
 typedef struct chunk { int64_t strip, k0, k, ks; } chunk;
 
 /* Returns the chunk after c; ks = 0 after the last chunk. */

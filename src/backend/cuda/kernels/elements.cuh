@@ -5,8 +5,9 @@
 
 #include "backend/cuda/kernels/gpu.cuh"
 
-enum { F32, F16, BF16, F64, F8E4M3, F8E5M2 };   /* values of xd_dtype                          */
-enum { NONE, GELU_TANH, GELU_ERF, SILU, RELU, GELU_QUICK, TANH };       /* values of xd_act */
+enum { F32, F16, BF16, F64, F8E4M3, F8E5M2 };   /* these are the values of xd_dtype            */
+/* these are the values of xd_act */
+enum { NONE, GELU_TANH, GELU_ERF, SILU, RELU, GELU_QUICK, TANH };
 
 /* Returns the index of this thread in a one-dimensional grid. */
 GPU int64_t gpu_index()
