@@ -45,7 +45,7 @@ int xd_cuda_attention_aligned(const xd_attn_args *a, const xd_tensor *q, const x
 typedef struct piece {
     const xd_attn_args *a;
     const xd_tensor    *q, *out;
-    /* offsets of the piece: first row, first sample of the call */
+    /* first row and first sample of the piece, counted from those of the call */
     int64_t             first, sample;
     int                 samples;
     attention_segment  *list;           /* device memory for all segments, or NULL             */

@@ -83,7 +83,7 @@ typedef struct xd_cuda_pinned { char *p; CUevent done; } xd_cuda_pinned;
  * `filled`: the fetch has ended. */
 typedef struct xd_cuda_place { CUevent free, filled; } xd_cuda_place;
 
-/* The events of `stamp` of xd_dev. `first` was reached at first_ns on the host's clock. */
+/* The events of `stamp` of xd_dev_ops. `first` was reached at first_ns on the host's clock. */
 typedef struct xd_cuda_stamps {
     CUevent *v, first;
     int64_t  n, most, first_ns;

@@ -29,7 +29,7 @@ static inline const char *weights_at(const xd_amx_job *t, int64_t strip, int64_t
 #endif
 
 enum {
-    /* bytes of output per thread from which uses_streaming_stores() returns 1 */
+    /* bytes of output per thread above which uses_streaming_stores() may return 1 */
     STREAMED = 2 << 20,
     QUAD_BYTES = 256,         /* bytes of weights that are prefetched at a time: four cache lines */
 };
