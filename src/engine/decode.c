@@ -1,4 +1,5 @@
-/* decode.c - decodes a program's latents to an image or a video: a request without denoising */
+/* decode.c - decodes latents given by the program to an image or a video, as a request without
+ * denoising */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@
 #include "pipeline/vae_codec.h"
 #include "ranks/world.h"
 
-/* Clears the request's fields that only denoising reads. Sizes that are 0 become those of the
+/* Clears the request's fields that only denoising reads. A size of 0 is replaced by the size of the
  * latents. */
 static xd_status settle_request(const xd_engine *g, xd_request *r, const int64_t shape[4],
                                 xd_err *e)
@@ -58,7 +59,7 @@ static xd_status compare_shape(const xd_job *j, const int64_t shape[4], xd_err *
                    (long long)j->lat[1], (long long)j->lat[2], (long long)j->lat[3]);
 }
 
-/* Broadcasts rank 0's latents to all ranks, and allocates pixels on the ranks that get them. */
+/* Broadcasts the latents of rank 0, and allocates pixels on the ranks that receive pixels. */
 static xd_status share_latents(const xd_job *j, const float *latents, float **lat, float **rgb,
                                xd_err *e)
 {
@@ -124,7 +125,7 @@ static xd_status run_decode(xd_engine *g, const xd_request *r, const float *late
     xd_cancel_reset(&g->cancel);
     own.seed = told.seed;
     own.height = told.size[0], own.width = told.size[1];
-    ctx->bench = 1;             /* do not require an input image, which only denoising reads    */
+    ctx->bench = 1;             /* no input image is required, because only denoising reads it  */
     s = s == XD_OK ? xd_job_open(&j, ctx, &own, e) : s;
     ctx->bench = bench;
     s = s == XD_OK ? same : s;

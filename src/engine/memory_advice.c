@@ -1,4 +1,5 @@
-/* memory_advice.c - options that fit if a request does not, reported on all ranks */
+/* memory_advice.c - if a request does not fit into memory, reports on all ranks which options would
+ * fit */
 #include "engine/memory_advice.h"
 
 #include <stdio.h>
@@ -10,7 +11,7 @@
 #include "predict/fit.h"
 #include "predict/machine.h"
 
-/* Returns the degrees of a plan. */
+/* Returns the parallel degrees of a plan, as the options of xd_parallel. */
 static xd_parallel degrees_of(const xd_plan *p)
 {
     return (xd_parallel){ .tensor_parallel_degree = p->deg.n[XD_TENSOR],
@@ -36,7 +37,8 @@ static void smallest_limits(const xd_context *ctx, double limits[3])
     c->ops->wait(c, &r, 1);
 }
 
-/* Fills in the request, machine and plan to count, on rank 0. Returns 0 if nothing is counted. */
+/* On rank 0: fills in the request, machine and plan whose memory is counted. Returns 0 if there is
+ * nothing to count. */
 static int find_case(const xd_job *j, const xd_memory_limits *limit, xd_machine *m, xd_parallel *p,
                      xd_fit *t)
 {
@@ -92,7 +94,8 @@ xd_status xd_memory_fit_read(const xd_open_args *a, int *fit, xd_err *e)
     return XD_OK;
 }
 
-/* Frees a component and counts it again. type: new type of its matrices, 0: unchanged. */
+/* Frees a component and counts its memory again. type: the new type of its matrices, 0:
+ * unchanged. */
 static void change_component(xd_component *p, int32_t type, int streams)
 {
     xd_component_drop(p);
@@ -126,7 +129,7 @@ xd_status xd_memory_fit(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory
     xd_parallel p;
     xd_fit      t;
     xd_err      lost = { .rank = -1 };
-    /* Weights that other engines use, or inactive sets of LoRA files, cannot be changed.       */
+    /* Weights in use by other engines, and inactive sets of LoRA files, cannot be changed. */
     int may = ctx->fit && !limit->huge && !ctx->borrowed && !ctx->neighbours &&
           !ctx->switched;
     if (may && find_case(j, limit, &m, &p, &t)) {

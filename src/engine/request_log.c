@@ -1,4 +1,4 @@
-/* request_log.c - the line that describes an accepted request; see request_log.h */
+/* request_log.c - writes the log line that describes an accepted request; see request_log.h */
 #include "engine/request_log.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "pipeline/dtypes.h"
 #include "pipeline/transformers.h"
 
-/* "3 images of 1024 x 1024", "81 frames of 832 x 480" */
+/* Appends the size of the output: "3 images of 1024 x 1024", "81 frames of 832 x 480". */
 static void add_size(xd_text_buf *b, const xd_job *j)
 {
     if (j->ntodo > 1)
@@ -19,7 +19,7 @@ static void add_size(xd_text_buf *b, const xd_job *j)
                j->samp.steps, j->samp.steps == 1 ? "" : "s");
 }
 
-/* "bf16, weights int8, on cpu-amx" */
+/* Appends types and device: "bf16, weights int8, on cpu-amx". */
 static void add_types(xd_text_buf *b, const xd_job *j)
 {
     const char *type = xd_dtype_name(j->ctx->type);
@@ -30,7 +30,7 @@ static void add_types(xd_text_buf *b, const xd_job *j)
     xd_buf_add(b, " on %s", j->ctx->dev->name);
 }
 
-/* The plan is named unless it was logged when it was chosen. */
+/* Appends the number of ranks, and the name of the plan unless it was logged when it was chosen. */
 static void add_ranks(xd_text_buf *b, const xd_job *j, const xd_predicted_times *predicted)
 {
     int ranks = j->ctx->world.used->size;
@@ -48,7 +48,8 @@ void xd_log_request(const xd_job *j, const xd_memory_limits *limits,
     if (j->ctx->world.all->rank)
         return;
     xd_model_short_name(j->ctx->model.dir, &name);
-    if (name.p && !name.failed && name.len > 2)         /* without the quotes of JSON          */
+    /* prints the name without its JSON quotes */
+    if (name.p && !name.failed && name.len > 2)
         xd_buf_add(&b, "%.*s (%s): ", (int)name.len - 2, name.p + 1, j->ctx->model.recipe->name);
     add_size(&b, j);
     add_types(&b, j);

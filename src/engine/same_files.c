@@ -1,4 +1,4 @@
-/* same_files.c - hashes all bytes of the weight files */
+/* same_files.c - computes hashes of all bytes of the weight files */
 #include "engine/same_files.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 typedef struct digests { xd_file_digest *v; int n; } digests;
 
-/* Copies the path, or its last bytes if it is too long. */
+/* Copies a file's path, or only the end of a path that is too long. */
 static void set_name(char name[XD_FILE_NAME], const char *path)
 {
     size_t n = strlen(path);

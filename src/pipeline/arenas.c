@@ -1,4 +1,5 @@
-/* arenas.c - scratch memory of a request: device memory, or memory mapped by all ranks of a host */
+/* arenas.c - scratch memory of a request: either memory of the device, or memory that all ranks of
+ * a host map */
 
 #include "pipeline/arenas.h"
 #include "base/log.h"
@@ -24,10 +25,11 @@ void xd_device_arena_close(xd_arena *a, xd_dev *dev)
     *a = (xd_arena){ 0 };
 }
 
-/* Returns the address space for the windows of all ranks of the host, which every rank maps. */
+/* Returns the bytes of this rank's memory window, which every rank of the host maps; 0 if the
+ * address space of the process is too small for the windows of all ranks. */
 static size_t window_bytes(const xd_context *ctx, size_t bytes)
 {
-    const size_t spare = (size_t)16 << 20;      /* address space for messages                  */
+    const size_t spare = (size_t)16 << 20;      /* address space kept free for message buffers */
     size_t       machine, process;
     xd_host_memory(&machine, &process);
     return process > spare && bytes < (process - spare) / (size_t)ctx->world.host->size ? bytes : 0;

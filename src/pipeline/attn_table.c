@@ -1,4 +1,5 @@
-/* attn_table.c - tables of shared attentions (DiTFastAttn): their texts, files and restrictions */
+/* attn_table.c - reads tables that tell which attentions are shared (DiTFastAttn), from texts or
+ * files, and checks their restrictions */
 #include "pipeline/attn_table.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@
 
 #include "pipeline/job.h"
 
-/* Our names, and xDiT's. */
+/* Names of the ways to compute an attention: our name, and xDiT's. */
 static const char *const names[XD_ATTN_WAYS][2] = {
     [XD_ATTN_SHARE] = { "share", "OUTPUT_SHARE" },
     [XD_ATTN_WINDOW_CFG] = { "window+cfg", "RESIDUAL_WINDOW_ATTN_CFG_SHARE" },
@@ -44,7 +45,7 @@ static xd_status read_way(uint8_t *way, const char *name, size_t n, xd_err *e)
                    name);
 }
 
-/* Makes a table in which all ways are XD_ATTN_FULL. */
+/* Makes a table in which every block computes a full attention in every step. */
 static xd_status new_table(xd_job *j, xd_err *e)
 {
     const xd_dit_info *d = &j->ctx->model.dit_info;
@@ -77,7 +78,8 @@ static xd_status read_list(xd_job *j, const char *text, xd_err *e)
     return XD_OK;
 }
 
-/* Reads the ways of a block; `strength` skips the first steps. */
+/* Reads the ways in which a block computes attention in each step; `strength` skips the first
+ * steps. */
 static xd_status read_block(xd_job *j, const char *file, int block, const xd_json *steps, xd_err *e)
 {
     xd_attn_table *t = &j->ways;

@@ -1,4 +1,4 @@
-/* callbacks.c - calls the request's callbacks with tensors and stages */
+/* callbacks.c - calls the callbacks of a request that receive tensors and the names of stages */
 #include "pipeline/callbacks.h"
 
 #include "observe/trace.h"

@@ -1,7 +1,7 @@
 /* condition.c - the conditioning video of image to video
  *
- * Its latents are the means of the VAE's Gaussians, so no random number is drawn. The first frame
- * is a latent frame by itself; all its mask channels are equal. */
+ * The latents of the conditioning video are the mean of the VAE's Gaussian, so no random number is
+ * drawn. The first frame is a latent frame by itself; all mask channels of that frame are equal. */
 #include "pipeline/condition.h"
 
 #include <stdlib.h>
@@ -50,7 +50,7 @@ xd_status xd_condition_encode(xd_job *j, xd_arena *a, xd_err *e)
     return xd_init_image_moments(j, a, &clip, pixels, &j->condition, e);
 }
 
-/* Returns 1 if frame `at` of latent frame t is a given image. */
+/* Returns 1 if frame `at` of latent frame t is one of the request's images. */
 static int is_image(const xd_job *j, int64_t t, int64_t at)
 {
     int64_t frame = t ? t * j->ctx->model.vae_info.cell[0] + at - j->ctx->model.vae_info.cell[0] + 1

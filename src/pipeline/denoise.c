@@ -1,12 +1,14 @@
 /* denoise.c - the denoising loop
  *
- * Messages between stages: hidden states go to the next stage after each work item (step, unit,
- * pass); latents return from the last stage to the first once per step. Each pair of ranks has one
- * FIFO per direction, and both sides iterate over the same list of items, so messages need no tags.
+ * A work item is one pass (prompt, negative prompt or skipped layers) of one patch, or of all
+ * patches, in one step. Two messages connect the pipeline stages. After each work item its hidden
+ * states go to the next stage. Once per step the latents return from the last stage to the first.
+ * Each pair of ranks has one FIFO per direction, and both ranks iterate over the same list of
+ * items, so messages need no tags.
  *
  * Hidden states cycle through three buffers: one is computed on, the next one is being received,
- * and the previous one is being sent. Long skips of a model (xd_dit.skip_from) have separate
- * buffers and follow their hidden state as a second message. */
+ * and the previous one is being sent. A model's long skips (xd_dit.skip_from) have separate buffers
+ * and are sent as a second message after their hidden states. */
 #include "pipeline/denoise.h"
 
 #include <stdio.h>
@@ -28,7 +30,8 @@
 #include "plan/plan.h"
 #include "ranks/world.h"
 
-typedef struct piece { int step, unit, pass; } piece;   /* unit: a patch or XD_ALL             */
+/* a work item; unit: index of a patch, or XD_ALL */
+typedef struct piece { int step, unit, pass; } piece;
 
 static int stage_count(const xd_denoise *f)   { return f->topo->deg.n[XD_PIPE]; }
 static int my_stage(const xd_denoise *f) { return f->topo->at[XD_PIPE]; }
@@ -50,8 +53,9 @@ int xd_denoise_exact(const xd_denoise *f)
     return f->lay.refs_apart && f->plan->npatch == 1 ? 1 : xd_plan_exact(f->plan);
 }
 
-/* Exact steps: the first steps of each transformer, the first step with a third pass, and steps
- * that recompute keys and values of reference images. */
+/* Returns 1 for an exact step, which uses no stale data. Exact are the first steps of each
+ * transformer, the first step with a third pass, and steps that recompute keys and values of
+ * reference images. */
 static int is_exact(const xd_denoise *f, int step)
 {
     int     n = step - xd_job_dit_begin(f->j, step);
@@ -60,7 +64,8 @@ static int is_exact(const xd_denoise *f, int step)
            (f->lay.refs_apart && interval && n % interval == 0);
 }
 
-/* Reference images that are a separate patch are computed in exact steps only. */
+/* Returns the number of units (patches, or all tokens at once) in a step. If reference images are a
+ * separate patch, only exact steps compute them. */
 static int unit_count(const xd_denoise *f, int step)
 {
     return is_exact(f, step) ? 1 : f->lay.npatch - f->lay.refs_apart;
@@ -71,8 +76,8 @@ static int unit_at(const xd_denoise *f, int step, int i)
     return is_exact(f, step) || f->lay.npatch == 1 ? XD_ALL : i;
 }
 
-/* Returns the layout of a pass's tokens for a unit: the text is in the first patch, or in every
- * patch. */
+/* Returns the layout of a pass's tokens for a patch or XD_ALL. The text belongs to the first patch,
+ * or to every patch. */
 static xd_layout layout_of(const xd_denoise *f, int unit, int pass)
 {
     xd_layout l = f->lay;
@@ -95,7 +100,7 @@ xd_span xd_denoise_rows(const xd_denoise *f, xd_stream_id stream, int unit)
     return s;
 }
 
-/* Returns this rank's image rows of a unit, as a range of f->lat. */
+/* Returns this rank's image rows of a patch or of XD_ALL, as a range of f->lat. */
 static xd_span rows_of(const xd_denoise *f, int unit)
 {
     return xd_denoise_rows(f, XD_IMG, unit);
@@ -107,7 +112,8 @@ xd_tensor xd_denoise_part(const xd_denoise *f, xd_tensor t, int unit)
     return xd_rows(t, s.start, s.n);
 }
 
-/* Returns the rows of xd_denoise_part that the sampler changes: those after a fixed image. */
+/* Returns the rows of xd_denoise_part that the sampler changes, which exclude the tokens fixed by
+ * an image. */
 static xd_tensor free_part(const xd_denoise *f, xd_tensor t, int unit)
 {
     int64_t held = 0;
@@ -140,7 +146,7 @@ static xd_tensor hidden_view(const xd_denoise *f, int64_t index, piece w)
     return xd_rows(f->h[index % XD_NHID], 0, xd_own_rows(&l, w.unit, f->x.sp));
 }
 
-/* View of the first n long skips that belong to the hidden state. */
+/* Returns a view of the first n long skips that belong to the hidden states of an item. */
 static xd_tensor skip_rows(const xd_denoise *f, int64_t index, piece w, int n)
 {
     return xd_rows(f->skip[index % f->nskip], 0, n * hidden_view(f, index, w).d[0]);
@@ -171,7 +177,8 @@ static void send_hidden(xd_denoise *f, piece w)
                                                   skip_rows(f, f->piece_index, w, f->skips[1]), to);
 }
 
-/* Advances to this rank's next work item of this transformer; returns 0 at the end. */
+/* Advances to this rank's next work item of the current transformer; returns 0 after the last
+ * item. */
 static int next_piece(const xd_denoise *f, piece *p)
 {
     int i = p->unit == XD_ALL ? 0 : p->unit;
@@ -189,7 +196,7 @@ static int next_piece(const xd_denoise *f, piece *p)
     return 1;
 }
 
-/* Waits for the hidden state of this item and posts the receive of the next one. */
+/* Waits for the hidden states of this work item and posts the receive of the next item's. */
 static void receive_hidden(xd_denoise *f, piece now)
 {
     piece next = now;
@@ -202,8 +209,9 @@ static void receive_hidden(xd_denoise *f, piece now)
     xd_denoise_wait(f, pipe_group(f), &f->skip_in[f->piece_index % f->nskip]);
 }
 
-/* The latents of `unit` return in parts: those of the next step's units, or complete if the next
- * step computes all tokens at once. Sets the i-th part; returns 0 if it belongs to another unit. */
+/* Finds the i-th message with the latents of `unit`. If the next step computes patches, each of its
+ * patches is one message; if it computes all tokens at once, the complete unit is one message. Sets
+ * *part to the message's unit; returns 0 if the message belongs to another unit. */
 static int latent_part(const xd_denoise *f, int step, int unit, int i, int *part)
 {
     int to = unit_at(f, step + 1, i);
@@ -211,7 +219,7 @@ static int latent_part(const xd_denoise *f, int step, int unit, int i, int *part
     return unit == XD_ALL || to == XD_ALL || to == unit;
 }
 
-/* First stage: posts receives for the latents of `unit`. */
+/* On the first stage: posts the receives for the latents of `unit`. */
 static void post_latents(xd_denoise *f, int step, int unit)
 {
     int part;
@@ -221,7 +229,7 @@ static void post_latents(xd_denoise *f, int step, int unit)
                 pipe_group(f), xd_denoise_part(f, f->lat, part), stage_count(f) - 1);
 }
 
-/* Last stage: sends the latents of `unit`. */
+/* On the last stage: sends the latents of `unit` to the first stage. */
 static void send_latents(xd_denoise *f, int step, int unit)
 {
     int part;
@@ -231,7 +239,7 @@ static void send_latents(xd_denoise *f, int step, int unit)
                 pipe_group(f)->ops->send(pipe_group(f), xd_denoise_part(f, f->lat, part), 0);
 }
 
-/* First stage: waits for the latents of `unit`. */
+/* On the first stage: waits for the latents of `unit`. */
 static void wait_for_latents(xd_denoise *f, int unit)
 {
     for (int p = 0; p <= f->lay.npatch; p++)
@@ -256,7 +264,8 @@ float *xd_denoise_buffer(xd_denoise *f, int64_t n, const char *what)
     return p;
 }
 
-/* Returns 1 if latents outside the mask are replaced by the image's after each step. */
+/* Returns 1 if after each step the latents outside the mask are replaced by those of the initial
+ * image. */
 static int keeps_image(const xd_denoise *f)
 {
     return xd_job_has_mask(f->j->r) && !f->j->ctx->model.recipe->from_mask;
@@ -294,7 +303,8 @@ static void open_hidden(xd_denoise *f)
         f->h[i] = stage_count(f) > 1 ? xd_new_f32(x, all, dim) : f->h[0];
 }
 
-/* The first stage only sends and the last only receives, so each needs one buffer less. */
+/* Allocates the buffers of long skips. The first pipeline stage only sends skips and the last stage
+ * only receives skips, so each of these two needs one buffer less. */
 static void open_skips(xd_denoise *f)
 {
     const xd_dit *dit = f->j->ctx->model.dit.dit;
@@ -306,13 +316,13 @@ static void open_skips(xd_denoise *f)
         f->skip[i] = xd_new(&f->x, most * f->h[0].d[0], f->h[0].d[1]);
 }
 
-/* Returns the first pass with the same text on the same rank. */
+/* Returns the first pass that has the text of `pass` and runs on the same rank. */
 static int text_pass(int pass)
 {
     return pass == XD_PASS_SKIPPING ? XD_PASS_PROMPT : pass;
 }
 
-/* Allocates the model's cached data of the texts of this rank's passes. */
+/* Allocates the data that the model computes once per text, for the passes of this rank. */
 static void open_kept(xd_denoise *f)
 {
     const xd_dit *dit = f->j->ctx->model.dit.dit;
@@ -326,7 +336,7 @@ static void open_kept(xd_denoise *f)
     }
 }
 
-/* Returns the modulations for a pass: separate ones per pass if they depend on the text. */
+/* Returns the modulations for a pass. Every pass has its own if modulations depend on the text. */
 static xd_mods *mods_of(xd_denoise *f, int pass)
 {
     int by_text = f->j->ctx->model.dit_info.pooled_dim || f->j->ctx->model.dit.dit->keep;
@@ -357,8 +367,9 @@ static void open_method_stack(xd_denoise *f)
     f->x.hooks = f->stack.head;
 }
 
-/* Passes are recorded only if they send no messages, no weights are streamed from host memory, no
- * cache skips blocks, and no trace shows ops. */
+/* Opens the device's record of launches, which later steps replay. A pass is recorded only if it
+ * sends no messages, streams no weights from host memory, has no cache that skips blocks, and has
+ * no trace of ops. */
 static void open_replay(xd_denoise *f)
 {
     xd_dev *dev = f->x.dev;
@@ -371,7 +382,8 @@ static void open_replay(xd_denoise *f)
                dev->name, (long long)f->j->step_ops.small, (long long)f->j->step_ops.calls);
 }
 
-/* Opens everything that belongs to a transformer and its steps, which begin with `step`. */
+/* Opens everything that belongs to one transformer and to its steps, the first of which is
+ * `step`. */
 static void open_net(xd_denoise *f, const xd_net *net, int step)
 {
     f->net = net;
@@ -482,7 +494,7 @@ void xd_denoise_close(xd_denoise *f)
 
 /* ---- a work item ---------------------------------------------------------------------- */
 
-/* Returns the text rows that this rank embeds for an item. */
+/* Returns the rows of the text that this rank embeds for a work item. */
 static xd_tensor text_of(const xd_denoise *f, const xd_layout *l, piece w)
 {
     xd_span s = { 0, 0 };
@@ -511,7 +523,7 @@ void xd_denoise_blocks(xd_denoise *f, int from, int to, xd_state *s)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Runs the blocks of this stage; the last stage stores the prediction. */
+/* Runs the transformer blocks of this pipeline stage; the last stage stores the prediction. */
 static void run_blocks(xd_denoise *f, piece w, xd_state *s)
 {
     const xd_dit *dit = f->j->ctx->model.dit.dit;
@@ -521,7 +533,7 @@ static void run_blocks(xd_denoise *f, piece w, xd_state *s)
     xd_cache_keep(f, w.step, w.unit, w.pass);
 }
 
-/* As run_blocks, or replays the device's record of an earlier step. */
+/* Runs the blocks like run_blocks, or replays the device's record of an earlier step. */
 static void replay_blocks(xd_denoise *f, piece w, xd_state *s)
 {
     xd_exec      *x = &f->x;
@@ -542,7 +554,7 @@ static void replay_blocks(xd_denoise *f, piece w, xd_state *s)
     run_blocks(f, w, s);
 }
 
-/* Runs this rank's blocks on one unit of one pass. */
+/* Runs this rank's blocks for one work item. */
 static void run_piece(xd_denoise *f, piece w)
 {
     const xd_job *j = f->j;
@@ -606,7 +618,8 @@ void xd_denoise_pass(xd_denoise *f, int step, int pass)
     run_piece(f, (piece){ step, XD_ALL, pass });
 }
 
-/* Sets latents outside the mask to the image's, at the noise level of the next step. */
+/* Sets the latents outside the mask to those of the initial image, at the noise level of the next
+ * step. */
 static void keep_image(xd_denoise *f, int step, int unit)
 {
     double    of[2];
@@ -617,8 +630,8 @@ static void keep_image(xd_denoise *f, int step, int unit)
         xd_axpby(&f->x, lat, (float)of[i], xd_denoise_part(f, f->keep[1 + i], unit), 1);
 }
 
-/* Computes clean latents for a preview: the sampler's, from the guided prediction; where the image
- * is fixed or not inpainted, the image's. */
+/* Computes clean latents for a preview. The sampler predicts them from the guided prediction; where
+ * the image is fixed or not inpainted, they are the latents of the initial image. */
 static void predict_clean(xd_denoise *f, int step, int unit)
 {
     xd_exec  *x = &f->x;
@@ -632,7 +645,8 @@ static void predict_clean(xd_denoise *f, int step, int unit)
     xd_axpby(x, all, 1, xd_denoise_part(f, f->keep[1], unit), 1);
 }
 
-/* Last stage: combines the passes and runs the sampler on the rows of `unit`. */
+/* On the last stage: combines the predictions of the passes and runs the sampler on the rows of
+ * `unit`. */
 static void run_sampler(xd_denoise *f, int step, int unit)
 {
     xd_job   *j = f->j;
@@ -671,7 +685,8 @@ static xd_tensor one_int(int32_t *v)
     return xd_view(v, XD_I32, 1, (int64_t[]){ 1 });
 }
 
-/* Completes the agreement on the previous step; returns nonzero if a rank failed in it. */
+/* Waits for the ranks' status of the previous step; returns nonzero if a rank failed in that
+ * step. */
 static int agreed_failure(xd_denoise *f)
 {
     if (f->topo->replica->size == 1)
@@ -719,13 +734,13 @@ void xd_denoise_finish(xd_denoise *f)
 {
     xd_comm *c = pipe_group(f);
     int      failed = f->topo->replica->size > 1 && agreed_failure(f);
-    if (failed) {               /* cancel receives without a sender                            */
+    if (failed) {               /* cancel receives that have no sender                         */
         xd_cache_drop(f);
         c->ops->drop(c, f->h_in, XD_NHID);
         c->ops->drop(c, f->skip_in, XD_NHID);
     }
     for (int i = 0; i <= f->lay.npatch && stage_count(f) > 1; i++)
-    /* These messages are in transit: the last stage waits for them. */
+    /* The last stage waits for these messages, which are in transit. */
         xd_denoise_wait(f, c, &f->lat_in[i]);
     for (int i = 0; i < XD_NHID && stage_count(f) > 1; i++) {
         xd_cache_sent(f, i);

@@ -1,4 +1,5 @@
-/* denoise_count.c - the denoising loop on the count device: memory, and sizes of its ops */
+/* denoise_count.c - runs the denoising loop on the count device, to find its memory and the sizes
+ * of its ops */
 #include "model/component.h"
 #include "pipeline/arenas.h"
 #include "pipeline/denoise_inside.h"
@@ -16,8 +17,9 @@ static xd_status count_weights(struct xd_job *j, xd_err *e)
     return s;
 }
 
-/* Counts each transformer once in an exact and once in a stale step. All steps of the sampler are
- * counted, because they read different histories. */
+/* Counts the bytes of the denoising loop. Each transformer is counted once in an exact and once in
+ * a stale step. Every step of the sampler is counted, because steps differ in the earlier
+ * predictions that they read. */
 xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
                            size_t *method_bytes, xd_err *e)
 {
@@ -60,7 +62,7 @@ xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size
         xd_arena_rewind(&a, mark);
     }
     *bytes = xd_arena_peak(&a);
-    if (xd_ok(&f.x))            /* for the memory of these messages                            */
+    if (xd_ok(&f.x))            /* count the memory of the messages with latents, too          */
         xd_denoise_latents(&f, NULL);
     *method_bytes = f.stack.bytes;
     s = xd_exec_status(&f.x, e);

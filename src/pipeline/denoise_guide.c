@@ -1,4 +1,5 @@
-/* denoise_guide.c - guidance: combines the predictions of a step's passes */
+/* denoise_guide.c - guidance: combines the predictions of a step's passes (prompt, negative prompt,
+ * skipped layers) */
 #include <float.h>
 #include <math.h>
 
@@ -9,8 +10,8 @@
 #include "pipeline/denoise_inside.h"
 #include "pipeline/job.h"
 
-/* Adds the sums of the prediction and of its squares, patch by patch, to elements [at] and [at + 1]
- * of f->sums. */
+/* Adds up the elements of the prediction and their squares, patch by patch. The sums are stored in
+ * elements [at] and [at + 1] of f->sums. */
 static void add_up(xd_denoise *f, int unit, int at)
 {
     for (int p = 0; p < f->lay.npatch; p++) {
@@ -26,8 +27,8 @@ static void add_up(xd_denoise *f, int unit, int at)
     }
 }
 
-/* Computes sums over the complete image: each rank with tokens has summed its own, and patches that
- * are not computed yet contribute the values of the previous step. */
+/* Computes the sums of the prediction over the complete image. Each rank with tokens has summed its
+ * own. Patches that are not computed yet contribute the values of the previous step. */
 static void sum_members(xd_denoise *f, int unit, double s[4])
 {
     xd_comm *c = f->topo->tokens;
@@ -74,13 +75,14 @@ static void guide(xd_denoise *f, const xd_tensor p[2], double g)
                                     .eps = FLT_MIN });
 }
 
-/* If a step has a third pass (skipped layers), moves the prediction away from that pass's. */
+/* In a step with a third pass (skipped layers), moves the prediction away from that of the third
+ * pass. */
 static void leave_skipped(xd_denoise *f, int passes, const xd_tensor p[XD_MAXPASS], int guided)
 {
     double by = f->j->r->skip_layer_guidance_scale;
     if (passes <= XD_PASS_SKIPPING)
         return;
-    if (!guided)                /* difference, before p[0] is overwritten                      */
+    if (!guided)                /* compute the difference before p[0] is overwritten           */
         xd_axpby(&f->x, p[XD_PASS_SKIPPING], 1, p[XD_PASS_PROMPT], -1);
     else
         xd_axpby(&f->x, p[XD_PASS_PROMPT], (float)by, p[XD_PASS_SKIPPING], 1);

@@ -1,4 +1,4 @@
-/* dtypes.c - compute types, and types of block matrices */
+/* dtypes.c - selects the compute type, and the type of the matrices in transformer blocks */
 #include <string.h>
 
 #include "pipeline/dtypes.h"
@@ -12,7 +12,7 @@ static int is_word(const char *a, const char *b)
     return a && strcmp(a, b) == 0;
 }
 
-/* Replaces aliases of types by canonical names. */
+/* Replaces aliases of types in the options by canonical names. */
 static xd_open_args replace_aliases(const xd_open_args *a)
 {
     xd_open_args  o = *a;
@@ -23,7 +23,8 @@ static xd_open_args replace_aliases(const xd_open_args *a)
     return o;
 }
 
-/* Weights that are not quantized have the compute type, so one flag sets both. */
+/* Returns the requested compute type. Weights that are not quantized have the compute type, so one
+ * of the flags sets both. */
 static const char *wanted_type(const xd_open_args *a)
 {
     if (!a->dtype && (is_word(a->weights_dtype, "f32") || is_word(a->weights_dtype, "bf16")))
@@ -58,7 +59,7 @@ xd_status xd_types_compute(xd_context *ctx, const xd_open_args *a, xd_err *e)
     return xd_types_of_device(ctx->dev, a, &ctx->type, e);
 }
 
-/* Returns 1 if a matrix is stored in codes of this type. */
+/* Returns 1 if the files store a matrix of the component as codes of this type. */
 static int stores_codes(const xd_component *p, xd_dtype type)
 {
     for (int i = 0; i < p->nlist && p->quantized; i++) {
@@ -91,8 +92,9 @@ int xd_types_quantizes(const xd_component *text)
                          (text->text->hidden && !text->text->vision));
 }
 
-/* Returns the type of block matrices in the files that the device supports as stored; F32: none. In
- * files with four-bit types, or with e4m3 and a scale per row, the modulations are integers. */
+/* Returns the type in which the files store block matrices, if the device supports that type; F32:
+ * none. In files with four-bit types, or with e4m3 and a scale per row, the modulations are
+ * integers. */
 static xd_dtype stored_type(const xd_dev *dev, const xd_component *p)
 {
     return stores_codes(p, XD_Q4_0) && !xd_dev_identity(dev) ? XD_Q4_0
@@ -102,7 +104,7 @@ static xd_dtype stored_type(const xd_dev *dev, const xd_component *p)
                                                                   : XD_F32;
 }
 
-/* *type F32 means the compute type. */
+/* Reads the value of a weight type's flag. XD_F32 in *type means the compute type. */
 static xd_status read_type(const xd_dev *dev, const char *flag, const char *text,
                            const xd_component *p, xd_dtype *type, xd_err *e)
 {
@@ -123,8 +125,8 @@ static xd_status read_type(const xd_dev *dev, const char *flag, const char *text
     return XD_OK;
 }
 
-/* Matrices in block types stay as stored unless another type is requested; integers stay only if
- * requested. */
+/* Returns which matrices stay as they are stored in the file. Block types stay unless another type
+ * is requested; integers stay only if requested. */
 static xd_stays stays_of(const char *text)
 {
     return !text || is_word(text, "auto") ? XD_STAYS_BLOCKS
@@ -149,7 +151,7 @@ static xd_status check_same(const char *flag, const char *text, const char *dtyp
                    "type", flag, text, dtype);
 }
 
-/* Sets the type of a transformer's matrices, and whether they stay as stored. */
+/* Sets the type of a transformer's matrices, and whether they stay as they are stored. */
 static xd_status set_types(const xd_dev *dev, const char *text, xd_component *p, xd_err *e)
 {
     xd_status s = read_type(dev, "weights_dtype", text, p, &p->w->blocks, e);

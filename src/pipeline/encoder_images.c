@@ -1,7 +1,7 @@
-/* encoder_images.c - the images of a request as inputs of its image encoder
+/* encoder_images.c - prepares the images of a request for the model's image encoder
  *
- * The encoder reads the original images, not those resized for the video (as in diffusers'
- * pipelines). */
+ * The image encoder reads the original images, not the images resized for the video (as in
+ * diffusers' pipelines). */
 #include "pipeline/encoder_images.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "pipeline/context.h"
 #include "ranks/world.h"
 
-/* Returns the index of the image encoder; -1: none. */
+/* Returns the index of the image encoder among the model's encoders; -1: none. */
 static int encoder_of(const xd_job *j)
 {
     const xd_model *m = &j->ctx->model;
@@ -27,7 +27,7 @@ int xd_encoder_images_read(const xd_job *j)
     return k < 0 ? 0 : xd_model_images(&j->ctx->model, k);
 }
 
-/* Returns the number of elements of one image. */
+/* Returns the number of elements of one image at the encoder's size. */
 static int64_t image_size(const xd_job *j)
 {
     const xd_component *p = &j->ctx->model.text[encoder_of(j)];

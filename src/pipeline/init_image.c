@@ -1,8 +1,8 @@
-/* init_image.c - the initial image of a request
+/* init_image.c - reads and encodes the initial image of a request
  *
- * Rank 0 reads and resizes it. The VAE encodes it to a Gaussian, of which every image uses a sample
- * with its own seed (as in diffusers' Img2Img and ImageToVideo pipelines, the sample is drawn
- * before the noise, from the same generator). */
+ * Rank 0 reads and resizes the image. The VAE encodes it to a Gaussian, from which every output
+ * image uses a sample with its own seed. As in diffusers' Img2Img and ImageToVideo pipelines, the
+ * sample is drawn before the noise, from the same generator. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@
 #include "pipeline/vae_codec.h"
 #include "ranks/world.h"
 
-/* Returns the number of elements of the image's latents [C,h,w]. */
+/* Returns the number of elements in the latents [C,h,w] of the initial image. */
 static int64_t latent_count(const xd_job *j)
 {
     return j->numbers / j->cells[0];
@@ -50,7 +50,8 @@ static xd_status check_pixels(const xd_image *i, const char *name, xd_err *e)
     return XD_OK;
 }
 
-/* Copies the program's pixels to the form that a file would have, malloc'ed. */
+/* Copies the pixels that the program passes to the form in which a file's pixels are read;
+ * malloc'ed. */
 static xd_status copy_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
                              xd_err *e)
 {
@@ -172,7 +173,7 @@ xd_status xd_init_image_read(xd_job *j, xd_err *e)
     return s;
 }
 
-/* Allocates memory on this rank for the pixels of rank 0. */
+/* Allocates memory on this rank for the pixels that rank 0 will send. */
 static int allocate_pixels(float **pixels[2], int64_t n)
 {
     for (int i = 0; i < 2; i++)
@@ -181,7 +182,8 @@ static int allocate_pixels(float **pixels[2], int64_t n)
     return 1;
 }
 
-/* Returns the frames of a clip, malloc'ed, and frees its pixels. NULL: no memory. */
+/* Returns the frames of a clip for the VAE, malloc'ed, and frees the pixels of its images. NULL: no
+ * memory. */
 static float *fill_clip(const xd_vae_clip *clip, float **pixels[2])
 {
     int64_t n = clip->pixels.rows * clip->pixels.cols * 3;
@@ -223,7 +225,8 @@ static xd_status encode_in_turns(xd_job *j, xd_arena *a, const xd_vae_clip *clip
     return s;
 }
 
-/* With a parallel VAE every replica encodes; otherwise only rank 0 does. */
+/* Encodes a clip to the moments of its latents. With a parallel VAE every replica encodes;
+ * otherwise only rank 0 does. */
 xd_status xd_init_image_moments(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
                                 float **moments, xd_err *e)
 {
@@ -274,21 +277,22 @@ xd_status xd_init_image_encode(xd_job *j, xd_arena *a, xd_err *e)
     return s;
 }
 
-/* With philox the noise is independent of the presence of an image. */
+/* Draws the noise of an output image and the sample of the initial image's latents. With the philox
+ * generator the noise is the same with and without an initial image. */
 void xd_init_image_draw(const xd_job *j, xd_rng *g, float *noise, float *sample, float *start)
 {
-    if (j->held)                /* its latents are the mean                                     */
+    if (j->held)                /* the latents of a fixed image are the mean, without a sample  */
         memset(sample, 0, (size_t)latent_count(j) * sizeof *sample);
     else if (j->moments && g->torch)
         xd_rng_normal(g, sample, latent_count(j));
     if (start && g->torch)
         memcpy(start, sample, (size_t)latent_count(j) * sizeof *sample);
-    /* With given noise, diffusers draws none from its generator. */
+    /* With noise given by the request, diffusers draws no noise from its generator. */
     if (!j->given_noise || !g->torch)
         xd_rng_normal(g, noise, j->numbers);
     if (j->held)
         return;
-    /* diffusers encodes the complete image first, even if only noise is used. */
+    /* diffusers always encodes the complete image first, even if only noise is used. */
     if (j->moments && (!g->torch || j->ctx->model.recipe->from_mask))
         xd_rng_normal(g, sample, latent_count(j));
     if (start && !g->torch)
@@ -310,7 +314,7 @@ void xd_init_image_sample(const xd_job *j, const float *moments, float *sample)
 
 void xd_init_image_mix(const xd_job *j, float *noise, const float *sample)
 {
-    double of[2] = { 1, 0 };    /* factors of a fixed frame                                     */
+    double of[2] = { 1, 0 };    /* factors of image and noise for a fixed frame                 */
     if (!j->held)
         j->sampler->shares(&j->samp, 0, of);
     for (int64_t i = 0; i < latent_count(j); i++)

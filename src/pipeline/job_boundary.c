@@ -1,7 +1,8 @@
 /* job_boundary.c - models with two transformers: the second one runs below a boundary timestep
  *
- * As in diffusers: a step with a timestep of at least boundary_ratio * num_train_timesteps uses the
- * first transformer and guidance_scale, any other step the second one and guidance_scale_2. */
+ * The rule is that of diffusers. A step whose timestep is at least boundary_ratio *
+ * num_train_timesteps uses the first transformer and guidance_scale. Any other step uses the second
+ * transformer and guidance_scale_2. */
 #include "pipeline/job.h"
 #include "families/help.h"
 #include "families/recipe.h"
@@ -13,7 +14,7 @@ static int is_below(const xd_job *j, int step)
            j->samp.time[step] < j->boundary * (double)j->samp.cfg.num_train_timesteps;
 }
 
-/* Refuses options for two transformers if the model has one. */
+/* Refuses options for two transformers if the model has only one. */
 static xd_status check_options(const xd_job *j, xd_err *e)
 {
     const xd_recipe  *p = j->ctx->model.recipe;

@@ -1,4 +1,5 @@
-/* job_sampler.c - the sampler of a request, and its config with the request's changes */
+/* job_sampler.c - opens the sampler of a request with the model's scheduler config, changed by the
+ * request's options */
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -8,7 +9,8 @@
 #include "model/model.h"
 #include "families/recipe.h"
 
-/* Refuses a scheduler for the other kind of noise, which would generate garbage. */
+/* Refuses a scheduler for another kind of noise schedule than the model's, because it would
+ * generate garbage. */
 static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -23,8 +25,8 @@ static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
     return XD_OK;
 }
 
-/* Replaces the config's shift by the request's: flow_shift of the solvers, shift of rectified
- * flow's own schedulers; turns off dynamic shifting by the image's size. */
+/* Replaces the config's shift by the request's: flow_shift for solvers, shift for the schedulers
+ * that are only for rectified flow. Turns off dynamic shifting, which depends on the image size. */
 static xd_status set_shift(const xd_job *j, xd_sched_cfg *c, xd_err *e)
 {
     double v = j->r->flow_shift;
@@ -38,8 +40,8 @@ static xd_status set_shift(const xd_job *j, xd_sched_cfg *c, xd_err *e)
     return XD_OK;
 }
 
-/* Options that are keys of a scheduler's config: 'b' int, negative for false; 'i' int, 'd' double,
- * 's' text. */
+/* Options of a request that are keys of a scheduler's config. Kinds: 'b' int that is negative for
+ * false, 'i' int, 'd' double, 's' text. */
 #define KEY(name, kind) { #name, kind, offsetof(xd_request, name), offsetof(xd_sched_cfg, name) }
 static const struct { const char *key; char kind; size_t from, to; } keys[] = {
     KEY(use_karras_sigmas, 'b'), KEY(use_exponential_sigmas, 'b'), KEY(use_beta_sigmas, 'b'),
@@ -48,7 +50,8 @@ static const struct { const char *key; char kind; size_t from, to; } keys[] = {
     KEY(final_sigmas_type, 's'), KEY(shift_terminal, 'd'),
 };
 
-/* Copies one key of the request if it is given; returns 0 otherwise. */
+/* Copies one key from the request to the scheduler's config; returns 0 if the request does not set
+ * the key. */
 static int take_key(const xd_request *r, xd_sched_cfg *c, char kind, size_t from, size_t to)
 {
     const char *at = (const char *)r + from;
@@ -74,14 +77,15 @@ static int take_key(const xd_request *r, xd_sched_cfg *c, char kind, size_t from
     return v != 0;
 }
 
-/* Returns 1 if the key is off (number 0), as for a scheduler without the key. */
+/* Returns 1 if the request turns the key off (with the value 0); then schedulers that do not have
+ * the key accept it. */
 static int is_off(const xd_request *r, char kind, size_t from)
 {
     const void *at = (const char *)r + from;
     return (kind == 'b' && *(const int *)at < 0) || (kind == 'd' && *(const double *)at == 0);
 }
 
-/* Refuses a key; the error lists the schedulers that have it. */
+/* Refuses a key that the scheduler does not have; the error lists the schedulers that have it. */
 static xd_status refuse_key(const xd_job *j, const char *key, xd_err *e)
 {
     xd_text_buf b = { 0 };
@@ -94,7 +98,7 @@ static xd_status refuse_key(const xd_job *j, const char *key, xd_err *e)
     return XD_EINVAL;
 }
 
-/* Replaces the config's values by the request's. */
+/* Replaces the values of the scheduler's config by those that the request sets. */
 static xd_status set_keys(const xd_job *j, xd_sched_cfg *c, xd_err *e)
 {
     const xd_request *r = j->r;
@@ -109,7 +113,7 @@ static xd_status set_keys(const xd_job *j, xd_sched_cfg *c, xd_err *e)
     return XD_OK;
 }
 
-/* Parses a list "1,0.5"; returns NULL if it is invalid or there is no memory. */
+/* Parses a list of numbers such as "1,0.5"; returns NULL if it is invalid or there is no memory. */
 static double *read_list(const char *key, const char *text, int *n, xd_err *e)
 {
     double     *v = malloc((strlen(text) / 2 + 1) * sizeof *v);
@@ -191,7 +195,8 @@ xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
     if (!j->sampler)
         return refuse_unknown(name, j->r->scheduler ? XD_EINVAL : XD_EUNSUPPORTED, e);
     xd_status s = xd_model_sched(m, j->sampler, cfg, e);
-    cfg->eta = 0;               /* an argument of pipelines; no class reads it from its file    */
+    /* eta is an argument of pipelines; no scheduler reads it from its file */
+    cfg->eta = 0;
     if (s == XD_OK && xd_sampler_is_sde(j->sampler, name))
         strcpy(cfg->algorithm_type, sde);
     if (s == XD_OK)

@@ -1,8 +1,9 @@
 /* job_skip.c - skip layer guidance: in some steps a third pass skips layers, and the guided
  * prediction is moved away from that pass's prediction
  *
- * As in diffusers' pipelines: skip_layer_guidance_scale times the difference between the prompt's
- * prediction and that of the third pass (same prompt, fewer layers) is added. */
+ * The formula is that of diffusers' pipelines. The third pass has the prompt of the first pass but
+ * fewer layers. The prompt's prediction minus that of the third pass, times
+ * skip_layer_guidance_scale, is added to the guided prediction. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@
 #include "model/model.h"
 #include "pipeline/job.h"
 
-/* Marks the layers of the list. */
+/* Marks the layers that skip layer guidance skips, from the request's list of numbers. */
 static xd_status read_layers(xd_job *j, const char *text, xd_err *e)
 {
     const int   n = j->ctx->model.dit_info.nlayers;
@@ -60,7 +61,8 @@ xd_status xd_job_read_skips(xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-/* The same comparisons as in diffusers, in f64. */
+/* Returns 1 if a step has the pass that skips layers. The comparisons are those of diffusers, in
+ * f64. */
 int xd_job_has_skips(const xd_job *j, int step)
 {
     double n = j->samp.steps;

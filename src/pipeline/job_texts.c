@@ -1,4 +1,5 @@
-/* job_texts.c - the texts of a request: prompts, and texts for all of them or for each */
+/* job_texts.c - the texts of a request: prompts, and other texts that are equal for all prompts or
+ * given for each prompt */
 #include <stddef.h>
 #include <stdio.h>
 
@@ -7,7 +8,8 @@
 
 static const struct {
     const char *name;
-    size_t      one, list;      /* offsets in xd_request                                       */
+    /* offsets in xd_request: of the text for all prompts, of the list */
+    size_t      one, list;
 } rows[XD_JOB_TEXTS] = {
 #define ROW(field, fields) { #field, offsetof(xd_request, field), offsetof(xd_request, fields) }
     [XD_TEXT_NEGATIVE] = ROW(negative_prompt, negative_prompts),
@@ -75,7 +77,8 @@ uint64_t xd_job_texts_hash(const xd_request *r)
     return h;
 }
 
-/* Refuses text that is not UTF-8, which would be read as other characters without a warning. */
+/* Refuses text that is not UTF-8, because it would be read as other characters without a
+ * warning. */
 static xd_status check_text(const char *name, int64_t number, const char *text, xd_err *e)
 {
     size_t at = text ? xd_utf8_invalid_at(text) : 0;

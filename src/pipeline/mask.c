@@ -125,8 +125,7 @@ xd_status xd_mask_share(xd_job *j, xd_err *e)
     return s == XD_OK ? xd_world_broadcast(&j->ctx->world, j->mask, n, e) : s;
 }
 
-/* ---- use of the mask
- * ----------------------------------------------------------------------------- */
+/* ---- use of the mask --------------------------------------------------------------------- */
 
 void xd_mask_grey(const xd_job *j, float *image)
 {

@@ -1,9 +1,9 @@
-/* memory_budget.c - limit on the memory of a program's engines */
+/* memory_budget.c - limits the memory of all engines of a program together */
 #include "pipeline/memory_budget.h"
 
 #include <stdio.h>
 
-static atomic_llong all_held;   /* bytes of weights of all engines of this process             */
+static atomic_llong all_held;   /* bytes of weights in all engines of this process             */
 
 xd_status xd_budget_check(int64_t bytes, xd_err *e)
 {
@@ -35,7 +35,7 @@ void xd_budget_text(const xd_context *ctx, int tight, const char *who, double ha
 
 void xd_budget_hold(xd_context *ctx, double bytes)
 {
-    if (ctx->borrowed)          /* counted by the engine that has loaded them                  */
+    if (ctx->borrowed)          /* the engine that loaded the weights counts them              */
         return;
     atomic_fetch_add(&all_held, (long long)bytes - ctx->holds);
     ctx->holds = (long long)bytes;

@@ -1,8 +1,9 @@
-/* offload.c - selects the blocks to stream so that a request fits into a device's own memory
+/* offload.c - selects the blocks that are streamed from host memory, so that a request fits into a
+ * device's own memory
  *
- * Text encoders are on the device one after the other, and each may use all memory that the texts
- * leave. The transformer may use what its activations leave and, if both are loaded at the same
- * time, the VAE. */
+ * Text encoders are loaded one after the other, and each may use all memory except that of the
+ * embeddings and of its activations. The transformer may use all memory except that of its
+ * activations and, if the VAE is loaded at the same time, the VAE. */
 #include "pipeline/offload.h"
 
 #include <string.h>
@@ -24,7 +25,8 @@ static int wants_all(const xd_job *j)
     return j->ctx->offload == XD_OFFLOAD_STREAM;
 }
 
-/* Encoders that stay loaded are streamed only if all are. */
+/* Selects the streamed blocks of the text encoders. Encoders that stay loaded are streamed only if
+ * all components are. */
 static void fit_text(xd_offload_parts *p, xd_need *n, const xd_job *j, double have)
 {
     double beside = (double)(n->conds + xd_max_size(n->text_tmp, n->text_work));
@@ -54,7 +56,8 @@ void xd_offload_fit(xd_offload_parts *p, xd_need *n, const xd_job *j, int ranks,
     if (j->ctx->offload == XD_OFFLOAD_NONE)
         return;
     fit_text(p, n, j, have);
-    /* Weights far larger than everything else show how much else is needed.                   */
+    /* With weights far larger than everything else, the predicted peak minus the weights is the
+     * memory that everything else needs. */
     const size_t much = (size_t)1 << 50;
     xd_need      loop = *n;
     loop.dit = much;

@@ -1,4 +1,4 @@
-/* options.c - the options of a request, one row each (those of a plan: plan_table.c) */
+/* options.c - the table of a request's options, one row each (a plan's options: plan_table.c) */
 #include <pthread.h>
 #include <stddef.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define AT(field) offsetof(xd_request, field)
 
-/* --seed -1 sets both fields (XD_OPT_SEED). */
+/* The option --seed -1 sets both `seed` and `random_seed` (XD_OPT_SEED). */
 _Static_assert(AT(random_seed) == AT(seed) + sizeof(int64_t), "an int behind the seed");
 
 static xd_option options[] = {
@@ -36,13 +36,13 @@ static xd_option options[] = {
     { "num_inference_steps", XD_OPT_INT, AT(num_inference_steps), 1, 1000, NULL, "N",
       "denoising steps (default: the model's)" },
     { "guidance_scale", XD_OPT_REAL, AT(guidance_scale), 0, 1000, NULL, "G",
-      NULL },                   /* set by name_families                                        */
+      NULL },                   /* help text set by name_families                              */
     { "guidance_scale_2", XD_OPT_REAL, AT(guidance_scale_2), 0, 1000, NULL, "G",
       NULL },
     { "boundary_ratio", XD_OPT_REAL, AT(boundary_ratio), 0, 1, NULL, "SHARE",
       NULL },
     { "true_cfg_scale", XD_OPT_REAL, AT(true_cfg_scale), 0, 1000, NULL, "G",
-      NULL },                   /* set by name_families                                        */
+      NULL },                   /* help text set by name_families                              */
     { "guidance_rescale", XD_OPT_REAL, AT(guidance_rescale), 0, 1, NULL, "SHARE",
       NULL },
     { "cfg_normalization", XD_OPT_REAL, AT(cfg_normalization), 0, 1000, "1", "FACTOR",
@@ -70,7 +70,7 @@ static xd_option options[] = {
       "crop the image to the mask plus PIXELS on each side, generate that part, and paste the "
       "result back" },
     { "no_auto_resize", XD_OPT_FLAG, AT(no_auto_resize), 0, 1, NULL, NULL,
-      NULL },                   /* set by name_families                                        */
+      NULL },                   /* help text set by name_families                              */
     { "max_area", XD_OPT_INT64, AT(max_area), 1, 1e9, NULL, "PIXELS",
       NULL },
     { "strength", XD_OPT_REAL, AT(strength), XD_ABOVE_ZERO, 1, NULL, "S",
@@ -82,7 +82,7 @@ static xd_option options[] = {
     { "max_sequence_length", XD_OPT_INT, AT(max_sequence_length), 1, 16384, NULL, "N",
       "max text tokens; longer prompts are truncated (default: the pipeline's)" },
     { "scheduler", XD_OPT_TEXT, AT(scheduler), 0, 0, NULL, "NAME",
-      NULL },                   /* set by name_samplers                                        */
+      NULL },                   /* help text set by name_samplers                              */
     { "flow_shift", XD_OPT_REAL, AT(flow_shift), XD_ABOVE_ZERO, 1000, NULL, "SHIFT",
       "timestep shift in rectified flow: more steps at high noise (default: the scheduler's)" },
     { "shift_terminal", XD_OPT_REAL, AT(shift_terminal), 0, 1, NULL, "LEVEL",
@@ -119,7 +119,7 @@ static xd_option options[] = {
     { "preview_every", XD_OPT_INT, AT(preview_every), 1, 1000, NULL, "STEPS",
       "make a preview every STEPS steps (default: none)" },
     { "cache", XD_OPT_TEXT, AT(cache), 0, 0, NULL, "NAME:OPTIONS",
-      NULL },                   /* set by name_caches                                          */
+      NULL },                   /* help text set by name_caches                                */
     { "rng", XD_OPT_TEXT, AT(rng), 0, 0, "philox torch", "NAME",
       "random numbers: philox, or torch for the same noise as diffusers (default: philox)" },
     { "attention", XD_OPT_TEXT, AT(attention), 0, 0, "auto int8", "HOW",
@@ -145,7 +145,8 @@ static xd_option options[] = {
 
 enum { OPTIONS = sizeof options / sizeof *options };
 
-/* Several samplers may have the same webui name: lists only the first of them. */
+/* Returns 1 if the sampler at index `at` is the first with its webui name. Only the first of
+ * several samplers with the same webui name is listed. */
 static int is_first(const xd_sampler *const *list, int at)
 {
     for (int i = 0; i < at; i++)
@@ -169,7 +170,7 @@ static void set_help(size_t offset, const char *help)
             options[i].help = help;
 }
 
-/* The help text lists the samplers of the registry. */
+/* Sets the help text of --scheduler, which lists all known samplers. */
 static void name_samplers(void)
 {
     static xd_text_buf b;
@@ -190,7 +191,7 @@ static void name_caches(void)
     set_help(AT(cache), b.failed ? "step cache (default none)" : b.p);
 }
 
-/* These help texts list the families that have the option. */
+/* Sets the help texts that list the model families that have the option. */
 static void name_families(void)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* output.c - names of output files for images and videos; writes the files */
+/* output.c - computes the names of output files and writes images and videos to them */
 #include "pipeline/output.h"
 
 #include <stdio.h>
@@ -10,7 +10,8 @@
 
 enum { MAXNAME = 4096 };
 
-/* Finds the conversion in a name: position and length of one %d or %0Nd; 0 none, -1 invalid. */
+/* Finds the number conversion in a file name: the position and length of one %d or %0Nd. Returns 0
+ * if there is none, -1 if it is invalid. */
 static int find_number(const char *path, size_t *at, size_t *len, int *width)
 {
     int found = 0;
@@ -30,14 +31,16 @@ static int find_number(const char *path, size_t *at, size_t *len, int *width)
     return found;
 }
 
-/* Start of the extension: the last dot after the last slash, or the end. */
+/* Returns the length of a path without its extension, which begins at the last dot after the last
+ * slash. */
 static size_t stem_of(const char *path)
 {
     const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
     return dot && dot != path && dot[-1] != '/' ? (size_t)(dot - path) : strlen(path);
 }
 
-/* Returns 1 for a video that is written as images; its name needs %04d. */
+/* Returns 1 for a video that is written as one image per frame; the name of such images needs
+ * %04d. */
 static int in_frames(const char *path, int64_t frames)
 {
     return frames > 1 && xd_image_known(path);
@@ -63,8 +66,8 @@ xd_status xd_output_name(const char *path, int i, int images, char *name, size_t
     return XD_OK;
 }
 
-/* Makes the name for all frames of a video: a %d stays in it, after the number of the video if
- * there are several. */
+/* Makes the name pattern for the frames of video i. The pattern keeps a %d for the frame. If there
+ * are several videos, the number of the video precedes it. */
 static int frames_name(const char *path, int i, int videos, char *name, size_t size)
 {
     size_t      at = 0, len = 0;

@@ -1,4 +1,4 @@
-/* preview_decoder.c - a tiny autoencoder that decodes previews */
+/* preview_decoder.c - decodes previews with a tiny autoencoder */
 #include "pipeline/preview_decoder.h"
 
 #include <stdlib.h>
@@ -13,7 +13,8 @@ static int is_needed(const xd_job *j)
     return j->ctx->model.preview.vae && xd_preview_asked(j) && j->ctx->topo.replica->rank == 0;
 }
 
-/* cells: [h,w,C] on the host, unscaled; rgb: host memory. Neither is accessed while counting. */
+/* Runs the tiny autoencoder. cells: latents [h,w,C] on the host, unscaled; rgb: pixels on the host.
+ * Counting accesses neither. */
 static void run_decoder(xd_exec *x, const xd_job *j, const xd_net *net, const float *cells,
                         float *rgb)
 {
@@ -62,7 +63,7 @@ xd_status xd_preview_load(xd_job *j, xd_err *e)
     return is_needed(j) ? xd_component_load(&ctx->model.preview, ctx->dev, ctx->type, 0, e) : XD_OK;
 }
 
-/* Returns latents [C,h,w] as unscaled cells [h,w,C], malloc'ed. */
+/* Returns the latents [C,h,w] of a frame as unscaled cells [h,w,C], malloc'ed. */
 static float *cells_of(const xd_job *j, const float *lat)
 {
     const xd_vae_info *v = &j->ctx->model.preview_info;

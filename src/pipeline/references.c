@@ -1,7 +1,8 @@
-/* references.c - reference images: read, resized, encoded to tokens
+/* references.c - reads, resizes and encodes reference images to tokens
  *
- * Their latents are the means of the VAE's Gaussians: no random number is drawn, so the noise does
- * not depend on them (diffusers: sample_mode="argmax"). */
+ * The latents of a reference image are the mean of the VAE's Gaussian (diffusers:
+ * sample_mode="argmax"). No random number is drawn, so the noise of the output does not depend on
+ * reference images. */
 #include "pipeline/references.h"
 
 #include <stdlib.h>
@@ -42,7 +43,7 @@ static int64_t token_count(const xd_job *j, int i)
     return j->refs[i].rows * j->refs[i].cols;
 }
 
-/* Adds their tokens to the layout. */
+/* Adds the tokens of the reference images to the token layout. */
 static void set_tokens(xd_job *j)
 {
     int64_t unit = unit_of(j);
@@ -57,26 +58,29 @@ static void set_tokens(xd_job *j)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Returns the size in complete tokens of an image that is resized to `resized`. */
+/* Returns the size of an image that is resized to `resized`, reduced to complete tokens. */
 static xd_grid whole_tokens(const xd_job *j, xd_grid resized)
 {
     int64_t unit = unit_of(j);
     return (xd_grid){ resized.rows / unit * unit, resized.cols / unit * unit };
 }
 
-/* Replaces the size of an image by the size to resize it to. */
+/* Computes the size to which a reference image is resized. *size is the original size, and is
+ * replaced. */
 static xd_status resize(const xd_recipe *p, const xd_request *r, int64_t unit, xd_grid *size,
                         xd_err *e)
 {
     int64_t area = r->max_area ? r->max_area : p->reference_area;
-    if (p->auto_resizes && r->no_auto_resize) {         /* scaled to complete tokens, not cropped */
+    /* scale to complete tokens instead of cropping */
+    if (p->auto_resizes && r->no_auto_resize) {
         *size = (xd_grid){ size->rows / unit * unit, size->cols / unit * unit };
         return XD_OK;
     }
     return p->reference_size(unit, area, &size->rows, &size->cols, e);
 }
 
-/* Sets the sizes of image i; *size is the original size, replaced by the size to resize to. */
+/* Sets the sizes of reference image i. *size is the original size, which is replaced by the size to
+ * resize to. */
 static xd_status set_size(xd_job *j, int i, xd_grid *size, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -91,7 +95,7 @@ static xd_status set_size(xd_job *j, int i, xd_grid *size, xd_err *e)
                          i + 1, (long long)unit_of(j), (long long)unit_of(j));
 }
 
-/* Moves the central crop of an image to the start of its buffer. */
+/* Moves the central crop of an RGB image to the start of its buffer. */
 static void crop(uint8_t *rgb, xd_grid from, xd_grid to)
 {
     int64_t        top = (from.rows - to.rows) / 2, left = (from.cols - to.cols) / 2;
@@ -181,7 +185,8 @@ xd_status xd_references_share(xd_job *j, xd_status s, xd_err *e)
 
 /* ---- encoding ----------------------------------------------------------------------------- */
 
-/* Writes latents of image i as tokens [h/p w/p,C p p]; `cells`, `channels`: strides in `from`. */
+/* Writes the latents of reference image i as tokens [h/p w/p,C p p]. `cells` and `channels` are
+ * strides in `from`, in elements. */
 static void fill_tokens(const xd_job *j, int i, const float *from, int64_t cells, int64_t channels,
                         float *out)
 {

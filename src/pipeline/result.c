@@ -1,4 +1,4 @@
-/* result.c - the images of a request and their metadata texts */
+/* result.c - holds the images of a request and the texts of their metadata */
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -22,23 +22,23 @@ enum { MAXTIME = 8 };
 
 typedef struct item {
     xd_image image;
-    uint8_t *pixels;            /* pixels of the image                                         */
+    uint8_t *pixels;            /* memory of the pixels in `image`                             */
     float   *lat;
     int64_t  seed;
     char    *json, *parameters;
-    double   denoise_s, decode_s;       /* 0: unknown                                          */
+    double   denoise_s, decode_s;       /* seconds of denoising, decoding; 0: unknown          */
     int64_t  text_tokens;
 } item;
 
 struct xd_result {
     item   *items;
     int     n, have;
-    int64_t lat[4];             /* t, C, h, w                                                  */
-    int     video, quality;     /* quality: see xd_output_write                                */
+    int64_t lat[4];             /* shape of the latents: t, C, h, w                            */
+    int     video, quality;     /* video: 1: a video; quality: see xd_output_write             */
     struct { char name[16]; double s; } time[MAXTIME];
     int     ntime;
     int64_t sent;               /* bytes sent between ranks                                    */
-    int64_t image_tokens, reference_tokens;     /* per image                                   */
+    int64_t image_tokens, reference_tokens;     /* tokens per image                            */
 };
 
 xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e)
@@ -75,7 +75,8 @@ static const char *or_empty(const char *s)
     return s ? s : "";
 }
 
-/* Returns the requested scale if guidance_scale combines no passes; otherwise the scale in use. */
+/* Returns the guidance scale for the metadata: the requested scale for distilled models, whose
+ * guidance combines no passes; otherwise the scale in use. */
 static double scale_read(const xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -83,7 +84,8 @@ static double scale_read(const xd_job *j)
     return !p->distilled ? j->guidance : asked < 0 ? j->usual.guidance : asked;
 }
 
-/* Appends the name of a file or model; NULL: the pixels have no file. */
+/* Appends the name of a file or model to the metadata. path is NULL for pixels that were passed in
+ * memory. */
 static void add_name(xd_text_buf *b, const xd_request *r, const char *path)
 {
     if (path && r->omit_folders)
@@ -109,7 +111,7 @@ static void add_text(xd_text_buf *b, const char *name, const char *text)
     xd_buf_json_string(b, text);
 }
 
-/* Appends the input images and the settings for them. */
+/* Appends the names of the input images and their settings to the metadata. */
 static void add_images(xd_text_buf *b, const xd_job *j)
 {
     const xd_request *r = j->r;
@@ -134,7 +136,7 @@ static void add_images(xd_text_buf *b, const xd_job *j)
         xd_buf_add(b, ", \"strength\": %.10g", j->strength);
 }
 
-/* Appends further settings that affect the image, if they were given. */
+/* Appends to the metadata further settings that affect the image, if the request gives them. */
 static void add_options(xd_text_buf *b, const xd_job *j, int prompt)
 {
     const xd_request *r = j->r;
@@ -231,7 +233,7 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
     return b.p;
 }
 
-/* Returns the sampler's name in stable-diffusion-webui; "DPM++ 2M" means order 2. */
+/* Returns stable-diffusion-webui's name of the request's sampler; "DPM++ 2M" has order 2. */
 static const char *known_as(const xd_job *j)
 {
     int order = j->samp.cfg.solver_order;
@@ -241,7 +243,8 @@ static const char *known_as(const xd_job *j)
     return plain ? j->sampler->name : j->sampler->webui;
 }
 
-/* The text format of stable-diffusion-webui ("A1111"), which galleries and ComfyUI read. */
+/* Writes the parameters of image i in the text format of stable-diffusion-webui ("A1111"), which
+ * galleries and ComfyUI read. */
 static char *make_parameters(const xd_job *j, int i, int64_t seed)
 {
     xd_text_buf       b = { 0 };
@@ -291,7 +294,8 @@ xd_status xd_result_fail_odd(const xd_job *j, int i, int64_t n, xd_err *e)
                    ctx->type == XD_F32 ? "" : "--dtype f32 or ");
 }
 
-/* Rounds halves to even, as diffusers' VaeImageProcessor does. */
+/* Converts pixels from floats to 8-bit integers. Halves are rounded to even, as in diffusers'
+ * VaeImageProcessor. */
 uint8_t *xd_pixels_quantize(const float *rgb, int64_t n, int64_t *odd)
 {
     uint8_t *out = malloc((size_t)n + 1);
@@ -483,7 +487,7 @@ xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e)
     if (is_safetensors(path)) {
         const char *meta[] = { "parameters", t->parameters, "xdit", t->json, NULL };
         xd_st_item  it = { "latents", xd_view(t->lat, XD_F32, 4, r->lat) };
-        if (r->video)           /* shape of diffusers: [1,t,C,h,w]                             */
+        if (r->video)           /* diffusers' shape of a video: [1,t,C,h,w]                    */
             it.t = xd_view(t->lat, XD_F32, 5, (int64_t[]){ 1, r->lat[0], r->lat[1], r->lat[2],
                                                            r->lat[3] });
         return xd_st_write(path, &it, 1, 0, meta, e);

@@ -12,9 +12,9 @@
 #include "plan/balance.h"
 #include "plan/plan.h"
 
-/* Counts the cost of every block, and the extra work of the first and the last stage. It is the
- * cost of complete blocks, so that all tensor ranks of a stage, whose shards differ, get the same
- * split. */
+/* Counts the cost of every transformer block, and the extra work of the first and the last pipeline
+ * stage. The cost is that of complete blocks: the shards of tensor ranks differ, but all tensor
+ * ranks of a stage must compute the same split. */
 static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail, xd_err *e)
 {
     xd_context   *ctx = j->ctx;

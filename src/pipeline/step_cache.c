@@ -1,9 +1,12 @@
-/* step_cache.c - decisions and corrections of step caches
+/* step_cache.c - step caches: decides in which steps transformer blocks are skipped, and estimates
+ * their contribution
  *
- * The value of a middle range is its contribution to the hidden state: the state after it minus the
- * state before it, for all rows of this rank and all streams. The terms of an expansion cycle
- * through order + 1 buffers: the new value is written to the buffer of the highest difference,
- * which the update does not read, and each difference then uses the buffer of the one below it. */
+ * A cache skips the middle range of blocks. The value of this range is its contribution to the
+ * hidden states: the states after the range minus the states before it, for all rows of this rank
+ * and all token streams. The contribution is extrapolated by an expansion of differences, whose
+ * terms cycle through order + 1 buffers. The new value is written to the buffer of the highest
+ * difference, which the update does not read. Each difference then uses the buffer of the next
+ * lower difference. */
 #include "pipeline/step_cache.h"
 
 #include <math.h>
@@ -32,7 +35,8 @@ int xd_cache_is_on(const xd_denoise *f)
     return f->cache.spec && f->cache.spec->kind;
 }
 
-/* The stage with the first counted block decides. Stages before it compute all of their blocks. */
+/* Returns 1 if this pipeline stage decides whether blocks are skipped, as it has the first counted
+ * block. Stages before it compute all of their blocks. */
 static int decides(const xd_denoise *f)
 {
     return f->net->first <= f->cache.lead && f->cache.lead < f->net->last;
@@ -55,7 +59,7 @@ static xd_cache_unit *unit_of(const xd_denoise *f)
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-/* Returns this rank's hidden rows of a patch, in the pass with the longest text. */
+/* Returns the number of hidden rows of a patch on this rank, in the pass with the longest text. */
 static int64_t most_rows(const xd_denoise *f, int unit)
 {
     xd_layout l = f->lay;
@@ -63,7 +67,7 @@ static int64_t most_rows(const xd_denoise *f, int unit)
     return xd_own_rows(&l, unit, f->x.sp);
 }
 
-/* Returns where the rows of a patch begin among all rows. */
+/* Returns the index of a patch's first row among all rows of this rank. */
 static int64_t rows_before(const xd_denoise *f, int unit)
 {
     int64_t n = 0;
@@ -87,7 +91,8 @@ static void set_range(xd_denoise *f)
                c->spec->kind->name, c->from - c->lead, n);
 }
 
-/* Allocates the compared tensor: image rows, or one row per unit if it is equal for all rows. */
+/* Allocates the tensor that is compared between steps: the image rows, or one row per patch if the
+ * measured tensor is equal for all rows. */
 static xd_tensor new_before(xd_denoise *f)
 {
     const xd_dit_info *d = &f->j->ctx->model.dit_info;
@@ -134,14 +139,15 @@ void xd_cache_close(xd_denoise *f)
 
 /* ---- values ------------------------------------------------------------------------------- */
 
-/* View of the i-th value of a unit. */
+/* Returns a view of the i-th term of the expansion for a patch or for all tokens. */
 static xd_tensor value_at(const xd_denoise *f, int pass, const xd_cache_unit *u, int i, xd_span at)
 {
     int n = options_of(f)->order + 1;
     return xd_rows(f->cache.pass[pass].value[(i + u->turn) % n], at.start, at.n);
 }
 
-/* Rotates the buffers so that the newest value uses the buffer of the highest difference. */
+/* Updates the differences of the expansion with a new value, which uses the buffer of the highest
+ * difference. */
 static void renew(xd_denoise *f, int pass, xd_cache_unit *u, int step, xd_span at)
 {
     int       n = options_of(f)->order + 1;
@@ -157,7 +163,7 @@ static void renew(xd_denoise *f, int pass, xd_cache_unit *u, int step, xd_span a
     u->step = step;
 }
 
-/* to = by * to + the expansion at `step`. */
+/* Computes to = by * to + the value that the expansion predicts for `step`. */
 static void expand(xd_denoise *f, int pass, const xd_cache_unit *u, int step, xd_span at,
                    xd_tensor to, float by)
 {
@@ -178,7 +184,7 @@ static void count_reused(xd_denoise *f, xd_cache_unit *u, int reused)
 
 /* ---- the relative change ------------------------------------------------------------------- */
 
-/* Writes the sums of the rows of t [n,C] to [n,1] F32; sums are in f64. */
+/* Writes the sum of each row of t [n,C] to [n,1] F32; the sums are computed in f64. */
 static void sum_rows(xd_exec *x, xd_tensor to, xd_tensor t)
 {
     size_t    mark = xd_arena_mark(x->tmp);
@@ -192,8 +198,8 @@ static void sum_rows(xd_exec *x, xd_tensor to, xd_tensor t)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Returns the sum of magnitudes of t [n,C], contiguous: |v| = 2 max(v, 0) - v. The sum of a row is
- * independent of the rank that holds it. */
+/* Returns the sum of the absolute values of t [n,C], contiguous, using |v| = 2 max(v, 0) - v. The
+ * sum of a row is independent of the rank that holds it. */
 static double sum_magnitudes(xd_denoise *f, xd_tensor t)
 {
     xd_exec  *x = &f->x;
@@ -219,7 +225,8 @@ static double sum_magnitudes(xd_denoise *f, xd_tensor t)
     return sum;
 }
 
-/* Returns mean |now - was| / mean |was| over all ranks with tokens. */
+/* Returns the relative change of a tensor, mean |now - was| / mean |was|, over all ranks with
+ * tokens. */
 static double change_of(xd_denoise *f, xd_tensor now, xd_tensor was)
 {
     xd_exec  *x = &f->x;
@@ -244,7 +251,8 @@ static xd_tensor one_int(int32_t *v)
     return xd_view(v, XD_I32, 1, (int64_t[]){ 1 });
 }
 
-/* Returns 1 if a decision is possible; equal on all ranks of the stage. */
+/* Returns 1 if the options permit skipping blocks in this step; the result is equal on all ranks of
+ * the stage. */
 static int may_reuse(const xd_denoise *f, const xd_cache_unit *u)
 {
     const xd_cache_options *o = options_of(f);
@@ -256,7 +264,8 @@ static int may_reuse(const xd_denoise *f, const xd_cache_unit *u)
            !(f->cache.spec->kind->computes_last && f->x.step == f->end - 1);
 }
 
-/* Broadcasts the decision of the first rank among those with tokens or shards of this pass. */
+/* Returns the decision of the first rank, which is broadcast to the ranks with tokens or shards of
+ * this pass. */
 static int agree(xd_denoise *f, int mine)
 {
     xd_comm *group[2] = { f->topo->tokens, f->topo->group[XD_TENSOR] };
@@ -269,7 +278,8 @@ static int agree(xd_denoise *f, int mine)
     return v;
 }
 
-/* The comparison also runs while counting, for its memory; the result is then ignored. */
+/* Decides whether the middle range is skipped. While counting, the comparison also runs, for its
+ * memory, and its result is ignored. */
 static int decide(xd_denoise *f, xd_cache_unit *u, xd_tensor now, xd_tensor was)
 {
     const xd_cache_kind *k = f->cache.spec->kind;
@@ -292,14 +302,14 @@ static xd_tensor image_rows(const xd_denoise *f, xd_tensor h)
     return xd_rows(h, h.d[0] - n, n);
 }
 
-/* Returns the measured tensor of the first block's input. */
+/* Returns the tensor that the cache measures at the first block's input. */
 static xd_tensor probe(xd_denoise *f, xd_state *s)
 {
     const xd_dit *dit = f->j->ctx->model.dit.dit;
     return dit->probe ? dit->probe(&f->x, f->net, s) : image_rows(f, s->h);
 }
 
-/* View of the last measured value of the unit. */
+/* Returns a view of the last measured tensor of the current patch, or of all tokens. */
 static xd_tensor measured_before(const xd_denoise *f)
 {
     xd_tensor t = f->cache.pass[f->x.pass].before;
@@ -309,7 +319,7 @@ static xd_tensor measured_before(const xd_denoise *f)
     return xd_rows(t, at.start, at.n);
 }
 
-/* Runs the first blocks and makes the decision. */
+/* Runs the blocks before the middle range and decides whether the range is skipped. */
 static int begin_blocks(xd_denoise *f, xd_state *s, xd_cache_unit *u)
 {
     xd_exec       *x = &f->x;
@@ -336,7 +346,8 @@ static int begin_blocks(xd_denoise *f, xd_state *s, xd_cache_unit *u)
     return reuse;
 }
 
-/* Patches and all tokens use the same memory: invalidates the other units. */
+/* Invalidates the cached values of other units. Those of patches and those of all tokens use the
+ * same memory. */
 static void forget_others(xd_denoise *f)
 {
     xd_cache_unit *u = f->cache.pass[f->x.pass].unit;
@@ -345,7 +356,7 @@ static void forget_others(xd_denoise *f)
         u[i] = (xd_cache_unit){ .known = 0 };
 }
 
-/* Adds a pair of changes for the image's metadata. */
+/* Adds a pair of changes (of input and output) to the metadata of the image. */
 static void add_pair(xd_denoise *f, double in, double out)
 {
     xd_job *j = f->j;
@@ -362,7 +373,7 @@ static void add_pair(xd_denoise *f, double in, double out)
     j->changes[j->nchanges++] = (xd_cache_pair){ in, out };
 }
 
-/* Runs all blocks and measures the change of their input and output. */
+/* Runs all blocks and measures the relative changes of their input and output. */
 static void run_measured(xd_denoise *f, xd_state *s)
 {
     xd_exec       *x = &f->x;
@@ -390,7 +401,7 @@ static void run_measured(xd_denoise *f, xd_state *s)
         add_pair(f, change[0], change[1]);
 }
 
-/* Runs the blocks of this stage, possibly without the middle range. */
+/* Runs the blocks of this pipeline stage, possibly without the middle range. */
 static void run_ranges(xd_denoise *f, xd_state *s)
 {
     xd_exec       *x = &f->x;
@@ -434,14 +445,15 @@ int xd_cache_skips(const xd_cache_options *o, int at)
            !(o->until >= 0 && at >= o->until);
 }
 
-/* The count device computes every step. */
+/* Returns 1 if the schedule replaces a step by a prediction. The count device computes every
+ * step. */
 int xd_cache_predicts(const xd_denoise *f, int step)
 {
     return xd_cache_is_on(f) && measure_of(f) == XD_CACHE_SCHEDULE && !xd_counting(&f->x) &&
            xd_cache_skips(options_of(f), step - f->begin);
 }
 
-/* Calls `work` on each patch of a unit for which this rank has predictions. */
+/* Calls `work` on each patch of `unit` for which this rank has predictions. */
 static void each_patch(xd_denoise *f, int step, int unit, int pass,
                        void (*work)(xd_denoise *f, int step, int pass, xd_cache_unit *u,
                                     xd_span at))
@@ -528,7 +540,7 @@ void xd_cache_count(xd_denoise *f)
     int64_t *n = f->cache.count;
     if (!xd_cache_is_on(f))
         return;
-    for (int i = 0; i < 2; i++) {       /* only the deciding stage counts                        */
+    for (int i = 0; i < 2; i++) {       /* only the deciding stage has counted                   */
         xd_comm *c = f->topo->group[i ? XD_CFG : XD_PIPE];
         if (c->size > 1) {
             xd_req r = c->ops->allreduce(c, xd_view(n, XD_I64, 1, (int64_t[]){ 2 }),

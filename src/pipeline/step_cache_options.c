@@ -1,4 +1,5 @@
-/* step_cache_options.c - the registry of step caches, and their text options */
+/* step_cache_options.c - the list of all step caches, and the parser of their options in text
+ * form */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -19,8 +20,8 @@ static int is_below(const xd_cache_options *o, xd_cache_unit *u, double change)
     return change <= o->threshold;
 }
 
-/* Liu et al. 2024, arXiv:2411.19108: a polynomial maps the change of the input to the change of the
- * output, and changes are summed until the blocks are computed again. */
+/* TeaCache (Liu et al. 2024, arXiv:2411.19108): a polynomial maps the change of the input to the
+ * estimated change of the output. The estimates are summed until the blocks are computed again. */
 static int stays_below(const xd_cache_options *o, xd_cache_unit *u, double change)
 {
     double v = 0;
@@ -37,14 +38,14 @@ static int stays_below(const xd_cache_options *o, xd_cache_unit *u, double chang
 #define NO_POLY .poly = { NAN, NAN, NAN, NAN, NAN }
 #define LIMITS "warmup max_cached max_continuous"
 
-/* diffusers: apply_first_block_cache */
+/* The cache of diffusers' apply_first_block_cache. */
 static const xd_cache_kind fbcache = {
     .name = "fbcache", .help = "by the change of the first block's residual",
     .options = "threshold " LIMITS, .measure = XD_CACHE_ADDED,
     .defaults = { .first = 1, .threshold = 0.05, ANY, NO_POLY }, .is_small = is_below,
 };
 
-/* cache-dit: DBCacheConfig, TaylorSeerCalibratorConfig */
+/* The cache of cache-dit with DBCacheConfig and TaylorSeerCalibratorConfig. */
 static const xd_cache_kind dbcache = {
     .name = "dbcache", .help = "by that of the first Fn blocks; the last Bn always run",
     .options = "Fn Bn threshold order " LIMITS, .measure = XD_CACHE_ADDED,
@@ -58,7 +59,7 @@ static const xd_cache_kind teacache = {
     .computes_last = 1,
 };
 
-/* diffusers: apply_taylorseer_cache with use_lite_mode, in f32 */
+/* The cache of diffusers' apply_taylorseer_cache with use_lite_mode, computed in f32. */
 static const xd_cache_kind taylorseer = {
     .name = "taylorseer", .help = "every few steps, with a Taylor expansion of predictions",
     .options = "order interval warmup until", .measure = XD_CACHE_SCHEDULE,
@@ -76,9 +77,9 @@ const xd_cache_kind *const xd_caches[] = { &fbcache, &dbcache, &teacache, &taylo
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-typedef struct row {            /* one option                                                  */
+typedef struct row {            /* one option of a step cache                                  */
     const char *name;
-    const char *also;           /* names in diffusers, cache-dit and TeaCache                  */
+    const char *also;           /* the option's names in diffusers, cache-dit and TeaCache     */
     size_t      at;
     int         real;
     double      min, max;
@@ -114,7 +115,7 @@ static xd_status fail_value(const char *name, int n, const char *value, int len,
                    name, len, value);
 }
 
-/* Reads coefficients: five numbers separated by slashes. */
+/* Reads a polynomial: five coefficients separated by slashes. */
 static int read_poly(double *poly, const char *value, int len)
 {
     const char *p = value, *end = value + len;
@@ -182,7 +183,8 @@ xd_status xd_cache_read(xd_cache_spec *c, const char *text, xd_err *e)
 
 /* ---- the model ---------------------------------------------------------------------------- */
 
-/* Polynomials belong to one transformer, so a model with two needs them in the request. */
+/* Sets the polynomial of a step cache. A polynomial belongs to one transformer, so a model with two
+ * transformers needs it in the request. */
 static xd_status find_poly(const xd_job *j, xd_cache_options *o, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;

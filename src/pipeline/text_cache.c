@@ -1,4 +1,5 @@
-/* text_cache.c - embeddings of earlier prompts; see text_cache.h */
+/* text_cache.c - keeps the embeddings of earlier prompts, so that later requests need not encode
+ * them again; see text_cache.h */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,11 +12,11 @@
 #include "ranks/world.h"
 
 typedef struct entry {
-    struct entry *next;         /* the entry that was found before it                         */
+    struct entry *next;         /* the entry used before this one                             */
     uint64_t      hash;
-    int64_t       n;            /* length of the key                                          */
+    int64_t       n;            /* elements in `key`                                          */
     size_t        bytes;
-    int64_t       key[];        /* [n]; the bytes follow                                      */
+    int64_t       key[];        /* [n]; the cached embedding follows                          */
 } entry;
 
 struct xd_text_cache {
@@ -55,7 +56,7 @@ static size_t size_of(int64_t n, size_t bytes)
     return sizeof(entry) + (size_t)n * sizeof(int64_t) + bytes;
 }
 
-/* FNV-1a over the elements of a key. */
+/* Returns the FNV-1a hash of a cache key. */
 static uint64_t hash_key(xd_text_key key)
 {
     uint64_t h = 0xcbf29ce484222325u;
@@ -114,8 +115,9 @@ void *xd_text_cache_add(xd_text_cache *c, xd_text_key key, size_t bytes)
 
 /* ---- the prompts of a request ------------------------------------------------------------- */
 
-/* Returns the key of prompt i: for every encoder the number of ids, the number of text ids, and the
- * ids, if any; then the hashes of the images. malloc'ed; v is NULL without memory. */
+/* Returns the cache key of prompt i, malloc'ed; v is NULL if there is no memory. For every text
+ * encoder the key has the number of token ids, the number of ids that are not padding, and the ids,
+ * if any. The hashes of the input images follow. */
 static xd_text_key key_of(const xd_prompts *w, int i)
 {
     int64_t n = 2, at = 0;
@@ -134,13 +136,14 @@ static xd_text_key key_of(const xd_prompts *w, int i)
     return (xd_text_key){ v, n };
 }
 
-/* Returns the elements of the embedding of prompt i; 0 for a prompt that is not used. */
+/* Returns the number of elements in the embedding of a prompt; 0 if the request does not use the
+ * prompt. */
 static int64_t size_of_cond(const xd_cond *c)
 {
     return c->tok.p ? xd_count(c->tok) + (c->pooled.p ? xd_count(c->pooled) : 0) : 0;
 }
 
-/* Copies cached embeddings into those of this rank. */
+/* Fills this rank's embeddings from the cache, and marks their prompts as known. */
 static xd_status recall_own(xd_prompts *w, xd_job *j, xd_err *e)
 {
     xd_arena none = { 0 };
@@ -166,7 +169,8 @@ static xd_status recall_own(xd_prompts *w, xd_job *j, xd_err *e)
     return xd_exec_status(&x, e);
 }
 
-/* Broadcasts which prompts are cached, through the device memory `t` [n,1]. */
+/* Broadcasts which prompts have cached embeddings. The flags are sent in the device memory `t`
+ * [n,1]. */
 static xd_status share_known(xd_prompts *w, const xd_job *j, xd_tensor t, float *host, xd_err *e)
 {
     xd_arena none = { 0 };

@@ -1,7 +1,8 @@
 /* text_encode.c - encodes prompts to embeddings
  *
- * The embedding of a prompt combines those of the pipeline's encoders as in its recipe: in separate
- * rows or side by side in features. Encoders are loaded one after the other. */
+ * The model's recipe tells how the embedding of a prompt combines the outputs of several text
+ * encoders: in separate rows, or concatenated along the features. Encoders are loaded one after the
+ * other. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,7 @@ static int64_t width_of(const xd_job *j, int k)
 
 /* ---- token ids ---------------------------------------------------------------------------- */
 
-/* Max ids of encoder k whose rows are output. */
+/* Returns the max number of token ids of encoder k for which the embedding has rows. */
 static int64_t max_ids(const xd_job *j, int k)
 {
     int pad = recipe_of(j)->text[k].pad;
@@ -52,13 +53,14 @@ int64_t xd_prompts_most_ids(const xd_job *j, int k)
     return max_ids(j, k) + recipe_of(j)->text[k].drop;
 }
 
-/* Returns how many of n ids of encoder k have output rows. */
+/* Returns how many of n token ids of encoder k have rows in the embedding; the first ids may be
+ * dropped. */
 static int64_t kept(const xd_job *j, int k, int64_t n)
 {
     return xd_max(n - recipe_of(j)->text[k].drop, 0);
 }
 
-/* Returns the number of ids to which a text of n ids is padded. */
+/* Returns the number of token ids to which a text of n ids is padded for encoder k. */
 static int64_t padded(const xd_job *j, int k, int64_t n)
 {
     int64_t most = xd_prompts_most_ids(j, k);
@@ -78,7 +80,8 @@ static xd_status pad_ids(int32_t **ids, int64_t *len, int64_t to, int32_t with, 
     return XD_OK;
 }
 
-/* Moves the last `padding` of n ids to the front. */
+/* Puts the padding before the text: writes `padding` ids with the value `with` before the other
+ * ids. */
 static void pad_before(int32_t *ids, int64_t n, int64_t padding, int32_t with)
 {
     memmove(ids + padding, ids, (size_t)(n - padding) * sizeof *ids);
@@ -94,7 +97,8 @@ static char *prepare_caption(const xd_job *j, const char *text)
     return prepare ? prepare(text) : strdup(text);
 }
 
-/* A tokenizer of another model may have ids outside the encoder's table. */
+/* Refuses token ids outside the encoder's table, which the tokenizer of another model may
+ * return. */
 static xd_status check_ids(const xd_job *j, int k, const int32_t *ids, int64_t n, xd_err *e)
 {
     const xd_model    *m = &j->ctx->model;
@@ -109,7 +113,7 @@ static xd_status check_ids(const xd_job *j, int k, const int32_t *ids, int64_t n
                    m->dir, u->tokenizer, (long long)most, m->dir, u->folder, (long long)rows);
 }
 
-/* Reports a tokenizer's failure with the name of its file. */
+/* Returns the error of a tokenizer's failure, with the name of the tokenizer's file. */
 static xd_status fail_tokens(const xd_job *j, int k, xd_status s, xd_err *e)
 {
     char *dir = s == XD_OK ? NULL : xd_path_join(j->ctx->model.dir,
@@ -155,7 +159,8 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
     return s;
 }
 
-/* "ids" are those of the first encoder, "ids_2" of the second. */
+/* Passes the token ids of a prompt to on_tensor: "ids" are those of the first encoder, "ids_2" of
+ * the second. */
 static void log_ids(const xd_prompts *w, const xd_job *j, int i, int k)
 {
     static const char *const names[XD_MAXTEXT] = { "ids", "ids_2", "ids_3" };
@@ -168,7 +173,7 @@ static void log_ids(const xd_prompts *w, const xd_job *j, int i, int k)
     free(f);
 }
 
-/* Returns the rows of encoder k in the embedding of prompt i. */
+/* Returns the number of rows that encoder k contributes to the embedding of prompt i. */
 static int64_t rows_of(const xd_prompts *w, const xd_job *j, int i, int k)
 {
     int pad = recipe_of(j)->text[k].pad;
@@ -177,7 +182,8 @@ static int64_t rows_of(const xd_prompts *w, const xd_job *j, int i, int k)
     return kept(j, k, w->len[i * w->ntext + k]);
 }
 
-/* For an encoder k that reads images: counts its rows in place of ids. */
+/* Sets the lengths of prompt i for an encoder k that reads images: image rows are counted like
+ * token ids. */
 static void count_image_rows(xd_prompts *w, const xd_job *j, int i, int k)
 {
     int at = i * w->ntext + k;
@@ -283,8 +289,8 @@ void xd_prompts_close(xd_prompts *w, xd_context *ctx)
 
 /* ---- embeddings --------------------------------------------------------------------------- */
 
-/* Opens the method stack of x over the ranks that split the text encoders; does nothing if one rank
- * has them. */
+/* Opens the method stack of x over the ranks that split the text encoders. Does nothing if one rank
+ * has the complete encoders. */
 static void open_method_stack(xd_exec *x, const xd_context *ctx, xd_method_stack *c)
 {
     xd_err       e = { 0 };
@@ -301,7 +307,7 @@ static xd_layout layout_of(int64_t n)
     return (xd_layout){ .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
 }
 
-/* Encodes the images for encoder k; their rows are the same for every prompt. */
+/* Encodes the input images for encoder k. Their embedding rows are the same for every prompt. */
 static xd_tensor see_images(const xd_job *j, int k, xd_exec *x, const xd_net *n)
 {
     xd_text_image images[XD_MAXREFS];
@@ -312,7 +318,7 @@ static xd_tensor see_images(const xd_job *j, int k, xd_exec *x, const xd_net *n)
     return xd_text_run_vision(j->ctx->model.text[k].text, x, n, &r);
 }
 
-/* Encodes a text of n tokens on the counting device. */
+/* Encodes a text of n tokens on the count device. */
 static void count_one(const xd_job *j, int k, xd_exec *x, xd_tensor image_rows, int64_t n)
 {
     const xd_component *p = &j->ctx->model.text[k];
@@ -353,7 +359,8 @@ xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, 
     return xd_exec_status(&x, e);
 }
 
-/* Texts are used only if one of their images is generated; negative prompts only with guidance. */
+/* Returns 1 if the request uses text i. A prompt is used if one of its images is generated, a
+ * negative prompt only with guidance. */
 static int is_used(const xd_prompts *w, const xd_job *j, int i)
 {
     if (i < w->prompts)
@@ -361,7 +368,7 @@ static int is_used(const xd_prompts *w, const xd_job *j, int i)
     return j->npass > 1 && (w->n - w->prompts == 1 || xd_job_uses_prompt(j, i - w->prompts));
 }
 
-/* Returns 1 if encoder k truncates a prompt. */
+/* Returns 1 if encoder k truncates one of the prompts. */
 static int truncates(const xd_prompts *w, const xd_job *j, int k)
 {
     for (int i = 0; i < w->n; i++)
@@ -410,8 +417,9 @@ int64_t xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i)
     return most;
 }
 
-/* If one encoder reads a complete prompt, truncation by others is logged as information; otherwise,
- * and if encoders have separate prompts, as a warning. */
+/* Logs truncated prompts. If one encoder reads the complete prompt, truncation by the others is
+ * logged as information. Otherwise, and if encoders have separate prompts, it is logged as a
+ * warning. */
 void xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j)
 {
     int64_t most = 0;
@@ -451,7 +459,7 @@ static void fill_zeros(void *ctx, float *buf)
     memset(buf, 0, *(const size_t *)ctx);
 }
 
-/* Allocates the embeddings of all used prompts, with zeros where no encoder writes. */
+/* Allocates the embeddings of all used prompts, zeroed where no encoder writes. */
 static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
 {
     xd_context         *ctx = j->ctx;
@@ -479,11 +487,11 @@ static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
     return s == XD_OK ? xd_exec_status(&x, e) : s;
 }
 
-/* Returns where encoder k writes in the embedding of prompt i: first row, first feature, and first
- * feature of the pooled embedding. */
+/* Computes where encoder k writes in the embedding of prompt i. at: first row, first feature, and
+ * first feature of the pooled embedding. */
 static void place_of(const xd_prompts *w, const xd_job *j, int i, int k, int64_t at[3])
 {
-    int64_t below = 0;          /* rows of earlier groups                                      */
+    int64_t below = 0;          /* rows of encoders whose rows come earlier                    */
     at[0] = at[1] = at[2] = 0;
     for (int q = 0; q <= k; q++) {
         const xd_text_use *u = &recipe_of(j)->text[q];
@@ -504,7 +512,7 @@ int64_t xd_prompts_computed(const xd_prompts *w, const xd_job *j, int i, int k)
     return (recipe_of(j)->text[k].blank ? w->real : w->len)[i * w->ntext + k];
 }
 
-/* View of the rows of encoder k in the embedding of prompt i. */
+/* Returns a view of the rows of encoder k in the embedding of prompt i. */
 static xd_tensor rows_at(const xd_prompts *w, const xd_job *j, int i, int k, xd_grid size)
 {
     int64_t at[3];
@@ -512,7 +520,8 @@ static xd_tensor rows_at(const xd_prompts *w, const xd_job *j, int i, int k, xd_
     return xd_cols(xd_rows(w->cond[i].tok, at[0], size.rows), at[1], size.cols);
 }
 
-/* Copies the image rows that encoder k computed for the first prompt: they are equal for all. */
+/* Copies the image rows that encoder k computed for the first prompt, because they are equal for
+ * all prompts. */
 static int copy_image_rows(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
 {
     xd_grid size = { max_ids(j, k), width_of(j, k) };
@@ -525,7 +534,8 @@ static int copy_image_rows(xd_prompts *w, const xd_job *j, int i, int k, xd_exec
     return 1;
 }
 
-/* Encodes prompt i with encoder k into its place. image_rows: result of see_images. */
+/* Encodes prompt i with encoder k and writes the result into the prompt's embedding. image_rows:
+ * result of see_images. */
 static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor image_rows,
                        xd_exec *x)
 {
@@ -559,8 +569,8 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor i
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Runs encoder k over every used text. If ranks split the encoder, a failed rank continues, because
- * it takes part in their sums. */
+/* Runs encoder k on every used text. If several ranks split the encoder, a rank that failed
+ * continues, because the other ranks need it in their sums. */
 static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -572,7 +582,7 @@ static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err
     xd_world_watch(&ctx->world, &x);
     xd_yield_watch(j, &x);
     open_method_stack(&x, ctx, &stack);
-    if (shared)                 /* no rank starts unless all have their resources              */
+    if (shared)                 /* no rank starts unless every rank has its resources          */
         xd_world_settle(&ctx->world, ctx->text, &x);
     int going = xd_ok(&x);
     xd_tensor image_rows = { 0 };
@@ -595,7 +605,7 @@ static int is_last_encoder(const xd_job *j, int k)
     return 1;
 }
 
-/* Loads an encoder's weights. After the last encoder the disk is free, and readahead of the
+/* Loads the weights of encoder k. After the last encoder the disk is idle, so readahead of the
  * transformer's weights starts. */
 static xd_status load_encoder(xd_job *j, int k, xd_err *e)
 {
@@ -607,15 +617,16 @@ static xd_status load_encoder(xd_job *j, int k, xd_err *e)
     return s;
 }
 
-/* Called after a failure (s) of this rank, which the others will be informed of, too. */
+/* Yields with the encoding ranks. It is also called after a failure (s) of this rank; the other
+ * ranks will be informed of the failure, too. */
 static xd_status follow_yields(xd_job *j, xd_status s, xd_err *e)
 {
     xd_status other = xd_yield_follow(j, s == XD_OK ? e : NULL);
     return s == XD_OK ? other : s;
 }
 
-/* Called on ranks that encode. Ranks that split the encoder start when all of them have loaded it;
- * therefore all of them call this, even after a failure (s). */
+/* Loads and runs encoder k, on the ranks that encode. Ranks that split an encoder start when all of
+ * them have loaded it. So all of them call this function, even after a failure (s). */
 static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, xd_status s,
                                  xd_err *e)
 {
@@ -623,7 +634,7 @@ static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, 
     const xd_text_use *u = &recipe_of(j)->text[k];
     xd_arena           a = { 0 };
     int                mine = ctx->world.used->rank < ctx->plan.text_tp;
-    if (ctx->keep && mine)      /* other engines of the program would drop it otherwise          */
+    if (ctx->keep && mine)      /* otherwise other engines of the program would drop the encoder */
         xd_yield_begin(j);
     if (s == XD_OK && mine)
         s = load_encoder(j, k, e);
@@ -647,7 +658,7 @@ static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, 
     return s;
 }
 
-/* Passes an embedding to on_tensor as a host tensor. */
+/* Passes the embedding of prompt i to on_tensor as a tensor in host memory. */
 static void log_tensor(const xd_job *j, const char *name, int i, xd_tensor t)
 {
     xd_exec x;
@@ -670,7 +681,7 @@ static void log_encoder(const xd_prompts *w, const xd_job *j, int i)
                    c->pooled);
 }
 
-/* Broadcasts embedding i from the rank that has it. */
+/* Broadcasts the embedding of prompt i from the rank that has it. */
 static xd_status share_one(xd_prompts *w, const xd_job *j, int i, xd_err *e)
 {
     xd_cond  *c = &w->cond[i];
@@ -680,8 +691,8 @@ static xd_status share_one(xd_prompts *w, const xd_job *j, int i, xd_err *e)
     return s;
 }
 
-/* Hosts on which no rank encodes load the transformer meanwhile, as their cores and disks are idle.
- * The memory plan assumes that all ranks reach their maximum at the same time. */
+/* Loads the transformer early on hosts on which no rank encodes text, because their cores and disks
+ * are idle. The memory plan assumes that all ranks reach their maximum at the same time. */
 static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -694,7 +705,7 @@ static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
     return xd_component_load_after(p, s, ctx->dev, ctx->type, e);
 }
 
-/* Returns 1 if a prompt must be encoded. */
+/* Returns 1 if some prompt must be encoded, because its embedding is not cached. */
 static int has_new(const xd_prompts *w, const xd_job *j)
 {
     for (int i = 0; i < w->n; i++)
@@ -703,8 +714,8 @@ static int has_new(const xd_prompts *w, const xd_job *j)
     return 0;
 }
 
-/* The text encoders run on rank 0 only, unless the plan splits them over the first ranks;
- * embeddings are small and broadcast. */
+/* Encodes all prompts. The text encoders run on rank 0 only, unless the plan splits them over the
+ * first ranks. Embeddings are small, so they are broadcast. */
 xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e)
 {
     xd_context *ctx = j->ctx;

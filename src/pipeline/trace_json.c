@@ -1,10 +1,11 @@
-/* trace_json.c - formats events as a Chrome trace
+/* trace_json.c - writes events as a Chrome trace
  *
  * Every rank formats its own text and sends it to rank 0 in pieces of fixed size, one rank after
- * the other: no rank holds more than its own events. Times are those of rank 0's clock, starting
- * at the first event of all ranks. Ranks of one machine share a clock. For other ranks the offset
- * is measured by the fastest of several round trips. Arrows need no extra messages: both ends of a
- * pair number their messages, which arrive in order. */
+ * the other. So no rank holds more than its own events. The times in the trace are those of rank
+ * 0's clock, and the first event of all ranks has time 0. Ranks of one machine share a clock. For
+ * other ranks the offset of the clock is measured by the fastest of several round trips. Arrows
+ * between the ends of a message need no extra messages: messages arrive in order, so both ranks
+ * number them equally. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -23,20 +24,21 @@
 #include "pipeline/context.h"
 #include "pipeline/job.h"
 
-enum { PIECE = 1 << 16, LANES = 256, ASKS = 16, MOST = 4096 };  /* MOST: max bytes per event   */
+/* MOST: max bytes of an event's text */
+enum { PIECE = 1 << 16, LANES = 256, ASKS = 16, MOST = 4096 };
 
-typedef struct rank_info {      /* description of a rank                                       */
-    int64_t first;              /* time of its first event in ns                               */
+typedef struct rank_info {      /* description of a rank, sent to the other ranks              */
+    int64_t first;              /* time of the rank's first event in ns                        */
     int64_t lost;
     char    host[64], boot[96]; /* name of the host; identity of its clock                     */
 } rank_info;
 
-typedef struct sink {           /* text to write to the file                                   */
-    xd_comm *c;                 /* communicator with rank 0; NULL: this is rank 0              */
-    xd_out   out;               /* on rank 0                                                   */
+typedef struct sink {           /* JSON text on the way to the file                            */
+    xd_comm *c;                 /* communicator with rank 0; NULL on rank 0                    */
+    xd_out   out;               /* output file on rank 0                                       */
     size_t   n;
-    int      failed, written;   /* a message failed; the list of events is not empty           */
-    int64_t  zero;              /* ns of this rank's clock that are time 0 of the trace        */
+    int      failed, written;   /* 1: a message failed; 1: an event has been written           */
+    int64_t  zero;              /* ns of this rank's clock at time 0 of the trace              */
     int      rank, ranks;
     char     text[PIECE];
 } sink;
@@ -83,7 +85,7 @@ static void write_format(sink *s, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    if (n > 0 && n < (int)sizeof line)          /* always true: no event is longer             */
+    if (n > 0 && n < (int)sizeof line)          /* always true: no event is longer than `line` */
         add_text(s, line, (size_t)n);
 }
 
@@ -98,15 +100,15 @@ static void write_escaped(sink *s, const char *text)
     xd_buf_free(&b);
 }
 
-/* Writes microseconds with three decimals; negative differences become 0. */
+/* Writes a time in microseconds with three decimals; negative times become 0. */
 static void write_time(sink *s, const char *key, int64_t ns)
 {
     ns = ns > 0 ? ns : 0;
     write_format(s, ",\"%s\":%" PRId64 ".%03d", key, ns / 1000, (int)(ns % 1000));
 }
 
-/* Begins an event, after a comma unless it is the first of the file. Pieces end between events, so
- * that a truncated text still has complete events only. */
+/* Begins the text of an event, after a comma unless it is the first of the file. Pieces end between
+ * events, so that a truncated text still has complete events only. */
 static void write_event(sink *s, const char *ph, int tid)
 {
     if (s->n > PIECE - MOST)
@@ -127,8 +129,8 @@ static const char *group_name(int group)
     return group >= 0 && group < XD_NGROUPS ? names[group] : "ranks";
 }
 
-/* Writes a name such as "ulysses exchange"; between stages, hidden states go to the next stage and
- * latents return to the first. */
+/* Writes the name of a message such as "ulysses exchange". Between pipeline stages, hidden states
+ * go to the next stage and latents return to the first. */
 static void message_name(const xd_event *e, int rank, char *name, size_t size)
 {
     static const char *const calls[XD_NCALLS] = {
@@ -207,7 +209,8 @@ static void write_slice(sink *s, const xd_event *e, int tid)
     write_format(s, "}");
 }
 
-/* Writes one end of an arrow; its id combines the pair of ranks and the message's number. */
+/* Writes one end of a message's arrow. The arrow's id combines the pair of ranks and the message's
+ * number. */
 static void write_arrow(sink *s, const xd_event *e, int begin)
 {
     int64_t from = begin ? s->rank : e->b, to = begin ? e->b : s->rank, W = s->ranks;
@@ -227,7 +230,8 @@ static void write_thread(sink *s, int tid, const char *name)
     write_format(s, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}", tid);
 }
 
-/* Sorts events of the thread first, outer ones before inner ones; then flights, then the device. */
+/* Returns the lane group of an event: 0 for the thread, 1 for messages in transit, 2 for the
+ * device. Events are sorted by it. */
 static int lane_of(const xd_event *e)
 {
     return e->kind == XD_EV_DEVICE ? 2 : e->kind == XD_EV_FLIGHT;
@@ -244,7 +248,8 @@ static int by_begin(const void *p, const void *q)
     return a->t1 == b->t1 ? 0 : a->t1 > b->t1 ? -1 : 1;
 }
 
-/* Flights overlap, but events of a thread must not: each flight gets the first free lane. */
+/* Writes a message in transit. Such messages overlap, but the events of one trace thread must not.
+ * So each message gets the first free lane. */
 static void write_flight(sink *s, const xd_event *e, int64_t *until, int *lanes)
 {
     char name[32];
@@ -285,7 +290,8 @@ static void write_all(sink *s, xd_trace *t)
     }
 }
 
-/* Writes "rank 3, host, cfg 1, stage 1": the coordinates along the plan's axes. */
+/* Writes the name of a rank: "rank 3, host, cfg 1, stage 1" has its coordinates along the plan's
+ * axes. */
 static void write_process(sink *s, const xd_context *ctx, const char *host)
 {
     static const char *const axis[XD_NAXES] = {
@@ -343,7 +349,7 @@ static void write_tail(sink *s, const xd_context *ctx)
     flush_buffer(s);
 }
 
-/* On rank 0: receives the text of another rank; after a failed message the list ends. */
+/* On rank 0: receives the events' text of another rank. A failed message ends the text. */
 static int receive_text(sink *s, xd_comm *c, int from)
 {
     for (;;) {
@@ -361,8 +367,8 @@ static int receive_text(sink *s, xd_comm *c, int from)
 
 /* ---- clocks ------------------------------------------------------------------------------- */
 
-/* Identifies a common clock: one boot of one machine, and one time namespace. If the system does
- * not provide these, the host's name is used. */
+/* Writes the identity of this host's clock: one boot of one machine, and one time namespace. If the
+ * system does not provide these, it is the host's name. */
 static void read_boot(char *boot, size_t size, const char *host)
 {
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
@@ -376,8 +382,8 @@ static void read_boot(char *boot, size_t size, const char *host)
         fclose(f);
 }
 
-/* Measures the offset of this rank's clock from rank 0's: rank 0 asks, the other rank sends its
- * time. */
+/* Measures the offset of this rank's clock from rank 0's. Rank 0 sends a request, and the other
+ * rank answers with its time. */
 static int64_t ask_clock(xd_comm *c, int who)
 {
     int64_t best = INT64_MAX, ahead = 0;
@@ -403,8 +409,8 @@ static int64_t ask_clock(xd_comm *c, int who)
     return ahead;
 }
 
-/* Returns the time of this rank's clock, in ns, that is time 0 of the trace: the first event of all
- * ranks. */
+/* Returns the time of this rank's clock, in ns, that is time 0 of the trace: the time of the first
+ * event of all ranks. */
 static int64_t find_zero(xd_comm *c, rank_info *infos)
 {
     int64_t mine = 0, first, one = 1;
@@ -433,8 +439,8 @@ static rank_info my_rank_info(const xd_trace *t)
     return mine;
 }
 
-/* All-gathers the descriptions. `ok`: this rank has its memory. Returns 0 if a rank lacks
- * memory. */
+/* Gathers the descriptions of all ranks on every rank. `ok`: 1 if this rank has memory for the
+ * descriptions. Returns 0 if a rank lacks memory. */
 static int exchange_ranks(xd_comm *c, rank_info *infos, int64_t *rows, int ok)
 {
     int32_t all = ok;

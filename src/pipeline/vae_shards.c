@@ -1,7 +1,8 @@
-/* vae_shards.c - bands and tiles of an image over the ranks of a replica
+/* vae_shards.c - divides an image into bands or tiles, which the ranks of a replica decode
  *
- * Messages do not depend on failures: a failed rank sends and receives undefined data. Memory for
- * bookkeeping is allocated first, and the ranks agree that all have it. */
+ * A failed rank sends and receives undefined data, so that the sequence of messages does not depend
+ * on failures. Memory for bookkeeping is allocated first, and the ranks check together that all
+ * have it. */
 #include "pipeline/vae_shards.h"
 
 #include <stdlib.h>

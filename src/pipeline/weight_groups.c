@@ -1,6 +1,6 @@
-/* weight_groups.c - finds the ranks that share weights, and their shared memory
+/* weight_groups.c - finds the ranks of a host that share weights, and opens their shared memory
  *
- * All decisions follow from one gather over the host, so that its ranks decide equally. */
+ * All decisions follow from one gather over the host, so that all of its ranks decide equally. */
 #include "pipeline/weight_groups.h"
 
 #include <stdio.h>
@@ -16,11 +16,11 @@
 
 enum { NPART = XD_SHARED_PARTS };
 
-typedef struct group_request {  /* a rank's report to its host                                 */
+typedef struct group_request {  /* description of a rank for the ranks of its host             */
     int64_t  color[NPART];      /* equal for the same stage and shard; -1: not needed          */
-    uint64_t form[NPART];       /* hash of the packed layout                                   */
-    int64_t  open[NPART];       /* 1: decide now, nothing is loaded                            */
-    int64_t  rank;              /* rank among the ranks in use                                 */
+    uint64_t form[NPART];       /* hash of the component's packed layout                       */
+    int64_t  open[NPART];       /* 1: to be decided now, because nothing is loaded             */
+    int64_t  rank;              /* number of the rank among the ranks in use                   */
 } group_request;
 
 static xd_component *part_of(xd_context *ctx, int i)
@@ -28,16 +28,17 @@ static xd_component *part_of(xd_context *ctx, int i)
     return i == XD_SHARED_VAE ? &ctx->model.vae : xd_model_dit(&ctx->model, i);
 }
 
-/* Returns 1 for ranks on devices with their own memory: they share streamed blocks. */
+/* Returns 1 if ranks share the host memory of streamed blocks, as ranks on devices with their own
+ * memory do. */
 static int shares_copies(const xd_context *ctx)
 {
     return xd_dev_identity(ctx->dev) != 0;
 }
 
-/* Hash of the properties that packed layouts depend on. */
+/* Returns a hash of all properties on which the packed layout of a component's weights depends. */
 static uint64_t hash_layout(const xd_context *ctx, const xd_component *p)
 {
-    char     kind[sizeof(xd_dev_name)];         /* "cuda" from "cuda:1"                       */
+    char     kind[sizeof(xd_dev_name)];         /* kind of device: "cuda" for "cuda:1"        */
     snprintf(kind, sizeof kind, "%.*s", (int)strcspn(ctx->dev->name, ":"), ctx->dev->name);
     uint64_t h = xd_hash_text(kind);
     if (shares_copies(ctx)) {
@@ -70,7 +71,7 @@ static void fill_request(group_request *c, xd_context *ctx, int rank, const int 
     }
 }
 
-/* Returns the number of ranks that share component i with rank r; 0: it cannot be shared. */
+/* Returns the number of ranks that share component i with rank r; 0 if it cannot be shared. */
 static int group_of(const group_request *c, int n, int i, int r)
 {
     int size = 0;
@@ -84,7 +85,7 @@ static int group_of(const group_request *c, int n, int i, int r)
     return c[r].color[i] >= 0 && size > 1 ? size : 0;
 }
 
-/* Returns 1 if any ranks share component i. */
+/* Returns 1 if any ranks of the host share component i. */
 static int is_shared(const group_request *c, int n, int i)
 {
     int some = 0;
@@ -93,7 +94,7 @@ static int is_shared(const group_request *c, int n, int i)
     return some != 0;
 }
 
-/* Returns 1 if ranks of the host load together. */
+/* Returns 1 if the ranks of the host load weights together. */
 static int load_together(const xd_context *ctx, const group_request *c, int n)
 {
     int some = !shares_copies(ctx);
@@ -117,7 +118,8 @@ static xd_status group_component(xd_context *ctx, const xd_context *among, const
     return s;
 }
 
-/* A failed rank continues: all ranks make the same splits. */
+/* Forms the groups of ranks that share weights. A failed rank continues, so that all ranks make the
+ * same splits. */
 static xd_status form_groups(xd_context *ctx, const xd_context *among, const group_request *c,
                              xd_err *e)
 {
@@ -181,7 +183,7 @@ xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd
 
 /* ---- counting ----------------------------------------------------------------------------- */
 
-/* Number of agreements when a group loads: before and after. */
+/* Number of status exchanges when a group loads weights: before and after loading. */
 enum { LOAD_AGREES = 2 };
 
 static xd_status agree_alone(xd_comm *c, xd_err *e)
@@ -192,7 +194,7 @@ static xd_status agree_alone(xd_comm *c, xd_err *e)
 xd_status xd_weight_groups_count(xd_context *ctx, const int group[XD_SHARED_PARTS], xd_err *e)
 {
     xd_comm  *h = ctx->world.host, *k = NULL;
-    group_request any;          /* only its address is used                                    */
+    group_request any;          /* only the variable's address is used                         */
     xd_status s = agree_alone(h, e);
     int64_t  *rows = calloc((size_t)h->size, sizeof *rows);
     if (!rows)

@@ -1,11 +1,11 @@
-/* yield.c - points at which a request yields to other engines of the program */
+/* yield.c - lets other engines of the program run at certain points of a request */
 #include "pipeline/yield.h"
 
 #include "base/clock.h"
 #include "pipeline/context.h"
 #include "ranks/world.h"
 
-/* Returns 1 if the request can yield; equal on all ranks. */
+/* Returns 1 if the request may let other engines run; the result is equal on all ranks. */
 static int can_yield(const xd_job *j)
 {
     const xd_context *ctx = j->ctx;
@@ -27,7 +27,7 @@ xd_status xd_yield_now(xd_job *j, xd_err *e)
     if (!can_yield(j))
         return XD_OK;
     xd_status s = call_on_turn(j, e);
-    xd_yield_seconds(j);        /* not attributed to any part                                  */
+    xd_yield_seconds(j);        /* exclude the other engines' time from the request's stages   */
     return xd_world_agree(&j->ctx->world, s, e);
 }
 
@@ -44,8 +44,8 @@ void xd_yield_in_step(xd_job *j, xd_exec *x)
         yield_or_fail(j, x);
 }
 
-/* The first rank that cannot continue ends the yields of all: a failed or cancelled request must
- * not wait for others. */
+/* Yields at a pause of an op if all ranks can. The first rank that cannot continue makes all ranks
+ * stop yielding, because a failed or cancelled request must not wait for other engines. */
 static void yield_at_pause(void *pauser, xd_exec *x)
 {
     xd_job *j = pauser;
