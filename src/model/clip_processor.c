@@ -33,14 +33,14 @@ static const xd_field fields[] = {
     { "feature_extractor_type", 0, '-', 0, NULL },
     { "processor_class", 0, '-', 0, NULL },
     { "do_convert_rgb", 0, '-', 0, NULL },
-    { "size", 0, '-', 0, NULL },        /* this and the next one: parsed by read_size          */
+    { "size", 0, '-', 0, NULL },        /* read_size parses this and the next one              */
     { "crop_size", 0, '-', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Reads a side in pixels. Returns 0 if the object has none. */
+/* Reads a side of an image in pixels. Returns 0 if the JSON object does not have this key. */
 static int read_side(const xd_json *j, const char *key, int64_t *v)
 {
     double n;
@@ -50,8 +50,8 @@ static int read_side(const xd_json *j, const char *key, int64_t *v)
     return 1;
 }
 
-/* Reads "size" or "crop_size": {"height": h, "width": w}, {"shortest_edge": n}, or a number, which
- * is a shortest edge or, if edge is NULL, a square. */
+/* Reads "size" or "crop_size" of the config: {"height": h, "width": w}, {"shortest_edge": n}, or a
+ * number. A number is a shortest edge or, if the parameter edge is NULL, the side of a square. */
 static xd_status read_size(const xd_json *j, const char *key, int64_t *edge, int64_t size[2],
                            xd_err *e)
 {
@@ -72,7 +72,7 @@ static xd_status read_size(const xd_json *j, const char *key, int64_t *edge, int
                    "height and width%s", key, (int)MAX_SIDE, edge ? " or shortest_edge" : "");
 }
 
-/* Reads three numbers; default: `usual`. */
+/* Reads the three numbers of a key; `usual` has the default. */
 static xd_status read_three(const xd_reals *v, const char *key, const double usual[3],
                             double out[3], xd_err *e)
 {
@@ -82,7 +82,7 @@ static xd_status read_three(const xd_reals *v, const char *key, const double usu
     return XD_OK;
 }
 
-/* Converts Pillow's number of a filter. */
+/* Converts Pillow's number of a resampling filter to ours. */
 static xd_status find_filter(int resample, xd_filter *f, xd_err *e)
 {
     static const struct { int number; xd_filter f; } known[] = {
@@ -97,7 +97,7 @@ static xd_status find_filter(int resample, xd_filter *f, xd_err *e)
                    "(bicubic)", resample);
 }
 
-/* Mean and standard deviation of OpenAI's CLIP. */
+/* Mean and standard deviation of the pixels for OpenAI's CLIP. */
 static const double usual_mean[3] = { 0.48145466, 0.4578275, 0.40821073 };
 static const double usual_std[3] = { 0.26862954, 0.26130258, 0.27577711 };
 
@@ -118,7 +118,7 @@ static xd_status check_numbers(xd_clip_processor *p, const cfg *c, xd_err *e)
                ? xd_fail(e, XD_EFORMAT, "rescale_factor %g is not above 0", c->factor) : s;
 }
 
-/* Refuses settings whose output is not a square of the encoder's size. */
+/* Refuses settings whose output is not a square of the image encoder's size. */
 static xd_status check_square(const xd_clip_processor *p, int64_t side, xd_err *e)
 {
     const int64_t *to = p->crops ? p->crop : p->size;
@@ -166,7 +166,7 @@ static xd_status resize(const xd_clip_processor *p, uint8_t **rgb, int64_t *w, i
                         xd_err *e)
 {
     int64_t to[2] = { p->size[0], p->size[1] };
-    if (p->edge) {              /* the other side is rounded down                              */
+    if (p->edge) {              /* the longer side is rounded down                             */
         to[0] = *h <= *w ? p->edge : (int64_t)((double)(p->edge * *h) / (double)*w);
         to[1] = *w <= *h ? p->edge : (int64_t)((double)(p->edge * *w) / (double)*h);
     }
@@ -178,8 +178,8 @@ static xd_status resize(const xd_clip_processor *p, uint8_t **rgb, int64_t *w, i
     return s;
 }
 
-/* Returns the first pixel of a centre crop of n pixels; negative: the image is padded with
- * zeros. */
+/* Returns the first pixel of a centre crop of n pixels from `of` pixels. A negative value means
+ * that the image is padded with zeros. */
 static int64_t middle(int64_t of, int64_t n)
 {
     return of >= n ? (of - n) / 2 : -((n - of + 1) / 2);

@@ -1,7 +1,7 @@
-/* fingerprint.c - a hash with which ranks check that they have the same model
+/* fingerprint.c - a hash of the model, which ranks compare to check that they have the same model
  *
- * It depends on the contents of files, not on the path of the directory. Weight files are too large
- * to be read completely, so a sample of their pages is hashed (safetensors.h). */
+ * The hash depends on the contents of files, not on the path of the directory. Weight files are too
+ * large to be read completely, so a sample of their pages is hashed (safetensors.h). */
 #include "model/lora.h"
 
 #include <stdlib.h>
@@ -12,7 +12,8 @@
 #include "model/component.h"
 #include "model/model.h"
 
-/* Max bytes of a config or vocabulary; larger ones are refused when they are opened. */
+/* Max bytes of a config or vocabulary that is hashed. Larger files are refused when they are
+ * opened. */
 enum { MAXFILE = 64 << 20 };
 
 static uint64_t mix_bytes(uint64_t h, const char *p, size_t n)
@@ -26,8 +27,8 @@ static uint64_t mix_bytes(uint64_t h, const char *p, size_t n)
     return h;
 }
 
-/* Hashes a complete file; a missing file changes the hash, too. The only error in *e is lack of
- * memory, which must not look like a different model. */
+/* Adds a complete file to the hash; a missing file changes the hash, too. The only error in *e is
+ * lack of memory, which must not look like a different model. */
 static uint64_t mix_file(uint64_t h, const char *dir, const char *name, xd_err *e)
 {
     char     *path = dir ? xd_path_join(dir, name) : NULL, *text = NULL;
@@ -43,7 +44,7 @@ static uint64_t mix_file(uint64_t h, const char *dir, const char *name, xd_err *
     return h;
 }
 
-/* Hashes all files that the tokenizers of any family read. */
+/* Adds all files to the hash that the tokenizers of any family read. */
 static uint64_t mix_tokenizer(uint64_t h, const char *model, const char *folder,
                               xd_err *e)
 {
@@ -57,7 +58,7 @@ static uint64_t mix_tokenizer(uint64_t h, const char *model, const char *folder,
     return h;
 }
 
-/* Hashes the configs of an image processor. */
+/* Adds the configs of an image processor to the hash. */
 static uint64_t mix_processor(uint64_t h, const char *model, const char *folder, xd_err *e)
 {
     char *dir = xd_path_join(model, folder);

@@ -1,4 +1,4 @@
-/* hub.c - models in the local Hugging Face cache */
+/* hub.c - finds models in the local Hugging Face cache */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,8 @@ char *xd_model_hub(void)
     return user ? xd_path_join(user, ".cache/huggingface/hub") : NULL;
 }
 
-/* Returns 1 for "org/name" or "org/name@revision": one slash, no dot at the start of a part. */
+/* Returns 1 if s has the form "org/name" or "org/name@revision": one slash, and no dot at the start
+ * of a part. */
 static int is_repo_id(const char *s)
 {
     const char *slash = strchr(s, '/');
@@ -38,7 +39,7 @@ static int is_repo_id(const char *s)
            s[0] != '/' && slash[1] != '.';
 }
 
-/* Returns HUB/models--org--name/snapshots; malloc'ed, or NULL. */
+/* Returns the path HUB/models--org--name/snapshots of a model; malloc'ed, or NULL. */
 static char *snapshots_of(const char *id)
 {
     const char *slash = strchr(id, '/');
@@ -70,7 +71,8 @@ static int count_snapshots(const char *dir, char **one)
     return n;
 }
 
-/* Without refs/main: returns the only snapshot, or NULL. */
+/* For a model without refs/main: returns its only snapshot, or NULL if it has another number of
+ * snapshots. */
 static char *only_snapshot(const char *id)
 {
     char *dir = snapshots_of(id), *one = NULL;
@@ -82,7 +84,8 @@ static char *only_snapshot(const char *id)
     return one;
 }
 
-/* Returns HUB/models--org--name/snapshots/COMMIT of a revision; NULL if it does not exist. */
+/* Returns the path HUB/models--org--name/snapshots/COMMIT of a model's revision; NULL if it does
+ * not exist. */
 static char *find_snapshot(const char *id, const char *revision)
 {
     const char *slash = strchr(id, '/');
@@ -114,7 +117,7 @@ static char *find_snapshot(const char *id, const char *revision)
 
 /* ---- names without folders ---------------------------------------------------------------- */
 
-/* Returns the last component of path[0..end), without trailing slashes. */
+/* Returns the position of the last component of path[0..end), without trailing slashes. */
 static xd_span last_part(const char *path, int64_t end)
 {
     while (end > 1 && path[end - 1] == '/')
@@ -177,7 +180,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Returns "org/name" of a cache folder "models--org--name" with this `name`; malloc'ed, or NULL. */
+/* Returns "org/name" for a cache folder "models--org--name" whose name part is `name`; malloc'ed,
+ * or NULL. */
 static char *repo_in(const char *folder, const char *name)
 {
     static const char before[] = "models--";
@@ -191,8 +195,8 @@ static char *repo_in(const char *folder, const char *name)
     return repo;
 }
 
-/* Lists the models of the cache with this name, in alphabetical order. Returns their number; `repo`
- * gets at most `room` of them. */
+/* Lists the models in the cache that have this name, in alphabetical order. Returns the number of
+ * such models; `repo` gets at most `room` of them. */
 static int all_named(const char *root, const char *name, char **repo, int room)
 {
     DIR *d = root ? opendir(root) : NULL;
@@ -206,7 +210,7 @@ static int all_named(const char *root, const char *name, char **repo, int room)
     return n;
 }
 
-/* Finds the snapshot of the only model of the cache called NAME, or NAME@REVISION. */
+/* Finds the snapshot of the only model in the cache called NAME, or NAME@REVISION. */
 static xd_status find_named(const char *model, char **dir, xd_err *e)
 {
     enum { ROOM = 16 };
@@ -242,7 +246,7 @@ static xd_status find_named(const char *model, char **dir, xd_err *e)
     return s;
 }
 
-/* Writes the error, with the cure, for a model without a snapshot of main in the cache. */
+/* Writes the error for a model whose main revision has no snapshot in the cache, with the cure. */
 static xd_status fail_absent(const char *model, const char *id, const char *revision, xd_err *e)
 {
     char *root = xd_model_hub(), *dir = snapshots_of(id);

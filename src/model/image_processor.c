@@ -1,4 +1,5 @@
-/* image_processor.c - reads preprocessor_config.json, and computes the size of the resized image */
+/* image_processor.c - reads a model's preprocessor_config.json, and computes the size to which an
+ * input image is resized */
 #include "model/image_processor.h"
 
 #include <math.h>
@@ -8,7 +9,8 @@
 #include "base/file.h"
 #include "base/minmax.h"
 
-enum { BICUBIC = 3, MAX_RATIO = 200, MAX_SIDE = 1 << 20 };    /* BICUBIC: Pillow's number      */
+/* BICUBIC: the number of this filter in Pillow */
+enum { BICUBIC = 3, MAX_RATIO = 200, MAX_SIDE = 1 << 20 };
 
 const char *const xd_image_processor_files[] = { "preprocessor_config.json",
                                                  "processor_config.json", NULL };
@@ -88,7 +90,8 @@ xd_status xd_image_processor_read(xd_image_processor *p, const char *model, cons
     return s;
 }
 
-/* As smart_resize in transformers; halves are rounded to even. */
+/* Computes the size of the resized image like smart_resize in transformers. Halves are rounded to
+ * even. */
 xd_status xd_image_processor_size(const xd_image_processor *p, int64_t *height, int64_t *width,
                                   xd_err *e)
 {

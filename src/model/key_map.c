@@ -1,9 +1,9 @@
-/* key_map.c - all known layouts of weight files: those of the families, and here those of VAEs and
- * text encoders
+/* key_map.c - lists all known layouts of tensor names in weight files
  *
- * Original names are those of the published files (ae.safetensors of Black Forest Labs). Other
- * files have the same names with a prefix. The names of diffusers and transformers are a layout,
- * too. */
+ * The layouts of transformers are in the files of their families; those of VAEs and text encoders
+ * are here. A layout maps original names, as in the published files (ae.safetensors of Black Forest
+ * Labs). Other files have the same names with a prefix. The names of diffusers and transformers are
+ * a layout, too. */
 #include "model/single_file.h"
 
 #include <stddef.h>
@@ -18,7 +18,8 @@ static const xd_stem ldm_res[] = {
     XD_STEM("conv_shortcut", "nin_shortcut"), XD_STEMS_END,
 };
 
-/* Matrices are stored as 1 x 1 convolutions with the same elements. */
+/* An attention of a KL VAE. Its matrices are stored as 1 x 1 convolutions with the same
+ * elements. */
 static const xd_stem ldm_attn[] = {
     XD_STEM("group_norm", "norm"), XD_STEM("to_q", "q"), XD_STEM("to_k", "k"), XD_STEM("to_v", "v"),
     XD_STEM("to_out.0", "proj_out"), XD_STEMS_END,
@@ -40,7 +41,8 @@ static const xd_stem ldm_top[] = {
 
 /* ---- the causal VAE ----------------------------------------------------------------------- */
 
-/* A residual block is a list of modules; these have weights. */
+/* A residual block of a causal VAE. It is stored as a list of modules, of which these have
+ * weights. */
 #define CAUSAL_RES(want, have)                                                            \
     XD_STEM(want "norm1.gamma", have "residual.0.gamma"),                                 \
     XD_STEM(want "conv1", have "residual.2"),                                             \
@@ -48,7 +50,8 @@ static const xd_stem ldm_top[] = {
     XD_STEM(want "conv2", have "residual.6"), XD_STEM(want "conv_shortcut", have "shortcut")
 #define CAUSAL_RESAMPLE(want, have)                                                       \
     XD_STEM(want "resample.1", have "resample.1"), XD_STEM(want "time_conv", have "time_conv")
-/* A level of the decoder; its parts continue the numbering of the previous level. */
+/* A resolution level of a causal VAE's decoder. The modules a, b, c, d continue the numbering of
+ * the previous level. */
 #define CAUSAL_UP(a, b, c, d)                                                             \
     { CAUSAL_RES("resnets.0.", a "."), CAUSAL_RES("resnets.1.", b "."),                   \
       CAUSAL_RES("resnets.2.", c "."), CAUSAL_RESAMPLE("upsamplers.0.", d "."), XD_STEMS_END }
@@ -58,7 +61,7 @@ static const xd_stem causal_up0[] = CAUSAL_UP("0", "1", "2", "3");
 static const xd_stem causal_up1[] = CAUSAL_UP("4", "5", "6", "7");
 static const xd_stem causal_up2[] = CAUSAL_UP("8", "9", "10", "11");
 static const xd_stem causal_up3[] = CAUSAL_UP("12", "13", "14", "15");
-/* Parts of a level in a VAE whose levels have shortcuts. */
+/* Modules of an encoder level in a VAE whose levels have shortcuts. */
 static const xd_stem causal_down[] = {
     CAUSAL_RES("resnets.0.", "0."), CAUSAL_RES("resnets.1.", "1."),
     CAUSAL_RESAMPLE("downsampler.", "2."), XD_STEMS_END,
@@ -85,7 +88,7 @@ static const xd_stem causal_top[] = {
 
 /* ---- the image encoder -------------------------------------------------------------------- */
 
-/* Queries, keys and values are one matrix; its bias has the same rows. */
+/* An attention of CLIP: queries, keys and values are one matrix, whose bias has the same rows. */
 #define CLIP_QKV(have)                                                                    \
     XD_STEM_ROWS("self_attn.q_proj.weight", have "weight", 0, 1, 3),                      \
     XD_STEM_ROWS("self_attn.k_proj.weight", have "weight", 1, 1, 3),                      \
@@ -94,7 +97,7 @@ static const xd_stem causal_top[] = {
     XD_STEM_ROWS("self_attn.k_proj.bias", have "bias", 1, 1, 3),                          \
     XD_STEM_ROWS("self_attn.v_proj.bias", have "bias", 2, 1, 3)
 
-/* OpenCLIP's (open_clip_pytorch_model.safetensors). */
+/* A block of OpenCLIP (open_clip_pytorch_model.safetensors). */
 static const xd_stem clip_block[] = {
     XD_STEM("layer_norm1", "ln_1"), XD_STEM("layer_norm2", "ln_2"), CLIP_QKV("attn.in_proj_"),
     XD_STEM("self_attn.out_proj", "attn.out_proj"), XD_STEM("mlp.fc1", "mlp.c_fc"),
@@ -138,7 +141,8 @@ static const xd_stem gguf_t5_top[] = {
 static const xd_stem gguf_qwen[] = {
     GGUF_LM(XD_STEM("self_attn.q_proj", "attn_q"), XD_STEM("self_attn.k_proj", "attn_k")),
 };
-/* Llama and Mistral have the rows of queries and keys in another order. */
+/* A block of Llama or Mistral in a GGUF file, which has the rows of queries and keys in another
+ * order. */
 static const xd_stem gguf_llama[] = {
     GGUF_LM(XD_STEM_SWAP("self_attn.q_proj", "attn_q", XD_SWAP_QUERIES),
             XD_STEM_SWAP("self_attn.k_proj", "attn_k", XD_SWAP_KEYS)),
@@ -152,8 +156,8 @@ static const xd_stem gguf_lm_top[] = {
 /* ---- all of them -------------------------------------------------------------------------- */
 
 #define FIRST_STAGE { "", "first_stage_model.", "vae." }
-/* Language models with the prefixes that src/text/decoder.c accepts: as saved by transformers, and
- * in ComfyUI's checkpoints after the model's name. */
+/* Language models under the prefixes that src/text/decoder.c accepts: as saved by transformers, or
+ * after the model's name as in ComfyUI's checkpoints. */
 #define LM(first)                                                                                  \
     { { "qwen3", "qwen2", "qwen2.5-vl", "mistral", "llama", "gemma2", "gemma3" },                  \
       "a language model", { first "layers.0.self_attn.o_proj.weight", NULL },                      \
@@ -162,7 +166,7 @@ static const xd_stem gguf_lm_top[] = {
         "text_encoders.qwen25_7b.transformer.", "text_encoders.mistral3_24b.transformer.",         \
         "text_encoders.llama.transformer." },                                                      \
       { { first "layers.#.", first "layers.#.", NULL }, { "", "", NULL } } }
-/* Blocks of a KL VAE. */
+/* Blocks of a KL VAE's encoder and decoder. */
 #define LDM_SCOPES                                                                        \
     { "encoder.down_blocks.#.resnets.#.", "encoder.down.#.block.#.", ldm_res },           \
     { "encoder.down_blocks.#.attentions.#.", "encoder.down.#.attn.#.", ldm_attn },        \
@@ -235,7 +239,8 @@ static const xd_key_map shared[] = {
     LM("language_model."), LM(""),
 };
 
-/* Language models of llama.cpp. All have the same names; the architecture distinguishes them. */
+/* Language models in llama.cpp's GGUF files. All have the same tensor names; the architecture key
+ * distinguishes them. */
 static const struct lm {
     xd_key_map  map;
     const char *archs;

@@ -1,7 +1,7 @@
-/* lora.c - converts LoRA files to terms
+/* lora.c - converts the tensors of LoRA files to terms that are added to the model's tensors
  *
- * Groups keys by module, looks up the model's tensors for each module, and refuses keys that do not
- * fit before any weight is loaded. */
+ * Groups the file's keys by module, finds the model's tensors for each module, and refuses keys
+ * that do not fit before any weight is loaded. */
 #include "model/lora.h"
 
 #include <math.h>
@@ -14,44 +14,48 @@
 #include "base/rng.h"
 #include "model/model.h"
 
-enum { SHOWN = 10 };            /* max number of keys in a message                             */
+enum { SHOWN = 10 };            /* max number of keys listed in a message                      */
 
 #define CURE "--lora_partial ignores tensors that do not fit"
 
-typedef struct key {            /* a key of a file                                             */
+typedef struct key {            /* name of a tensor in a LoRA file                             */
     const char  *name;
-    size_t       len;           /* length of its module's name                                 */
+    size_t       len;           /* length of the module's name in `name`                       */
     xd_lora_slot slot;
-    int64_t      at;            /* index in the file                                           */
+    int64_t      at;            /* index of the tensor in the file                             */
 } key;
 
-typedef struct some_keys { int n; char first[2048]; } some_keys;        /* count and first keys */
+/* number of keys, and the names of the first ones */
+typedef struct some_keys { int n; char first[2048]; } some_keys;
 
-typedef struct reader {         /* reading of one file                                         */
+typedef struct reader {         /* state of reading one LoRA file                              */
     xd_loras            *l;
     int                  i;
     const char          *path;
     xd_st               *file;
     const xd_lora_keys  *names;
-    xd_lora_notes       *notes; /* settings of peft                                            */
-    int                  has_plain;     /* 1: it has the transformer under diffusers' names    */
-    unsigned char       *alone[XD_LORA_COMPONENTS];     /* 1: the tensor has its own module    */
-    int                  used, left;    /* numbers of keys: used; of absent text encoders      */
-    some_keys            idle, strange; /* duplicates that are not used; keys that fit nothing */
+    xd_lora_notes       *notes; /* peft's settings of the file                                 */
+    int                  has_plain;     /* 1: the file has the transformer under diffusers' names */
+    /* [tensors] 1: a module of the file is for this tensor only */
+    unsigned char       *alone[XD_LORA_COMPONENTS];
+    /* numbers of keys: used; for text encoders that the model lacks */
+    int                  used, left;
+    /* keys not used because of duplicates; keys that fit no tensor */
+    some_keys            idle, strange;
     int                  partial;       /* 1: ignore keys that do not fit                      */
-    int                  misfit;        /* 1: a tensor has another shape than the model's      */
+    int                  misfit;        /* 1: a tensor's shape differs from the model's        */
     xd_err              *e;
 } reader;
 
 typedef struct module {
     char    name[XD_LORA_NAME];
-    int64_t slot[XD_LORA_SLOTS];        /* tensors of the file; -1: none                       */
+    int64_t slot[XD_LORA_SLOTS];        /* indices of the module's tensors in the file; -1: none */
     int     nslot;
 } module;
 
 /* ---- alphas of a file --------------------------------------------------------------------- */
 
-/* Reads the only element of an alpha tensor, of any floating-point type. */
+/* Reads alpha from a tensor with one element. */
 static xd_status read_alpha(const reader *r, int64_t i, double *alpha)
 {
     xd_tensor t;
@@ -83,7 +87,8 @@ static const xd_declared *declared_tensor(const reader *r, const xd_lora_target 
     return &r->names->part[a->part]->list[a->item[k]];
 }
 
-/* Checks a used tensor: known type, [rows, cols, 1...], finite. rows 0: any number except 0. */
+/* Checks a tensor that is used: its type must be known, its shape [rows, cols, 1...], its elements
+ * finite. If rows is 0, any number of rows but 0 is accepted. */
 static xd_status check_tensor(reader *r, int64_t i, int64_t rows, int64_t cols,
                               const xd_lora_target *a)
 {
@@ -132,7 +137,8 @@ static xd_status push_term(reader *r, xd_lora_term t)
     return XD_OK;
 }
 
-/* Computes the total rows of all targets of a module, and their columns. */
+/* Computes the columns and the total number of rows of the model's tensors that a module
+ * changes. */
 static void total_extents(const reader *r, const xd_lora_target *a, int64_t *rows, int64_t *cols)
 {
     *rows = 0;
@@ -143,7 +149,8 @@ static void total_extents(const reader *r, const xd_lora_target *a, int64_t *row
         *cols *= declared_tensor(r, a, 0)->d[i];
 }
 
-/* Finds the tensor with DoRA's norms of the rows, or columns, of the sum. */
+/* Reads DoRA's magnitude: the tensor with norms for the rows, or the columns, of weight plus
+ * difference. */
 static xd_status read_magnitude(reader *r, const module *m, const xd_lora_target *a, int64_t rows,
                                 xd_lora_term *t)
 {
@@ -170,8 +177,9 @@ static xd_status read_magnitude(reader *r, const module *m, const xd_lora_target
     return check_tensor(r, i, v.d[0], n / v.d[0], a);
 }
 
-/* Adds a term for each target tensor of a module, with its part of the rows. t: common fields. m:
- * the module with the DoRA magnitude, or NULL. */
+/* Adds a term to each of the model's tensors that a module changes; each tensor gets its part of
+ * the rows. t: fields that all terms have in common. m: the module with the DoRA magnitude, or
+ * NULL. */
 static xd_status push_all(reader *r, const module *m, const xd_lora_target *a, xd_lora_term t)
 {
     int64_t   rows, at = 0;
@@ -189,7 +197,8 @@ static xd_status push_all(reader *r, const module *m, const xd_lora_target *a, x
     return s;
 }
 
-/* Computes alpha / rank of a module, from its alpha tensor or from settings; 1 without both. */
+/* Computes a module's scale, alpha / rank. Alpha is that of the module's alpha tensor or of the
+ * file's settings. The scale is 1 if there is neither. */
 static xd_status read_gain(const reader *r, const module *m, int64_t rank, int lycoris,
                            double *gain)
 {
@@ -199,14 +208,15 @@ static xd_status read_gain(const reader *r, const module *m, int64_t rank, int l
     *gain = 1;
     if (m->slot[XD_LORA_ALPHA] < 0)
         return xd_lora_notes_gain(r->notes, part, inner, (double)rank, lycoris, gain, r->e);
-    if (!rank)                  /* alpha does not scale a LoKr of two unfactorized matrices    */
+    /* alpha does not scale a LoKr whose matrices are both unfactorized */
+    if (!rank)
         return XD_OK;
     xd_status s = read_alpha(r, m->slot[XD_LORA_ALPHA], &alpha);
     *gain = alpha / (double)rank;
     return s;
 }
 
-/* Reads a pair of low-rank matrices; *gain is set to their scale. */
+/* Reads a module's pair of low-rank matrices; *gain is set to their scale. */
 static xd_status read_pair(reader *r, const module *m, const xd_lora_target *a, double *gain)
 {
     int64_t     down = m->slot[XD_LORA_DOWN], up = m->slot[XD_LORA_UP], rows, cols;
@@ -227,7 +237,7 @@ static xd_status read_pair(reader *r, const module *m, const xd_lora_target *a, 
                                              .magnitude = -1 });
 }
 
-/* Reads a full difference of a weight or a bias, or its replacement. */
+/* Reads a tensor that is a full difference of a weight or a bias, or its replacement. */
 static xd_status read_whole(reader *r, const module *m, xd_lora_slot slot, const xd_lora_target *a,
                             double gain)
 {
@@ -241,7 +251,8 @@ static xd_status read_whole(reader *r, const module *m, xd_lora_slot slot, const
 
 /* ---- LoHa and LoKr ------------------------------------------------------------------------ */
 
-/* Tensors of a method. slot[k]: of factor k: unfactorized (-1: not possible), a, b. */
+/* A product of two factors (LoHa or LoKr). slot[k] has the tensors of factor k: the unfactorized
+ * matrix (-1: not possible), and the low-rank matrices a and b. */
 typedef struct method { xd_lora_kind kind; int slot[2][3]; } method;
 
 static const method methods[] = {
@@ -264,7 +275,7 @@ static int uses_method(const module *m, const method *w)
     return 0;
 }
 
-/* Checks a tensor of a factor; returns its shape as a matrix. */
+/* Checks a tensor of a LoHa or LoKr factor; returns its shape as a matrix. */
 static xd_status check_factor(reader *r, int64_t i, const xd_lora_target *a, int64_t *rows,
                               int64_t *cols)
 {
@@ -295,7 +306,7 @@ static xd_status read_one_factor(reader *r, const module *m, const int slot[3],
     return s;
 }
 
-/* Returns 1 if the product of a term's factors has this shape. */
+/* Returns 1 if the product of a term's two factors has this shape. */
 static int factors_fit(const xd_lora_term *t, int64_t rows, int64_t cols)
 {
     const xd_lora_factor *f = t->w;
@@ -304,7 +315,7 @@ static int factors_fit(const xd_lora_term *t, int64_t rows, int64_t cols)
     return f[0].rows * f[1].rows == rows && f[0].cols * f[1].cols == cols;
 }
 
-/* Reads the two factors of LoHa or LoKr. */
+/* Reads the two factors of a LoHa or LoKr module. */
 static xd_status read_factors(reader *r, const module *m, const method *w,
                               const xd_lora_target *a)
 {
@@ -336,7 +347,7 @@ static void note_key(some_keys *l, const char *name)
         snprintf(l->first + at, sizeof l->first - at, "%s%s", at ? ", " : "", name);
 }
 
-enum { UNKNOWN, USED, IDLE };   /* state of a tensor of the file                               */
+enum { UNKNOWN, USED, IDLE };   /* whether a tensor of the file is used                        */
 
 static void count_tensor(reader *r, const char *name, int became)
 {
@@ -350,15 +361,15 @@ static void count_tensor(reader *r, const char *name, int became)
         note_key(&r->strange, name);
 }
 
-/* Returns 1 for the second copy in files that have the transformer twice, under diffusers' and
- * under Kohya's names. */
+/* Returns 1 for a key of the second copy in a file that has the transformer twice, under diffusers'
+ * and under Kohya's names. */
 static int is_double(const reader *r, const char *name)
 {
     return r->has_plain && (strncmp(name, "lora_unet_", 10) == 0 ||
                             strncmp(name, "lora_transformer_", 17) == 0);
 }
 
-/* Marks the model's tensors that have their own module in the file. Keys are sorted by module. */
+/* Marks the model's tensors for which the file has a separate module. Keys are sorted by module. */
 static xd_status mark_alone(reader *r, const key *k, int n)
 {
     for (int i = 0; i < XD_LORA_COMPONENTS; i++)
@@ -377,8 +388,9 @@ static xd_status mark_alone(reader *r, const key *k, int n)
     return XD_OK;
 }
 
-/* Some files have queries, keys and values both as one fused module and as three. Sets *skip to 1
- * for the fused one, which is not used; refuses files with only some of the three. */
+/* Checks a fused module. Some files have queries, keys and values both as one fused module and as
+ * three modules. Sets *skip to 1 if the file has all three, so the fused module is not used.
+ * Refuses a file that has only some of the three. */
 static xd_status check_fused(const reader *r, const module *m, int *skip)
 {
     xd_lora_target t;
@@ -409,7 +421,7 @@ static void take_magnitude(int taken[XD_LORA_SLOTS])
     taken[XD_LORA_MAGNITUDE] = taken[XD_LORA_DORA_SCALE] = USED;
 }
 
-/* Reads the LoHa and LoKr products of a module. */
+/* Reads a module's products of two factors (LoHa and LoKr). */
 static xd_status read_products(reader *r, const module *m, int taken[XD_LORA_SLOTS])
 {
     xd_lora_target target;
@@ -439,10 +451,10 @@ static xd_status read_extra(reader *r, const module *m, xd_lora_slot slot, int b
     return read_whole(r, m, slot, &target, gain);
 }
 
-/* Adds the terms of a module; sets taken[slot] to USED or IDLE. */
+/* Adds the terms of a module; sets taken[slot] to USED or IDLE for its tensors. */
 static xd_status read_module(reader *r, const module *m, int taken[XD_LORA_SLOTS])
 {
-    /* Replacements come first, so that differences are added to them. */
+    /* Replacements come first, so that differences are added to the replaced tensors. */
     static const struct { xd_lora_slot slot; int bias; } whole[] = {
         { XD_LORA_NEW, 0 },     { XD_LORA_NEW_BIAS, 1 },  { XD_LORA_DIFF, 0 },
         { XD_LORA_UP_BIAS, 1 }, { XD_LORA_DIFF_BIAS, 1 },
@@ -475,7 +487,7 @@ static xd_status read_module(reader *r, const module *m, int taken[XD_LORA_SLOTS
     return s;
 }
 
-/* As read_module, but ignores a module with other shapes if `partial` is set. */
+/* Reads a module like read_module, but ignores a module with other shapes if `partial` is set. */
 static xd_status read_fitting(reader *r, const module *m, int taken[XD_LORA_SLOTS])
 {
     const int    terms = r->l->nterms;
@@ -551,7 +563,7 @@ static xd_status read_keys(reader *r, key *k, int n)
     return s;
 }
 
-/* Refuses a file with tensors that fit nothing; warns of unused ones. */
+/* Refuses a file with tensors that fit none of the model's; warns about unused tensors. */
 static xd_status check_keys(const reader *r, int n)
 {
     const some_keys *o = &r->strange, *i = &r->idle;

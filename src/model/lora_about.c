@@ -1,4 +1,4 @@
-/* lora_about.c - names, hashes and cold bytes of LoRA files */
+/* lora_about.c - the names, hashes and bytes outside the page cache of LoRA files */
 #include "model/lora.h"
 
 #include <stdio.h>
@@ -30,7 +30,8 @@ static double cold_bytes(const xd_lora_term *t, int64_t tensor)
     return (double)xd_file_cold_bytes(fd, at, xd_bytes(xd_st_shape(t->file, tensor)));
 }
 
-/* Counts a module's matrices once, with its first rows. */
+/* Counts the bytes outside the page cache. Each matrix of a module is counted once, with the term
+ * of its first rows. */
 void xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS])
 {
     for (int i = 0; l && i < l->nterms; i++) {
@@ -78,8 +79,8 @@ void xd_loras_json(const xd_loras *l, const char *member, int omit_folders, xd_t
         xd_buf_add(b, "]");
 }
 
-/* Copies a file name without directories, ".safetensors", and characters that would end a quoted
- * text. */
+/* Copies a file's name without its directories, without ".safetensors", and without characters that
+ * would end a quoted text. */
 static void plain_name(const char *path, char *out, size_t size)
 {
     const char *slash = strrchr(path, '/'), *from = slash && slash[1] ? slash + 1 : path;

@@ -1,8 +1,8 @@
-/* lora_notes.c - peft's settings of a LoRA file: alphas and ranks of modules
+/* lora_notes.c - peft's settings of a LoRA file: the alphas and ranks of its modules
  *
  * A key of alpha_pattern or rank_pattern is a Python regular expression for the end of a module's
- * name: peft matches "(.*\.)?(KEY)$", and the first matching key counts. PCRE2 matches it;
- * expressions that PCRE2 accepts and Python's `re` does not are refused, as by peft. */
+ * name: peft matches "(.*\.)?(KEY)$", and the first matching key counts. This file matches the keys
+ * with PCRE2. Expressions that PCRE2 accepts and Python's `re` does not are refused, as in peft. */
 #include "model/lora.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -20,17 +20,17 @@ static const char config_name[] = "adapter_config.json", peft_stem[] = "adapter_
 typedef struct pattern { pcre2_code *code; double value; const char *key; } pattern;
 typedef struct patterns { pattern *v; int n; } patterns;
 
-typedef struct settings {       /* settings of one component                                   */
+typedef struct settings {       /* peft's settings of one component                            */
     int      given;
-    double   alpha, rank;       /* NAN: not set                                                */
-    int      stabilised;        /* use_rslora: alpha / sqrt(rank)                              */
+    double   alpha, rank;       /* defaults of all modules; NAN: not set                       */
+    int      stabilised;        /* use_rslora: the scale is alpha / sqrt(rank)                 */
     patterns alphas, ranks;
 } settings;
 
 struct xd_lora_notes {
     xd_json  *doc;
-    char      what[640];        /* name for messages                                           */
-    int       config;           /* 1: from adapter_config.json                                 */
+    char      what[640];        /* name of the settings in messages                            */
+    int       config;           /* 1: the settings are from adapter_config.json                */
     int       replaces;         /* 1: bias or modules_to_save is set                           */
     uint64_t  hash;
     settings  part[XD_LORA_COMPONENTS];
@@ -38,7 +38,7 @@ struct xd_lora_notes {
 
 /* ---- expressions ---------------------------------------------------------------------------- */
 
-/* Returns 1 if the group is valid in Python. `at` points after "(?". */
+/* Returns 1 if a group of a regular expression is valid in Python. `at` points after "(?". */
 static int is_python_group(const char *at)
 {
     size_t flags = strspn(at, "aiLmsux-");
@@ -51,10 +51,10 @@ static int is_python_group(const char *at)
     return *at && strchr(":=!#>(", *at) != NULL;
 }
 
-/* Returns 1 if the key has only syntax of Python's `re`. */
+/* Returns 1 if a regular expression has only syntax that Python's `re` accepts. */
 static int is_python(const char *key)
 {
-    int inside = 0;             /* in brackets: 1 at the first character, then 2               */
+    int inside = 0;             /* 1: at the first character in brackets; 2: at a later one    */
     for (const char *c = key; *c; c++) {
         int letter = c[1] && ((c[1] | 32) >= 'a' && (c[1] | 32) <= 'z');
         if (*c == '\\') {
@@ -88,7 +88,8 @@ static xd_status compile(pattern *p, const char *key, const char *what, xd_err *
         p->code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
                                 PCRE2_ANCHORED | PCRE2_DOLLAR_ENDONLY, &code, &at, NULL);
         if (p->code)
-            pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);     /* slower without, else the same */
+            /* if this fails, matching is slower */
+            pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
         else
             pcre2_get_error_message(code, why, sizeof why);
     }
@@ -124,7 +125,8 @@ static void free_patterns(patterns *l)
     free(l->v);
 }
 
-/* Sets *x to the value of the first expression that matches, if any. */
+/* Sets *x to the value of the first expression that matches a module's name; unchanged if none
+ * matches. */
 static xd_status match(const patterns *l, const char *inner, const char *what, double *x,
                        xd_err *e)
 {
@@ -152,7 +154,8 @@ static xd_status match(const patterns *l, const char *inner, const char *what, d
 
 /* ---- settings ------------------------------------------------------------------------------- */
 
-/* Returns "transformer.KEY" of the settings, or KEY if they are of one component. */
+/* Returns the setting KEY of a component: the value of "transformer.KEY", or of KEY if the settings
+ * are those of one component only. */
 static const xd_json *value_of(const xd_lora_notes *n, const char *component, const char *key)
 {
     char           full[128];
@@ -162,8 +165,8 @@ static const xd_json *value_of(const xd_lora_notes *n, const char *component, co
     return v ? v : xd_json_get(n->doc, key);
 }
 
-/* Refuses initializations that change the model's own weights, because the file lacks the
- * change. */
+/* Refuses a LoRA whose initialization changed the model's own weights, because the file does not
+ * contain that change. */
 static xd_status check_start(const xd_lora_notes *n, const char *component, xd_err *e)
 {
     static const char *const starts[] = { "pissa", "corda", "olora", "loftq", "lora_ga", "mica" };
@@ -200,7 +203,7 @@ static xd_status read_settings(xd_lora_notes *n, settings *t, const char *compon
     t->rank = number_of(n, component, "r", NAN);
     t->alpha = number_of(n, component, "lora_alpha", number_of(n, component, "alpha", NAN));
     if (n->config && isnan(t->alpha))
-        t->alpha = 8;           /* peft's default                                              */
+        t->alpha = 8;           /* peft's default alpha                                        */
     if (!xd_json_bool(value_of(n, component, "use_rslora"), &t->stabilised))
         t->stabilised = 0;
     const char *bias = xd_json_text(value_of(n, component, "bias"));
@@ -228,7 +231,7 @@ xd_status xd_lora_notes_gain(const xd_lora_notes *n, int part, const char *inner
     if (s == XD_OK)
         s = match(&t->ranks, inner, n->what, &noted, e);
     if (lycoris && noted > 0)
-        rank = noted;           /* a LoKr's factors need not have the rank                     */
+        rank = noted;           /* LoKr's factors need not have the configured rank            */
     if (s != XD_OK || isnan(alpha) || !(rank > 0))
         return s;
     *gain = alpha / (t->stabilised && !lycoris ? sqrt(rank) : rank);
@@ -255,7 +258,7 @@ static char *config_of(const char *path)
     if (xd_file_is_dir(path))
         return strcmp(xd_lora_stem(path), peft_stem) ? NULL : xd_path_join(path, config_name);
     if (strncmp(base, peft_stem, strlen(peft_stem)) != 0)
-        return NULL;            /* the config is only for adapter_model.safetensors            */
+        return NULL;            /* adapter_config.json belongs only to adapter_model.safetensors */
     if (!slash)
         return strdup(config_name);
     if ((folder = malloc((size_t)(slash - path) + 2))) {

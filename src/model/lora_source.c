@@ -1,11 +1,13 @@
-/* lora_source.c - the source of a component with LoRA terms
+/* lora_source.c - reads a component's tensors together with the LoRA terms that change them
  *
- * A tensor with terms is read as it is stored; the code that packs its rows adds the terms in f32
- * (xd_source_sums). Low-rank products are GEMMs on the host (backend/product.h).
+ * A tensor with terms is read as it is stored. The code that packs its rows for kernels adds the
+ * terms in f32 (xd_source_sums). Low-rank products are computed by GEMMs on the host
+ * (backend/product.h).
  *
- * DoRA divides by the norms of the rows (or columns) of the complete tensor with its difference,
- * without changes by other files. Opening a sum computes these norms, which reads the tensor once
- * more: so every rank has the same norms, whatever part of the tensor it has. */
+ * DoRA divides the sum of tensor and difference by the norms of the sum's rows (or columns). The
+ * norms are those of the complete tensor with this file's difference, without changes by other
+ * files. Opening a sum computes the norms, which reads the tensor once more. So every rank has the
+ * same norms, whatever part of the tensor it has. */
 #include "model/lora.h"
 
 #include <stdio.h>
@@ -20,43 +22,44 @@
 
 #include <math.h>
 
-/* Rows computed at a time: ROWS for LoRA products, FEW for LoHa, MEASURED for DoRA norms. */
+/* Rows computed at a time: ROWS for LoRA products, FEW for LoHa products, MEASURED for DoRA
+ * norms. */
 enum { ROWS = 64, FEW = 8, MEASURED = 16 };
 
-typedef struct hit {            /* one name of a tensor with terms                             */
+typedef struct hit {            /* a tensor's name and its LoRA terms                          */
     char   name[512];
     const xd_lora_term *terms;
     int    n;
 } hit;
 
 struct xd_lora_src {
-    const xd_source *from;      /* the component's source                                      */
-    hit *hits;                  /* sorted by name                                              */
+    const xd_source *from;      /* source of the component's tensors                           */
+    hit *hits;                  /* tensors with terms, sorted by name                          */
     int  n;
 };
 
-typedef struct factor {         /* a factor of a term, ready for the sum                       */
+typedef struct factor {         /* a factor of a LoRA term, ready to be added                  */
     xd_product *product;        /* low-rank product, or NULL                                   */
-    void       *up;             /* memory that the product borrows                             */
-    float      *whole;          /* LoKr: all elements, [rows, cols]                            */
+    void       *up;             /* malloc'ed matrix that `product` reads                       */
+    float      *whole;          /* LoKr: all elements of the factor, [rows, cols]              */
 } factor;
 
 typedef struct ready {
     const xd_lora_term *t;
     factor    f[2];
-    xd_tensor whole;            /* a full difference, in its file; or absent                   */
-    float    *by;               /* DoRA: factors of the rows, or of the sum's columns          */
+    xd_tensor whole;            /* full difference, mapped from its file; or absent            */
+    float    *by;               /* DoRA: scale of each row, or of each column of the sum       */
 } ready;
 
-typedef struct sum {            /* the terms of one tensor while it is packed                  */
+typedef struct sum {            /* all LoRA terms of one tensor while it is packed             */
     ready   *terms;
     int      n;
-    xd_span *span;              /* the columns that are packed                                 */
+    xd_span *span;              /* spans of columns that are packed                            */
     int      nspan;
-    int64_t  cols;              /* number of these columns                                     */
-    char    *tmp;               /* scratch: `each` bytes per thread                            */
+    int64_t  cols;              /* total number of columns in the spans                        */
+    char    *tmp;               /* scratch memory: `each` bytes per thread                     */
     size_t   each;
-    xd_source plain;            /* the tensor without terms, to compute norms                  */
+    xd_source plain;            /* source of the tensor without terms, for its norms           */
     xd_reader base;
 } sum;
 
@@ -78,9 +81,9 @@ static hit *find_hit(const xd_lora_src *s, const char *name)
 /* ---- factors ------------------------------------------------------------------------------ */
 
 typedef struct columns {        /* copies columns of a matrix, transposed or not              */
-    xd_tensor      from;        /* in a mapped file, possibly unaligned                        */
+    xd_tensor      from;        /* matrix in a mapped file, possibly unaligned                 */
     const xd_span *span;
-    int            n, turned;   /* turned: 1: the result is transposed                         */
+    int            n, turned;   /* n: spans; turned: 1: the result is transposed               */
     char          *to;
     xd_dtype       type;
 } columns;
@@ -90,7 +93,7 @@ static const char *element_at(const xd_tensor *t, int64_t row, int64_t col)
     return (const char *)t->p + (size_t)(row * t->d[1] + col) * xd_dtype_size(t->type);
 }
 
-/* Transposes columns [at, at + n) of a span to the rows from `row` on of the result. */
+/* Transposes columns [at, at + n) of a span of columns to the rows from `row` on of the result. */
 static void turn_columns(const columns *c, int64_t at, int64_t n, int64_t row)
 {
     enum { FEW_COLUMNS = 32 };
@@ -113,7 +116,7 @@ static void turn_columns(const columns *c, int64_t at, int64_t n, int64_t row)
     }
 }
 
-/* Copies columns [begin, end) of the result, transposed. */
+/* Copies the selected columns, transposed: writes columns [begin, end) of the result. */
 static void turn_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const columns *c = ctx;
@@ -126,7 +129,7 @@ static void turn_range(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Copies rows [begin, end) of the result. */
+/* Copies the selected columns: writes rows [begin, end) of the result. */
 static void copy_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const columns *c = ctx;
@@ -140,8 +143,8 @@ static void copy_range(void *ctx, int64_t begin, int64_t end, int thread)
                        element_at(&c->from, r, c->span[k].start), c->from.type, c->span[k].n);
 }
 
-/* Reads rows [row0, row0 + rows) and the columns of some spans of tensor i of a file, a matrix of
- * `wide` columns; transposed or not. The result is malloc'ed. */
+/* Reads part of tensor i of a file, a matrix of `wide` columns: rows [row0, row0 + rows) and the
+ * columns of some spans, transposed or not. The result is malloc'ed. */
 static xd_status read_columns(xd_st *file, int64_t i, int64_t row0, int64_t rows, int64_t wide,
                               columns c, void **out, xd_err *e)
 {
@@ -175,10 +178,10 @@ static void close_factor(factor *f)
     *f = (factor){ 0 };
 }
 
-/* The needed part of a factor: rows, and the columns of some spans. */
+/* The part of a LoRA factor that is needed: some rows, and the columns of some spans. */
 typedef struct share { int64_t row0, rows; const xd_span *span; int n; } share;
 
-/* Opens the product of tensors a [.., rank] and b [rank, cols]. */
+/* Opens the low-rank product of a factor's tensors a [.., rank] and b [rank, cols]. */
 static xd_status open_product(xd_st *file, const xd_lora_factor *w, const share *part, float gain,
                               factor *f, xd_err *e)
 {
@@ -200,7 +203,7 @@ static xd_status open_product(xd_st *file, const xd_lora_factor *w, const share 
     return s;
 }
 
-/* Computes all elements of a product and replaces it by them. */
+/* Computes all elements of a factor's low-rank product, which then replace the product. */
 static xd_status expand_factor(factor *f, int64_t rows, int64_t cols, xd_err *e)
 {
     size_t bytes = xd_product_scratch(f->product, rows);
@@ -230,7 +233,7 @@ static xd_status open_factor(xd_st *file, const xd_lora_factor *w, const share *
 
 /* ---- terms -------------------------------------------------------------------------------- */
 
-/* Returns the factor of a LoRA product, or factor k of another product. */
+/* Returns the only factor of a LoRA product, or factor k of a LoHa or LoKr product. */
 static xd_lora_factor factor_of(const xd_lora_term *t, int k)
 {
     if (t->kind != XD_LORA_PRODUCT)
@@ -244,7 +247,7 @@ static int factors(const xd_lora_term *t)
     return t->kind == XD_LORA_PRODUCT ? 1 : 2;
 }
 
-/* Returns the number of needed rows of a factor: LoKr needs both factors completely. */
+/* Returns the number of rows of a factor that are needed. LoKr needs both factors completely. */
 static int64_t factor_rows(const xd_lora_term *t, const xd_lora_factor *w)
 {
     return t->kind == XD_LORA_KRONECKER ? w->rows : t->rows;
@@ -281,13 +284,14 @@ static void add_scaled(float *restrict to, float a, const float *restrict x, int
         to[i] += a * x[i];
 }
 
-/* Returns the bytes of FEW rows of both products. */
+/* Returns the scratch bytes for FEW rows of both low-rank products of a LoHa term. */
 static size_t pair_bytes(int64_t cols)
 {
     return (size_t)(2 * FEW * cols) * sizeof(float);
 }
 
-/* Adds rows [from, from + n) of the term; n is at most FEW. */
+/* Adds rows [from, from + n) of a LoHa term, the element-wise product of two low-rank products; n
+ * is at most FEW. */
 static void add_hadamard(const sum *s, const ready *r, int64_t from, int64_t n, float *to,
                          char *tmp)
 {
@@ -303,7 +307,8 @@ static void add_hadamard(const sum *s, const ready *r, int64_t from, int64_t n, 
         to[i] += gain * x[i] * y[i];
 }
 
-/* Adds a row: the elements of a row of the first factor, each times a row of the second. */
+/* Adds a row of a LoKr term: a row of the first factor, each of whose elements is multiplied by a
+ * row of the second factor. */
 static void add_kronecker(const sum *s, const ready *r, int64_t row, float *to)
 {
     const xd_lora_factor *w = r->t->w;
@@ -317,7 +322,7 @@ static void add_kronecker(const sum *s, const ready *r, int64_t row, float *to)
         }
 }
 
-/* Adds a row of a full difference. */
+/* Adds a row of a term that is a full difference. */
 static void add_difference(const sum *s, const ready *r, int64_t row, float *to)
 {
     enum { CHUNK = 512 };
@@ -336,7 +341,7 @@ static void add_difference(const sum *s, const ready *r, int64_t row, float *to)
         }
 }
 
-/* Adds rows [from, from + n) of the term; n is at most ROWS. */
+/* Adds rows [from, from + n) of a term of any kind; n is at most ROWS. */
 static void add_run(const sum *s, const ready *r, int64_t from, int64_t n, float *to, char *tmp)
 {
     const xd_lora_kind kind = r->t->kind;
@@ -350,8 +355,8 @@ static void add_run(const sum *s, const ready *r, int64_t from, int64_t n, float
         add_kronecker(s, r, from + i, to + i * s->cols);
 }
 
-/* Adds the term to rows [row, row + n) of the tensor; if its halves are swapped, from other
- * rows. */
+/* Adds a term to rows [row, row + n) of the tensor. If the tensor's halves are swapped, the term's
+ * rows are those of the other half. */
 static void add_term(const sum *s, const ready *r, int64_t row, int64_t n, float *to, char *tmp)
 {
     const int64_t half = r->t->swap ? r->t->rows / 2 : 0;
@@ -367,7 +372,7 @@ static void add_term(const sum *s, const ready *r, int64_t row, int64_t n, float
 
 /* ---- sums --------------------------------------------------------------------------------- */
 
-/* Returns the scratch bytes per thread. */
+/* Returns the scratch bytes per thread that the terms of a tensor need. */
 static size_t scratch_of(const sum *s)
 {
     size_t most = 0;
@@ -406,10 +411,10 @@ static void sum_close(void *self)
 /* ---- norms of DoRA ------------------------------------------------------------------------ */
 
 typedef struct measure {
-    const sum *s;               /* the sum of one term, with all columns                       */
+    const sum *s;               /* the tensor's sum with one term, for all columns             */
     const xd_reader *base;
-    float     *rows;            /* MEASURED rows per thread                                    */
-    double    *square;          /* squared norms: of each row, or of columns for each band     */
+    float     *rows;            /* memory for MEASURED rows per thread                         */
+    double    *square;          /* squared norms: of each row, or of each column per band of rows */
 } measure;
 
 static void measure_band(void *ctx, int64_t begin, int64_t end, int thread)
@@ -434,7 +439,8 @@ static int64_t bands_of(int64_t rows)
     return (rows + MEASURED - 1) / MEASURED;
 }
 
-/* Computes the squared norms of all rows or all columns; malloc'ed. */
+/* Computes the squared norms of all rows or all columns of the tensor with one DoRA term;
+ * malloc'ed. */
 static xd_status measure_term(const sum *s, const xd_lora_term *t, double **square, xd_err *e)
 {
     const xd_span  all = { 0, t->cols };
@@ -464,7 +470,7 @@ static xd_status measure_term(const sum *s, const xd_lora_term *t, double **squa
     return st;
 }
 
-/* Computes the factors of the rows, or of the sum's columns. */
+/* Computes the scales that DoRA applies to the rows, or to the columns of the sum. */
 static xd_status open_lengths(const sum *s, ready *r, xd_err *e)
 {
     const xd_lora_term *t = r->t;
@@ -495,7 +501,7 @@ static xd_status open_lengths(const sum *s, ready *r, xd_err *e)
     return st;
 }
 
-/* Opens the tensor without terms, if some term needs its norms. */
+/* Opens the tensor without terms, if a DoRA term needs the norms. */
 static xd_status open_base(sum *s, const xd_source *from, const char *name, xd_err *e)
 {
     s->plain = *from;
@@ -558,7 +564,7 @@ static int sums_has(void *self, const char *name)
     return find_hit(self, name) != NULL;
 }
 
-/* Returns the number of elements of a factor and of its tensors. */
+/* Returns the number of elements in memory for factor k of a term and the factor's tensors. */
 static int64_t factor_takes(const xd_lora_term *t, int k)
 {
     const xd_lora_factor w = factor_of(t, k);
@@ -569,7 +575,7 @@ static int64_t factor_takes(const xd_lora_term *t, int k)
            (t->kind == XD_LORA_KRONECKER ? rows * w.cols : 0);
 }
 
-/* Returns the number of elements for norms, during and after their computation. */
+/* Returns the number of elements in memory for DoRA's norms, during and after their computation. */
 static int64_t measure_takes(const xd_lora_term *t)
 {
     int64_t n = 4 * t->rows + 2 * t->cols + MEASURED * t->cols * xd_par_threads();
@@ -578,7 +584,8 @@ static int64_t measure_takes(const xd_lora_term *t)
     return n + (t->columns ? 2 * bands_of(t->rows) * t->cols : 0);
 }
 
-/* Returns an upper limit of the bytes of a sum; scratch is at most that of GEMMs of ROWS rows. */
+/* Returns an upper limit of the bytes that a tensor's terms need. Their scratch is at most that of
+ * GEMMs of ROWS rows. */
 static size_t sums_takes(void *self, const char *name)
 {
     enum { SCRATCH = 1 << 20 };

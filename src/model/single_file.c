@@ -1,4 +1,5 @@
-/* single_file.c - weights of a component in one file; key_map.h has the known layouts */
+/* single_file.c - reads the weights of a component from a single file, whose tensor names are in
+ * one of the layouts of key_map.h */
 #include "model/single_file.h"
 
 #include <stdio.h>
@@ -7,7 +8,8 @@
 
 #include "base/word_list.h"
 
-/* Max number of names in a message; of numbers in a name; of copies at the same time. */
+/* FIRST: max tensor names in a message. NUMBERS: max numbers in a name. MAXHELD: max copies in use
+ * at the same time. */
 enum { FIRST = 3, NUMBERS = 2, MAXHELD = XD_MAXSEG };
 
 typedef struct held { char name[512]; void *p; } held;
@@ -16,13 +18,14 @@ struct xd_single_file {
     xd_single_file_of of;
     const xd_key_map *layout;
     char              prefix[64];
-    int               blocks[XD_MAXSCOPE];      /* number of blocks of every scope, as declared */
-    held              held[MAXHELD];    /* copied tensors in use                               */
+    int               blocks[XD_MAXSCOPE];      /* blocks per scope of the layout, as declared  */
+    held              held[MAXHELD];    /* copies of tensors in use                            */
 };
 
 /* ---- names -------------------------------------------------------------------------------- */
 
-/* Returns 1 if the name begins with the pattern, with the numbers that match and the rest. */
+/* Returns 1 if a tensor's name begins with the pattern. Also returns the numbers that the pattern's
+ * wildcards match, and the rest of the name. */
 static int match_stem(const char *pattern, const char *name, int number[NUMBERS], const char **rest)
 {
     int n = 0;
@@ -42,11 +45,11 @@ static int match_stem(const char *pattern, const char *name, int number[NUMBERS]
     return 1;
 }
 
-/* A declared name translated to the file's name. */
+/* A declared tensor's name, translated to the name in the file. */
 typedef struct found {
     char           name[512];
-    const xd_stem *stem;        /* NULL: the rest of the name is unchanged                     */
-    int            last;        /* 1: it belongs to the last block of its scope                */
+    const xd_stem *stem;        /* entry of the layout; NULL: the rest is unchanged            */
+    int            last;        /* 1: the tensor belongs to the last block of its scope        */
 } found;
 
 static const xd_stem *find_stem(const xd_stem *t, const char *rest, const char **tail)
@@ -62,7 +65,7 @@ static const xd_stem *find_stem(const xd_stem *t, const char *rest, const char *
     return NULL;
 }
 
-/* Writes the beginning of the file's name, with the numbers of the declared name. */
+/* Writes the beginning of the name in the file, with the numbers of the declared name. */
 static int put_stem(const xd_single_file *s, int k, const int number[NUMBERS], char *out,
                     size_t size)
 {
@@ -116,14 +119,14 @@ const char *xd_single_file_prefix(const xd_single_file *s)
 
 /* ---- the source --------------------------------------------------------------------------- */
 
-/* Returns the number of elements before the selected rows. */
+/* Returns the number of elements before the rows that a layout's entry selects. */
 static int64_t elements_before(xd_tensor t, const xd_stem *stem)
 {
     return stem && stem->of ? xd_count(t) / stem->of * stem->at : 0;
 }
 
-/* Returns the shape of the selected rows. A tensor that cannot be divided is returned unchanged:
- * its shape then causes an error. */
+/* Returns the shape of the rows that a layout's entry selects. A tensor that cannot be divided is
+ * returned unchanged: its shape then causes an error. */
 static xd_tensor select_rows(xd_tensor t, const xd_stem *stem)
 {
     if (!stem || !stem->of || t.nd < 1 || t.d[0] % stem->of)
@@ -131,7 +134,7 @@ static xd_tensor select_rows(xd_tensor t, const xd_stem *stem)
     int64_t d[XD_MAXDIM], first = elements_before(t, stem);
     memcpy(d, t.d, sizeof d);
     d[0] = t.d[0] / stem->of * stem->n;
-    if (xd_is_coded(t.type))            /* src_codes selects the first row                     */
+    if (xd_is_coded(t.type))            /* src_codes adds the offset of the first row          */
         return xd_view(t.p, t.type, t.nd, d);
     return xd_view(t.p ? (char *)t.p + xd_dtype_bytes(t.type, first) : NULL, t.type, t.nd, d);
 }
@@ -176,7 +179,8 @@ static int src_has(void *self, const char *name, xd_tensor *shape)
     return 1;
 }
 
-/* Reorders the rows of heads: in the file, rows of a head's first and second half alternate. */
+/* Reorders the rows of attention heads. In the file the rows of a head's first and second half
+ * alternate; in the result the first half precedes the second half. */
 static void part_pairs(char *to, const char *from, size_t row, int64_t rows, int64_t heads)
 {
     const int64_t each = rows / heads, half = each / 2;
@@ -194,7 +198,7 @@ static xd_status heads_of(const xd_single_file *s, const found *f, xd_tensor t, 
     const char *arch = xd_st_meta(s->of.files, "general.architecture"), *value;
     const char *which = f->stem->swap == XD_SWAP_KEYS ? "_kv" : "";
     snprintf(key, sizeof key, "%.60s.attention.head_count%s", arch ? arch : "", which);
-    if (!(value = xd_st_meta(s->of.files, key))) {      /* default: as many as query heads     */
+    if (!(value = xd_st_meta(s->of.files, key))) {      /* default: the number of query heads  */
         snprintf(key, sizeof key, "%.60s.attention.head_count", arch ? arch : "");
         value = xd_st_meta(s->of.files, key);
     }
@@ -237,7 +241,7 @@ static xd_status copy_rows(const xd_single_file *s, const found *f, xd_tensor t,
     return XD_OK;
 }
 
-/* Makes a copy of the selected rows, which stays until src_done. */
+/* Makes a copy of the selected rows, which exists until src_done. */
 static xd_status hold_copy(xd_single_file *s, const char *name, const found *f, xd_tensor *t,
                            xd_err *e)
 {
@@ -280,7 +284,7 @@ static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
     return st;
 }
 
-/* Returns 1 if the tensor must be copied. */
+/* Returns 1 if the selected rows must be copied, because their type or order changes. */
 static int reads_copy(const xd_single_file *s, const found *f)
 {
     xd_tensor t;
@@ -326,7 +330,7 @@ static int src_codes(void *self, const char *name, xd_coding *c)
     return 1;
 }
 
-/* Releases file pages of a view; a copy has none. */
+/* Releases the file pages of a tensor that is read in place; a copied tensor has none. */
 static void src_past(void *self, const char *name, const void *p, size_t bytes)
 {
     const xd_single_file *s = self;
@@ -336,7 +340,7 @@ static void src_past(void *self, const char *name, const void *p, size_t bytes)
         raw->past(raw->self, f.name, p, bytes);
 }
 
-/* Announces a read at the offset of the selected rows; a copied tensor is read completely. */
+/* Announces the read of some bytes of the selected rows; a copied tensor is read completely. */
 static void src_will(void *self, const char *name, int64_t first, int64_t n)
 {
     const xd_single_file *s = self;
@@ -359,7 +363,8 @@ xd_source xd_single_file_source(xd_single_file *s)
 
 /* ---- finding the layout ------------------------------------------------------------------- */
 
-/* Replaces @ by the slot: "text_encoders.@.transformer." -> "text_encoders.clip_l.transformer." */
+/* Replaces @ in a prefix by the component's name: "text_encoders.@.transformer." becomes
+ * "text_encoders.clip_l.transformer.". */
 static void fill_slot(const char *pattern, const char *slot, char out[64])
 {
     int n = (int)strcspn(pattern, "@");
@@ -415,7 +420,7 @@ static int reads_network(const xd_key_map *l, const char *net)
     return 0;
 }
 
-/* Writes the architecture of a GGUF file for a message; "" if it has none. */
+/* Writes the architecture of a GGUF file for a message; "" if the file has no such key. */
 static void tell_architecture(const xd_st *files, char *out, size_t size)
 {
     const char *arch = xd_st_meta(files, "general.architecture");
@@ -459,8 +464,8 @@ static xd_status find_layout(xd_single_file *s, xd_err *e)
 
 /* ---- other checks ------------------------------------------------------------------------- */
 
-/* Returns the number of blocks: one more than the largest number after the first `len` bytes of
- * `scope` in the names (separated by "|"), or `most` if that is larger. */
+/* Returns the number of blocks in a list of tensor names (separated by "|"): one more than the
+ * largest number after the first `len` bytes of `scope`, or `most` if that is larger. */
 static int count_in(const char *names, size_t len, const char *scope, int most)
 {
     for (const char *p = names; p;) {
@@ -494,8 +499,8 @@ static int file_blocks(const xd_single_file *s, const xd_scope *scope)
     return most;
 }
 
-/* Refuses a file with another number of blocks than the config's, which would otherwise leave
- * blocks unused or be reported as missing tensors. Blocks that are never run may be missing. */
+/* Refuses a file with another number of blocks than the config's. Otherwise blocks would be unused
+ * or be reported as missing tensors. Blocks that are never run may be missing. */
 static xd_status check_blocks(xd_single_file *s, xd_err *e)
 {
     const xd_scope *scopes = s->layout->scopes;
@@ -523,7 +528,7 @@ static xd_status check_tower(const xd_single_file *s, xd_err *e)
     return XD_OK;
 }
 
-/* Checks the rows that are stored in pairs against the number of heads in the file. */
+/* Checks rows that the file stores in pairs against the number of heads in the file. */
 static xd_status check_heads(const xd_single_file *s, xd_err *e)
 {
     for (int i = 0; i < s->of.nneeded; i++)

@@ -1,16 +1,16 @@
 /* svdquant.c - decodes the linear layers of SVDQuant files for nunchaku to plain matrices
  *
- * Such a layer has 4-bit integers q with a scale s for 64 elements of a row, smoothing factors m,
- * by which the inputs are divided, and a low-rank product:
- *     w[o,i] = q[o,i] s[o,i / 64] / m[i] + sum_r up[o,r] down[r,i]
- * Inputs that follow GELU had SHIFT added before the product with q: its contribution is subtracted
- * from the bias. Modulations have integers of 0 to 15 with a scale and an offset for 64 elements of
- * a row; their rows are shift, scale, gate ... of the first feature, then of the second, and 1 is
- * added to scales.
+ * A linear layer of SVDQuant has 4-bit integers q, a scale s for every 64 elements of a row,
+ * smoothing factors m, by which the inputs are divided, and a low-rank product:
+ *  w[o,i] = q[o,i] s[o,i / 64] / m[i] + sum_r up[o,r] down[r,i]
+ * Inputs that follow GELU had SHIFT added before the product with q. The contribution of SHIFT is
+ * subtracted from the bias. A modulation has integers of 0 to 15, with a scale and an offset for
+ * every 64 elements of a row. The rows of a modulation are shift, scale, gate ... of the first
+ * feature, then of the second; 1 is added to scales.
  *
- * All elements are in the order in which warps of a GPU load them
- * (deepcompressor/backend/nunchaku). A warp has 128 rows; "place" is the position of an element in
- * that order. */
+ * All elements of the file are in the order in which warps of a GPU load them
+ * (deepcompressor/backend/nunchaku). A warp has 128 rows; the "place" of an element is its position
+ * in that order. */
 #include "model/svdquant.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@
 enum { TILE = 128, GROUP = 64, PACK = 16, RANK_MOST = 512, NAME = 512 };
 static const float SHIFT = 0.171875f;
 
-/* The tensors of a layer, found by the suffixes of their names; some have two possible suffixes. */
+/* The tensors of a layer, by the suffixes of their names; some have two possible suffixes. */
 enum { CODES, SCALES, OFFSETS, SMOOTH, DOWN, UP, BIAS, SMOOTH_ORIGINAL, TENSORS };
 static const char *const ends[TENSORS][2] = {
     { "qweight", NULL }, { "wscales", NULL }, { "wzeros", NULL }, { "smooth", "smooth_factor" },
@@ -32,19 +32,19 @@ static const char *const ends[TENSORS][2] = {
 };
 
 typedef struct layer {
-    char      name[NAME];       /* name of its module                                          */
-    int64_t   of[TENSORS];      /* indices of its tensors; -1: none                            */
-    xd_tensor t[TENSORS];       /* the tensors while the layer is in use                       */
+    char      name[NAME];       /* name of the layer's module                                  */
+    int64_t   of[TENSORS];      /* indices of the tensors in the file; -1: none                */
+    xd_tensor t[TENSORS];       /* the tensors, open while the layer is in use                 */
     int       uses;
     int64_t   in, out, rank;
-    int64_t   parts;            /* modulation: outputs per feature; 0: not a modulation        */
-    int       shifted;          /* 1: SHIFT was added to its inputs                            */
+    int64_t   parts;            /* outputs per feature of a modulation; 0: not a modulation    */
+    int       shifted;          /* 1: the file expects inputs with SHIFT added                 */
 } layer;
 
-typedef struct joined {         /* one layer, or two with concatenated columns                 */
+typedef struct joined {         /* one layer, or two whose columns are concatenated            */
     char    name[NAME];
-    layer  *part[2];            /* the second may be NULL                                      */
-    float  *bias;               /* the bias while it is in use                                 */
+    layer  *part[2];            /* the layers; the second may be NULL                          */
+    float  *bias;               /* the bias, decoded while it is in use                        */
     int     uses;
 } joined;
 
@@ -56,7 +56,7 @@ struct xd_svdquant {
     int64_t          n;
     joined         **joints;
     int              njoints;
-    char            *owned;     /* [tensors of the files] 1: belongs to a layer                */
+    char            *owned;     /* [tensors of the files] 1: the tensor belongs to a layer     */
 };
 
 /* ---- finding layers ----------------------------------------------------------------------- */
@@ -67,7 +67,7 @@ static int ends_with(const char *name, const char *end)
     return n >= k && strcmp(name + n - k, end) == 0;
 }
 
-/* Returns the index of a tensor of the module whose codes are tensor i; -1: none. */
+/* Returns the index of a tensor in the same module as tensor i, the module's codes; -1: none. */
 static int64_t find_tensor(const xd_st *files, int64_t i, int which)
 {
     const char *name = xd_st_name(files, i);
@@ -88,7 +88,7 @@ int xd_svdquant_takes(const xd_st *files, int64_t i)
            (find_tensor(files, i, OFFSETS) >= 0 || find_tensor(files, i, SMOOTH) >= 0);
 }
 
-/* Returns 1 for layers after GELU, whose inputs are shifted. */
+/* Returns 1 for a layer that follows GELU, whose inputs are shifted. */
 static int is_shifted(const char *module)
 {
     static const char *const after[] = { ".mlp_fc2", ".mlp_context_fc2", ".ff.net.2",
@@ -104,7 +104,7 @@ static int is_float(xd_dtype t)
     return t == XD_F32 || t == XD_F16 || t == XD_BF16;
 }
 
-/* Returns 1 if the tensor has n floating-point elements, or is optional and absent. */
+/* Returns 1 if the tensor has n floating-point elements, or if it is optional and absent. */
 static int has_floats(const xd_st *files, int64_t i, int64_t n, int optional)
 {
     xd_tensor t = i < 0 ? (xd_tensor){ 0 } : xd_st_shape(files, i);
@@ -221,8 +221,8 @@ int xd_svdquant_owns(const xd_svdquant *s, int64_t i)
 
 /* ---- elements ----------------------------------------------------------------------------- */
 
-/* Reads elements [place, place + n) of a tensor, n at most 256. Fast for bf16, the usual type,
- * which is the upper half of f32. */
+/* Reads the elements at places [place, place + n) of a tensor; n is at most 256. Fast for bf16, the
+ * usual type, whose bits are the upper half of an f32. */
 static inline void read_floats(xd_tensor t, int64_t place, int n, float *to)
 {
     uint16_t half[PACK * PACK];
@@ -244,7 +244,8 @@ static float float_at(xd_tensor t, int64_t place)
     return v;
 }
 
-/* Place of element i of vectors and scales: 16 rows are ordered 0, 1, 8, 9, 2, 3, 10, 11, ... */
+/* Returns the place of element i in vectors and scales. Groups of 16 elements are ordered 0, 1, 8,
+ * 9, 2, 3, 10, 11, ... */
 static int64_t place_in_pack(int64_t i)
 {
     return i % 8 / 2 * 4 + i % PACK / 8 * 2 + i % 2;
@@ -261,9 +262,9 @@ static float scale_of(const layer *l, int64_t row, int64_t column)
     return float_at(l->t[SCALES], tile * TILE + place_of_row(row % TILE));
 }
 
-/* Returns the word with eight columns of a row. A tile of 64 columns and 128 rows is ordered by
- * groups of 16 rows, by rows modulo 8, by groups of 8 columns modulo 4; then both rows and both
- * halves of the columns. */
+/* Returns the 32-bit word with eight columns of a row. A tile of 64 columns and 128 rows is ordered
+ * by groups of 16 rows, by rows modulo 8, and by groups of 8 columns modulo 4; then come both rows
+ * and both halves of the columns. */
 static uint32_t word_at(const layer *l, int64_t row, int64_t column)
 {
     const int64_t tile = row / TILE * (l->in / GROUP) + column / GROUP;
@@ -274,7 +275,8 @@ static uint32_t word_at(const layer *l, int64_t row, int64_t column)
     return v;
 }
 
-/* Decodes sixteen columns of a row: integers times the scale, divided by the smoothing factors. */
+/* Decodes sixteen columns of a row: the integers times the scale, divided by the smoothing
+ * factors. */
 static void read_integers(const layer *l, int64_t row, int64_t column, float to[PACK])
 {
     const float s = scale_of(l, row, column);
@@ -291,8 +293,9 @@ static void read_integers(const layer *l, int64_t row, int64_t column, float to[
 
 enum { SIXTEENS = PACK * PACK, LANES = 32 };
 
-/* Reads a row of `up`, stored in tiles of 16 rows by 16 ranks, into the order of the elements of
- * `down`: among 32 elements, groups of four of ranks i and i + 8 alternate. */
+/* Reads a row of the low-rank matrix `up`, which is stored in tiles of 16 rows by 16 ranks. The
+ * elements are put into the order of those of `down`: among 32 elements, groups of four of ranks i
+ * and i + 8 alternate. */
 static void read_up(const layer *l, int64_t row, float *to)
 {
     for (int64_t r = 0; r < l->rank; r += PACK) {
@@ -305,7 +308,7 @@ static void read_up(const layer *l, int64_t row, float *to)
     }
 }
 
-/* Adds sixteen columns of the low-rank product; up: the row from read_up. */
+/* Adds sixteen columns of the low-rank product to a decoded row; up: the row from read_up. */
 static void add_product(const layer *l, const float *up, int64_t column, float to[PACK])
 {
     const int64_t blocks = l->rank / PACK, first = column / PACK * blocks;
@@ -323,15 +326,15 @@ static void add_product(const layer *l, const float *up, int64_t column, float t
     }
 }
 
-/* Returns the stored row of a modulation's row. */
+/* Returns the number of the stored row that has this row of a modulation. */
 static int64_t row_of_part(const layer *l, int64_t row)
 {
     const int64_t features = l->out / l->parts;
     return row % features * l->parts + row / features;
 }
 
-/* Decodes sixteen columns of a modulation. Four rows are interleaved; a 16-bit word has those of 32
- * columns that are equal modulo 8. */
+/* Decodes sixteen columns of a modulation. Four rows are interleaved in the file. A 16-bit word has
+ * the elements of those columns, of 32, that are equal modulo 8. */
 static void read_modulation(const layer *l, int64_t row, int64_t column, float to[PACK])
 {
     const int64_t r = row_of_part(l, row), at = column / GROUP * l->out + r;
@@ -377,7 +380,7 @@ static void read_joined(const xd_coding *c, int64_t row, int64_t column, int64_t
 
 typedef struct biasing { const layer *l; float *to; } biasing;
 
-/* Adds the biases of a layer to `to`. */
+/* Adds the biases of some rows of a layer to `to`. */
 static void add_biases(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const biasing *b = ctx;
@@ -411,7 +414,8 @@ static layer *find_layer(const xd_svdquant *s, const char *name, size_t n)
     return NULL;
 }
 
-/* Finds the layers of MODULE or PREFIX.A+B. Returns 0 if there are none. */
+/* Finds the layers of a name such as MODULE, or PREFIX.A+B for two layers. Returns 0 if there are
+ * none. */
 static int find_parts(const xd_svdquant *s, const char *name, size_t n, layer *part[2])
 {
     const char *plus = memchr(name, '+', n), *dot = plus;
@@ -428,7 +432,8 @@ static int find_parts(const xd_svdquant *s, const char *name, size_t n, layer *p
     return part[1] && part[1]->out == part[0]->out && !part[0]->parts && !part[1]->parts;
 }
 
-/* Returns the layers of "NAME.weight" or "NAME.bias"; NULL: none, or out of memory. */
+/* Returns the layers of a tensor called "NAME.weight" or "NAME.bias"; NULL: none, or out of
+ * memory. */
 static joined *find_joined(xd_svdquant *s, const char *name, int *bias)
 {
     *bias = ends_with(name, ".bias");
@@ -590,8 +595,8 @@ static void src_past(void *self, const char *name, const void *p, size_t bytes)
         s->raw->past(s->raw->self, name, p, bytes);
 }
 
-/* Announces the reads for some rows: the same fraction of tensors stored by rows, and all of the
- * others. */
+/* Announces which parts of the file will be read for some rows: the same fraction of each tensor
+ * that is stored by rows, and all other tensors completely. */
 static void layer_will(const xd_svdquant *s, const layer *l, double from, double to)
 {
     for (int k = 0; k < SMOOTH_ORIGINAL; k++) {
