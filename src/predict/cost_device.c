@@ -1,10 +1,10 @@
-/* cost_device.c - a count device that also predicts the time of each call on a machine
+/* cost_device.c - a count device that also predicts the time of each kernel call on a machine
  *
- * A GEMM or an attention takes the longer of two times: that of its flops at the machine's rate
- * (lower for few rows or keys), and that of its bytes. All other kernels take the time of their
- * bytes (Williams et al. 2009, the roofline model, with a half-speed point as in Hockney and
- * Jesshope 1988). On a CPU, whose machine has a rate for weights, a GEMM also takes the time of
- * reading weights that are no longer in a cache, and the time of its epilogue. */
+ * A GEMM or an attention takes the longer of two times: the time of its FLOPs at the machine's rate
+ * (which is lower for few rows or keys), and the time of its bytes. All other kernels take the time
+ * of their bytes. This is the roofline model (Williams et al. 2009) with a half-speed point as in
+ * Hockney and Jesshope 1988. A CPU has a separate rate for weights: there a GEMM also takes the
+ * time of reading weights that are no longer in a cache, and the time of its epilogue. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ struct xd_cost_device {         /* the proxy must be the first member           
     xd_device_proxy   w;
     const xd_machine *m;
     const xd_rates   *rate;
-    double            seconds, weights; /* predicted time; bytes of weights in use             */
+    double            seconds, weights; /* predicted time; bytes of the weights in use         */
 };
 
 const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute)
@@ -24,20 +24,21 @@ const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute)
     return compute == XD_F32 ? &m->f32 : &m->bf16;
 }
 
-/* Returns the rate at size n, if half of the full rate is reached at size `half`. */
+/* Returns the rate of a kernel at size n, if half of the full rate is reached at size `half`. */
 static double rate_at(double rate, double n, double half)
 {
     return n > 0 ? rate * n / (n + half) : rate;
 }
 
-/* Returns seconds for bytes at the kernel's own rate, or the general rate if it has none. */
+/* Returns the seconds of moving bytes at the kernel's own rate, or at the general rate if the
+ * kernel has none. */
 static double seconds_moved(const xd_rates *r, double own, double bytes)
 {
     return bytes / (own > 0 ? own : r->bytes);
 }
 
-/* Factors without a measurement: int8 GEMMs are 1.5 times as fast; e4m3 is expanded in addition to
- * the GEMM. */
+/* Returns the rate of a GEMM with quantized weights. Without a measurement, int8 GEMMs are 1.5
+ * times as fast as others, and e4m3 weights are expanded in addition to the GEMM. */
 static double quant_rate(const xd_rates *r, const xd_gemm *a)
 {
     const double fp8 = a->fp8 && r->fp8_gemm > 0 ? r->fp8_gemm : r->fp8;
@@ -61,9 +62,9 @@ static double seconds_gemm(const xd_cost_device *k, const xd_gemm *a, const xd_c
     return t;
 }
 
-/* Each pair of query and key takes a constant time in addition to its flops. The rates for head
- * widths 64 and 128 determine it; below 64 it dominates. Rates between 64 and 128 are
- * interpolated. */
+/* Returns the rate of attention with head width D. Each pair of query and key takes a constant time
+ * in addition to its FLOPs. The rates for head widths 64 and 128 determine this time; it dominates
+ * below 64. Rates between 64 and 128 are interpolated. */
 static double attn_rate(const xd_rates *r, double D)
 {
     double w = D <= 64 ? 0 : D >= 128 ? 1 : (D - 64) / 64;
@@ -96,7 +97,7 @@ static double seconds_of(const xd_cost_device *k, xd_op op, const void *a, const
     case XD_OP_ATTN: return seconds_attn(r, a, c);
     case XD_OP_CONV: return xd_max_double(c->flops / r->conv, c->bytes / r->bytes);
     case XD_OP_NORM:
-    case XD_OP_ADDMUL:          /* sums over ranks are outside this core's caches              */
+    case XD_OP_ADDMUL:          /* sums over ranks are not in this core's caches              */
     case XD_OP_ROTATE:
     case XD_OP_QKNORM:  return seconds_moved(r, r->norm, c->bytes);
     case XD_OP_MOMENTS:

@@ -1,7 +1,7 @@
-/* fit.c - finds changes of a request that make it fit into memory; each is counted as a full run
+/* fit.c - finds changes of a request that make it fit into memory
  *
- * A change is a set of flags. Sets are tried in the order of a user's preference. Supersets of a
- * set that fits are not tried. */
+ * A set of changes is a set of flags; each set is counted as a full run of the request. Sets are
+ * tried in the order of a user's preference. Supersets of a set that fits are not tried. */
 #include "predict/fit.h"
 
 #include <math.h>
@@ -16,24 +16,25 @@
 #include "pipeline/memory_plan.h"
 #include "plan/balance.h"
 
-/* Max sets in one message; memory in bytes that must stay free while counting. */
+/* MAX_REPORTED: max sets of flags in one message. LEFT: bytes that must stay free while
+ * counting. */
 enum { MAX_REPORTED = 3, LEFT = 100000000 };
 static const double PATIENCE_S = 1.5;
 
-typedef struct set {            /* all 0: as requested                                         */
+typedef struct set {            /* a set of changed flags; all 0: as requested                 */
     int      bf16;
-    xd_dtype dit, text;         /* weight types: I8, F8E4M3 or Q4_0                            */
-    int      text_tp, tp;       /* degrees; tp replaces the given degrees                      */
+    xd_dtype dit, text;         /* new weight types: I8, F8E4M3 or Q4_0                        */
+    int      text_tp, tp;       /* tensor-parallel degrees; tp replaces given degrees          */
     int      tiles, rows;       /* --enable_tiling, --use_parallel_vae                         */
-    int      ranks;             /* fewer ranks                                                 */
+    int      ranks;             /* a smaller number of ranks                                   */
     int      offload;           /* --offload auto                                              */
-    int      size;              /* index of a smaller size, from 1                             */
+    int      size;              /* index of a smaller output size, from 1                      */
 } set;
 
 typedef struct trial {
-    double need, have;          /* bytes, for the tighter limit                                */
-    double text, dit;           /* weights of the rank with the largest need                   */
-    double streamed;            /* bytes read or copied to the device per step                 */
+    double need, have;          /* needed and available bytes, for the tighter limit           */
+    double text, dit;           /* bytes of weights on the rank with the largest need          */
+    double streamed;            /* bytes of weights read or copied to the device per step      */
     char   plan[256];
 } trial;
 
@@ -42,12 +43,13 @@ typedef struct finder {
     xd_context         own;
     const xd_parallel *plans;
     int                nplans;
-    xd_dtype           type, dit, text[XD_MAXTEXT];     /* weight types of the engine          */
+    /* compute type; weight types of the engine */
+    xd_dtype           type, dit, text[XD_MAXTEXT];
     xd_offload         offload;
     double             until;
     set                fit[MAX_REPORTED];
     int                nfit;
-    set                leanest; /* the set of `least`                                          */
+    set                leanest; /* the set of changes of the trial `least`                     */
     trial              least;
     xd_text_buf        reported;
 } finder;
@@ -101,7 +103,7 @@ const xd_candidate *xd_fit_least(const xd_search *s)
 
 /* ---- a set of flags ----------------------------------------------------------------------- */
 
-/* Returns 1 if `type` is smaller than the current type of the weights. */
+/* Returns 1 if weights of `type` are smaller than weights of the current type `now`. */
 static int is_smaller(xd_dtype type, xd_dtype now)
 {
     return now != XD_Q4_0 && (type == XD_Q4_0 || (now != XD_I8 && now != XD_F8E4M3));
@@ -113,8 +115,9 @@ static int text_can_be(const finder *w, int k, xd_dtype type)
     return m->has_text[k] && xd_types_quantizes(&m->text[k]) && is_smaller(type, w->text[k]);
 }
 
-/* Sets the context's types to those of a set; an empty set has the engine's types. Discards kernel
- * descriptions of other types, so that only those of this set are counted. */
+/* Sets the context's types to those of a set of changes; an empty set has the engine's types.
+ * Discards descriptions of kernels with other types, so that only the kernels of this set are
+ * counted. */
 static void set_types(finder *w, const set *s)
 {
     xd_context *ctx = &w->own;
@@ -137,8 +140,9 @@ static void set_types(finder *w, const set *s)
     }
 }
 
-/* Writes height and width of the smaller size i: 3/4, 1/2 and 1/4, then repeated halves down to a
- * quarter of the model's own size. Returns 0 if there is none. */
+/* Writes the height and width of the smaller output size i: 3/4, 1/2 and 1/4 of the requested
+ * sides, then repeated halves down to a quarter of the model's own size. Returns 0 if there is no
+ * size i. */
 static int size_of(const finder *w, int i, int64_t side[2])
 {
     const xd_model   *m = &w->t->ctx->model;
@@ -202,7 +206,7 @@ XD_PRINTF(2, 3) static void add_flag(xd_text_buf *b, const char *fmt, ...)
     xd_buf_add(b, "%s%s", b->len && b->p[b->len - 1] != ' ' ? " " : "", one);
 }
 
-/* Appends "--weights_dtype int8 --enable_tiling". */
+/* Appends the flags of a set of changes, such as "--weights_dtype int8 --enable_tiling". */
 static void flags_of(const finder *w, const set *s, xd_text_buf *b)
 {
     int64_t side[2];
@@ -233,14 +237,15 @@ static void flags_of(const finder *w, const set *s, xd_text_buf *b)
 
 /* ---- counting ----------------------------------------------------------------------------- */
 
-/* Memory limit minus a margin: on this machine free memory may change a little before the next run.
- * Other machines have their own reserves. */
+/* Returns a memory limit minus a margin, because the free memory of this machine may change a
+ * little before the next run. Other machines have their own reserves. */
 static double with_margin(double have)
 {
     return have - (have > 8e8 ? 4e6 + have / 200 : have / 100);
 }
 
-/* Bytes that a process may map, including its weights and the kernels of the last set. */
+/* Returns the bytes that this process may map, including its weights and the kernels of the last
+ * counted set. */
 static double space_of(const finder *w)
 {
     size_t machine, process;
@@ -270,8 +275,8 @@ static int is_lighter(const trial *a, const trial *b)
     return !(b->have > 0) || a->need * b->have < b->need * a->have;
 }
 
-/* Predicts a plan. Streaming uses all memory except that of kernels, whose size is known after a
- * first prediction of the plan. */
+/* Predicts the memory of a plan. Streaming uses all memory except that of kernels, whose size is
+ * known after a first prediction of the plan. */
 static xd_status predict_plan(const finder *w, const xd_request *r, const xd_parallel *p,
                               xd_prediction *f, trial *c, xd_err *e)
 {
@@ -295,7 +300,8 @@ static xd_status predict_plan(const finder *w, const xd_request *r, const xd_par
     }
 }
 
-/* Finds the plan with the smallest need for a set of flags. Returns 0 if no plan is possible. */
+/* Finds the plan with the smallest memory need for a set of changes. Returns 0 if no plan is
+ * possible. */
 static int count_plans(finder *w, const set *s, trial *best)
 {
     xd_request    r;
@@ -316,7 +322,7 @@ static int count_plans(finder *w, const set *s, trial *best)
     return any;
 }
 
-/* As count_plans over all plans with fewer ranks. */
+/* Finds the smallest memory need like count_plans, over all plans with fewer ranks. */
 static int count_fewer(finder *w, const set *s, trial *best)
 {
     xd_search se = { 0 };
@@ -336,8 +342,9 @@ static int count_fewer(finder *w, const set *s, trial *best)
     return any;
 }
 
-/* Counting itself needs memory: descriptions of kernels that will not run. If little is left, the
- * advice ends with the sets found so far. */
+/* Counts the memory of a set of changes. Counting itself needs memory for the descriptions of
+ * kernels. If little memory is left, counting stops, and the advice has only the sets found so
+ * far. */
 static int count_set(finder *w, const set *s, trial *c)
 {
     if (xd_host_address_space() < LEFT)
@@ -368,7 +375,7 @@ static void add_advice(finder *w, const set *s, const trial *c)
         w->fit[w->nfit++] = *s;
 }
 
-/* Returns 1 if s includes all changes of f, in the same way. */
+/* Returns 1 if the set s includes all changes of the set f, in the same way. */
 static int includes(const set *s, const set *f)
 {
     return s->bf16 >= f->bf16 &&
@@ -378,9 +385,9 @@ static int includes(const set *s, const set *f)
            (!f->size || s->size >= f->size);
 }
 
-/* Removes unnecessary changes: the set must stay within `most` times the available memory. Changes
- * that cost the user more are removed first; a smaller size is tried only if the original size does
- * not fit. */
+/* Removes unnecessary changes from a set, as long as it needs at most `most` times the available
+ * memory. Changes that cost the user more are removed first. A smaller size is tried only if the
+ * original size does not fit. */
 static void simplify_set(finder *w, set *s, trial *c, double most)
 {
     for (int i = 0; i < 8; i++) {
@@ -401,7 +408,7 @@ static void simplify_set(finder *w, set *s, trial *c, double most)
     }
 }
 
-/* Counts one more set. Returns 1 if it fits and is part of the advice. */
+/* Counts one more set of changes. Returns 1 if the set fits and is part of the advice. */
 static int try_set(finder *w, const set *asked)
 {
     static const set nothing;
@@ -421,14 +428,13 @@ static int try_set(finder *w, const set *asked)
     return 1;
 }
 
-/* ---- candidate sets
- * --------------------------------------------------------------------------- */
+/* ---- candidate sets ---------------------------------------------------------------------- */
 
-typedef struct levers {         /* possible changes; 0: not possible                           */
+typedef struct levers {         /* changes that are possible; 0: not possible                  */
     int      bf16, tiles, rows, tp, text_tp, offload;
     xd_dtype dit, text;
     xd_dtype dit4, text4;       /* Q4_0, on CPUs                                               */
-    int      text_first;        /* the text encoder is the larger component                    */
+    int      text_first;        /* 1: the text encoder is larger than the transformer          */
 } levers;
 
 static xd_dtype small_text(const finder *w)
@@ -468,11 +474,12 @@ static levers find_levers(const finder *w, const trial *base)
         .text_first = base->text > base->dit };
 }
 
-/* Tries all sets of types on top of `s`: single ones first, the larger component's before the
- * other's. */
+/* Tries all combinations of smaller types in addition to the changes in `s`. Single types come
+ * first, and the type of the larger component precedes that of the smaller one. */
 static void try_types(finder *w, const levers *l, set s)
 {
-    static const int order[] = { 1, 2, 4, 6, 3, 5, 7 }; /* bits: bf16, larger, smaller           */
+    /* bits: 1 bf16, 2 type of the larger component, 4 smaller */
+    static const int order[] = { 1, 2, 4, 6, 3, 5, 7 };
     xd_dtype         large = l->text_first ? l->text : l->dit,
         small = l->text_first ? l->dit : l->text;
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
@@ -488,7 +495,7 @@ static void try_types(finder *w, const levers *l, set s)
     }
 }
 
-/* Tries four bits, unless other weight types fit without streaming. */
+/* Tries four-bit weights, unless other weight types fit without streaming. */
 static void try_four(finder *w, const levers *l)
 {
     levers four = *l;
@@ -501,7 +508,7 @@ static void try_four(finder *w, const levers *l)
         try_types(w, &four, (set){ 0 });
 }
 
-/* Tries changes of the plan, separately, then together. */
+/* Tries changes of the plan's degrees, first separately, then together. */
 static void try_degrees(finder *w, const levers *l)
 {
     for (int k = 1; k < 8; k++) {
@@ -521,7 +528,7 @@ static set all_levers(const levers *l)
                   .tiles = l->tiles, .rows = l->rows, .offload = l->offload };
 }
 
-/* Tries changes that keep all pixels, or nearly, before types of lower precision. */
+/* Tries changes that leave pixels unchanged or nearly so, before types of lower precision. */
 static void try_lossless(finder *w, const levers *l)
 {
     for (int k = 1; k < 4; k++)
@@ -545,7 +552,7 @@ static void try_fewer(finder *w)
     }
 }
 
-/* Quick check of a lower limit: returns 1 if the pixels alone can fit. */
+/* Checks a lower limit of the memory quickly: returns 1 if the pixels alone can fit. */
 static int may_fit(const finder *w, const int64_t side[2])
 {
     const xd_fit *t = w->t;
@@ -553,7 +560,8 @@ static int may_fit(const finder *w, const int64_t side[2])
     return (double)side[0] * (double)side[1] * 15 < have;
 }
 
-/* Finds the largest size that fits on top of `s`, from size `from` down to size `to`. */
+/* Finds the largest output size that fits in addition to the changes in `s`, from index `from` to
+ * the smaller size at index `to`. */
 static int try_sizes(finder *w, set s, int from, int to)
 {
     int64_t side[2];
@@ -563,8 +571,8 @@ static int try_sizes(finder *w, set s, int from, int to)
     return to;
 }
 
-/* Returns 1 if any set can fit that keeps the size. Kernels of tiles may need more memory than
- * tiles save: then `all` goes without tiles. */
+/* Returns 1 if any set of changes that keeps the size can fit. Kernels for tiles may need more
+ * memory than tiles save; then tiles are removed from `all`. */
 static int any_may_fit(finder *w, set *all)
 {
     set   plain = *all;
@@ -578,7 +586,8 @@ static int any_may_fit(finder *w, set *all)
     return w->nfit > 0 || d.need <= d.have;
 }
 
-/* If eight bits do not fit, tries all changes with four, which replace `all`. */
+/* If eight-bit weights do not fit, tries all changes with four-bit weights, which replace those in
+ * `all`. */
 static void try_all_in_four(finder *w, const levers *l, set *all)
 {
     all->dit = l->dit4 ? l->dit4 : all->dit;
@@ -609,7 +618,7 @@ static void try_all(finder *w, const levers *l)
         try_fewer(w);
     if (w->nfit > 0 || w->t->only)
         return;
-    w->until = xd_now_s() + PATIENCE_S; /* more time, as nothing was found                     */
+    w->until = xd_now_s() + PATIENCE_S; /* more time, because nothing has been found so far    */
     int size = try_sizes(w, (set){ 0 }, 1, SIZES);
     if (!huge)
         try_sizes(w, all, 1, size);
@@ -637,7 +646,7 @@ static void write_advice(finder *w, char *out, size_t size)
     xd_buf_free(&b);
 }
 
-/* Keeps only the changes that an engine makes by itself. */
+/* Keeps only the changes that an engine makes without the user. */
 static levers limit_levers(levers l, int only)
 {
     if (only)
@@ -650,7 +659,7 @@ static levers limit_levers(levers l, int only)
     return l;
 }
 
-/* Writes the sets that fit as text; *first: the first one. */
+/* Writes the sets of changes that fit as text. *first: the first of these sets. */
 static void find_advice(const xd_fit *t, const xd_parallel *plans, int n, set *first, char *out,
                         size_t size)
 {
@@ -696,8 +705,8 @@ xd_fit_choice xd_fit_choose(const xd_fit *t, const xd_parallel *plan, char *out,
     return (xd_fit_choice){ s.offload, (int32_t)s.dit, (int32_t)s.text };
 }
 
-/* Tries two plans: the one with the smallest need, and the one with the smallest need without text
- * encoders. */
+/* Finds changes for two plans: the plan with the smallest memory need, and the plan with the
+ * smallest need without text encoders. */
 void xd_fit_advice_of(const xd_fit *t, const xd_search *s, char *out, size_t size)
 {
     const xd_candidate *one = xd_fit_least(s), *two = NULL;

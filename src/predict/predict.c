@@ -1,4 +1,5 @@
-/* predict.c - runs a request on the count device as every rank of a plan */
+/* predict.c - predicts time and memory: runs a request on the count device as every rank of a
+ * plan */
 #include "predict/predict.h"
 
 #include <math.h>
@@ -29,23 +30,23 @@ enum { STEPS = 5, VARIED = 24 };        /* simulated steps: one exact, others re
 
 typedef struct predictor {
     const xd_context   *base;
-    xd_context         *ctx;    /* `own`, which represents a rank of the plan                  */
+    xd_context         *ctx;    /* context `own`, which represents a rank of the plan          */
     xd_context          own;
     const xd_machine   *m;
     const xd_request   *r;
     xd_request          played; /* r without reference_interval in simulated steps             */
     xd_prediction      *f;
     xd_job              job;
-    xd_prompts          words;  /* n = 0: texts are unknown                                    */
+    xd_prompts          words;  /* the texts; n = 0: unknown                                   */
     xd_cost_device     *rk;
     xd_simulation      *simulation;
-    double              last_text_s;    /* time of the last text encoder                       */
+    double              last_text_s;    /* seconds of the last text encoder                    */
     xd_offload_parts   *parts;  /* [ranks]: sizes of blocks, malloc'ed                          */
     xd_lane            *lane;
     int                 cut[XD_MAXSTAGE + 1];
-    int                 warm;   /* exact steps per transformer                                 */
-    int                 alone;  /* 1: other ranks are idle                                     */
-    int                 usual, most;    /* passes of most steps; max passes of a step          */
+    int                 warm;   /* number of exact steps per transformer                       */
+    int                 alone;  /* 1: only one rank computes                                   */
+    int                 usual, most;    /* number of passes: in most steps; max in a step      */
     xd_predicted_event *on_event;
     void               *cookie;
 } predictor;
@@ -77,8 +78,8 @@ static double record_lap(void *ctx)
     return xd_cost_device_lap_s(s->rk, s->alone);
 }
 
-/* Returns the transport of messages in device memory; if the ranks are not present, the one that
- * needs the most memory. */
+/* Returns the transport of messages in device memory. If the ranks are not present, it is the
+ * transport that needs the most memory. */
 static xd_device_way message_way(const predictor *s)
 {
     if (!xd_dev_identity(s->base->count))
@@ -88,13 +89,13 @@ static xd_device_way message_way(const predictor *s)
     return s->m->hosts > 1 ? XD_WAY_LINKS : XD_WAY_MAILBOXES;
 }
 
-/* Adds the memory of the messages of this part of the request. */
+/* Adds the message buffers of this part of the request to the memory of rank `me`. */
 static void add_messages(predictor *s, int me)
 {
     s->f->rank[me].need.messages += (size_t)s->ctx->count_world->traffic->device_bytes;
 }
 
-/* Makes the context represent rank `me` of the plan, and records its messages. */
+/* Makes the context represent rank `me` of the plan, and starts recording that rank's messages. */
 static xd_status stand_for_rank(predictor *s, int me, xd_err *e)
 {
     xd_context *ctx = s->ctx;
@@ -160,7 +161,7 @@ static int steps_played(const predictor *s)
     return s->job.samp.steps < want ? s->job.samp.steps : want;
 }
 
-/* Writes the rows of the embeddings of the passes. */
+/* Writes the number of embedding rows of each pass. */
 static void text_rows(const predictor *s, int64_t rows[XD_MAXPASS])
 {
     const xd_prompts *w = &s->words;
@@ -171,7 +172,7 @@ static void text_rows(const predictor *s, int64_t rows[XD_MAXPASS])
             rows[i >= w->prompts] = w->rows[i];
 }
 
-/* Returns the number of images that this rank's replica generates. */
+/* Returns the number of images that the replica of this rank generates. */
 static int image_count(const predictor *s)
 {
     int D = s->f->plan.deg.n[XD_DATA], at = s->ctx->topo.at[XD_DATA];
@@ -190,8 +191,8 @@ static double step_bytes(const predictor *s, xd_denoise *f, int step)
     return (double)(sent_bytes(s) - before);
 }
 
-/* Returns the part of the first step's bytes for reading the text, which each transformer does
- * once: repeated steps do not have it. */
+/* Returns the bytes of the first step that are for processing the text. Each transformer does that
+ * once, so repeated steps do not have these bytes. */
 static double reading_bytes(const predictor *s, xd_denoise *f, double first)
 {
     f->piece_index = 0;
@@ -199,7 +200,7 @@ static double reading_bytes(const predictor *s, xd_denoise *f, double first)
                ? first - step_bytes(s, f, 0) : 0;
 }
 
-/* Returns how often the request's first step of a transformer has this many passes. */
+/* Returns for how many transformers the request's first step has this many passes. */
 static int readings(const predictor *s, int passes)
 {
     int n = 0;
@@ -208,7 +209,7 @@ static int readings(const predictor *s, int passes)
     return n;
 }
 
-/* Records the first steps, with a mark before each and one after the last; the first step is exact
+/* Records the first steps, with a mark before each and one after the last. The first step is exact
  * for any warm-up. Then runs the request's last step, for its bytes: it sends no latents back. All
  * steps have `passes` passes, and one transformer represents both of two. */
 static void denoise_steps(predictor *s, xd_denoise *f, int me, int passes)
@@ -260,13 +261,13 @@ static void raise_host(xd_need *n, const xd_component *p)
     n->host_work = n->host_work > p->count->host_work ? n->host_work : p->count->host_work;
 }
 
-/* Number of encoded texts: prompts, then negative prompts. */
+/* Returns the number of encoded texts: prompts, then negative prompts. */
 static int text_count(const predictor *s)
 {
     return s->r->nprompts + (s->job.npass > 1 ? xd_job_negatives(s->r) : 0);
 }
 
-/* As xd_prompts_bytes, also for unknown texts. */
+/* Returns the bytes of the embeddings like xd_prompts_bytes, also if the texts are unknown. */
 static size_t embedding_bytes(const predictor *s)
 {
     const xd_dit_info *d = &s->ctx->model.dit_info;
@@ -278,7 +279,7 @@ static size_t embedding_bytes(const predictor *s)
            (size_t)(rows[0] * d->text_dim + d->pooled_dim) * sizeof(float);
 }
 
-/* Counts the weights of all transformers on the plain count device. */
+/* Counts the weights of all transformers on the count device without costs. */
 static xd_status count_dits(predictor *s, int me, xd_err *e)
 {
     xd_context     *ctx = s->ctx;
@@ -358,8 +359,8 @@ static void report_piece(void *ctx, char what, double from, double to)
         t->sum->wait_s += b - a;
 }
 
-/* Reads the times of the steps. For the usual number of passes, also reads each rank's times in the
- * last step, which repeats. */
+/* Reads the times of the simulated steps. For the usual number of passes, also reads each rank's
+ * times in the last step, which repeats. */
 static void read_steps(predictor *s, int passes)
 {
     xd_prediction      *f = s->f;
@@ -402,7 +403,8 @@ static xd_status play_steps(predictor *s, int passes, xd_err *e)
     return XD_OK;
 }
 
-/* Steps with the usual number of passes come last: their events are reported. */
+/* Predicts denoising. Steps with the usual number of passes are simulated last, so that their
+ * events are reported. */
 static xd_status predict_denoise(predictor *s, xd_err *e)
 {
     xd_prediction *f = s->f;
@@ -482,7 +484,7 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
             s->parts[me].text[k] = xd_predict_block_sizes(&ctx->model.text[k]);
     }
     s->f->rank[me].sent_all += (double)sent_bytes(s);
-    xd_simulation_mark(s->simulation, XD_MAXTEXT); /* records the computing time so far           */
+    xd_simulation_mark(s->simulation, XD_MAXTEXT); /* mark the computing time so far              */
     return XD_OK;
 }
 
@@ -518,9 +520,9 @@ static int vae_is_alone(const predictor *s)
     return !s->f->plan.vae_rows && s->f->plan.deg.n[XD_DATA] == 1;
 }
 
-/* The images of the request are encoded once, by every replica or by rank 0, but every replica
- * allocates memory for it. Encoding may need more memory than decoding and, for image to video, a
- * large part of the time. */
+/* Predicts the encoding of the request's images. They are encoded once, by every replica or by rank
+ * 0, but every replica allocates memory for it. Encoding may need more memory than decoding and,
+ * for image to video, a large part of the time. */
 static xd_status predict_encode(predictor *s, xd_err *e)
 {
     xd_status st = reset_simulation(s, e);
@@ -577,7 +579,8 @@ static xd_status predict_decode(predictor *s, xd_err *e)
 
 /* ---- other messages ----------------------------------------------------------------------- */
 
-/* Counts the ranks of rank r's host with the same transformer weights, and the same VAE weights. */
+/* Counts the ranks of rank r's host that have the same transformer weights, and the same VAE
+ * weights. */
 static void group_of(const predictor *s, int r, int group[XD_SHARED_PARTS])
 {
     const int *d = s->f->plan.deg.n;
@@ -603,7 +606,8 @@ static void record_agreement(predictor *s, int times, xd_err *e)
         xd_world_agree(&s->ctx->world, XD_OK, e);
 }
 
-/* Messages before encoding: the request is accepted, weights are shared, memory is compared. */
+/* Sends the messages before encoding, in which ranks accept the request, share weights and compare
+ * memory. */
 static xd_status send_start(predictor *s, int me, xd_err *e)
 {
     xd_comm  *h = s->ctx->world.host;
@@ -611,10 +615,11 @@ static xd_status send_start(predictor *s, int me, xd_err *e)
     int       group[XD_SHARED_PARTS], two = xd_need_both(&s->job);
     xd_status st = XD_OK;
     group_of(s, me, group);
-    /* Accepted, counted, shared, compared: host memory, and a device's own memory.              */
+    /* The ranks exchange a status after each step: accepted, counted, shared, compared host memory,
+     * and compared a device's own memory. */
     record_agreement(s, (xd_dev_identity(s->ctx->count) ? 5 : 4) + two, e);
     if (xd_dev_identity(s->ctx->count))
-        xd_world_all(&s->ctx->world, 1);        /* loaded weights stay                         */
+        xd_world_all(&s->ctx->world, 1);        /* all ranks check whether loaded weights stay */
     st = h->size > 1 ? xd_weight_groups_count(s->ctx, group, e) : XD_OK;
     for (int i = 0; i <= two && h->size > 1; i++)
         xd_memory_sum(h, v);
@@ -644,7 +649,7 @@ static void send_text(predictor *s, xd_err *e)
     }
 }
 
-/* An encoded image: its pixels to the ranks that encode it together, or its latents. */
+/* Sends an encoded image: its pixels to the ranks that encode it together, or its latents. */
 static void send_encoded(predictor *s, xd_err *e)
 {
     const xd_vae_info *v = &s->ctx->model.vae_info;
@@ -659,13 +664,14 @@ static void send_encoded(predictor *s, xd_err *e)
         xd_world_broadcast(&s->ctx->world, &any, 2 * v->channels * cells * (int64_t)sizeof any, e);
 }
 
-/* Messages of loading, and images from other replicas to rank 0 after every round. */
+/* Sends the messages of loading, and after every round the images from other replicas to rank 0. */
 static void send_images(predictor *s, int me, xd_err *e)
 {
     const xd_topo *t = &s->ctx->topo;
     int            D = t->deg.n[XD_DATA], one = s->r->latents_only ? 0 : 1;
     int64_t        bytes = 4 * (s->job.numbers + one * xd_job_pixels(&s->job));
-    /* Agreements on: loading (also of the VAE), non-finite weights, memory. */
+    /* The ranks exchange a status after loading (also of the VAE), and about non-finite weights and
+     * memory. */
     record_agreement(s, s->f->plan.vae_rows || D > 1 || xd_job_has_image(s->r) ? 4 : 3, e);
     if (xd_job_has_image(s->r) && !s->ctx->model.recipe->references)
         send_encoded(s, e);
@@ -680,7 +686,7 @@ static void send_images(predictor *s, int me, xd_err *e)
     }
 }
 
-/* The engine allocates memory for the longest text in every pass. */
+/* Counts the bytes for texts. The engine allocates memory for the longest text in every pass. */
 static xd_status longest_text_bytes(predictor *s, xd_need *n, xd_err *e)
 {
     int64_t rows[XD_MAXPASS];

@@ -1,4 +1,4 @@
-/* predict_memory.c - memory of a predicted request */
+/* predict_memory.c - predicts the memory of a request, and the blocks to stream so that it fits */
 #include "predict/predict_memory.h"
 
 #include <math.h>
@@ -10,7 +10,8 @@
 #include "pipeline/job.h"
 #include "plan/plan.h"
 
-static const double USUAL_UPLOAD = 20e9;        /* bytes/s to a device if unknown             */
+/* bytes/s from the host to a device if the machine's rate is unknown */
+static const double USUAL_UPLOAD = 20e9;
 
 xd_block_sizes xd_predict_block_sizes(const xd_component *p)
 {
@@ -39,7 +40,7 @@ void xd_predict_free_parts(xd_offload_parts *parts, int ranks)
     free(parts);
 }
 
-/* Streams blocks of a rank so that it needs at most `room` bytes. */
+/* Selects the blocks that a rank streams, so that the rank needs at most `room` bytes. */
 static void stream_blocks(xd_prediction_rank *k, const xd_job *j, xd_offload_parts *p, int ranks,
                           double room)
 {
@@ -55,7 +56,8 @@ static void stream_blocks(xd_prediction_rank *k, const xd_job *j, xd_offload_par
         }
 }
 
-/* Returns the bytes/s of weights that stay in files of the page cache. */
+/* Returns the bytes/s at which a CPU streams weights: the rows of files in the page cache are
+ * packed for each use. */
 static double rate_of_packing(const xd_job *j, const xd_machine *m)
 {
     const xd_rates *k = j->ctx->type == XD_F32 ? &m->f32 : &m->bf16;
@@ -63,14 +65,16 @@ static double rate_of_packing(const xd_job *j, const xd_machine *m)
     return rate > 0 ? rate / 3 : USUAL_UPLOAD;
 }
 
-/* A step takes at least the time of copying its streamed blocks, which overlaps computation. */
+/* Increases the predicted time of a step to at least the time of copying its streamed blocks. The
+ * copies overlap computation. */
 static void add_streaming(xd_prediction *f, const xd_job *j, const xd_machine *m)
 {
     size_t most = 0;
     for (int r = 0; r < f->ranks; r++)
         most = f->rank[r].need.streamed > most ? f->rank[r].need.streamed : most;
     f->upload = m->upload > 0 ? m->upload : USUAL_UPLOAD;
-    if (m->shares)              /* rows of files are read, packed, then read again              */
+    /* a CPU reads rows from files, packs them, and reads the packed rows */
+    if (m->shares)
         f->upload = rate_of_packing(j, m);
     double pass_s = (double)most / f->upload;
     f->streamed = (double)most * xd_offload_runs(j, xd_job_usual_passes(j), 0);
@@ -81,7 +85,7 @@ static void add_streaming(xd_prediction *f, const xd_job *j, const xd_machine *m
     }
 }
 
-/* Returns 1 if an earlier rank of the host has the weights of rank r. */
+/* Returns 1 if an earlier rank of the host has the same transformer weights as rank r. */
 static int has_twin(const xd_prediction *f, int r, int first, const xd_machine *m)
 {
     int twin = 0;
@@ -91,14 +95,14 @@ static int has_twin(const xd_prediction *f, int r, int first, const xd_machine *
     return twin;
 }
 
-/* Returns how much rank r adds to the memory of its host, whose first rank is `first`. On CPUs the
- * ranks of a host share its memory and one copy of equal weights; a device has its own memory, and
- * ranks share the copy of streamed blocks. */
+/* Returns how much rank r adds to the memory of its host, whose first rank is `first`. The CPU
+ * ranks of a host share memory and one copy of equal weights. A device has its own memory, and the
+ * ranks of a host share the host memory of streamed blocks. */
 static double share_of(const xd_prediction *f, int r, int first, const xd_machine *m)
 {
     const xd_need *n = &f->rank[r].need;
     int            twin = has_twin(f, r, first, m);
-    if (m->shares && n->host)           /* devices with their own memory                        */
+    if (m->shares && n->host)           /* ranks on devices with their own memory               */
         return (double)(n->host - (twin ? n->pinned - n->pinned_text : 0));
     return (double)n->peak - (twin ? (double)(n->dit + n->dit2) : 0) -
            (m->shares && r > first ? (double)n->vae : 0);
@@ -120,7 +124,8 @@ static double peak_of(const xd_prediction *f, const xd_machine *m)
     return peak;
 }
 
-/* Streams the excess of all ranks of a host, as fit_to_host of memory_plan.c does. */
+/* If the ranks of a host need more memory than it has, streams the excess, as fit_to_host of
+ * memory_plan.c does. */
 static void stream_on_host(xd_prediction *f, const xd_job *j, xd_offload_parts *parts, int first,
                            const xd_machine *m)
 {

@@ -1,11 +1,12 @@
-/* predict_savings.c - steps that a step cache saves (with an assumed hit rate), and exact steps */
+/* predict_savings.c - predicts how many steps a step cache saves (with an assumed hit rate), and
+ * the number of exact steps */
 #include "pipeline/job.h"
 #include "plan/plan.h"
 #include "predict/predict.h"
 
-static const double usual = 0.5;        /* hit rate after the warm-up (doc/lab/caches.md)       */
+static const double usual = 0.5;        /* assumed hit rate after warm-up (doc/lab/caches.md)   */
 
-/* Returns the number of skipped steps of one transformer. */
+/* Returns the number of one transformer's steps that the cache skips. */
 static double steps_left_out(const xd_cache_spec *c, int steps)
 {
     const xd_cache_options *o = &c->o;

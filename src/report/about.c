@@ -1,4 +1,4 @@
-/* about.c - contents of the library, and a test of messages between ranks */
+/* about.c - lists the contents of the library, and tests messages between ranks */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,8 @@ void xd_about(xd_fact *fact, void *cookie)
 
 enum { TRIPS = 200, LONG_TRIPS = 5, LONG_BYTES = 8000000 };
 
-/* One round trip of `n` bytes between ranks 0 and 1; rank 1 changes the first and the last byte. */
+/* Sends a message of `n` bytes from rank 0 to rank 1 and back. Rank 1 changes the first and the
+ * last byte. */
 static xd_status round_trip(xd_comm *c, uint8_t *buf, int64_t n, xd_err *e)
 {
     xd_tensor t = xd_view(buf, XD_U8, 1, &n);
@@ -75,7 +76,7 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Returns the median seconds of a round trip. */
+/* Returns the median seconds of a message's round trip between ranks 0 and 1. */
 static xd_status median_round_trip(xd_comm *c, uint8_t *buf, int64_t bytes, int n, double *median,
                                    xd_err *e)
 {

@@ -1,11 +1,13 @@
-/* bench.c - speed of the parts of a model on this machine, compared with the machine's peaks
+/* bench.c - measures the speed of a model's parts on this machine, compared with the machine's peak
+ * FLOP rates
  *
  * Weights may be random, so that only configs are needed. Each part runs once to warm up, then
  * until both half a second and three runs have passed (or `repeats` times). The results are the
- * median and the range. Two peaks are printed with them. The first is a register-only loop of the
- * instruction for the dtype, timed before and after each run: a run's peak is the higher value, a
- * part's peak the median over its runs. The second is the best of a few GEMMs of large square
- * matrices by the same library (the GEMM peak), before and after the part. */
+ * median and the range. Two peaks are printed with them. The first peak is the rate of a
+ * register-only loop of the instruction for the dtype, timed before and after each run: a run's
+ * peak is the higher value, a part's peak the median over its runs. The second is the GEMM peak:
+ * the best of a few GEMMs of large square matrices by the same library, before and after the
+ * part. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +38,7 @@
 
 enum { MAXRUNS = 64, SIDE = 2048 };
 
-typedef struct probe {          /* GEMM of square matrices, SIDE x SIDE                        */
+typedef struct probe {          /* a GEMM of square matrices, SIDE x SIDE                      */
     xd_weight w;
     xd_tensor in, out;
     void     *tmp;
@@ -48,16 +50,16 @@ typedef struct bench {
     xd_engine  *g;
     xd_job      job;
     xd_profile  prof;
-    xd_dev     *meter;          /* counts for the profile                                      */
-    double      peak;           /* current GFLOP/s in registers                                */
-    double      gemm;           /* GFLOP/s of the best large GEMM; 0: not measured             */
-    double      lo, hi;         /* seconds of the fastest and the slowest run of a part        */
-    double      kernels;        /* seconds of the median run in kernels                        */
+    xd_dev     *meter;          /* device that counts the ops for the profile                  */
+    double      peak;           /* current peak in registers, GFLOP/s                          */
+    double      gemm;           /* best large GEMM, GFLOP/s; 0: not measured                   */
+    double      lo, hi;         /* seconds of a part's fastest and slowest run                 */
+    double      kernels;        /* seconds that the median run is in kernels                   */
     int         runs;
     probe       probe;
-    int         parts;          /* parts printed so far                                        */
-    size_t      whole;          /* bytes of the part's weights without shared storage          */
-    size_t      predicted;      /* bytes: predicted peak of weights and arenas                 */
+    int         parts;          /* number of parts printed so far                              */
+    size_t      whole;          /* bytes of a part's weights without shared storage            */
+    size_t      predicted;      /* predicted peak bytes of weights and arenas                  */
 } bench;
 
 void xd_bench_print(const xd_bench_args *a, const char *fmt, ...)
@@ -138,7 +140,7 @@ static xd_status open_probe(bench *b, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for a GEMM of %d x %d matrices", SIDE, SIDE);
     d->mem->fill(d, NULL, p->in.p, 0, xd_bytes(p->in));
     d->mem->fill(d, NULL, p->out.p, 0, xd_bytes(p->out));
-    if (!(from.p = calloc((size_t)SIDE * SIDE, 4)))     /* weights come from host memory       */
+    if (!(from.p = calloc((size_t)SIDE * SIDE, 4)))     /* weights are packed from host memory */
         return xd_fail(e, XD_ENOMEM, "no memory for a matrix of %d x %d", SIDE, SIDE);
     xd_status s = d->ops->pack(d, &p->w, from, p->tmp);
     free(from.p);
@@ -150,7 +152,7 @@ static double gemm_now(bench *b)
 {
     xd_gemm a = gemm_of(&b->probe);
     double  best = 0;
-    if (!b->g->ctx.dev->host_memory)    /* a GPU's peak is that of GEMMs                       */
+    if (!b->g->ctx.dev->host_memory)    /* the peak of a GPU is already that of GEMMs          */
         return peak_now(b);
     for (int i = 0; i < 4 && b->probe.tmp; i++) {
         double t0 = xd_now_s();
@@ -185,8 +187,8 @@ static double flops_of(const bench *b)
     return flops;
 }
 
-/* Returns 1 if another run follows. The `turn` callback decides if set; t has the seconds of the
- * last n runs. */
+/* Returns 1 if another run of a part follows. The `turn` callback decides if it is set; t has the
+ * seconds of the last n runs. */
 static int keeps_running(const bench *b, int n, const double *t, const double *peak, double spent)
 {
     int           want = b->a->repeats;
@@ -221,7 +223,8 @@ static void report_stage(const bench *b, const char *what, double bytes)
         b->a->on_stage(b->a->cookie, what, bytes);
 }
 
-/* Returns the median seconds of fn; the profile is that of the median run. */
+/* Returns the median seconds of the function fn over several runs. The profile is that of the
+ * median run. */
 static double measure_median(bench *b, void (*fn)(void *ctx), void *ctx)
 {
     double    t[MAXRUNS], took[MAXRUNS], peak[MAXRUNS], begin, spent = 0;
@@ -356,7 +359,7 @@ void xd_bench_text_free(xd_cond *c, xd_engine *g)
 
 /* ---- parts -------------------------------------------------------------------------------- */
 
-/* The same for a device with its own memory. */
+/* Checks that a component fits into the memory of a device with its own memory. */
 static xd_status room_on_device(const xd_dev *d, const xd_component *p, size_t more, xd_err *e)
 {
     size_t have = 0, total = 0, kernels = xd_dev_kernel_bytes(d),
@@ -389,7 +392,7 @@ xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, i
                    xd_size_text((double)kernels).s);
 }
 
-/* Counts a component; random blocks share storage if they would not fit otherwise. */
+/* Counts a component's bytes. Random blocks share storage if they would not fit otherwise. */
 static xd_status count_component(bench *b, xd_component *p, int *share, xd_err *e)
 {
     size_t    have, total;
@@ -402,7 +405,7 @@ static xd_status count_component(bench *b, xd_component *p, int *share, xd_err *
     return s;
 }
 
-/* Loads the weights if they and `beside` fit into memory. */
+/* Loads a component's weights if they and `beside` further bytes fit into memory. */
 static xd_status load_component(bench *b, xd_component *p, int share, size_t beside, xd_err *e)
 {
     xd_status s = xd_bench_room(b->g->ctx.dev, p, beside, 1, e);
@@ -442,7 +445,7 @@ static void run_text(void *ctx)
     xd_text_encode(t->p->text, &t->x, &t->p->w->net, &t->read, &c);
 }
 
-/* Times encoder k of the pipeline. */
+/* Measures text encoder k of the model. */
 static xd_status bench_text(bench *b, int k, xd_err *e)
 {
     xd_component  *p = &b->g->ctx.model.text[k];
@@ -505,7 +508,7 @@ static void run_block(void *ctx)
     xd_arena_rewind(r->f.x.tmp, mark);
 }
 
-/* Prints one line for the first block of each kind. */
+/* Prints the time of the first transformer block of each kind, one line each. */
 static void bench_blocks(bench *b, step_run *r)
 {
     const xd_dit *dit = b->g->ctx.model.dit.dit;
@@ -563,7 +566,7 @@ static xd_status bench_step(bench *b, xd_err *e)
     if (s == XD_OK)
         s = xd_bench_text(&cond[0], &b->job, e);
     cond[1] = cond[0];
-    if (s == XD_OK)             /* blocks alone run in addition to the step's memory            */
+    if (s == XD_OK)             /* single blocks run in addition to the step's memory           */
         s = xd_device_arena_open(&a, g->ctx.dev, bytes + bytes / 8, e);
     if (s == XD_OK) {
         xd_denoise_open(&r.f, &b->job, &b->prof.w.dev, &g->ctx.topo, &a, &p->w->net, cond);
@@ -681,7 +684,7 @@ static xd_status open_bench(bench *b, xd_request *r, xd_err *e)
         return s;
     xd_bench_request(r, a, b->g);
     s = xd_job_open(&b->job, &b->g->ctx, r, e);
-    b->job.boundary = -1;       /* one of two transformers represents both                     */
+    b->job.boundary = -1;       /* a model with two transformers is represented by one         */
     if (s == XD_OK)
         s = xd_dev_open_count(&b->meter, NULL, e);
     if (s == XD_OK)

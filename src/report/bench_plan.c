@@ -1,7 +1,8 @@
-/* bench_plan.c - xdit bench with a plan: every rank opens both sides and runs them alternately
+/* bench_plan.c - xdit bench with a plan: compares the plan with a single rank
  *
- * One side is a one-rank engine; the plan uses its weights where possible. Bytes are counted before
- * anything is computed. */
+ * One side of the comparison is an engine with one rank, the other side is an engine with the plan.
+ * Every rank opens both engines and runs them alternately. The plan's engine uses the weights of
+ * the one-rank engine where possible. Bytes are counted before anything is computed. */
 #include "report/bench_compare.h"
 
 #include <stdio.h>
@@ -33,7 +34,8 @@ static xd_comm *used_ranks(const xd_bench_pair *d)
 
 /* ---- number of rounds ---------------------------------------------------------------------- */
 
-/* Work that takes seconds needs no warm-up round and few reported rounds. */
+/* Reduces the rounds for large models: a run that takes seconds needs no warm-up round and few
+ * measured rounds. */
 static void plan_rounds(xd_bench_pair *d)
 {
     int heavy = d->flops > 2e11;
@@ -42,8 +44,9 @@ static void plan_rounds(xd_bench_pair *d)
     d->rounds = d->rounds > XD_MAXROUNDS ? XD_MAXROUNDS : d->rounds;
 }
 
-/* If steps overlap (pipeline) or use data sent in the previous step (stale), a run has several
- * steps, and the first one, which fills the pipeline, is not timed. */
+/* Sets the number of denoising steps of a run. A pipelined plan overlaps steps, and a plan with
+ * stale data uses data from the previous step. Their runs have several steps, and the first step,
+ * which fills the pipeline, is not timed. */
 static void plan_steps(xd_bench_pair *d)
 {
     const xd_plan *p = &d->all.g->ctx.plan;
@@ -67,7 +70,8 @@ static void run_decode(xd_bench_pair *d, xd_bench_side *s)
 
 /* ---- setting up --------------------------------------------------------------------------- */
 
-/* Opens an arena and touches its pages, so that no round includes page faults. */
+/* Opens the arena of one side and touches its pages, so that no timed round includes page
+ * faults. */
 static xd_status open_arena(xd_bench_side *s, xd_status st, xd_err *e)
 {
     st = xd_request_arena_open(&s->g->ctx, &s->a, s->bytes, st, e);
@@ -76,16 +80,16 @@ static xd_status open_arena(xd_bench_side *s, xd_status st, xd_err *e)
     return st;
 }
 
-/* Opens the arenas of both sides. Collective. */
+/* Opens the arenas of both sides of the comparison. Collective. */
 static xd_status open_arenas(xd_bench_pair *d, xd_status s, xd_err *e)
 {
     s = open_arena(&d->one, s, e);
     return xd_world_agree(&d->all.g->ctx.world, open_arena(&d->all, s, e), e);
 }
 
-/* Random blocks share storage if requested, or if those of all ranks would fill half of the memory.
- * Weights that every rank needs completely are stored once per host, as in a request.
- * Collective. */
+/* Loads the weights of one side. Random blocks share storage if the arguments request it, or if the
+ * blocks of all ranks would fill more than half of the memory. Weights that every rank needs
+ * completely are stored once per host, as in a request. Collective. */
 static xd_status load_side(const xd_bench_pair *d, const xd_bench_side *s, int vae, xd_err *e)
 {
     size_t    have, total;
@@ -107,8 +111,9 @@ static xd_status load_side(const xd_bench_pair *d, const xd_bench_side *s, int v
     return st;
 }
 
-/* The plan uses the weights of the one-rank engine; a stage uses some of them. It loads its own
- * matrices only with tensor parallelism. Collective. */
+/* Loads the weights of both sides. The plan's engine uses the weights of the one-rank engine; a
+ * pipeline stage uses some of its blocks. The plan's engine loads its own matrices only with tensor
+ * parallelism. Collective. */
 static xd_status load_sides(xd_bench_pair *d, int vae, xd_err *e)
 {
     xd_component  *whole = vae ? &d->one.g->ctx.model.vae : &d->one.g->ctx.model.dit;
@@ -129,15 +134,16 @@ static xd_status load_sides(xd_bench_pair *d, int vae, xd_err *e)
 static xd_status open_job(xd_bench_pair *d, xd_bench_side *s, int steps, xd_err *e)
 {
     xd_bench_request(&s->r, d->a, s->g);
-    s->r.num_inference_steps = steps < 2 ? 2 : steps;   /* some schedules have no single step     */
+    /* some schedules cannot have a single step */
+    s->r.num_inference_steps = steps < 2 ? 2 : steps;
     s->r.guidance_scale = d->all.g->ctx.plan.deg.n[XD_CFG] > 1 ? 4.5 : 1;
     xd_job_close(&s->job);
     xd_status st = xd_job_open(&s->job, &s->g->ctx, &s->r, e);
-    s->job.boundary = -1;       /* one of two transformers represents both                     */
+    s->job.boundary = -1;       /* a model with two transformers is represented by one         */
     return st;
 }
 
-/* Returns the flops since the last call, for a side that counted something. */
+/* Returns the FLOPs of one side since the last call; only for a side that has counted some. */
 static double counted_flops(const xd_bench_side *s)
 {
     xd_counts c;
@@ -147,7 +153,8 @@ static double counted_flops(const xd_bench_side *s)
 
 /* ---- the step ----------------------------------------------------------------------------- */
 
-/* Runs the timed steps of the plan on the count device, for their bytes. */
+/* Runs the timed steps of the plan on the count device, which counts the bytes and FLOPs of the
+ * steps. */
 static xd_status count_steps(xd_bench_pair *d, const xd_cond *cond, xd_err *e)
 {
     xd_bench_side          *s = &d->all;
@@ -177,7 +184,8 @@ static xd_status count_steps(xd_bench_pair *d, const xd_cond *cond, xd_err *e)
     return st;
 }
 
-/* Sets steps, bytes and arena of one side's denoising loop, which all ranks open together later. */
+/* Sets the number of steps, the counted bytes and the arena of one side's denoising loop. All ranks
+ * open the loop together later. */
 static xd_status prepare_flow(xd_bench_pair *d, xd_bench_side *s, int steps, xd_err *e)
 {
     int64_t   len[XD_MAXPASS] = { d->text.tok.d[0], d->text.tok.d[0] };
@@ -192,7 +200,7 @@ static xd_status prepare_flow(xd_bench_pair *d, xd_bench_side *s, int steps, xd_
     return st;
 }
 
-/* Makes all preparations that can fail on a single rank. */
+/* Makes all preparations of the transformer comparison that can fail on a single rank. */
 static xd_status prepare_step(xd_bench_pair *d, xd_cond *cond, xd_err *e)
 {
     xd_engine *g = d->one.g;
@@ -273,7 +281,7 @@ static xd_status bench_step(xd_bench_pair *d, xd_err *e)
 
 /* ---- the VAE ------------------------------------------------------------------------------ */
 
-/* Sets job, bytes and memory of one side of the VAE comparison. */
+/* Sets the job, the counted bytes and the memory of one side of the VAE comparison. */
 static xd_status prepare_light(xd_bench_pair *d, xd_bench_side *s, xd_err *e)
 {
     xd_status st = open_job(d, s, 1, e);
@@ -380,7 +388,7 @@ static xd_status bench_parts(xd_bench_pair *d, xd_err *e)
     int          vae = d->all.g->ctx.plan.vae_rows, first = used_ranks(d)->rank == 0;
     int          how = XD_FOR_BENCH | XD_ALONE | (a->random_weights ? 0 : XD_WITH_FILES);
     xd_status    s = xd_open_with(&d->one.g, &o, how, e);
-    if (s == XD_OK)             /* an impossible size is refused before anything is printed    */
+    if (s == XD_OK)             /* refuses an impossible size before anything is printed       */
         s = open_job(d, &d->all, 1, e);
     s = xd_world_agree(&d->all.g->ctx.world, s, e);
     if (s == XD_OK && first)
@@ -420,7 +428,8 @@ xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e)
     if (s == XD_OK && !d.all.g->ctx.world.idle)
         s = bench_parts(&d, &mine);
     if (d.all.g && s != XD_ECOMM && used_ranks(&d)->size < d.all.g->ctx.world.all->size)
-        xd_quiet(d.all.g->ctx.world.all);    /* idle ranks sleep here until the others finish   */
+        /* ranks without work sleep here until the others finish */
+        xd_quiet(d.all.g->ctx.world.all);
     for (int i = 0; i < 2 && s != XD_ECOMM; i++) {
         xd_bench_side *side = i ? &d.all : &d.one;
         if (side->g)

@@ -1,11 +1,11 @@
-/* columns.c - text tables that fit a terminal; see columns.h */
+/* columns.c - prints text tables that fit the width of a terminal; see columns.h */
 #include "report/columns.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_CUT = 6 };         /* min letters of a cut text                                   */
+enum { LEAST_CUT = 6 };         /* min letters of a text that is cut                           */
 
 static int width_of(const xd_column *c, int n)
 {
@@ -17,7 +17,7 @@ static int width_of(const xd_column *c, int n)
     return sum;
 }
 
-/* Returns the column to remove next; -1: none. */
+/* Returns the column to remove next from a table that is too wide; -1: none. */
 static int next_to_go(const xd_column *c, int n)
 {
     int found = -1;

@@ -1,4 +1,4 @@
-/* compare.c - difference of images and videos, in memory and in files */
+/* compare.c - computes the difference of two images or videos, in memory or in files */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -71,16 +71,16 @@ xd_status xd_compare_images(xd_comparison *c, const xd_image *a, const xd_image 
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-typedef struct pair {           /* two files, read frame by frame                              */
+typedef struct pair {           /* two files that are read frame by frame                      */
     const char    *path[2];
     xd_frames     *file[2];
-    const uint8_t *rgb[2];      /* current frames                                              */
+    const uint8_t *rgb[2];      /* current frame of each file                                  */
     int64_t        w, h;
     xd_difference  d;
-    uint8_t       *map;         /* map of the worst frame so far; NULL: not requested           */
+    uint8_t       *map;         /* difference map of the worst frame so far; NULL: not requested */
 } pair;
 
-/* Reads the next frame of both. *more: 1 if there was one. */
+/* Reads the next frame of both files. Sets *more to 1 if both had another frame. */
 static xd_status next_frames(pair *p, int *more, xd_err *e)
 {
     int64_t w[2], h[2];

@@ -1,4 +1,4 @@
-/* image_difference.c - level differences, PSNR and SSIM of two images */
+/* image_difference.c - computes the level differences, PSNR and SSIM of two images */
 #include "report/image_difference.h"
 
 #include <math.h>
@@ -7,18 +7,18 @@
 #include "base/minmax.h"
 #include "base/par.h"
 
-enum { WINDOW = 11, MAPS = 5 }; /* maps: a, b, a a, b b, a b                                     */
+enum { WINDOW = 11, MAPS = 5 }; /* maps of products of the images' levels: a, b, a a, b b, a b   */
 
 /* ---- SSIM ---------------------------------------------------------------------------------- */
 
-typedef struct windows {        /* one channel of a frame                                      */
-    const uint8_t *a, *b;       /* the channel's first level; the pixel stride is 3              */
+typedef struct windows {        /* SSIM windows over one channel of a frame                    */
+    const uint8_t *a, *b;       /* first level of the channel; the stride of pixels is 3         */
     int64_t w, h;
-    int64_t cols, rows;         /* number of windows per row and column                          */
-    int     side;               /* side of a window                                           */
-    double  share[WINDOW];      /* weight of a row or column of a window                       */
-    double *wide;               /* [MAPS][h][cols]: maps, filtered along rows                     */
-    double *sum;                /* [rows]: sum of the SSIM of a row of windows                   */
+    int64_t cols, rows;         /* number of windows per row and per column                      */
+    int     side;               /* width and height of a window in pixels                     */
+    double  share[WINDOW];      /* weight of a row or column within a window                   */
+    double *wide;               /* [MAPS][h][cols]: maps after filtering along rows               */
+    double *sum;                /* [rows]: sum of the SSIM values of a row of windows            */
 } windows;
 
 static void set_shares(windows *s)
@@ -59,7 +59,7 @@ static void weigh_rows(void *ctx, int64_t begin, int64_t end, int thread)
         }
 }
 
-/* Equation 13 of the paper. */
+/* Returns the SSIM of a window: equation 13 of the SSIM paper. */
 static double similarity(const double m[MAPS])
 {
     const double c1 = 0.01 * 255 * 0.01 * 255, c2 = 0.03 * 255 * 0.03 * 255;

@@ -1,4 +1,4 @@
-/* inspect.c - components, sizes and errors of a model directory */
+/* inspect.c - prints the components, sizes and errors of a model directory */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ void xd_inspect_line(const xd_inspect_args *a, const char *fmt, ...)
     xd_buf_vadd(&b, fmt, ap);
     va_end(ap);
     if (a->line && b.p && !b.failed) {
-        if (!a->json)           /* JSON escapes names elsewhere                                */
+        if (!a->json)           /* JSON escapes line ends in names itself                      */
             xd_one_line(b.p);
         a->line(a->cookie, b.p);
     }
@@ -110,12 +110,13 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
 
 /* ---- missing and invalid parts ------------------------------------------------------------- */
 
-enum { MOST = 2 * XD_MAXTEXT + 5 }; /* encoders, tokenizers, transformers, VAE, scheduler, all    */
+/* max errors: text encoders, tokenizers, transformers, VAE, scheduler, all */
+enum { MOST = 2 * XD_MAXTEXT + 5 };
 
-typedef struct row {            /* one component                                               */
+typedef struct row {            /* one line of the report: a component                         */
     xd_component *p;
     double   numbers;           /* number of parameters                                        */
-    size_t   bytes;             /* bytes in its files                                          */
+    size_t   bytes;             /* bytes of the component's weight files                       */
     char     types[256];
     xd_err   lack;
 } row;
@@ -125,12 +126,13 @@ typedef struct view {
     xd_model m;
     row      rows[XD_MAXTEXT + 3];
     int      n;
-    xd_err   tok[XD_MAXTEXT], sched;    /* errors in their files                               */
+    xd_err   tok[XD_MAXTEXT], sched;    /* errors in the files of tokenizers and scheduler     */
     xd_err   all;               /* error of the combination of components                      */
-    char     device[2048];      /* memory use on a GPU, or empty                               */
+    char     device[2048];      /* description of the memory use on a GPU, or empty            */
 } view;
 
-/* Passes each error to `say`; returns their number. *first: the first error. */
+/* Passes each error of the model to `say`; returns the number of errors. *first: the first
+ * error. */
 static int print_problems(const view *v, void (*say)(const view *v, const xd_err *e, int i),
                           const xd_err **first)
 {
@@ -162,7 +164,8 @@ static const char *class_in_index(const xd_model *m, const char *component)
     return xd_json_text(xd_json_at(xd_json_get(m->index, component), 1));
 }
 
-/* Writes "bf16+f32"; for files with block types also the number of tensors per type. */
+/* Writes the types of a file's tensors, such as "bf16+f32". For files with block types it also
+ * writes the number of tensors per type. */
 static void types_of(const xd_st *st, char *out, size_t size)
 {
     int64_t seen[XD_NDTYPES] = { 0 };
@@ -182,8 +185,8 @@ static void types_of(const xd_st *st, char *out, size_t size)
     }
 }
 
-/* whole: 1 if all configs were read; else each component is opened separately, to report its
- * errors. */
+/* Adds a component to the report. whole: 1 if all configs were read. Otherwise each component is
+ * opened separately, to report its errors. */
 static void check_component(view *v, xd_component *p, const char *name, int whole)
 {
     row      *r = &v->rows[v->n++];
@@ -231,7 +234,7 @@ static void check_scheduler(view *v)
     const xd_sampler *sampler = xd_sampler_find(scheduler_of(m));
     xd_sched_cfg      cfg;
     if (!m->sched && has_file(m, "scheduler", "scheduler_config.json"))
-        v->sched = v->all;      /* the scheduler's config, read first, is not JSON             */
+        v->sched = v->all;      /* the config of the scheduler, which is read first, is not JSON */
     else if (xd_model_named_sched(m, &v->sched) == XD_OK && sampler)
         xd_model_sched(m, sampler, &cfg, &v->sched);
 }
@@ -257,7 +260,7 @@ static void check_all(view *v, const char *dir)
 
 /* ---- the summary -------------------------------------------------------------------------- */
 
-/* Returns the folder of the tokenizer or image processor of encoder i. */
+/* Returns the folder of the tokenizer or image processor of text encoder i. */
 static const char *folder_before(const xd_model *m, int i)
 {
     const xd_text_use *u = &m->recipe->text[i];

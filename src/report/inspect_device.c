@@ -1,4 +1,4 @@
-/* inspect_device.c - how a model fits into the memory of a GPU of this machine */
+/* inspect_device.c - reports how a model fits into the memory of a GPU of this machine */
 #include "report/inspect_device.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "report/plans.h"
 
-/* Writes "cuda:0" if there is such a device; returns 0 otherwise. */
+/* Writes the name of a GPU of this machine, such as "cuda:0"; returns 0 if there is none. */
 static int find_device(char *name, size_t size)
 {
     for (int i = 1; xd_dev_kinds[i]; i++) {
@@ -20,7 +20,8 @@ static int find_device(char *name, size_t size)
     return 0;
 }
 
-/* Appends "text encoders 20.5 MB stays", "dit 24 GB with 19 of 57 blocks streamed". */
+/* Appends how a component uses the GPU's memory: "text encoders 20.5 MB stays", "dit 24 GB with 19
+ * of 57 blocks streamed". */
 static void put_part(xd_text_buf *b, const char *what, size_t bytes, int streamed, int blocks,
                      const char *after)
 {

@@ -1,4 +1,4 @@
-/* inspect_file.c - contents of a single weight file, without a model directory */
+/* inspect_file.c - prints the contents of a single weight file, without a model directory */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,12 +8,12 @@
 
 enum { SLOTS = 6, SHOWN = 3, TYPES = 24 };
 
-typedef struct share {          /* tensors with one prefix                                     */
+typedef struct share {          /* the tensors whose names have one prefix                     */
     int64_t     n;
     double      numbers, bytes;
-    const char *type[TYPES];    /* type names of the file                                      */
-    int64_t     of[TYPES];      /* tensors per type                                            */
-    int         ntypes, blocks; /* blocks: 1: has block types                                  */
+    const char *type[TYPES];    /* names of the tensors' types in the file                     */
+    int64_t     of[TYPES];      /* number of tensors per type                                  */
+    int         ntypes, blocks; /* blocks: 1: some tensors have block types                    */
 } share;
 
 static void count_type(share *r, const char *type)
@@ -28,7 +28,8 @@ static void count_type(share *r, const char *type)
     r->ntypes += i == r->ntypes;
 }
 
-/* Appends "BF16+F32"; with block types, which are mixed by design, "F32 (470) + Q4_K (304)". */
+/* Appends the types of a group of tensors, such as "BF16+F32". With block types, which are mixed by
+ * design, it appends the numbers of tensors, too: "F32 (470) + Q4_K (304)". */
 static void write_types(xd_text_buf *b, const share *r, int counts)
 {
     for (int i = 0; i < r->ntypes; i++) {
@@ -85,7 +86,7 @@ static void write_share(const xd_inspect_args *a, const char *slot, const char *
     xd_buf_free(&types);
 }
 
-/* Returns 1 if a layout of these networks fits the slot. */
+/* Returns 1 if the networks of this layout are of the kind that a component's slot needs. */
 static int suits_slot(const xd_key_map *l, const char *slot)
 {
     const char *net = l->nets[0];
@@ -102,8 +103,8 @@ static int suits_slot(const xd_key_map *l, const char *slot)
     return strcmp(net, "clip") != 0 && strcmp(net, "t5") != 0 && !vae && !llm;
 }
 
-/* Prints each component of the file; returns their number. A CLIP without a prefix may be either
- * encoder, and is printed once. */
+/* Prints each component of the file; returns the number of components. A CLIP without a prefix may
+ * be either encoder, and is printed once. */
 static int write_components(const xd_inspect_args *a, const xd_st *st)
 {
     static const char *const slots[SLOTS] = { "transformer", "vae", "clip_l", "clip_g", "t5xxl",

@@ -1,4 +1,4 @@
-/* plan_drawing.c - a drawing of plans: each rank's time in a step, and its memory */
+/* plan_drawing.c - draws plans: each rank's activity over time in a step, and each rank's memory */
 #include <stdlib.h>
 
 #include "report/plans.h"
@@ -18,7 +18,7 @@ static xd_memory_bars memory_of(const xd_plan_rank *k)
         .peak = (double)k->peak };
 }
 
-/* Predicts plan i once more, to record its last step. */
+/* Predicts plan i again, this time recording its last step for the drawing. */
 static xd_status draw_plan(const xd_plans *p, int i, xd_drawing *d, xd_err *e)
 {
     const xd_candidate *c = &p->s.c[i];

@@ -1,4 +1,4 @@
-/* plan_report.c - prints xdit plan: a table of plans, or one plan in detail */
+/* plan_report.c - prints the result of xdit plan: a table of plans, or one plan in detail */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "report/columns.h"
 #include "report/plans.h"
 
-enum { LEAST_COLD = 1000000 };  /* min bytes of cold weights to mention                       */
+enum { LEAST_COLD = 1000000 };  /* min bytes of weights outside the page cache that are mentioned */
 
 XD_PRINTF(2, 3) static void write_line(const xd_plans *p, const char *fmt, ...)
 {
@@ -65,7 +65,7 @@ static double reading_s(const xd_plan_info *t)
     return t->read_text_s + t->read_transformer_s + t->read_vae_s;
 }
 
-/* Prints the disk time that is added to every plan of this machine. */
+/* Prints the time that the disk of this machine adds to every plan. */
 static void write_reading(const xd_plans *p)
 {
     xd_size text = xd_size_text(p->info.cold_bytes);
@@ -170,7 +170,7 @@ static void write_table(const xd_plans *p)
 
 enum { STRIP = 64 };
 
-typedef struct strips {         /* one line of characters per rank                             */
+typedef struct strips {         /* a drawing with one line of characters per rank              */
     double from, to;
     int    ranks, wide;
     char  *line;                /* [ranks][wide + 1]                                           */
@@ -242,7 +242,7 @@ static void write_plan(const xd_plans *p, int i)
                    t->read_text_s, t->read_transformer_s, t->read_vae_s);
 }
 
-/* Predicts the plan once more to record its last step for draw_piece. */
+/* Predicts plan i once more, to record the events of its last step for draw_piece. */
 static xd_status explain_plan(const xd_plans *p, int i, xd_err *e)
 {
     const xd_candidate *c = &p->s.c[i];

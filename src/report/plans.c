@@ -1,6 +1,7 @@
-/* plans.c - predictions of plans as data
+/* plans.c - predicts plans for a program, as data
  *
- * Opens the model without weights, searches, and fills the public records. */
+ * Opens the model without weights, searches plans, and fills the records that the public interface
+ * returns. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,8 @@
 
 /* ---- the model and the machine -------------------------------------------------------------- */
 
-/* Sets the currently free memory, which an earlier probe of the machine does not have. */
+/* Sets the machine's memory to what is free now, which an earlier probe of the machine does not
+ * tell. */
 static void set_room(xd_plans *p)
 {
     size_t have, space;
@@ -27,8 +29,8 @@ static void set_room(xd_plans *p)
     p->space = space ? (double)space : 1;
 }
 
-/* Sets the bytes that the disk of this machine must deliver. A model without weights is planned,
- * too. */
+/* Sets the bytes of weights that the disk of this machine must deliver. A model without weights can
+ * be planned, too. */
 static void set_cold(xd_plans *p)
 {
     xd_model         m = { 0 };
@@ -40,7 +42,7 @@ static void set_cold(xd_plans *p)
     xd_log_enter(log);
 }
 
-/* Sets the machine to ranks with one GPU of this machine each. */
+/* Sets the machine to this machine, with one GPU per rank. */
 static xd_status set_devices(xd_plans *p, int *ranks, xd_err *e)
 {
     int       n = 1;
@@ -89,7 +91,7 @@ static void set_request(xd_plans *p)
     if (!p->r.nprompts)
         p->r.prompts = prompt, p->r.nprompts = 1;
     if (p->r.true_cfg_scale > 1 && !xd_job_has_text(&p->r, XD_TEXT_NEGATIVE))
-    /* Only the presence of a negative prompt matters, not its text. */
+    /* Only the presence of a negative prompt affects plans, not its text. */
         p->r.negative_prompt = "";
     xd_image_shape_take(&p->g->ctx, &p->r);
     if (!p->g->ctx.model.recipe->references && !p->g->ctx.model.recipe->from_frames)
@@ -98,7 +100,8 @@ static void set_request(xd_plans *p)
         p->r.mask_image = NULL, p->r.mask_pixels = NULL, p->r.padding_mask_crop = -1;
 }
 
-/* Returns the device whose sizes count: the named one, or the cluster's; NULL: the CPU. */
+/* Returns the device whose kernels determine the sizes: the named device, or that of the cluster;
+ * NULL: the CPU. */
 static xd_status find_device(xd_plans *p, xd_err *e)
 {
     const xd_advise_args *a = &p->a;
@@ -135,12 +138,12 @@ static xd_status open_all(xd_plans *p, xd_err *e)
         s = set_machine(p, e);
     if (s == XD_OK)
         set_request(p);
-    if (s == XD_OK && p->r.prompts[0][0])       /* once for all predictions                    */
+    if (s == XD_OK && p->r.prompts[0][0])       /* opened once for all predictions             */
         xd_model_tokenizers(&p->g->ctx.model, NULL);
     return s;
 }
 
-/* Searches plans; without one, the error has options that would fit. */
+/* Searches plans. If no plan fits, the error lists options that would fit. */
 static xd_status search_plans(xd_plans *p, xd_err *e)
 {
     char   near[1024] = "";
@@ -186,7 +189,7 @@ static xd_status fill_ranks(xd_plans *p, int i, xd_err *e)
     return XD_OK;
 }
 
-/* Replaces the texts of a plan, which are the program's, by the copies in p. */
+/* Replaces the texts in a plan's options, which belong to the program, by the copies in p. */
 static void use_own_texts(const xd_plans *p, xd_parallel *a)
 {
     a->pipefusion_text = a->pipefusion_text ? p->texts[1] : NULL;
@@ -278,7 +281,7 @@ xd_status xd_plans_make(xd_plans **out, const xd_advise_args *args, xd_err *e)
         s = open_all(p, e);
     if (s == XD_OK) {
         s = search_plans(p, e);
-        if (p->s.n)             /* also refused plans                                          */
+        if (p->s.n)             /* fill in refused plans, too                                  */
             s = fill_all(p, e) == XD_OK ? s : XD_ENOMEM;
     }
     xd_log_enter(before);

@@ -1,6 +1,8 @@
-/* probe_device.c - links of devices with their own memory: to the host, and between ranks
+/* probe_device.c - measures the links of devices with their own memory: between host and device,
+ * and between the devices of two ranks
  *
- * Messages are queued one after the other, as in a model, and the host waits for the last one. */
+ * Messages are queued one after the other, as in a model, and the host waits for the last
+ * message. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -10,7 +12,7 @@
 enum { SMALL = 16 << 10, BIG = 64 << 20, BIG_SLOW = 1 << 20, MANY = 50, FEW = 8, ROUNDS = 5,
        WIDTH = 4096, WIDTH_SLOW = 64, MOST_PRODUCTS = 4096 };
 
-typedef struct lane {           /* messages of c between device memory a and b                 */
+typedef struct lane {           /* messages of `c` between the device buffers a and b          */
     xd_prober *p;
     xd_comm   *c;
     int        to, from;
@@ -35,12 +37,13 @@ static void start_exchange(const lane *l, int64_t bytes, xd_req r[2])
     r[1] = l->c->ops->send(l->c, floats_at(l->a, bytes), l->to);
 }
 
-/* Returns the seconds of an exchange: the fastest of several rounds, averaged over the ranks. */
+/* Returns the seconds of an exchange with another rank: the fastest of several rounds, averaged
+ * over the ranks. */
 static double exchange_s(const lane *l, int64_t bytes, int n)
 {
     double best = 1e30;
     xd_req r[2];
-    for (int i = 0; i <= ROUNDS; i++) {         /* the first one sets up the channels          */
+    for (int i = 0; i <= ROUNDS; i++) {         /* round 0 sets up the message channels        */
         xd_probe_meet(l->p);
         double t = xd_now_s();
         for (int k = 0; k < n; k++) {
@@ -64,7 +67,8 @@ typedef struct product {
     size_t    bytes;
 } product;
 
-/* Zeros have the same representation in every packing. */
+/* Opens the matrix product whose speed is measured. All operands are zero, because zeros have the
+ * same representation in every packing of weights. */
 static xd_status open_product(product *q, xd_dev *d, int64_t n)
 {
     *q = (product){ .w = { .type = XD_BF16, .out = n, .in = n, .kernel = { 1, 1, 1 },
@@ -106,7 +110,8 @@ static double products_s(const lane *l, product *q, int n)
     return best;
 }
 
-/* Returns the fraction of compute speed that remains during a large message. */
+/* Returns the fraction of the device's compute speed that remains while a large message is in
+ * transit. */
 static double overlap_share(const lane *l, product *q, double message)
 {
     double best = 1e30;

@@ -1,4 +1,5 @@
-/* probe_links.c - speed of messages between ranks, and how they slow down computing */
+/* probe_links.c - measures the speed of messages between ranks, and how much messages slow down
+ * computing */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,15 +24,15 @@ static void wait_for(xd_comm *c, xd_req *r, int n)
     c->ops->wait(c, r, n);
 }
 
-/* Every rank sends to one rank and receives from another. */
+/* Starts an exchange: every rank sends n bytes to one rank and receives n bytes from another. */
 static void start_exchange(const lane *l, int64_t n, xd_req r[2])
 {
     r[0] = l->c->ops->recv(l->c, bytes_view(l->b, n), l->from);
     r[1] = l->c->ops->send(l->c, bytes_view(l->a, n), l->to);
 }
 
-/* Returns the seconds of one exchange: fills the send buffer, sends and waits (unless `still`), and
- * reads the received data. The fastest of several rounds. */
+/* Returns the seconds of one exchange, the fastest of several rounds. A round fills the send
+ * buffer, sends and waits (unless `still`), and reads the received data. */
 static double round_s(const xd_prober *p, const lane *l, int64_t n, int still)
 {
     double best = 1e30;
@@ -55,7 +56,8 @@ static double round_s(const xd_prober *p, const lane *l, int64_t n, int still)
     return best;
 }
 
-/* Returns the cost of a message of n bytes for ranks that fill and read it; mean over all ranks. */
+/* Returns the seconds that a message of n bytes costs ranks that also fill and read its buffer;
+ * mean over all ranks. */
 static double message_s(const xd_prober *p, const lane *l, int64_t n)
 {
     double t = round_s(p, l, n, 0) - round_s(p, l, n, 1);
@@ -64,7 +66,8 @@ static double message_s(const xd_prober *p, const lane *l, int64_t n)
 
 static volatile float sink;
 
-/* Computes in registers, to compete only for this core. */
+/* Computes in registers only, so that the work competes with messages for this core but not for
+ * memory. */
 static void compute_work(int rounds)
 {
     float x = sink;
@@ -88,7 +91,8 @@ static double work_s(int rounds)
     return best;
 }
 
-/* Returns the fraction of compute speed that remains during a large message. */
+/* Returns the fraction of a core's compute speed that remains while a large message is in
+ * transit. */
 static double overlap_share(const xd_prober *p, const lane *l, double message)
 {
     double best = 1e30, alone;
@@ -110,7 +114,8 @@ static double overlap_share(const xd_prober *p, const lane *l, double message)
     return v < 0 ? 0 : v > 1 ? 1 : v;
 }
 
-/* The smallest size is 16 KiB, as messages of data are larger than status messages. */
+/* Measures latency and bandwidth of a link between ranks. The smaller message has 16 KiB, because
+ * messages with data are larger than status messages. */
 static void probe_wire(xd_prober *p, const lane *l, xd_wire *w)
 {
     double small = message_s(p, l, SMALL), big = message_s(p, l, BIG);
@@ -134,7 +139,8 @@ xd_status xd_probe_wires(xd_prober *p, xd_machine *m, xd_err *e)
                  a + BIG };
     if (n > 1)
         probe_wire(p, &near, &m->inside);
-    if (m->hosts > 1) {  /* to the same rank of the next host; all ranks share the host's port */
+    /* exchanges with the same rank of the next host; all ranks of a host share its port */
+    if (m->hosts > 1) {
         probe_wire(p, &far, &m->between);
         m->between.bytes *= n;
     }

@@ -1,9 +1,10 @@
-/* probe_rates.c - speed of kernels, at sizes that models use, on all ranks at once
+/* probe_rates.c - measures the speed of kernels, at sizes that models use, on all ranks at once
  *
- * The result is the fastest call within 1/20 s, because other load disturbs only some calls.
- * Operands of memory-bound kernels are evicted from the caches next to the core before every call,
+ * The result is the fastest call within 1/20 s, because other load disturbs only some calls. Before
+ * every call of a memory-bound kernel, its operands are evicted from the caches next to the core,
  * as happens in a model. An asynchronous device gets larger operands and several calls at a time,
- * as in a model: the time of a call is that of its kernel or, for small kernels, of the launch. */
+ * as in a model. The time of a call is then that of the kernel or, for small kernels, of the
+ * launch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,7 @@
 static const double SPAN_S = 0.05;
 
 enum { CACHE_BYTES = 4 << 20, MOST_CALLS = 256 };
-static const double CALLS_S = 0.002;    /* duration of calls timed together                    */
+static const double CALLS_S = 0.002;    /* duration of calls that are timed together           */
 
 typedef struct sizes {
     int large, rows, few, tokens, most_keys, few_keys, few_tokens, heads, side, channels;
@@ -34,11 +35,11 @@ static const sizes *sizes_of(const xd_prober *p)
     return !p->apart ? &of_cpu : p->slow ? &of_slow : &of_gpu;
 }
 
-typedef struct work {           /* a kernel and its operands, in one block of memory           */
+typedef struct work {           /* a kernel and its operands, in one memory block              */
     xd_prober *p;
     const sizes *z;
-    xd_dtype   type, kept;      /* compute type; weight type                                   */
-    int        fp8;             /* 1: inputs are converted to e4m3, too                        */
+    xd_dtype   type, kept;      /* compute type; type of the weights                           */
+    int        fp8;             /* 1: the inputs of GEMMs are converted to e4m3, too           */
     xd_arena   a;
     xd_op      op;
     union {
@@ -48,7 +49,7 @@ typedef struct work {           /* a kernel and its operands, in one block of me
     } u;
     xd_kv      kv;
     xd_weight  w;
-    void      *tmp, *spoil;     /* memory written before every call; NULL: none                */
+    void      *tmp, *spoil;     /* scratch; memory written before every call, or NULL          */
     xd_status  status;
 } work;
 
@@ -71,7 +72,7 @@ static void run_call(work *k)
     k->status = k->status == XD_OK ? s : k->status;
 }
 
-/* Returns the seconds per call for n calls. */
+/* Returns the mean seconds of a call, from n consecutive calls. */
 static double time_calls(work *k, int n)
 {
     xd_dev *d = k->p->dev;
@@ -85,7 +86,7 @@ static double time_calls(work *k, int n)
     return (xd_now_s() - t) / n;
 }
 
-/* Returns the number of calls that are timed together. */
+/* Returns the number of kernel calls that are timed together. */
 static int count_calls(work *k)
 {
     int n = 1;
@@ -94,7 +95,8 @@ static int count_calls(work *k)
     return n;
 }
 
-/* Returns the seconds of the fastest call on this rank, while the others run the same kernel. */
+/* Returns the seconds of the fastest call on this rank, while the other ranks run the same
+ * kernel. */
 static double fastest_call(work *k)
 {
     double best = 1e30, begin, t;
@@ -136,7 +138,7 @@ static void put_values(void *p, xd_dtype type, int64_t n)
     }
 }
 
-/* Fills t with a repeated sequence of values. */
+/* Fills the operand t with a repeated sequence of values. */
 static void upload_values(work *k, xd_tensor t)
 {
     xd_dev *d = k->p->dev;
@@ -216,7 +218,8 @@ static double gemm_s(work *k, int64_t rows)
     return t;
 }
 
-/* Returns the size at which half of a rate is reached, from rates at a small and a large size. */
+/* Returns the size at which half of the full rate is reached, computed from the rates at a small
+ * and a large size. */
 static double half_at(double few, double rate_few, double many, double rate_many)
 {
     double h = few * many * (rate_many - rate_few) / (many * rate_few - few * rate_many);
@@ -259,8 +262,8 @@ static void measure_gemms(work *k, xd_rates *r)
     k->fp8 = k->p->dev->fp8_gemm && k->type != XD_F32;
     r->fp8_gemm = k->fp8 ? flop * z->rows / quantized_s(k, XD_F8E4M3) / many : 0;
     k->fp8 = 0;
-    /* Larger than the caches near the cores. Devices with their own memory have none for
-     * weights. */
+    /* These weights are larger than the caches near the cores. Devices with their own memory have
+     * no separate rate for weights. */
     if (!k->p->apart)
         r->weights = weights_rate(k);
     new_weight(k, 16, 16, 0);
@@ -317,7 +320,7 @@ static void measure_convs(work *k, xd_rates *r)
     rewind_to(k, mark);
 }
 
-/* Sets the rates of element-wise kernels: bytes of operands per second. */
+/* Sets the rates of element-wise kernels, in bytes of operands per second. */
 static void element_wise(work *k, xd_rates *r)
 {
     const sizes *z = k->z;

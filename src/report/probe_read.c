@@ -1,8 +1,8 @@
-/* probe_read.c - read speed of a disk for files outside the page cache
+/* probe_read.c - measures the read speed of a disk for files outside the page cache
  *
  * A file is written, dropped from the page cache and read back with the same readahead as weights.
- * A host of virtual machines may still have it in memory: then the result is the speed of a second
- * reading, which is indistinguishable from a fast disk. */
+ * In a virtual machine, the host may still have the file in memory. Then the result is the speed of
+ * a second reading, which is indistinguishable from a fast disk. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 
 enum { CHUNK = 1 << 20 };
 
-/* Fills the file with incompressible values. Returns 0 if writing failed. */
+/* Fills the test file with incompressible values. Returns 0 if writing failed. */
 static int fill_file(FILE *f, size_t bytes)
 {
     static uint64_t v[CHUNK / sizeof(uint64_t)];
@@ -31,7 +31,7 @@ static int fill_file(FILE *f, size_t bytes)
     return fflush(f) == 0 && fsync(fileno(f)) == 0;
 }
 
-/* Returns the seconds of reading; 0: failed. */
+/* Returns the seconds of reading the test file; 0: failed. */
 static double read_all(int fd, size_t bytes)
 {
     xd_readahead *ahead = xd_readahead_open(bytes, NULL);

@@ -1,4 +1,4 @@
-/* quiet.c - waiting without using a core */
+/* quiet.c - waits for other ranks without occupying a processor core */
 #include "report/quiet.h"
 
 #include <time.h>

@@ -1,7 +1,7 @@
-/* timeline.c - drawings (SVG) of timelines
+/* timeline.c - draws timelines of ranks as SVG
  *
- * Each lane is an array of cells, half a pixel wide, which sum the seconds of each kind: the size
- * of a drawing does not depend on the number of events. */
+ * Each lane of a timeline is an array of cells, half a pixel wide. A cell sums the seconds of each
+ * kind of activity, so the size of a drawing does not depend on the number of events. */
 #include "report/timeline.h"
 
 #include <math.h>
@@ -10,14 +10,14 @@
 
 #include "base/file.h"
 
-enum {                          /* pixels                                                      */
+enum {                          /* sizes in pixels                                             */
     WIDTH = 1000, LEFT = 76, LANE = 640, MEMORY = 740, BARS = 170, ROW = 26, BAR = 14, HEAD = 66,
     CELLS = 2 * LANE,
 };
 
 typedef struct xd_timeline_cell {
-    float s[XD_SPAN_KINDS];     /* seconds of each kind                                        */
-    int   patch;                /* of the last computing                                       */
+    float s[XD_SPAN_KINDS];     /* seconds of each kind of activity                            */
+    int   patch;                /* patch of the last computation                               */
 } cell;
 
 static const char *const patch_colors[] = {
@@ -77,7 +77,7 @@ static void put_rect(xd_drawing *d, double x, double y, double w, double h, cons
                "fill=\"%s\"/>\n", x, y, w, h, color);
 }
 
-/* anchor: "start", "middle" or "end". */
+/* Writes a text into the drawing. anchor: "start", "middle" or "end". */
 static void put_text(xd_drawing *d, double x, double y, int size, const char *anchor,
                      const char *text)
 {
@@ -95,7 +95,7 @@ static void put_text(xd_drawing *d, double x, double y, int size, const char *an
     xd_buf_add(&d->svg, "</text>\n");
 }
 
-/* Returns where the next key begins. */
+/* Draws an entry of the legend. Returns the x position of the next entry. */
 static double put_key(xd_drawing *d, double x, double h, const char *color, const char *other,
                       const char *text)
 {
@@ -122,13 +122,15 @@ void xd_drawing_open(xd_drawing *d, const char *title, int memory)
 
 /* ---- lanes -------------------------------------------------------------------------------- */
 
-typedef struct cell_color { const char *color; int patch; } cell_color;    /* color NULL: white */
+/* colour of a cell; NULL: white */
+typedef struct cell_color { const char *color; int patch; } cell_color;
 
-/* Each cell has one colour. Where kinds alternate within a cell, the one that lags behind its
- * share most is drawn, so that over many cells every kind has its part of the width. */
+/* Computes the colour of each cell. Where kinds of activity alternate within a cell, the kind is
+ * drawn whose drawn share is furthest below its real share. So over many cells every kind has its
+ * part of the width. */
 static void color_cells(const cell *c, double unit, cell_color out[CELLS])
 {
-    enum { IDLE = XD_SPAN_MESSAGE, N };         /* messages have a strip of their own          */
+    enum { IDLE = XD_SPAN_MESSAGE, N };         /* messages are drawn in a separate strip      */
     double lag[N] = { 0 };
     int    patch = -1;
     for (int i = 0; i < CELLS; i++) {

@@ -1,4 +1,5 @@
-/* trace_show.c - xdit trace: how long each rank of a run computed and waited, and a drawing */
+/* trace_show.c - xdit trace: prints how long each rank of a run computed and waited, and draws a
+ * timeline */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,26 +13,27 @@
 
 enum { MOST_RANKS = 65536 };
 
-typedef struct rank_state {     /* of one rank, while events are read in the order of the file   */
-    double from, to;            /* its chosen step, in seconds; to 0: none                       */
-    double before;              /* end of the step before; 0: none                               */
-    double piece_end;           /* the current piece of work, and its patch                     */
-    int    patch, on_device;    /* on_device: 1: the trace has times of its device               */
+typedef struct rank_state {     /* state of a rank while the file's events are read in order     */
+    double from, to;            /* seconds of the rank's chosen step; to 0: none                 */
+    double before;              /* end of the previous step in seconds; 0: none                  */
+    double piece_end;           /* end of the current work item in seconds                      */
+    int    patch, on_device;    /* patch of the work item; 1: the trace has device times         */
 } rank_state;
 
-typedef struct slice {          /* a complete event; received: a message to this rank            */
+typedef struct slice {          /* an event with a duration; received: 1: a message to this rank */
     const char *cat;
     int         rank, step, patch, received;
-    double      from, to;       /* seconds                                                      */
+    double      from, to;       /* begin and end in seconds                                     */
 } slice;
 
 typedef struct shown {
     const xd_trace_args *a;
     const xd_json *root;
-    slice         *slice;       /* [n], in the order of the file; their texts are those of root */
+    /* [n], in the order of the file; the texts belong to `root` */
+    slice         *slice;
     int            n, ranks, step, steps;
     rank_state    *rank;        /* [ranks]                                                      */
-    xd_timeline    all, one;    /* the request; the step                                        */
+    xd_timeline    all, one;    /* timelines of the request and of the step                     */
 } shown;
 
 static double number_of(const xd_json *j, const char *key)
@@ -46,7 +48,7 @@ static int int_of(const xd_json *j, const char *key, int other)
     return xd_json_number(xd_json_get(j, key), &v) && fabs(v) < 1e9 ? (int)v : other;
 }
 
-/* A complete event; 0: the value is none. */
+/* Reads an event with a duration; returns 0 for other values. */
 static int read_slice(const xd_json *j, slice *s)
 {
     const char    *ph = xd_json_text(xd_json_get(j, "ph"));
@@ -95,8 +97,9 @@ static xd_status open_trace(shown *t, xd_json **doc, xd_err *e)
     return t->rank ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for %d ranks", t->ranks);
 }
 
-/* Finds the step: of several images the last one. Steps of a pipeline's ranks overlap; a step lasts
- * from the end of the one before to its own end, on the rank that is last. */
+/* Finds the step that is shown; if the trace has several images, the step of the last one. Steps of
+ * different pipeline ranks overlap. A step lasts from the end of the previous step to its own end,
+ * each on the rank that is last. */
 static void find_step(shown *t)
 {
     for (int i = 0; i < t->n; i++) {
@@ -119,7 +122,7 @@ static void find_step(shown *t)
     t->one.from = before > 0 && before < t->one.to ? before : t->one.from;
 }
 
-/* What a slice shows; XD_SPAN_KINDS: nothing. */
+/* Returns the kind of span that an event is drawn as; XD_SPAN_KINDS: it is not drawn. */
 static xd_span_kind kind_of(const slice *s, const rank_state *r)
 {
     return is_cat(s, "wait") ? XD_SPAN_WAIT
