@@ -1,5 +1,5 @@
-/* denoise_latents.c - latents of the denoising loop: distributes noise and images to the rows of
- * ranks, and gathers rows to complete latents */
+/* denoise_latents.c - the latents of the denoising loop: distributes noise and images to the ranks'
+ * token rows, and gathers the rows of all ranks to complete latents */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,12 +23,12 @@ int64_t xd_denoise_extra(const xd_denoise *f)
     return d->extra_ch * (f->j->features / d->lat_ch);
 }
 
-/* Values with F features per token: they have F / (pt p p) channels. Host buffers for all rows and
- * for this rank's rows. */
+/* Host buffers for tokens with `features` features each, which is `features` / (pt p p) channels.
+ * rows: memory for all tokens. mine: memory for the tokens of this rank. */
 typedef struct packing { int64_t features; float *rows, *mine; } packing;
 
-/* Views of frame t of latents [t,C,h,w], and of its place in tokens [T H W, C pt p p], both as
- * [H,W,C,p,p]. */
+/* Makes views of frame t of latents [t,C,h,w], and of the frame's elements in tokens [T H W, C pt p
+ * p]; both views are [H,W,C,p,p]. */
 static void as_cells(const xd_denoise *f, int64_t F, int64_t t, float *lat, float *tokens,
                      xd_tensor v[2])
 {
@@ -43,7 +43,8 @@ static void as_cells(const xd_denoise *f, int64_t F, int64_t t, float *lat, floa
     v[1].s[0] = W * F, v[1].s[1] = F, v[1].s[2] = p[0] * p[1] * p[2];
 }
 
-/* Copies between latents and tokens, both in host memory. */
+/* Copies all elements from latents to tokens, or from tokens to latents; both are in host
+ * memory. */
 static void copy_latents(xd_denoise *f, int64_t F, float *lat, float *tokens, int to_tokens)
 {
     xd_tensor v[2];
@@ -53,7 +54,7 @@ static void copy_latents(xd_denoise *f, int64_t F, float *lat, float *tokens, in
     }
 }
 
-/* Copies the rows of member `sp` between the complete tokens and a contiguous buffer. */
+/* Copies the token rows of member `sp` between the complete tokens and a contiguous buffer. */
 static void copy_member_rows(const xd_denoise *f, int64_t F, int sp, float *whole, float *rows,
                              int to_rows)
 {
@@ -66,7 +67,7 @@ static void copy_member_rows(const xd_denoise *f, int64_t F, int sp, float *whol
     }
 }
 
-/* Copies this rank's part of all rows, p->rows, to `to`; overwrites p->mine. */
+/* Copies this rank's part of all tokens, p->rows, to `to`; overwrites p->mine. */
 static void set_own_rows(xd_denoise *f, xd_tensor to, const packing *p)
 {
     copy_member_rows(f, p->features, f->x.sp, p->rows, p->mine, 1);
@@ -74,14 +75,15 @@ static void set_own_rows(xd_denoise *f, xd_tensor to, const packing *p)
         xd_put(&f->x, to, p->mine);
 }
 
-/* As set_own_rows, from values laid out as latents; overwrites the buffers of `p`. */
+/* Copies this rank's tokens like set_own_rows, from latents on the host; overwrites the buffers of
+ * `p`. */
 static void set_packed(xd_denoise *f, xd_tensor to, float *lat, const packing *p)
 {
     copy_latents(f, p->features, lat, p->rows, 1);
     set_own_rows(f, to, p);
 }
 
-/* As set_own_rows, from the latents; overwrites f->rows and f->mine. */
+/* Copies this rank's tokens of the latents `lat` to `to`; overwrites f->rows and f->mine. */
 static void set_rows(xd_denoise *f, xd_tensor to, float *lat)
 {
     set_packed(f, to, lat, &(packing){ f->j->features, f->rows, f->mine });
@@ -94,8 +96,8 @@ static void set_condition(const xd_job *j, float *whole)
     xd_callback_tensor(j, "condition", 0, 4, d, whole);
 }
 
-/* Sets the further input channels: an image's latents in the first frame and zeros in the others,
- * or the mask and image for inpainting, or a video of frames (condition.h). */
+/* Sets the transformer's further input channels: an image's latents in the first frame and zeros in
+ * the other frames; or mask and image for inpainting; or a conditioning video (condition.h). */
 static void set_extra(xd_denoise *f, const float *sample)
 {
     const xd_job *j = f->j;
@@ -119,8 +121,8 @@ static void set_extra(xd_denoise *f, const float *sample)
     free(p.mine);
 }
 
-/* Copies this rank's tokens of the reference images to the device: for inpainting, tokens of the
- * sampled latents; in a benchmark without images, zeros. */
+/* Copies this rank's tokens of the reference images to the device. For inpainting they are tokens
+ * of the sampled latents; in a benchmark without images they are zeros. */
 static void set_refs(xd_denoise *f, const float *sample)
 {
     const xd_job *j = f->j;
@@ -147,7 +149,7 @@ static void set_refs(xd_denoise *f, const float *sample)
     free(drawn);
 }
 
-/* Transposes noise that the pipeline draws as [C,t,h,w] to [t,C,h,w]; overwrites f->rows. */
+/* Transposes noise from [C,t,h,w], as the pipeline draws it, to [t,C,h,w]; overwrites f->rows. */
 static void set_frames_first(xd_denoise *f, float *noise)
 {
     const xd_job *j = f->j;
@@ -161,7 +163,8 @@ static void set_frames_first(xd_denoise *f, float *noise)
                    (size_t)hw * sizeof *noise);
 }
 
-/* Sets the mask, and the image's latents and the noise outside the mask. */
+/* Sets the tensors that replace latents outside the mask: the mask, the image's latents, and the
+ * noise. */
 static void set_keep(xd_denoise *f, const float *sample, const float *noise)
 {
     const xd_job *j = f->j;
@@ -196,7 +199,7 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
         xd_callback_latents(j, "noise", 0, noise);
         if (j->moments)
             xd_init_image_sample(j, j->moments, sample);
-        else                    /* a benchmark                                                 */
+        else                    /* a benchmark without an image                                */
             memset(sample, 0, (size_t)(j->numbers / j->cells[0]) * sizeof *sample);
         if (f->keep[0].nd)
             set_keep(f, sample, noise);
@@ -235,7 +238,7 @@ void xd_denoise_draw(xd_denoise *f, int step)
         set_rows(f, f->noise, f->whole);
 }
 
-/* Gathers the rows of the last stage's members on all ranks of the replica. */
+/* Gathers the token rows of the last stage's members on all ranks of the replica. */
 static void gather_rows(xd_denoise *f, float *mine, float *rows, float *whole)
 {
     const xd_comm *tc = f->topo->tokens;
@@ -264,10 +267,11 @@ static void gather_rows(xd_denoise *f, float *mine, float *rows, float *whole)
     }
 }
 
-/* Gathers the rows `from` of the last stage's members as latents. */
+/* Gathers the rows `from` of the last pipeline stage's members as latents on all ranks of the
+ * replica. */
 static void gather_latents(xd_denoise *f, xd_tensor from, float *out)
 {
-    if (xd_counting(&f->x)) {   /* only the messages                                           */
+    if (xd_counting(&f->x)) {   /* counts only the messages                                    */
         float *any = (float *)(void *)f->x.tmp->base;
         gather_rows(f, any, any, any);
         return;
@@ -284,7 +288,8 @@ void xd_denoise_latents(xd_denoise *f, float *out)
     gather_latents(f, f->lat, out);
 }
 
-/* The next step continues from `lat` of the replica's first rank if `changed` is nonzero there. */
+/* Makes the next step continue from other latents: from `lat` on the replica's first rank, if
+ * `changed` is nonzero there. */
 static void replace_latents(xd_denoise *f, int changed, float *lat)
 {
     xd_comm *c = f->topo->replica, *pipe = f->topo->group[XD_PIPE];
@@ -301,7 +306,7 @@ static void replace_latents(xd_denoise *f, int changed, float *lat)
         xd_denoise_wait(f, c, &r);
     }
     for (int i = 0; i <= f->lay.npatch && pipe->size > 1; i++) {
-    /* messages in transit from the last stage to the first */
+    /* These messages are in transit from the last stage to the first. */
         xd_denoise_wait(f, pipe, &f->lat_in[i]);
         xd_denoise_wait(f, pipe, &f->lat_out[i]);
     }

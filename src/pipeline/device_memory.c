@@ -1,7 +1,7 @@
-/* device_memory.c - memory of a device with its own memory, and the ranks that share the device
+/* device_memory.c - finds the free memory of a device, and the ranks that share the device
  *
- * Each rank asks the device after all ranks of the host have opened theirs. The smallest answer of
- * the ranks that share a device is used. */
+ * Each rank queries the free memory of its device after all ranks of the host have opened their
+ * devices. The smallest answer of the ranks that share a device is used. */
 #include "pipeline/device_memory.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* given_noise.c - initial noise from the request in place of the seed's */
+/* given_noise.c - uses initial noise from the request in place of noise drawn from the seed */
 #include <stdlib.h>
 #include <string.h>
 

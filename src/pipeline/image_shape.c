@@ -1,4 +1,4 @@
-/* image_shape.c - default size of a request from its image */
+/* image_shape.c - computes the default size of a request from the size of its input image */
 #include "pipeline/image_shape.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "pipeline/context.h"
 #include "pipeline/init_image.h"
 
-/* Reads the size of the k-th image of a request. */
+/* Reads the size of the k-th input image of a request. */
 static xd_status size_of(const xd_request *r, int k, xd_grid *size)
 {
     xd_pixel_source of = xd_init_image_source(r, k);
@@ -22,20 +22,21 @@ static xd_status size_of(const xd_request *r, int k, xd_grid *size)
     return s == XD_OK && (i.height < 1 || i.width < 1) ? XD_EINVAL : s;
 }
 
-/* Pixels of a token along an axis: 1 rows, 2 columns. */
+/* Returns the number of pixels of a token along an axis: 1 rows, 2 columns. */
 static int64_t unit_of(const xd_context *ctx, int axis)
 {
     return ctx->model.vae_info.cell[axis] * (int64_t)ctx->model.dit_info.patch[axis];
 }
 
-/* Rounds a side down to complete tokens, at least one. */
+/* Rounds a side in pixels down to complete tokens, at least one token. */
 static int64_t whole(const xd_context *ctx, int axis, double side)
 {
     int64_t unit = unit_of(ctx, axis);
     return xd_max(1, (int64_t)(side + 1e-6) / unit) * unit;
 }
 
-/* Computes the open side from the given side and the ratio of the image. */
+/* Computes the side that the request does not give, from the given side and the ratio of the input
+ * image. */
 static xd_grid fill_side(const xd_context *ctx, const xd_request *r, xd_grid own)
 {
     double ratio = (double)own.cols / (double)own.rows;
@@ -44,7 +45,8 @@ static xd_grid fill_side(const xd_context *ctx, const xd_request *r, xd_grid own
     return (xd_grid){ whole(ctx, 1, (double)r->width / ratio), r->width };
 }
 
-/* Computes the size from the image's ratio and, for a video, the model's number of pixels. */
+/* Computes the size of the output from the input image's ratio and, for a video, the model's number
+ * of pixels. */
 static xd_grid shape_of(const xd_context *ctx, xd_grid own)
 {
     const xd_dit_info *d = &ctx->model.dit_info;
@@ -54,7 +56,7 @@ static xd_grid shape_of(const xd_context *ctx, xd_grid own)
     if (ctx->model.recipe->fps <= 0)
         share = fmin(share, 1);
     for (int i = 1; i < 3; i++)
-        if (d->most[i])         /* max positions per side                                      */
+        if (d->most[i])         /* max positions per side of the model                         */
             share = fmin(share, (double)(d->most[i] * cell[i]) /
                                 (double)(i == 1 ? own.rows : own.cols));
     return (xd_grid){ whole(ctx, 1, (double)own.rows * share),
@@ -75,7 +77,7 @@ void xd_image_shape_take(const xd_context *ctx, xd_request *r)
         if (p->reference_size(unit, area, &size.rows, &size.cols, NULL) != XD_OK)
             return;
         size = (xd_grid){ size.rows / unit * unit, size.cols / unit * unit };
-    } else if (!p->max_area) {  /* else only the ratio is used                                 */
+    } else if (!p->max_area) {  /* otherwise the request uses only the image's ratio           */
         size = r->height || r->width ? fill_side(ctx, r, own) : shape_of(ctx, own);
     }
     r->height = r->height ? r->height : size.rows;

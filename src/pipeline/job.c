@@ -1,4 +1,4 @@
-/* job.c - checks a request and completes it with defaults, before anything is loaded */
+/* job.c - checks a request and fills in defaults, before anything is loaded */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ int64_t xd_job_images(const xd_request *r)
     return (xd_job_has_image(r) ? 1 : 0) + r->nmore_images;
 }
 
-/* Returns 1 if the noise starts from the image of the request. */
+/* Returns 1 if denoising starts from the request's image plus noise. */
 static int starts_from_image(const xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -67,7 +67,7 @@ static int starts_from_image(const xd_job *j)
            (!p->references || xd_references_inpainted(j));
 }
 
-/* Checks one number or text against its row of the option table. */
+/* Checks the value of one option, a number or a text, against its row of the option table. */
 static xd_status check_option(const xd_option *o, const xd_request *r, xd_err *e)
 {
     const char *at = (const char *)r + o->offset;
@@ -108,7 +108,7 @@ static xd_status check_options(const xd_request *r, xd_err *e)
     for (int i = 0; i < n; i++) {
         size_t size = o[i].kind == XD_OPT_INT || o[i].kind == XD_OPT_FLAG ? sizeof(int) : 8;
         if (memcmp((const char *)r + o[i].offset, (const char *)&plain + o[i].offset, size) == 0)
-            continue;           /* the default, possibly outside the range ("the model's")     */
+            continue;           /* the default may be out of range ("the model's")             */
         xd_status s = check_option(&o[i], r, e);
         if (s != XD_OK)
             return s;
@@ -116,7 +116,8 @@ static xd_status check_options(const xd_request *r, xd_err *e)
     return XD_OK;
 }
 
-/* Checks that a size is an integer number of tokens; an error has the nearest valid sizes. */
+/* Checks that a side in pixels is an integer number of tokens. The error has the nearest valid
+ * sides. */
 static xd_status check_side(const char *name, int64_t v, int64_t cell, int64_t patch, xd_err *e)
 {
     int64_t unit = cell * patch, low = v / unit * unit;
@@ -132,7 +133,7 @@ static xd_status check_side(const char *name, int64_t v, int64_t cell, int64_t p
                    (long long)(low + unit));
 }
 
-/* Checks the options that apply to videos only. */
+/* Checks the options of a request that apply to videos only. */
 static xd_status check_video(const xd_job *j, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -176,7 +177,7 @@ static int has_prompt(const xd_recipe *p, int number)
     return 0;
 }
 
-/* Refuses a text for an encoder that reads the first prompt, or that is absent. */
+/* Refuses a text for an encoder that reads the first prompt, or that the model lacks. */
 static xd_status check_prompts(const xd_job *j, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -191,7 +192,8 @@ static xd_status check_prompts(const xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-/* Two kinds of models use two names for guidance; refuses values for the other kind. */
+/* Checks the guidance scales. Two kinds of models use two names for guidance; a value for the other
+ * kind is refused. */
 static xd_status check_guidance(const xd_job *j, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -211,8 +213,8 @@ static xd_status check_guidance(const xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-/* Sets the frames of a video: latent frames are rounded up to complete patches (diffusers generates
- * extra ones at the front and drops them). */
+/* Sets the number of frames of a video. Latent frames are rounded up to complete patches (diffusers
+ * generates the extra frames at the front and drops them). */
 static xd_status set_frames(xd_job *j, xd_err *e)
 {
     const xd_model    *m = &j->ctx->model;
@@ -240,7 +242,8 @@ static xd_status set_frames(xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-/* Sets the nearest trained size. If the image is not resized afterwards, it also has that size. */
+/* Sets the trained image size that is nearest to the requested size. If the image is not resized
+ * afterwards, the result also has that size. */
 static void set_trained_size(xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -254,7 +257,7 @@ static void set_trained_size(xd_job *j)
     j->asked[0] = j->size[0], j->asked[1] = j->size[1];
 }
 
-/* Sets a size with the requested ratio and `area` pixels, rounded down to complete tokens
+/* Sets a size with the requested ratio of sides and `area` pixels, rounded down to complete tokens
  * (diffusers: max_area). */
 static void set_area(xd_job *j, int64_t area)
 {
@@ -335,7 +338,7 @@ static xd_status set_tokens(xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-/* Returns the requested strength, else diffusers' default. */
+/* Returns the requested strength, or else diffusers' default strength. */
 static double strength_of(const xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -343,8 +346,8 @@ static double strength_of(const xd_job *j)
     return j->r->strength > 0 ? j->r->strength : usual > 0 ? usual : 0.6;
 }
 
-/* Returns 1 if the pipeline passes its own sigmas to this scheduler. It looks for use_flow_sigmas
- * in the config of any class. */
+/* Returns 1 if the pipeline passes its own sigmas to this scheduler, which depends on
+ * use_flow_sigmas in the config of any class. */
 static int has_own_sigmas(const xd_job *j, const xd_sched_cfg *c)
 {
     int flow = c->use_flow_sigmas;
@@ -510,7 +513,7 @@ int xd_job_uses_prompt(const xd_job *j, int prompt)
     int n = j->r->num_images_per_prompt, low = 0, high = j->ntodo;
     if (!j->todo)
         return 1;
-    while (low < high) { /* binary search for the first image of this or a later prompt        */
+    while (low < high) { /* binary search for the first image of this prompt or a later one    */
         int mid = low + (high - low) / 2;
         if (j->todo[mid] / n < prompt)
             low = mid + 1;
@@ -525,8 +528,9 @@ double xd_job_no_guidance(const xd_job *j)
     return j->ctx->model.recipe->guides_from_prompt ? 0 : 1;
 }
 
-/* cfg_truncation of diffusers: guidance ends where the model's time, from 0 (noise) to 1, is above
- * it. Other pipelines guide every step, even one with a time below 0 (xd_timesteps). */
+/* Returns 1 if guidance has ended at this step, as with cfg_truncation of diffusers. It ends where
+ * the model's time, from 0 (noise) to 1, is above that value. Other pipelines guide every step,
+ * even one with a time below 0 (xd_timesteps). */
 static int cut_off(const xd_job *j, int step)
 {
     float time = (1000.0f - (float)j->samp.time[step]) / 1000.0f;
@@ -551,7 +555,8 @@ int xd_job_usual_passes(const xd_job *j)
     return usual;
 }
 
-/* use_dynamic_cfg of diffusers, which compares the model's timestep with the number of steps. */
+/* Returns the guidance scale of a step. With use_dynamic_cfg of diffusers it depends on the model's
+ * timestep compared with the number of steps. */
 double xd_job_guidance(const xd_job *j, int step)
 {
     double n = j->samp.steps, scale = xd_job_scale(j, step);

@@ -1,7 +1,7 @@
 /* job_compare.c - checks that all ranks run the same request with the same settings
  *
  * Every rank reads the command line and the file of prompts itself. Ranks with different numbers of
- * steps would deadlock; ranks with different seeds or schedulers would mix two images. */
+ * steps would deadlock. Ranks with different seeds or schedulers would mix two images. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -13,14 +13,15 @@
 #include "pipeline/job.h"
 #include "ranks/world.h"
 
-enum { MOST = 64, MORE = 11 };   /* max options of a request; further items                     */
+enum { MOST = 64, MORE = 11 };   /* max options of a request; max other settings                */
 
 static uint64_t of_text(const char *text)
 {
     return text ? xd_hash_mix(xd_hash_text(text), 1) : 0;
 }
 
-/* Returns 1 if the value is a file name. For "FILE|WAYS" these are values that end in ".json". */
+/* Returns 1 if an option's value is a file name. For an option with the argument "FILE|WAYS",
+ * values that end in ".json" are file names. */
 static int is_path(const xd_option *o, const char *text)
 {
     const char *end = text ? strrchr(text, '.') : NULL;
@@ -29,8 +30,8 @@ static int is_path(const xd_option *o, const char *text)
     return o->arg[4] != '|' || (end && strcmp(end, ".json") == 0);
 }
 
-/* Hashes a file option only as given or not given: only rank 0 reads the file, and its path may
- * differ on another host. */
+/* Hashes the value of an option. A file option is hashed only as given or not given: only rank 0
+ * reads the file, and its path may differ on another host. */
 static uint64_t of_option(const xd_request *r, const xd_option *o)
 {
     const char *field = (const char *)r + o->offset;
@@ -40,7 +41,7 @@ static uint64_t of_option(const xd_request *r, const xd_option *o)
         return is_path(o, text) ? text != NULL : of_text(text);
     }
     if (o->kind == XD_OPT_SEED && r->random_seed)
-        return 1;               /* any value: rank 0 draws the seed                            */
+        return 1;               /* a constant, because rank 0 draws the seed                   */
     memcpy(&v, field, o->kind == XD_OPT_INT || o->kind == XD_OPT_FLAG ? sizeof(int) : 8);
     return v;
 }
@@ -76,7 +77,8 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     mine[n + 4] = r->mask_pixels != NULL, name[n + 4] = "mask_image";
     mine[n + 5] = r->last_pixels != NULL, name[n + 5] = "last_image";
     mine[n + 6] = r->noise != NULL, name[n + 6] = "latents";
-    mine[n + 7] = (uint64_t)agreed->seed;       /* these are sent, not compared                */
+    /* values that rank 0 sends; they are not compared */
+    mine[n + 7] = (uint64_t)agreed->seed;
     mine[n + 8] = (uint64_t)agreed->picks;
     mine[n + 9] = (uint64_t)agreed->size[0];
     mine[n + 10] = (uint64_t)agreed->size[1];

@@ -1,4 +1,4 @@
-/* job_unused.c - the defaults of a distilled checkpoint, and warnings about options of a request
+/* job_unused.c - sets the defaults of a distilled checkpoint, and warns about options of a request
  * that have no effect */
 #include <math.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static int own_text(const xd_request *r, int number)
                                          xd_job_has_text(r, XD_TEXT_NEGATIVE_3));
 }
 
-/* Returns 1 if a negative prompt is not empty. */
+/* Returns 1 if the request has a negative prompt that is not empty. */
 static int has_negative(const xd_request *r)
 {
     for (int i = 0; i < xd_job_negatives(r); i++)

@@ -1,7 +1,7 @@
-/* mask.c - mask of a request: the part of its image that is inpainted
+/* mask.c - the mask of a request, which selects the part of the image that is inpainted
  *
- * As in diffusers' inpainting pipelines: a mask is resized like the image, and pixels of 128 and
- * above are inpainted. A latent cell follows its first pixel. */
+ * The rules are those of diffusers' inpainting pipelines: the mask is resized like the image, and
+ * pixels of 128 and above are inpainted. A latent cell is inpainted if its first pixel is. */
 #include "pipeline/mask.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ xd_status xd_mask_check(const xd_job *j, xd_err *e)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Reads the mask of the request, resized to the image's size if `crop`. */
+/* Reads the pixels of the request's mask, resized to the image's size if `crop`. */
 static xd_status read_pixels(const xd_job *j, int crop, int64_t w, int64_t h, uint8_t **rgb,
                              int64_t size[2], xd_err *e)
 {
@@ -57,7 +57,8 @@ static xd_status read_pixels(const xd_job *j, int crop, int64_t w, int64_t h, ui
     return s;
 }
 
-/* Crops both to the part around the mask, at the generated size, and keeps the originals. */
+/* Crops image and mask to the part around the mask, at the generated size, and keeps the
+ * originals. */
 static xd_status cut_out(xd_job *j, uint8_t **rgb, uint8_t **mask, int64_t w, int64_t h, xd_err *e)
 {
     xd_job_paste *p = &j->paste;
@@ -82,7 +83,7 @@ static xd_status cut_out(xd_job *j, uint8_t **rgb, uint8_t **mask, int64_t w, in
     return s;
 }
 
-/* Converts pixels of the generated size to zeros and ones. */
+/* Converts the mask's pixels, at the generated size, to zeros and ones. */
 static xd_status set_mask(xd_job *j, const uint8_t *rgb, xd_err *e)
 {
     int64_t   n = j->size[0] * j->size[1];

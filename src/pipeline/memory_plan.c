@@ -1,4 +1,4 @@
-/* memory_plan.c - memory need of a request, counted before anything is loaded */
+/* memory_plan.c - counts the memory that a request needs, before anything is loaded */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,14 +28,15 @@ static double to_gib(size_t bytes)
     return (double)bytes / 1073741824.0;
 }
 
-/* Returns the host memory within the budget, unless the budget is for a device. */
+/* Returns the part of the host memory `have` that the memory budget allows; all of it if the budget
+ * is for a device. */
 static double host_budget(const xd_context *ctx, double have)
 {
     return xd_dev_identity(ctx->dev) ? have : xd_budget_least(ctx, have);
 }
 
-/* Refuses a size that is so large that an exact count is pointless: one hidden state and q, k, v
- * already exceed memory. */
+/* Refuses a size so large that an exact count is pointless, because one hidden state and its q, k,
+ * v already exceed memory. */
 static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
 {
     double least = (double)j->tokens * (double)j->ctx->model.dit_info.dim * 4 *
@@ -43,7 +44,7 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
     double image = (double)xd_job_pixels(j) * 5;
     size_t machine, process;
     char   limit[160];
-    if (xd_dev_identity(j->ctx->dev))           /* the device's memory is counted exactly         */
+    if (xd_dev_identity(j->ctx->dev))           /* a device's own memory is counted exactly       */
         least = 0;
     if (least + image <= (double)have)
         return XD_OK;
@@ -64,7 +65,7 @@ size_t xd_need_peak(const xd_need *n, int keep, int apart)
            dit = xd_max_size(n->dit_tmp + n->method_bytes + n->dit2_work, n->dit_work),
            weights = n->dit + n->dit2;
     size_t loop = xd_max_size(weights + dit, n->vae + xd_max_size(n->vae_tmp, n->vae_work));
-    if (!apart)                 /* the VAE is loaded before the loop frees its memory          */
+    if (!apart)                 /* the VAE is loaded before the loop's memory is freed         */
         loop = xd_max_size(weights + dit, weights + n->vae + xd_max_size(n->dit_tmp, n->vae_tmp) +
                                               n->method_bytes + n->vae_work);
     loop += n->images + n->preview_tmp;
@@ -72,7 +73,8 @@ size_t xd_need_peak(const xd_need *n, int keep, int apart)
            (keep ? n->text + xd_max_size(text, loop) : xd_max_size(n->text + text, loop));
 }
 
-/* Messages of device memory pass through host memory: four times the hidden state per rank. */
+/* Returns the host memory of messages between devices, which pass through host memory: four times
+ * the hidden state per rank. */
 static size_t message_bytes(const xd_job *j, int ranks)
 {
     const int *deg = j->ctx->plan.deg.n;
@@ -90,15 +92,16 @@ void xd_need_sum(xd_need *n, const xd_job *j, int ranks)
     n->peak = xd_need_peak(n, j->ctx->keep, xd_need_apart(j, ranks));
 }
 
-/* Ranks would have to agree on when to unload shared weights, and an initial image needs the VAE
- * before the loop. Such requests keep both components loaded. */
+/* Returns 1 if the transformer and the VAE are loaded one after the other. That needs a single
+ * rank, because ranks would have to decide together when to unload shared weights. It also needs a
+ * request without an initial image, which needs the VAE before the denoising loop. */
 int xd_need_apart(const xd_job *j, int ranks)
 {
     return j->ctx->once && ranks == 1 && j->images == 1 && !xd_job_has_image(j->r) &&
            !j->r->latents_only;
 }
 
-/* Returns 1 if `number` is among the n values. */
+/* Returns 1 if `number` is one of the n values in v. */
 static int is_repeated(const int64_t *v, int n, int64_t number)
 {
     int k = 0;
@@ -107,7 +110,8 @@ static int is_repeated(const int64_t *v, int n, int64_t number)
     return k < n;
 }
 
-/* Counts encoder k on every prompt: kernels of a library may need more memory for fewer rows. */
+/* Counts the memory of encoder k for every prompt, because kernels of a library may need more
+ * memory for fewer rows. */
 static xd_status count_encoder(xd_job *j, const xd_prompts *w, int k, size_t *bytes, xd_err *e)
 {
     int64_t  *ids = malloc((size_t)w->n * sizeof *ids);
@@ -130,7 +134,7 @@ int xd_need_both(const xd_job *j)
     return xd_job_changes(j) && (rounds > 1 || !j->ctx->once);
 }
 
-/* Returns the bytes of a component's weights as loaded, if some blocks stay in files. */
+/* Returns the bytes of a component's weights in memory, if some of its blocks stay in files. */
 static size_t weight_bytes(const xd_component *p)
 {
     xd_block_sizes w = xd_component_blocks(p);
@@ -138,8 +142,8 @@ static size_t weight_bytes(const xd_component *p)
                                         : p->count->packed;
 }
 
-/* Counts the text encoders: all if they stay loaded, otherwise the largest, as only one is loaded
- * at a time. */
+/* Counts the memory of the text encoders: of all if they stay loaded, otherwise of the largest,
+ * because only one is loaded at a time. */
 static xd_status count_text(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
     xd_status s = XD_OK;
@@ -178,7 +182,7 @@ static int needs_vae(const xd_job *j)
     return (!j->r->latents_only || xd_job_has_image(j->r)) && xd_vae_on_this_rank(j);
 }
 
-/* Counts the denoising loop with these numbers of text rows in its passes. */
+/* Counts the memory of the denoising loop with these numbers of text rows in its passes. */
 static xd_status count_rows(xd_job *j, int64_t prompt, int64_t negative, xd_need *need, xd_err *e)
 {
     int64_t   len[XD_MAXPASS] = { prompt, negative };
@@ -191,13 +195,14 @@ static xd_status count_rows(xd_job *j, int64_t prompt, int64_t negative, xd_need
     return s;
 }
 
-/* Returns the rows of prompt i's negative prompt. */
+/* Returns the number of rows in the embedding of prompt i's negative prompt. */
 static int64_t negative_rows(const xd_prompts *w, int i)
 {
     return w->rows[xd_prompts_negative(w, i)];
 }
 
-/* Returns 1 if an earlier prompt and its negative prompt have the same rows as prompt i's. */
+/* Returns 1 if an earlier prompt and its negative prompt have as many rows as prompt i and its
+ * negative prompt. */
 static int is_counted(const xd_prompts *w, int i)
 {
     int k = 0;
@@ -206,7 +211,8 @@ static int is_counted(const xd_prompts *w, int i)
     return k < i;
 }
 
-/* Counts the loop with the maximum of rows, and with those of every prompt, as in count_encoder. */
+/* Counts the memory of the denoising loop for the maximum number of text rows, and for the rows of
+ * every prompt, as count_encoder does. */
 static xd_status count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
     int64_t most = 0;
@@ -220,7 +226,7 @@ static xd_status count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
     return s;
 }
 
-/* Counts this rank's bytes by part. */
+/* Counts the bytes that this rank needs for each part of the request. */
 static xd_status count_parts(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -259,7 +265,8 @@ void xd_memory_sum(xd_comm *c, double v[XD_HOST_SUMS])
     c->ops->wait(c, &r, 1);
 }
 
-/* Returns the bytes of this rank's loaded weights; *once counts shared weights once per group. */
+/* Returns the bytes of all weights that this rank has loaded; *once counts weights that a group
+ * shares once per group. */
 static double loaded_bytes(xd_context *ctx, double *once)
 {
     double sum = 0;
@@ -285,7 +292,8 @@ static xd_size size_of(size_t bytes)
     return xd_size_text((double)bytes);
 }
 
-/* Returns the error that `bytes` exceed this limit (xd_budget_text), with the need by part. */
+/* Returns the error that `bytes` exceed a limit (xd_budget_text), with the memory need of each
+ * part. */
 static xd_status refuse_memory(const xd_dev *d, const xd_need *n, double bytes, const char *limit,
                                xd_err *e)
 {
@@ -298,16 +306,16 @@ static xd_status refuse_memory(const xd_dev *d, const xd_need *n, double bytes, 
                    size_of(n->vae_tmp).s, size_of(xd_dev_kernel_bytes(d)).s);
 }
 
-/* Returns a host's free memory after the request, per rank that reads files ahead. A thread also
- * needs some address space. */
+/* Returns the part of a host's free memory that remains after the request, for each rank that reads
+ * files ahead. The thread that reads ahead also needs some address space. */
 static size_t free_of(const double host[XD_HOST_SUMS], double space)
 {
     const double thread = 1 << 20;
     return host[1] > host[0] && space > thread ? (size_t)((host[1] - host[0]) / host[2]) : 0;
 }
 
-/* Returns the bytes of weights that this rank has loaded into host memory; *once as
- * loaded_bytes. */
+/* Returns the bytes of weights that this rank has loaded into host memory; *once counts shared
+ * weights once, as in loaded_bytes. */
 static double held_by_host(xd_context *ctx, double *once)
 {
     double mine = loaded_bytes(ctx, once);
@@ -326,7 +334,8 @@ static void log_memory(const xd_context *ctx, const xd_need *need, const double 
            host[1] / 1073741824.0);
 }
 
-/* Returns xd_shared_weights_saved_bytes of the transformers that are loaded at the same time. */
+/* Returns the bytes that sharing saves (xd_shared_weights_saved_bytes) for the transformers that
+ * are loaded at the same time. */
 static double dits_saved(const xd_job *j)
 {
     double one = xd_shared_weights_saved_bytes(&j->ctx->model.dit),
@@ -334,7 +343,8 @@ static double dits_saved(const xd_job *j)
     return j->both ? one + two : xd_job_uses_dit(j, 0) ? one : two;
 }
 
-/* The same for text encoders, which only concurrent one-rank engines share. */
+/* Returns the bytes that sharing saves for text encoders. Only concurrent engines with one rank
+ * share these. */
 static double texts_saved(const xd_context *ctx)
 {
     double sum = 0;
@@ -344,14 +354,14 @@ static double texts_saved(const xd_context *ctx)
     return sum;
 }
 
-/* Returns this engine's part of the host's free memory if others run concurrently. */
+/* Returns the part of the host's free memory for this engine if other engines run concurrently. */
 static size_t share_of(const xd_context *ctx, size_t bytes)
 {
     return ctx->neighbours > 1 ? bytes / (size_t)ctx->neighbours : bytes;
 }
 
-/* Sums over the ranks of this host: bytes needed and bytes allowed. Returns 1 if the budget is the
- * limit. */
+/* Sums up the bytes needed and the bytes allowed over the ranks of this host. Returns 1 if the
+ * budget is the limit. */
 static int sum_host(const xd_job *j, double peak, double once, int reads, size_t have,
                     double host[XD_HOST_SUMS])
 {
@@ -410,8 +420,8 @@ static void fit_to_host(xd_job *j, xd_need *need)
                dit->w->net.last - dit->w->net.first, size_of(need->streamed).s);
 }
 
-/* Checks two limits: the address space of this process, and the memory of all ranks of the host
- * together, with shared weights counted once. */
+/* Checks two limits: the address space of this process, and the memory of the host, which all of
+ * its ranks need together, with shared weights counted once. */
 static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits *limits, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -441,8 +451,9 @@ static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits
     return host[0] > host[1] ? refuse_memory(ctx->dev, need, host[0], limit, e) : XD_OK;
 }
 
-/* Returns the bytes of the larger transformer that the request uses, as loaded, else complete. A
- * transformer that is not loaded is then not streamed. */
+/* Returns the bytes of the larger transformer that the request uses: the loaded bytes, or the
+ * complete bytes if the transformer is not loaded. A transformer that is not loaded is then not
+ * streamed. */
 static size_t as_loaded(const xd_job *j)
 {
     xd_model *m = &j->ctx->model;
@@ -458,7 +469,7 @@ static size_t as_loaded(const xd_job *j)
     return most;
 }
 
-/* Returns this rank's part of its device's memory. */
+/* Returns the part of a device's memory that this rank may use. */
 static double share_of_room(const xd_need *need, const xd_device_room *room)
 {
     return (room->have - room->kernels) * (double)need->peak / (room->need - room->kernels);
@@ -479,9 +490,10 @@ static int fits_as_loaded(const xd_job *j, xd_need *need, const xd_device_room *
     return 1;
 }
 
-/* If a rank's need exceeds its part of the device, streams blocks. Loaded weights stay as they are,
- * or all ranks drop theirs if one rank needs too much: the ranks of a host may share a copy. fits:
- * result of fits_as_loaded. */
+/* Streams blocks of the transformers if a rank's need exceeds its part of the device's memory.
+ * Loaded weights stay as they are. But if one rank needs too much, all ranks drop their weights,
+ * because the ranks of a host may share a copy. fits: 1 if fits_as_loaded returned 1 on all
+ * ranks. */
 static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room, int fits)
 {
     xd_context      *ctx = j->ctx;
@@ -498,7 +510,7 @@ static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room, 
     set_streams(ctx, &p);
 }
 
-/* Logs how many blocks are streamed from the host, and the time that costs. */
+/* Logs how many blocks are streamed from the host, and how much time streaming costs. */
 static void log_streaming(const xd_job *j, const xd_need *need)
 {
     const xd_context   *ctx = j->ctx;
@@ -518,14 +530,15 @@ static void log_streaming(const xd_job *j, const xd_need *need)
            ctx->offload == XD_OFFLOAD_AUTO ? ", as they do not fit there" : "");
 }
 
-/* Returns the bytes of its device that this rank's weights and messages use. */
+/* Returns the bytes of the device's memory that this rank's weights and messages already use. */
 static double held_by_device(xd_context *ctx)
 {
     double once;
     return loaded_bytes(ctx, &once) + (double)ctx->world.all->traffic->device_bytes;
 }
 
-/* Counts the copies of streamed blocks that are about to be loaded; ranks of a host share them. */
+/* Counts the host copies of streamed blocks that are about to be loaded. The ranks of a host share
+ * these copies. */
 static void count_copies(xd_job *j, xd_need *need)
 {
     size_t most = 0;
@@ -538,7 +551,7 @@ static void count_copies(xd_job *j, xd_need *need)
         xd_offload_pin(need, j, j->ctx->world.used->size, most);
 }
 
-/* Checks the limit of a device with its own memory, which other ranks may share. */
+/* Checks the memory limit of a device with its own memory, which other ranks may also use. */
 static xd_status compare_device(xd_job *j, xd_need *need, xd_memory_limits *limits, xd_err *e)
 {
     xd_context    *ctx = j->ctx;
@@ -549,7 +562,7 @@ static xd_status compare_device(xd_job *j, xd_need *need, xd_memory_limits *limi
     int            fits = xd_world_all(&ctx->world, s != XD_OK || fits_as_loaded(j, need, &room));
     if (s != XD_OK)
         return s;
-    if (!fits)                  /* another rank does not fit                                    */
+    if (!fits)                  /* some rank does not fit                                       */
         *need = whole;
     fit_to_device(j, need, &room, fits);
     s = xd_device_room_find(ctx, (double)need->peak, held_by_device(ctx), &room, e);
@@ -577,7 +590,8 @@ static xd_status compare_device(xd_job *j, xd_need *need, xd_memory_limits *limi
     return refuse_memory(ctx->dev, need, room.need, limit, e);
 }
 
-/* Decides whether memory holds both transformers; equal on all ranks. */
+/* Decides whether memory can hold both transformers of a model; the decision is equal on all
+ * ranks. */
 static xd_status keep_both(xd_job *j, xd_need *need, const xd_memory_limits *limits, xd_err *e)
 {
     xd_context      *ctx = j->ctx;

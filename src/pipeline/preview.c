@@ -1,4 +1,4 @@
-/* preview.c - previews: small images of the clean latents that a step predicts */
+/* preview.c - makes previews: small images from the clean latents that a denoising step predicts */
 #include "pipeline/preview.h"
 
 #include <math.h>
@@ -9,15 +9,16 @@
 #include "pipeline/result.h"
 #include "pipeline/vae_codec.h"
 
-enum { MOST = 128 };            /* max channels for learned colours                            */
+enum { MOST = 128 };            /* max latent channels for learned colours                     */
 
 int xd_preview_asked(const xd_job *j)
 {
     return j->r->previews > 0 || j->r->preview_every > 0;
 }
 
-/* Of n previews, number k is after step round(k steps / (n + 1)). Two at the same step are one, and
- * there is none after the last step, where the image follows. */
+/* Returns 1 if a preview is made after this step. Of n evenly spaced previews, number k is made
+ * after step round(k steps / (n + 1)). Two previews after the same step are one. There is none
+ * after the last step, because the image itself follows. */
 int xd_preview_due(const xd_job *j, int step)
 {
     int64_t n = j->r->previews, steps = j->samp.steps, at = step + 1;
@@ -31,7 +32,8 @@ int xd_preview_due(const xd_job *j, int step)
 
 /* ---- the inner cells of latents ------------------------------------------------------------- */
 
-/* First frame of latents that are packed by P x P: C channels of h x w cells. */
+/* The first frame of latents. The latents are packed by P x P; the frame has C channels of h x w
+ * cells. */
 typedef struct frame { const float *lat; int64_t P, C, h, w; } frame;
 
 static frame first_frame(const xd_job *j, const float *lat)
@@ -48,11 +50,12 @@ static float value_at(const frame *f, int64_t c, int64_t y, int64_t x)
 
 /* ---- learning ------------------------------------------------------------------------------- */
 
-/* Normal equations of pixel = values * to, with n values: the channels and 1. */
+/* Sums for learning the colours of latent cells: the normal equations of pixel = values * to, where
+ * the n values are the channels of a cell and 1. */
 struct xd_colours {
     int64_t n, cells;
-    double *squares;            /* [n,n]                                                       */
-    double *pixels;             /* [n,3]                                                       */
+    double *squares;            /* [n,n]: sums of products of values                           */
+    double *pixels;             /* [n,3]: sums of values times pixels                          */
 };
 
 void xd_colours_close(xd_colours **c)
@@ -78,7 +81,7 @@ static xd_colours *open_colours(int64_t n)
     return c;
 }
 
-/* Computes the mean of the pixels of a cell. */
+/* Computes the mean colour of the image's pixels that belong to one latent cell. */
 static void mean_pixel(const xd_job *j, const frame *f, const float *rgb, int64_t y, int64_t x,
                        double mean[3])
 {
@@ -125,7 +128,7 @@ void xd_preview_learn(const xd_job *j, const float *lat, const float *rgb)
         }
 }
 
-/* Solves a [n,n] x = b [n,3] by elimination, in place; a is positive definite. */
+/* Solves the equations a [n,n] x = b [n,3] by elimination, in place; a is positive definite. */
 static void solve(int64_t n, double *a, double *b)
 {
     for (int64_t i = 0; i < n; i++)
@@ -144,8 +147,8 @@ static void solve(int64_t n, double *a, double *b)
         }
 }
 
-/* Writes the current fit [n,3]; returns 0 without data. Channels that the images do not distinguish
- * get small factors. */
+/* Writes the current map [n,3] from channels to colours; returns 0 if nothing has been learned.
+ * Channels that the images do not distinguish get small factors. */
 static int fit_colours(const xd_colours *s, float (*to)[3])
 {
     double *a = s && s->cells ? malloc((size_t)(s->n * s->n) * sizeof *a) : NULL;
@@ -178,7 +181,8 @@ static void map_cells(const frame *f, const float (*to)[3], float *rgb)
         }
 }
 
-/* Sets pixels to the sum of the channels, normalized to mean 0 and standard deviation 1/2. */
+/* Sets grey pixels: the sum of a cell's channels, normalized to mean 0 and standard deviation
+ * 1/2. */
 static void grey_cells(const frame *f, float *rgb)
 {
     int64_t n = f->h * f->w;
@@ -208,8 +212,8 @@ static void colour_cells(const xd_job *j, const frame *f, float *rgb)
         grey_cells(f, rgb);
 }
 
-/* Returns an image of the first frame, malloc'ed, and its size: decoded, or one pixel per cell.
- * NULL: no memory. */
+/* Returns an image of the first frame of clean latents, malloc'ed, and the image's size. The image
+ * is decoded, or has one pixel per latent cell. NULL: no memory. */
 static float *decode_frame(const xd_job *j, const float *clean, xd_grid *size)
 {
     frame  f = first_frame(j, clean);
@@ -222,8 +226,8 @@ static float *decode_frame(const xd_job *j, const float *clean, xd_grid *size)
     return image;
 }
 
-/* Returns the requested size, or one of its ratio with XD_PREVIEW_SIDE pixels on the longer
- * side. */
+/* Returns the size of a preview: the requested image size, or a smaller size of the same ratio with
+ * XD_PREVIEW_SIDE pixels on the longer side. */
 static xd_grid preview_size(const xd_job *j)
 {
     int64_t H = j->asked[0], W = j->asked[1], side = H > W ? H : W;

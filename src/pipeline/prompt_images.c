@@ -1,4 +1,5 @@
-/* prompt_images.c - reference images as inputs of a text encoder; see prompt_images.h */
+/* prompt_images.c - passes reference images to a text encoder that reads images; see
+ * prompt_images.h */
 #include "pipeline/prompt_images.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include "pipeline/context.h"
 #include "ranks/world.h"
 
-/* Returns the encoder that reads images; NULL: none. */
+/* Returns the text encoder that reads images; NULL: none. */
 static const xd_text_use *seer_of(const xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -27,7 +28,7 @@ static int sees(const xd_job *j, int k)
 
 /* ---- pixels ------------------------------------------------------------------------------- */
 
-/* Returns the size from which an image is scaled to the encoder's size. */
+/* Returns the size of image i before it is scaled to the encoder's size. */
 static xd_status first_size(const xd_job *j, int i, xd_grid *size, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
@@ -101,7 +102,8 @@ void xd_prompt_images_close(xd_job *j)
     }
 }
 
-/* FNV-1a of the bytes, and a mix of the bytes and the first hash. */
+/* Computes two hashes of the images: FNV-1a of their bytes, and a mix of the bytes and the first
+ * hash. */
 void xd_prompt_images_hash(const xd_job *j, int64_t hash[2])
 {
     uint64_t a = 0xcbf29ce484222325u, b = (uint64_t)j->nrefs;

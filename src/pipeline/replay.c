@@ -1,4 +1,4 @@
-/* replay.c - decides which passes are recorded, and when */
+/* replay.c - decides which passes of a step are recorded on the device, and when */
 #include "pipeline/replay.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/par.h"
 
-enum { PLAIN = 2 };             /* passes that run before one is recorded                      */
+enum { PLAIN = 2 };             /* runs of a pass before it is recorded                        */
 
 /* Returns 1 if passes with these counts of ops and of small ops take longer to launch than to
  * compute. The environment variable XDIT_GRAPHS overrides the rule: 0 never, 1 always. */
@@ -41,7 +41,8 @@ static int is_same(const xd_replay_key *a, const xd_replay_key *b)
     return same && memcmp(a->local, b->local, a->local_size) == 0;
 }
 
-/* Returns the pass of this key; NULL: the table is full. */
+/* Returns the table's entry for the pass with this key, and adds a new entry if there is none.
+ * NULL: the table is full, or there is no memory. */
 static xd_replayed *find_pass(xd_replay *r, const xd_replay_key *key)
 {
     for (int i = 0; i < r->n; i++)

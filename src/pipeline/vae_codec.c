@@ -1,4 +1,4 @@
-/* vae_codec.c - VAE decoding and encoding */
+/* vae_codec.c - decodes latents to pixels and encodes pixels to latents with the VAE */
 #include <math.h>
 #include <stdlib.h>
 
@@ -15,7 +15,7 @@
 #include "pipeline/vae_shards.h"
 #include "ranks/world.h"
 
-/* latents / scaling + shift, in place. */
+/* Computes latents / scaling + shift in place, the input of the VAE's decoder. */
 static void unscale_latents(xd_exec *x, const xd_vae_info *v, xd_tensor flat)
 {
     size_t mark = xd_arena_mark(x->tmp);
@@ -25,7 +25,7 @@ static void unscale_latents(xd_exec *x, const xd_vae_info *v, xd_tensor flat)
         xd_tensor one = xd_new_as(x, XD_F32, 1, (int64_t[]){ 1 });
         xd_tensor all = xd_new_as(x, XD_F32, 1, flat.d);
         xd_put(x, one, &c);
-        one.d[0] = flat.d[0], one.s[0] = 0;     /* stride 0: one value for all elements        */
+        one.d[0] = flat.d[0], one.s[0] = 0;     /* stride 0: the same value for all elements   */
         xd_copy_to(x, all, one);
         xd_axpby(x, flat, 1, all, 1);
     }
@@ -37,7 +37,7 @@ int xd_vae_on_this_rank(const xd_job *j)
     return j->ctx->plan.vae_rows || j->ctx->topo.replica->rank == 0;
 }
 
-/* Copies a host view with any strides to a contiguous F32 tensor on the device. */
+/* Copies a tensor in host memory, with any strides, to a contiguous F32 tensor on the device. */
 static void put_view(xd_exec *x, xd_tensor to, xd_tensor from)
 {
     float *flat = x->dev->host_memory || xd_counting(x) ? NULL : malloc(xd_bytes(to) + 1);
@@ -50,7 +50,8 @@ static void put_view(xd_exec *x, xd_tensor to, xd_tensor from)
     free(flat);
 }
 
-/* Unscales and decodes on x; lat and rgb are host memory and are not accessed while counting. */
+/* Unscales latents and decodes them to pixels. lat and rgb are in host memory and are not accessed
+ * while counting. */
 void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb)
 {
     const xd_model    *m = &j->ctx->model;
@@ -75,7 +76,7 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
     }
     unscale_latents(x, v, xd_reshape(in, 1, (int64_t[]){ T * n * w * C }));
     if (xd_vae_shards_tiles(&s))
-        x->pause = NULL;        /* no yield: ranks have different numbers of tiles             */
+        x->pause = NULL;        /* no yield, because ranks have different numbers of tiles     */
     if (s.tiled)
         xd_vae_decode_tiled(x, m->vae.vae, net, in, out, xd_vae_shards_tiles(&s));
     else
@@ -128,7 +129,7 @@ void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const 
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* clip: the clip to encode; NULL: count decoding. */
+/* Counts the bytes of encoding a clip, or of decoding if `clip` is NULL. */
 static xd_status count_vae(xd_job *j, const xd_vae_clip *clip, size_t *bytes, xd_err *e)
 {
     xd_component  *p = &j->ctx->model.vae;
@@ -176,12 +177,12 @@ xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e)
 
 /* ---- resizing ----------------------------------------------------------------------------- */
 
-typedef struct fit {            /* bilinear, half-pixel centres (align_corners false)          */
+typedef struct fit {            /* bilinear resizing, half-pixel centres (align_corners false) */
     const float *in;
     float       *out;
-    int64_t      ih, iw, ow;    /* input size; output width                                    */
+    int64_t      ih, iw, ow;    /* size of the input; width of the output                      */
     int64_t      y0, x0;        /* offset of the crop in the resized image                     */
-    double       sy, sx;        /* input pixels per resized pixel                              */
+    double       sy, sx;        /* input pixels per pixel of the resized image                 */
 } fit;
 
 typedef struct tap { int64_t a, b; float wb; } tap;
@@ -218,7 +219,7 @@ void xd_vae_fit(const float *rgb, xd_grid from, float *out, xd_grid to)
     int64_t ih = from.rows, iw = from.cols, oh = to.rows, ow = to.cols;
     double  ratio = fmax((double)oh / (double)ih, (double)ow / (double)iw);
     int64_t rh = (int64_t)((double)ih * ratio), rw = (int64_t)((double)iw * ratio);
-    rh = rh < oh ? oh : rh;     /* the product may round to less than the requested size       */
+    rh = rh < oh ? oh : rh;     /* rounding may give less than the requested size              */
     rw = rw < ow ? ow : rw;
     fit f = { rgb, out, ih, iw, ow, (rh - oh) / 2, (rw - ow) / 2, (double)ih / (double)rh,
               (double)iw / (double)rw };
