@@ -1,4 +1,4 @@
-/* engine.c - opening an engine, and the stages of a request in order */
+/* engine.c - opens an engine, and runs the stages of a request in order */
 #include "engine/engine.h"
 #include "engine/borrow.h"
 #include "engine/lora_sets.h"
@@ -76,8 +76,8 @@ static int is_auto(const xd_open_args *a)
     return a->device && strcmp(a->device, "auto") == 0;
 }
 
-/* For the device "auto": opens one GPU per rank if all ranks can get one, else none. Logs the
- * reason instead of failing. Collective. */
+/* Opens one GPU per rank for the device "auto" if all ranks can get one, else none. Logs the reason
+ * instead of failing. Collective. */
 static void try_devices(xd_engine *g)
 {
     int       rank = 0, ranks = 1;
@@ -101,7 +101,7 @@ static void try_devices(xd_engine *g)
         xd_log(XD_LOG_INFO, "device: %s (--device cpu: the CPU)", g->ctx.dev->name);
 }
 
-/* Opens the device that the user names, or this rank's own device of that kind. */
+/* Opens the device that the options name, or this rank's own device of that kind. */
 static xd_status open_device(xd_engine *g, const xd_open_args *a, int how, xd_err *e)
 {
     int         rank = 0, ranks = 1;
@@ -119,7 +119,7 @@ static xd_status open_device(xd_engine *g, const xd_open_args *a, int how, xd_er
     return s == XD_OK ? xd_dev_open(&g->ctx.dev, *name.s ? name.s : a->device, e) : s;
 }
 
-/* Allows blocks of these components to stay in files, if the device computes in host memory. */
+/* Allows blocks of the components to stay in files, if the device computes in host memory. */
 static void stream_from_files(xd_context *ctx)
 {
     int may = ctx->offload != XD_OFFLOAD_NONE && !xd_dev_identity(ctx->dev);
@@ -130,7 +130,7 @@ static void stream_from_files(xd_context *ctx)
             ctx->model.text[k].w->streams = may;
 }
 
-/* Opens the parts that need no communication. */
+/* Opens the parts of an engine that need no communication. */
 static xd_status open_parts(xd_engine *g, const xd_open_args *a, int how, xd_err *e)
 {
     int             files = how & XD_WITH_FILES;
@@ -139,7 +139,7 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int how, xd_err
     if (s == XD_OK)
         s = open_device(g, a, how, e);
     if (s == XD_OK && !a->offload && !xd_dev_identity(g->ctx.dev))
-        g->ctx.offload = XD_OFFLOAD_NONE;       /* weights are in host memory anyway           */
+        g->ctx.offload = XD_OFFLOAD_NONE;       /* the weights are in host memory anyway       */
     if (s == XD_OK)
         s = xd_comm_stage(&g->ctx.world.all, g->ctx.dev, e);
     if (s == XD_OK)
@@ -308,8 +308,8 @@ typedef struct loop {
     xd_result *r;
     double    first_s;          /* time at which the first step began                          */
     const xd_need *need;
-    int       apart;            /* xd_need_apart                                               */
-    int       fresh;            /* 1: the request loads the transformer on at least one rank    */
+    int       apart;            /* 1: transformer and VAE are not loaded at the same time      */
+    int       fresh;            /* 1: the request loads the transformer on a rank               */
 } loop;
 
 static int all_finite(const float *v, int64_t n)
@@ -320,7 +320,7 @@ static int all_finite(const float *v, int64_t n)
     return 1;
 }
 
-/* nth: index of the image among the request's images. */
+/* Returns the progress of an image; nth: index of the image among the request's images. */
 static xd_progress progress_of(const xd_job *j, int nth, int step, double t0)
 {
     return (xd_progress){ step + 1, j->samp.steps, nth + 1, j->ntodo, xd_now_s() - t0,
@@ -335,14 +335,14 @@ static void report_step(const xd_job *j, const xd_progress *p, const float *clea
         xd_preview_report(j, clean, p);
 }
 
-/* Returns 1 if `step` may need another transformer than the loaded one. That of the first image's
- * first step is loaded with the request. */
+/* Returns 1 if `step` may need another transformer than the loaded one. The transformer of the
+ * first image's first step is loaded with the request. */
 static int may_change(const loop *l, int nth, int step)
 {
     return xd_job_changes(l->j) && (step > 0 || nth >= l->j->ctx->plan.deg.n[XD_DATA]);
 }
 
-/* On a replica without an image: takes part in the collective loading for the others. */
+/* On a replica without an image: takes part in collective loading for the other replicas. */
 static xd_status change_for_others(loop *l, int nth, xd_err *e)
 {
     xd_status s = XD_OK;
@@ -387,7 +387,7 @@ static xd_status run_steps(loop *l, xd_denoise *f, int nth, int step, float *lat
     return xd_exec_status(&f->x, e);
 }
 
-/* Denoises one image. Returns latents [t,C,h,w], malloc'ed, on every rank of the replica. */
+/* Denoises one image. Returns its latents [t,C,h,w], malloc'ed, on every rank of the replica. */
 static float *denoise_image(loop *l, int nth, const xd_prompts *w, xd_err *e)
 {
     xd_job    *j = l->j;
@@ -427,8 +427,8 @@ static float *denoise_image(loop *l, int nth, const xd_prompts *w, xd_err *e)
     return lat;
 }
 
-/* Loads the VAE after denoising, so that the first step need not wait for it. If the VAE does not
- * fit next to the transformer, frees the transformer and the memory of its steps first. */
+/* Loads the VAE after denoising, so that the first step need not wait for the VAE. If transformer
+ * and VAE do not fit together, first frees the transformer and the memory of its steps. */
 static xd_status change_over(loop *l, xd_err *e)
 {
     xd_context *ctx = l->j->ctx;
@@ -447,7 +447,7 @@ static xd_status decode_latents(loop *l, const float *lat, float **rgb, xd_err *
     return s == XD_OK ? xd_vae_decode_image(l->j, &l->a, lat, rgb, e) : s;
 }
 
-/* Adds seconds to the times of an image and of the request. */
+/* Adds seconds since t0 to the times of an image and of the request. */
 static void add_seconds(loop *l, int nth, const char *part, double t0)
 {
     double s = xd_now_s() - t0 - xd_yield_seconds(l->j);
@@ -455,8 +455,8 @@ static void add_seconds(loop *l, int nth, const char *part, double t0)
     xd_result_image_time(l->r, xd_job_image(l->j, nth), part, s);
 }
 
-/* Generates the latents of one image on all ranks of this replica, and allocates the pixels on the
- * ranks that get them. */
+/* Generates the latents of one image on all ranks of this replica, and allocates pixels on the
+ * ranks that receive pixels. */
 static xd_status one_latent(loop *l, int nth, const xd_prompts *w, float **lat, float **rgb,
                             xd_err *e)
 {
@@ -503,7 +503,7 @@ static xd_status allocate_image(const xd_job *j, float *v[2], xd_err *e)
     return XD_OK;
 }
 
-/* Rank 0 of replica `from` sends its latents, pixels, and counters of the step cache to rank 0. */
+/* Sends latents, pixels, and step-cache counters from rank 0 of replica `from` to rank 0. */
 static xd_status hand_over(xd_job *j, int from, float *v[2], xd_err *e)
 {
     xd_comm *c = j->ctx->topo.group[XD_DATA];
@@ -518,7 +518,7 @@ static xd_status hand_over(xd_job *j, int from, float *v[2], xd_err *e)
     return XD_OK;
 }
 
-/* Rank 0 adds image `image` to the result, which takes ownership of v, and reports it. */
+/* On rank 0: adds an image to the result, which takes ownership of v, and reports the image. */
 static xd_status deliver_image(loop *l, int image, float *v[2], xd_err *e)
 {
     const xd_request *r = l->j->r;
@@ -529,8 +529,8 @@ static xd_status deliver_image(loop *l, int image, float *v[2], xd_err *e)
     return s;
 }
 
-/* The ranks agree after callbacks, in which one of them may have cancelled the request: the next
- * operation may be collective. */
+/* Shares the status of all ranks after callbacks, one of which may have cancelled the request on
+ * its rank, because the next operation may be collective. */
 static xd_status agree_behind_calls(const xd_context *ctx, xd_status s, xd_err *e)
 {
     if (s == XD_OK)
@@ -538,9 +538,9 @@ static xd_status agree_behind_calls(const xd_context *ctx, xd_status s, xd_err *
     return xd_world_agree(&ctx->world, s, e);
 }
 
-/* Rank 0 adds the images first .. first + replicas - 1 to the result, in order. mine: latents and
- * pixels of this replica; ownership passes on. The ranks agree before anything is sent, and at the
- * end. */
+/* Adds the images first .. first + replicas - 1 to the result on rank 0, in order. mine: latents
+ * and pixels of this replica; ownership passes on. The ranks share their status before anything is
+ * sent, and at the end. */
 static xd_status collect_images(loop *l, int first, float *mine[2], xd_err *e)
 {
     xd_job           *j = l->j;
@@ -555,7 +555,7 @@ static xd_status collect_images(loop *l, int first, float *mine[2], xd_err *e)
             if (s == XD_OK && root && (at == 0 || at == d))
                 s = hand_over(j, d, v, e);
             else if (s != XD_OK)
-                d = D;          /* all ranks have agreed to stop                               */
+                d = D;          /* all ranks have decided to stop                              */
         }
         if (s == XD_OK && ctx->world.used->rank == 0)
             s = deliver_image(l, xd_job_image(j, first + d), v, e);
@@ -595,7 +595,7 @@ static xd_status generate_all(loop *l, const xd_prompts *w, xd_err *e)
     return s;
 }
 
-/* After a failure (s): frees the weights, so that all ranks have the same state for the next
+/* Frees the weights after a failure (s), so that all ranks have the same state for the next
  * request. */
 static void unload_after_failure(xd_context *ctx, xd_status s)
 {
@@ -606,7 +606,7 @@ static void unload_after_failure(xd_context *ctx, xd_status s)
     xd_component_drop(&ctx->model.vae);
 }
 
-/* Loads a component on all ranks and agrees on the result before the next component. */
+/* Loads a component on all ranks and shares the result before the next component. */
 static xd_status load_together(const loop *l, const xd_need *need, xd_err *e)
 {
     xd_job    *j = l->j;
@@ -681,7 +681,7 @@ static xd_status prepare_request(xd_job *j, xd_prompts *w, xd_need *need, xd_mem
     return s;
 }
 
-/* Runs the accepted request: text, then images. */
+/* Runs an accepted request: encodes the text, then generates the images. */
 static xd_status run_images(loop *l, xd_prompts *w, const xd_need *need, xd_err *e)
 {
     xd_job    *j = l->j;
@@ -722,7 +722,7 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     xd_need    need;
     xd_memory_limits room = { 0 };
     xd_job_agreed   told;
-    xd_request own = *r;        /* copy, to set rank 0's random seed and the image's size       */
+    xd_request own = *r;        /* a copy, which gets rank 0's seed and the image's size        */
     loop       l = { .j = &j };
     double     t0 = xd_now_s();
     xd_status  same = xd_job_compare(&g->ctx, r, &told, &mine);

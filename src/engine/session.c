@@ -1,4 +1,4 @@
-/* session.c - connecting the ranks, comparing their settings, opening the groups of the plan */
+/* session.c - connects the ranks, compares their settings, and opens the groups of the plan */
 #include "engine/session.h"
 
 #include <stdio.h>
@@ -25,20 +25,22 @@
 
 /* ---- connecting --------------------------------------------------------------------------- */
 
-/* The first message between ranks. Its size must not change between versions, because it lets ranks
- * detect that they run different versions, whose other messages may differ. */
+/* The first message between ranks. The size of this message must not change between versions,
+ * because it lets ranks detect that they run different versions, whose other messages may
+ * differ. */
 typedef struct hello { char version[32], host[96]; } hello;
 
-typedef struct card {           /* further settings to compare between ranks                   */
+typedef struct card {           /* further settings of a rank that are compared                */
     xd_plan  plan;
     int64_t  balanced;
     char     dtype[16], weights[2][16]; /* weights: types of the transformer, of text encoders */
     uint64_t model, traced, options[XD_PLAN_ROWS];      /* options: of the plan, as given      */
-    char     cpus[128];         /* may differ; only logged                                     */
-    char     device[32];        /* may differ, with a warning                                  */
+    char     cpus[128];         /* may differ between ranks; only logged                       */
+    char     device[32];        /* may differ between ranks, with a warning                    */
 } card;
 
-/* All-gathers `mine`, of `size` bytes. *all is malloc'ed, in rank order. */
+/* Gathers a record of `size` bytes from every rank on all ranks. mine: this rank's record. *all is
+ * malloc'ed, in rank order. */
 static xd_status gather_records(xd_comm *c, void *mine, size_t size, void **all, xd_err *e)
 {
     int64_t *rows = calloc((size_t)c->size, sizeof *rows), width = (int64_t)size;
@@ -55,7 +57,8 @@ static xd_status gather_records(xd_comm *c, void *mine, size_t size, void **all,
     return s;
 }
 
-/* Every rank has found the same difference: only rank 0 reports it. */
+/* Leaves the report of a difference in settings to rank 0, because every rank has found the same
+ * difference. */
 static xd_status settle_difference(xd_status s, xd_err *e)
 {
     if (s == XD_EINVAL && e->rank < 0)
@@ -97,7 +100,7 @@ static void log_cpus(const xd_engine *g, const card *c)
         xd_log(XD_LOG_DEBUG, "rank %d on cpus %.*s", i, (int)sizeof c->cpus, c[i].cpus);
 }
 
-/* Reports differing options of a plan that are not in the plan's text. */
+/* Reports options of a plan that differ between ranks but are not part of the plan's text. */
 static xd_status differ_in_options(int i, const hello *h, const card *c, const card *first,
                                    xd_err *e)
 {
@@ -109,8 +112,8 @@ static xd_status differ_in_options(int i, const hello *h, const card *c, const c
                    "ranks need the same flags", i, h[i].host, h[0].host, t->rows[k].option.name);
 }
 
-/* Warns of different kernels on the ranks: they round differently, so results depend on the
- * plan. */
+/* Warns if the ranks have different kernels. Such kernels round differently, so results depend on
+ * the plan. */
 static void warn_of_devices(const hello *h, const card *c, int n)
 {
     for (int i = 1; i < n; i++)
@@ -123,7 +126,7 @@ static void warn_of_devices(const hello *h, const card *c, int n)
         }
 }
 
-/* Refuses if the weight files differ from those of rank 0 in any byte. */
+/* Refuses weight files that differ from those of rank 0 in any byte. */
 static xd_status compare_files(const xd_engine *g, const hello *h, xd_err *e)
 {
     xd_comm        *c = g->ctx.world.all;
@@ -133,7 +136,7 @@ static xd_status compare_files(const xd_engine *g, const hello *h, xd_err *e)
     double          t0 = xd_now_s();
     xd_status       s = xd_file_digests(&g->ctx.model, &mine, &n, e);
     s = xd_world_agree_in(c, c->rank, s, e);
-    if (s == XD_OK && n)        /* n is equal on all ranks: the models have the same hash      */
+    if (s == XD_OK && n)        /* n is equal on all ranks, whose models have the same hash    */
         s = gather_records(c, mine, (size_t)n * sizeof *mine, &all, e);
     const xd_file_digest *d = all;
     for (int i = n; d && s == XD_OK && i < n * c->size; i++)
@@ -149,7 +152,8 @@ static xd_status compare_files(const xd_engine *g, const hello *h, xd_err *e)
     return settle_difference(s, e);
 }
 
-/* Refuses if the settings of a rank differ from rank 0's; the message names the first such rank. */
+/* Refuses settings of a rank that differ from those of rank 0; the message names the first such
+ * rank. */
 static xd_status compare_ranks(const xd_engine *g, const xd_parallel *take, const hello *h,
                                xd_err *e)
 {
@@ -236,7 +240,7 @@ xd_status xd_session_groups(xd_engine *g, xd_err *e)
                                                &g->ctx.world.used, e);
     if (s != XD_OK)
         return s;
-    if (g->ctx.world.idle)                /* takes part only in opening and closing            */
+    if (g->ctx.world.idle)                /* an idle rank takes part only in opening and closing */
         return XD_OK;
     s = g->ctx.world.used->ops->split_host(g->ctx.world.used, &g->ctx.world.host, e);
     if (s == XD_OK)
@@ -262,7 +266,7 @@ xd_status xd_session_join(xd_engine *g, const xd_open_args *a, int alone, xd_err
     xd_status s = lent ? xd_comm_from_mpi(&g->ctx.world.all, a->mpi_comm, e)
                        : xd_comm_world(&g->ctx.world.all,
                                        xd_comm_launched() && !alone ? "mpi" : "self", e);
-    if (s != XD_OK)             /* the communicator failed on all ranks                        */
+    if (s != XD_OK)             /* the communicator has failed on all ranks                    */
         return settle_difference(s, e);
     int share = xd_comm_share(&ranks, &cores), n = a->threads ? a->threads : share;
     if (!alone)
@@ -285,7 +289,7 @@ static int hosts_of(const hello *h, int n)
     return hosts;
 }
 
-/* Warns of options that have no effect on a plan. */
+/* Warns about given options that have no effect on the plan. */
 static void log_unused(const xd_engine *g, const xd_open_args *a, const xd_parallel *take)
 {
     int ranks = xd_degrees_product(g->ctx.plan.deg);
@@ -305,7 +309,7 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
     xd_parallel        take;
     xd_status          same = g->ctx.world.all->size > 1
                                   ? exchange_records(g->ctx.world.all, &hosts, &first) : XD_OK;
-    if (same != XD_OK) {        /* messages fail: this rank cannot send its own error          */
+    if (same != XD_OK) {        /* messages fail, so this rank cannot send its own error       */
         free(hosts);
         *e = first;
         return same;

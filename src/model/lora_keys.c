@@ -1,8 +1,9 @@
-/* lora_keys.c - finds the model's weight for a key of a LoRA file
+/* lora_keys.c - finds the model's weight that a key of a LoRA file changes
  *
- * All names are compared with _ instead of dots, as Kohya's scripts write them, so that they equal
- * those of a checkpoint. Tables have the rest: prefixes of components, suffixes of keys, and
- * modules that the original code of a family names differently or fuses (xd_lora_name). */
+ * All names are compared with _ in place of dots, as Kohya's scripts write names, so that names in
+ * a LoRA file equal those in a checkpoint. Tables have everything else: prefixes of components,
+ * suffixes of keys, and modules that the original code of a model family names differently or fuses
+ * (xd_lora_name). */
 #include "families/family.h"
 #include "model/component.h"
 #include "model/lora.h"
@@ -45,7 +46,7 @@ static const struct {
     { ".weight", XD_LORA_NEW },                 { ".bias", XD_LORA_NEW_BIAS },
 };
 
-/* Parts of keys of unsupported methods: Tucker factors, OFT. */
+/* Parts of keys that belong to methods without support: Tucker factors, OFT. */
 static const char *const unsupported_parts[] = { ".hada_t", ".lokr_t", ".lora_mid", ".oft_",
                                                 ".boft_" };
 
@@ -143,7 +144,7 @@ static int by_place(const void *a, const void *b)
     return x->bias != y->bias ? x->bias - y->bias : strcmp(x->flat, y->flat);
 }
 
-/* Adds one name of a declared tensor, if it is a weight or a bias. */
+/* Adds one name of a declared tensor to the searched names, if the tensor is a weight or a bias. */
 static int add_place(xd_lora_keys *s, int part, int item, const char *name, size_t n)
 {
     static const char *const tails[] = { ".weight", ".bias" };
@@ -189,7 +190,7 @@ xd_status xd_lora_keys_open(xd_lora_keys *s, xd_model *m, int second, xd_err *e)
                          .ntext = m->recipe->ntext, .text = m->recipe->text,
                          .others = xd_family_of(m->dit.dit)->lora_names };
     while (s->ntext && !s->text[s->ntext - 1].tokenizer)
-        s->ntext--;             /* image encoders come after text encoders                     */
+        s->ntext--;             /* image encoders follow the text encoders                     */
     for (int k = 0; k < s->ntext; k++)
         s->part[1 + k] = m->has_text[k] && !second ? &m->text[k] : NULL;
     for (int k = 0; k < XD_LORA_COMPONENTS; k++)
@@ -213,7 +214,8 @@ void xd_lora_keys_close(xd_lora_keys *s)
 
 /* ---- other names of modules --------------------------------------------------------------- */
 
-/* Ends of module names of attention processors, which older diffusers named differently. */
+/* Ends of the module names of attention processors, which older versions of diffusers named
+ * differently. */
 static const struct {
     const char *from, *to;
 } old_ends[] = {
@@ -221,7 +223,8 @@ static const struct {
     { "_to_k", "_k_proj" },       { "_to_v", "_v_proj" },
 };
 
-/* Finds the tensor of a flat name. Returns its index in the component's list, or -1. */
+/* Finds the model's tensor whose name with _ in place of dots is `flat`. Returns the index in the
+ * component's list, or -1. */
 static int find_tensor(const xd_lora_keys *s, int part, int bias, char *flat)
 {
     xd_lora_place  key = { flat, part, bias, 0 };
@@ -229,7 +232,7 @@ static int find_tensor(const xd_lora_keys *s, int part, int bias, char *flat)
     return at ? at->item : -1;
 }
 
-/* Returns 1 if `flat` matches the pattern; copies the digits that match # to `number`. */
+/* Returns 1 if the name `flat` matches the pattern; copies the digits that match # to `number`. */
 static int match_pattern(const char *pattern, const char *flat, char number[16])
 {
     size_t k = 0;
@@ -248,7 +251,7 @@ static int match_pattern(const char *pattern, const char *flat, char number[16])
     return !*flat;
 }
 
-/* Puts the number in place of # in every target of a row and looks up each target. */
+/* Replaces # by the number in every target of a table row, and looks up each target. */
 static int set_row_targets(const xd_lora_keys *s, const char *to, const char *number, int bias,
                            xd_lora_target *target)
 {
@@ -308,7 +311,7 @@ int xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias, xd_lo
     for (const xd_lora_name *o = s->others; target->part == DIT && o && o->from; o++)
         if (match_pattern(o->from, flat, number))
             return set_row_targets(s, o->to, number, bias, target);
-    if ((mid = strstr(flat, "_processor_")))    /* "attn.processor.to_q" of older diffusers     */
+    if ((mid = strstr(flat, "_processor_")))    /* older diffusers: "attn.processor.to_q"       */
         memmove(mid, mid + 10, strlen(mid + 10) + 1);
     return set_plain_target(s, flat, bias, target) || set_old_target(s, flat, bias, target);
 }

@@ -1,4 +1,4 @@
-/* model.c - opening a model directory, and checking that its components fit each other */
+/* model.c - opens a model directory, and checks that its components fit each other */
 #include "model/lora.h"
 
 #include <stddef.h>
@@ -19,8 +19,8 @@ static const char *class_in_index(const xd_model *m, const char *component)
     return xd_json_text(xd_json_at(xd_json_get(m->index, component), 1));
 }
 
-/* Returns why a directory without model_index.json is not a model. In the Hugging Face cache,
- * models are in folders below. */
+/* Returns the reason why a directory without model_index.json is not a model. A folder of the
+ * Hugging Face cache has models in deeper folders. */
 static const char *why_not(const char *dir)
 {
     char *snapshots = xd_path_join(dir, "snapshots");
@@ -44,8 +44,8 @@ static xd_status unknown_pipeline(const char *path, const char *name, xd_err *e)
     return s;
 }
 
-/* Reads boundary_ratio: the fraction of the training timesteps below which the second of two
- * transformers is used. */
+/* Reads boundary_ratio from the model's index: the fraction of the training timesteps below which
+ * the second of two transformers is used. */
 static xd_status read_boundary(xd_model *m, const char *path, xd_err *e)
 {
     const xd_json *v = xd_json_get(m->index, "boundary_ratio");
@@ -92,7 +92,7 @@ static xd_status read_scheduler(xd_model *m, xd_err *e)
     return s;
 }
 
-/* Checks the number of frames, and the extra input channels for an image. */
+/* Checks the number of frames, and the transformer's extra input channels for an image. */
 static xd_status check_kind(const xd_model *m, xd_err *e)
 {
     const xd_dit_info *d = &m->dit_info;
@@ -127,7 +127,7 @@ static xd_status check_kind(const xd_model *m, xd_err *e)
     return XD_OK;
 }
 
-/* Checks the rows of encoded images: their width, and their number. */
+/* Checks the embeddings of images from encoder k: their number of rows and their width. */
 static xd_status check_images(const xd_model *m, int k, xd_err *e)
 {
     const xd_dit_info *d = &m->dit_info;
@@ -177,7 +177,8 @@ static xd_status check_fit(const xd_model *m, xd_err *e)
             return xd_fail(e, XD_EFORMAT,
                            "%s: the transformer needs text of width %lld from %s, which has %lld",
                            m->dir, (long long)d->text_cols[k], u->folder, (long long)width);
-        /* embeddings of several encoders are padded with zeros; a single one must fit */
+        /* Embeddings of several encoders are padded with zeros; a single encoder's width must
+         * fit. */
         if (beside > d->text_dim || (is_last_of_text(m, k) && !d->text_cols[k] &&
                                      beside != d->text_dim))
             return xd_fail(e, XD_EFORMAT, "%s: the transformer needs text of width %lld, the text "
@@ -266,7 +267,7 @@ int64_t xd_model_pooled(const xd_model *m, int k)
 
 /* ---- files that replace weights of the directory ------------------------------------------ */
 
-/* Returns the given file for a slot, or NULL. */
+/* Returns the file that the options give for a component's slot, or NULL. */
 static const char *given_file(const xd_model *m, const char *slot)
 {
     for (int i = 0; slot && i < m->given.n; i++)
@@ -275,7 +276,7 @@ static const char *given_file(const xd_model *m, const char *slot)
     return NULL;
 }
 
-/* Returns the index of a text encoder; -1: there is none of that name. */
+/* Returns the index of the text encoder of this slot; -1: the pipeline has no such encoder. */
 static int encoder_of(const xd_model *m, const char *slot)
 {
     int k = m->recipe->ntext - 1;
@@ -284,7 +285,7 @@ static int encoder_of(const xd_model *m, const char *slot)
     return k;
 }
 
-/* Refuses a file for an encoder that the pipeline lacks or that is to be omitted. */
+/* Refuses a file for a text encoder that the pipeline lacks or that the options omit. */
 static xd_status check_given(const xd_model *m, const xd_component_file *f, xd_err *e)
 {
     char known[64] = "";
@@ -310,8 +311,8 @@ static xd_status check_given(const xd_model *m, const xd_component_file *f, xd_e
     return XD_OK;
 }
 
-/* Checks that the pipeline works without the omitted encoder, and has encoders for the given
- * files. */
+/* Checks that the pipeline works without the omitted text encoder, and that it has encoders for all
+ * given files. */
 static xd_status check_asked(const xd_model *m, xd_err *e)
 {
     int       k = m->without ? encoder_of(m, m->without) : -1;
@@ -336,8 +337,8 @@ static xd_status open_part(xd_model *m, xd_component *p, const char *folder, xd_
                                              : s;
 }
 
-/* Reads the image processor of a vision-language encoder, whose patches must match its vision
- * tower. */
+/* Reads the image processor of a vision-language encoder. The processor's patches must match the
+ * encoder's vision tower. */
 static xd_status open_processor(xd_model *m, int k, xd_err *e)
 {
     const xd_text_use  *u = &m->recipe->text[k];
@@ -361,8 +362,8 @@ static xd_status open_processor(xd_model *m, int k, xd_err *e)
                          (long long)tower.merge, (long long)tower.merge);
 }
 
-/* Returns 1 if the model has an encoder. An optional one may be missing in the directory or be
- * [null, null] in the index. */
+/* Returns 1 if the model has a text encoder. An optional encoder may be missing in the directory,
+ * or be [null, null] in the model's index. */
 static int is_there(const xd_model *m, const xd_text_use *u)
 {
     if (given_file(m, u->slot))
@@ -376,7 +377,7 @@ static int is_there(const xd_model *m, const xd_text_use *u)
     return there;
 }
 
-/* Omits an image encoder whose rows the transformer does not read, like diffusers. */
+/* Omits an image encoder if the transformer does not read the encoder's output, like diffusers. */
 static void leave_images_out(xd_model *m)
 {
     for (int k = 0; k < m->recipe->ntext && !m->dit_info.image_dim; k++)
@@ -386,16 +387,16 @@ static void leave_images_out(xd_model *m)
         }
 }
 
-/* Returns 1 if the model has the component of a folder, or its file is given, and the index does
- * not say [null, null]. */
+/* Returns 1 if the model has the component of a folder, or the options give the component's file,
+ * unless the model's index has [null, null] for the component. */
 static int has_part(const xd_model *m, const char *folder)
 {
     const xd_json *entry = xd_json_get(m->index, folder);
     return given_file(m, folder) || (entry && class_in_index(m, folder));
 }
 
-/* Refuses two transformers of different configuration: the stages, shares and memory of ranks are
- * planned once for both. */
+/* Refuses two transformers of different configuration, because the stages, shards and memory of
+ * ranks are planned once for both. */
 static xd_status check_pair(const xd_model *m, xd_err *e)
 {
     xd_dit_info        other;
@@ -424,7 +425,7 @@ static void find_dits(xd_model *m)
     m->has_two = low && high;
 }
 
-/* Opens the transformer, or both of two. */
+/* Opens the transformer, or both transformers of a model that has two. */
 static xd_status open_dits(xd_model *m, xd_err *e)
 {
     const char *low = m->recipe->dit2, *first = m->only_low ? low : m->recipe->dit;
@@ -639,7 +640,7 @@ void xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[
     xd_loras_cold_bytes(m->loras_2, cold);
 }
 
-/* Refuses a tokenizer that lacks special tokens of the pipeline's template. */
+/* Refuses a tokenizer that lacks special tokens of the pipeline's text template. */
 static xd_status check_frame(const xd_model *m, int i, const char *dir, xd_err *e)
 {
     const xd_text_use *u = &m->recipe->text[i];
@@ -654,7 +655,7 @@ static xd_status check_frame(const xd_model *m, int i, const char *dir, xd_err *
     return XD_OK;
 }
 
-/* Reads the image processor of image encoder i; does nothing if the encoder could not be opened. */
+/* Reads the image processor of image encoder i. Does nothing if the encoder could not be opened. */
 static xd_status read_clip_processor(xd_model *m, int i, xd_err *e)
 {
     const xd_component *p = &m->text[i];

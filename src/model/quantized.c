@@ -1,4 +1,4 @@
-/* quantized.c - finds and decodes quantized weights of files */
+/* quantized.c - finds the quantized weights of weight files, and decodes them */
 #include "model/quantized.h"
 
 #include <math.h>
@@ -12,22 +12,23 @@
 static const char reads[] = "float8_e4m3fn, float8_e5m2, int8_tensorwise, convrot_w4a4, q4_0, "
                             "bitsandbytes' nf4 and fp4 and SVDQuant's int4 are read";
 
-enum { TABLE = 256 };           /* entries of bitsandbytes' table of nested scales              */
+enum { TABLE = 256 };           /* entries in bitsandbytes' table for nested scales             */
 
-typedef struct coded {          /* one quantized tensor                                        */
-    xd_tensor shape;            /* shape of the decoded elements                               */
-    int       four;             /* 1: four bits per element                                    */
-    xd_dtype  type;             /* type for xd_coding                                          */
+typedef struct coded {          /* one quantized tensor of the files                           */
+    xd_tensor shape;            /* shape of the tensor's decoded elements                      */
+    int       four;             /* 1: the tensor has four bits per element                     */
+    xd_dtype  type;             /* type of the codes, for xd_coding                            */
     float    *scale;            /* ComfyUI's formats: [nscale], one, or one per row            */
     int64_t   nscale, rotate;
-    /* bitsandbytes: element i is map[code] times the scale of its block of `block` elements. Nested
-     * scales are quantized, too: table[absmax] nested[block / nest] + offset. */
-    int64_t   absmax;           /* index of the tensor of scales                               */
-    const char *absmax_at;      /* its data while it is in use                                 */
+    /* In bitsandbytes' formats element i is map[code] times the scale of its block of `block`
+     * elements. Nested scales are quantized, too: the scale is table[absmax] nested[block / nest] +
+     * offset. */
+    int64_t   absmax;           /* index of the tensor with the blocks' scales                 */
+    const char *absmax_at;      /* data of that tensor while it is in use                      */
     int       uses;
-    int64_t   block, nest;      /* nest 0: absmax is f32                                       */
+    int64_t   block, nest;      /* nest 0: the blocks' scales are f32                          */
     float     map[16], offset, *table, *nested;
-    char     *why;              /* error message if it cannot be decoded, or NULL              */
+    char     *why;              /* why the tensor cannot be decoded, or NULL                   */
     xd_status code;
 } coded;
 
@@ -66,7 +67,7 @@ static void read_int8(const xd_coding *c, int64_t row, int64_t column, int64_t n
         to[i] = (float)p[i] * s;
 }
 
-/* Decodes int4 values, -8 to 7; the lower half of a byte is the first. */
+/* Decodes int4 elements, -8 to 7, of a row; the lower half of a byte is the first element. */
 static void read_int4(const xd_coding *c, int64_t row, int64_t column, int64_t n, float *to)
 {
     const coded   *k = c->self;
@@ -109,7 +110,8 @@ static float block_scale(const coded *k, int64_t block)
     return k->table[(uint8_t)k->absmax_at[block]] * k->nested[block / k->nest] + k->offset;
 }
 
-/* Decodes 4-bit indices of a table; the upper half of a byte is the first. */
+/* Decodes elements of a row that are 4-bit indices of a table; the upper half of a byte is the
+ * first element. */
 static void read_four(const xd_coding *c, int64_t row, int64_t column, int64_t n, float *to)
 {
     const coded   *k = c->self;
@@ -200,15 +202,15 @@ int xd_quantized_is_note(const char *name)
 
 /* ---- detecting formats -------------------------------------------------------------------- */
 
-typedef struct search {         /* detection of one tensor's format                            */
+typedef struct search {         /* detection of the format of one tensor                       */
     xd_quantized *q;
-    int64_t       i;            /* index of the tensor                                         */
+    int64_t       i;            /* index of the tensor in the files                            */
     const char   *name;
-    int           stem;         /* length of the module's name and the dot after it             */
+    int           stem;         /* length of the module's name with the dot after it            */
     coded        *k;
 } search;
 
-/* Stores the error message of a tensor that cannot be decoded. */
+/* Stores the error message for a tensor that cannot be decoded. */
 static void refuse(search *s, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
 static void refuse(search *s, xd_status code, const char *fmt, ...)
 {
@@ -221,7 +223,8 @@ static void refuse(search *s, xd_status code, const char *fmt, ...)
     s->k->why = b.p ? b.p : strdup("out of memory");
 }
 
-/* Returns the index of the tensor MODULE.END or, if `whole`, NAME.END; -1: none. */
+/* Returns the index of a further tensor of the same weight: MODULE.END or, if `whole`, NAME.END;
+ * -1: none. */
 static int64_t find_beside(const search *s, int whole, const char *end)
 {
     char name[512];
@@ -229,7 +232,7 @@ static int64_t find_beside(const search *s, int whole, const char *end)
     return xd_st_find(s->q->files, name);
 }
 
-/* Returns the elements of a tensor as malloc'ed floats; NULL: refused. */
+/* Returns the elements of tensor i as malloc'ed floats; NULL: the tensor is refused. */
 static float *floats_of(search *s, int64_t i)
 {
     xd_err    e = { 0 };
@@ -252,7 +255,7 @@ static int is_float(xd_dtype t)
     return t == XD_F32 || t == XD_F16 || t == XD_BF16;
 }
 
-/* Reads the scales: one for all rows, or one per row. */
+/* Reads the scales of a quantized weight: one for all rows, or one per row. */
 static void read_scales(search *s, const char *format)
 {
     const int64_t i = find_beside(s, 0, "weight_scale"), rows = s->k->shape.d[0];
@@ -276,7 +279,7 @@ static void read_scales(search *s, const char *format)
                    (double)s->k->scale[r]);
 }
 
-/* Reads the rotation of the rows from "convrot" and "convrot_groupsize". */
+/* Reads how the weight's rows were rotated, from "convrot" and "convrot_groupsize". */
 static void read_rotation(search *s, const xd_json *config, int always)
 {
     double group = 256;
@@ -312,7 +315,7 @@ static void found_integers(search *s, const xd_json *config, const char *format,
         read_scales(s, format);
 }
 
-/* Blocks of XD_Q4_0 stored as bytes, as `xdit convert` writes them. */
+/* Handles a weight of XD_Q4_0 blocks that are stored as bytes, as `xdit convert` writes them. */
 static void found_blocks(search *s, const xd_json *config)
 {
     xd_tensor    *t = &s->k->shape;
@@ -328,8 +331,8 @@ static void found_blocks(search *s, const xd_json *config)
     read_rotation(s, config, 0);
 }
 
-/* fp8: the elements times a scale (component.c), possibly stored as bytes. With one scale per row,
- * they are handled as codes. */
+/* Handles an fp8 weight: elements times a scale (component.c), possibly stored as bytes. A weight
+ * with one scale per row is handled as codes. */
 static void found_fp8(search *s, xd_dtype type)
 {
     const int64_t scale = find_beside(s, 0, "weight_scale");
@@ -348,7 +351,7 @@ static void found_fp8(search *s, xd_dtype type)
                s->name, xd_st_dtype(s->q->files, s->i));
 }
 
-/* Handles a format of ComfyUI. */
+/* Handles a weight in one of ComfyUI's formats. */
 static void found_format(search *s, const xd_json *config)
 {
     const char *format = xd_json_text(xd_json_get(config, "format"));
@@ -372,7 +375,7 @@ static void found_format(search *s, const xd_json *config)
                s->name, format, reads);
 }
 
-/* Parses a tensor whose bytes are JSON. NULL: refused. */
+/* Parses tensor i, whose bytes are JSON text. NULL: the tensor is refused. */
 static xd_json *json_of(search *s, int64_t i)
 {
     xd_err    e = { 0 };
@@ -393,7 +396,7 @@ static xd_json *json_of(search *s, int64_t i)
 
 /* ---- bitsandbytes ------------------------------------------------------------------------- */
 
-/* Reads the tensor NAME.END with n elements as floats into *to. */
+/* Reads the tensor NAME.END, which has n elements, as floats into *to. */
 static void read_table(search *s, const char *end, int64_t n, float **to)
 {
     const int64_t i = find_beside(s, 1, end);
@@ -472,7 +475,8 @@ static void found_four(search *s, const xd_json *state)
 
 /* ---- all tensors -------------------------------------------------------------------------- */
 
-/* Other quantizers have a tensor of codes instead of the weight; these are refused. */
+/* Suffixes of the tensors of codes that other quantizers store instead of the weight. Such files
+ * are refused. */
 static const char *const codes_of[][2] = {
     { ".qweight", "AWQ or GPTQ" }, { ".weight._data", "optimum-quanto" },
     { ".weight.tensor_data", "torchao" }, { ".weight:_data", "torchao" },
@@ -494,7 +498,7 @@ static void found_packed(search *s, const char *whose)
            svd ? "SVDQuant (nunchaku)" : whose, reads);
 }
 
-/* Handles elements of 8 bits or less without a known format. */
+/* Handles a weight with elements of 8 bits or less whose format is unknown. */
 static void found_bytes(search *s)
 {
     if (find_beside(s, 0, "SCB") >= 0)
@@ -513,7 +517,7 @@ static const xd_json *layer_of(const search *s)
     return xd_json_get(xd_json_get(s->q->meta, "layers"), name);
 }
 
-/* Adds an entry s->k to the list if the tensor is quantized. */
+/* Adds a weight to the list if it is quantized. */
 static void look_at_weight(search *s)
 {
     const int64_t  comfy = find_beside(s, 0, "comfy_quant");
@@ -534,7 +538,7 @@ static void look_at_weight(search *s)
         refuse(s, XD_EUNSUPPORTED, "the weight %s is in fp8 with block scales "
                "(weight_scale_inv), which are not supported: %s", s->name, reads);
     else if (!s->k->why)
-        s->q->n--;              /* it is not quantized                                        */
+        s->q->n--;              /* the tensor is not quantized                                */
     xd_json_free(&own);
 }
 
@@ -544,7 +548,7 @@ static void look_at(xd_quantized *q, int64_t i)
     size_t      len = strlen(name);
     const char *const *packed = find_codes(name);
     if (packed ? xd_svdquant_takes(q->files, i) : !ends_with(name, ".weight"))
-        return;             /* layers of SVDQuant are handled in svdquant.c                    */
+        return;             /* svdquant.c handles the layers of SVDQuant                       */
     const int64_t n = q->n;
     coded        *k = &q->list[q->n++];
     search        s = { q, i, name, (int)(len - strlen(packed ? packed[0] : ".weight")) + 1, k };
