@@ -1,8 +1,8 @@
-/* auto_plan.c - rank 0 predicts the plans and sends its choice to the others
+/* auto_plan.c - chooses a plan: rank 0 predicts all plans and sends the choice to the other ranks
  *
- * Fitting into memory comes first, then speed. Among plans nearly as fast as the fastest, the
- * choice is the one whose order of sums is closest to that of one rank, so that a seed generates
- * the same pixels whichever of these plans is measured faster. */
+ * Fitting into memory has priority over speed. Among plans nearly as fast as the fastest, the
+ * choice is the one whose order of sums is closest to that of one rank. So a seed generates the
+ * same pixels, whichever of these plans is measured faster. */
 #include "predict/auto_plan.h"
 
 #include <stdio.h>
@@ -21,9 +21,9 @@
 #include "predict/fit.h"
 
 #define LARGE_PARAMETERS 1e8
-enum { LEAST_COLD = 1000000 };  /* min bytes of cold weights to mention                       */
-/* Thresholds of a warning: times the model's own size; seconds, or tokens if seconds are
- * unknown. */
+enum { LEAST_COLD = 1000000 };  /* min bytes of weights outside the page cache that are mentioned */
+/* Thresholds for the warning about a long request: times the model's own size; seconds, or tokens
+ * if seconds are unknown. */
 enum { FAR_LARGER = 4, LONG_S = 60, MANY_TOKENS = 1 << 14 };
 
 static const xd_predicted_times no_times = { -1, -1, -1, -1, -1, -1, 0 };
@@ -35,16 +35,19 @@ typedef struct chooser {
     xd_machine          m;
     xd_parallel         fixed;
     int                 ranks, stale;
-    int                 two;    /* passes per step                                             */
-    double              times;  /* tokens relative to the model's own size                     */
+    int                 two;    /* 1: two passes per step                                      */
+    double              times;  /* tokens relative to those of the model's own size            */
     double              start_s;
     double              space;  /* bytes that a process may map; 0: another machine            */
 } chooser;
 
-/* The message from rank 0 to the others. */
+/* The message with the chosen plan from rank 0 to the other ranks. */
 typedef struct verdict {
-    uint64_t    hashes[XD_PLAN_ROWS];   /* of rank 0's own options                             */
-    int32_t     numbers[XD_PLAN_ROWS];  /* of the chosen plan; texts: equal if the hashes are  */
+    /* hashes of the options that rank 0 was given */
+    uint64_t    hashes[XD_PLAN_ROWS];
+    /* numbers of the chosen plan; options that are texts are equal on two ranks if their hashes
+     * are */
+    int32_t     numbers[XD_PLAN_ROWS];
     xd_predicted_times predicted;
     int32_t     chosen;
 } verdict;
@@ -78,7 +81,8 @@ static xd_status find_machine(chooser *c, int hosts, xd_err *e)
     return s;
 }
 
-/* Initial image and mask are not read; the image only reduces the number of steps. */
+/* Copies the request for the predictions. Initial image and mask are not read; the image only
+ * reduces the number of steps. */
 static void copy_request(chooser *c)
 {
     static const char *const prompt[] = { "" };
@@ -97,7 +101,7 @@ static void copy_request(chooser *c)
     if (!p->references)
         c->r.image = NULL, c->r.image_pixels = NULL, c->r.nmore_images = 0,
         c->r.mask_image = NULL, c->r.mask_pixels = NULL, c->r.padding_mask_crop = -1;
-    if (!p->references)         /* with an image it applies only with a mask                     */
+    if (!p->references)         /* with an image, strength applies only with a mask              */
         c->r.strength = 0;
     c->r.on_stage = NULL, c->r.on_step = NULL, c->r.on_image = NULL, c->r.on_tensor = NULL;
     c->r.wanted = NULL, c->r.on_latents = NULL;
@@ -105,7 +109,7 @@ static void copy_request(chooser *c)
         c->r.prompts = prompt, c->r.nprompts = 1;
 }
 
-/* Returns the tokens of the request divided by those of an image or video of the model's own
+/* Returns the tokens of the request divided by the tokens of an image or video of the model's own
  * size. */
 static double times_own_size(const xd_job *j)
 {
@@ -116,7 +120,7 @@ static double times_own_size(const xd_job *j)
     return own > 0 ? (double)j->tokens / own : 1;
 }
 
-/* Refuses an invalid request with its own message, not with that of a plan. */
+/* Refuses an invalid request with the error of the request, not with that of a plan. */
 static xd_status check_request(chooser *c, xd_err *e)
 {
     xd_context own;
@@ -140,7 +144,8 @@ static xd_fit fit_of(const chooser *c)
                      .chosen = 1, .space = c->space };
 }
 
-/* No plan fits: appends options that would fit, found by counting. */
+/* Returns the error that no plan fits, with the options that would fit. These are found by
+ * counting. */
 static xd_status fail_no_plan(const chooser *c, const xd_search *s, xd_err *e)
 {
     const xd_candidate *l = xd_fit_least(s);
@@ -162,13 +167,13 @@ static xd_status fail_no_plan(const chooser *c, const xd_search *s, xd_err *e)
 
 /* ---- choosing ----------------------------------------------------------------------------- */
 
-/* Returns the distance of a plan's image from the one-rank image (xd_plan_changes). */
+/* Returns how far the plan's image is from the image of one rank (xd_plan_changes). */
 static int change_order(const xd_candidate *c)
 {
     return c->f.plan.changes;
 }
 
-/* Seconds without disk reads, which are the same for every plan. */
+/* Returns the predicted seconds without disk reads, which are the same for every plan. */
 static double computing_s(const xd_candidate *c)
 {
     return c->f.request_s - xd_predicted_reading(&c->f);
@@ -190,7 +195,8 @@ static double cold_bytes(const chooser *c)
     return cold[XD_KIND_TEXT] + cold[XD_KIND_DIT] + cold[XD_KIND_VAE];
 }
 
-/* Writes ", 63.3 s of it reading 9.5 GB of weights": the disk's part of the prediction. */
+/* Writes the disk's part of the predicted time, such as ", 63.3 s of it reading 9.5 GB of
+ * weights". */
 static void reading_text(const chooser *c, const xd_prediction *f, char *out, size_t size)
 {
     double  bytes = cold_bytes(c);
@@ -246,8 +252,8 @@ static int largest_divisor(int n, int most)
     return d > 1 ? d : 1;
 }
 
-/* For more ranks than a search covers: cfg halves, then Ulysses up to the number of heads, then a
- * ring. */
+/* Chooses the plan by a rule, for more ranks than a search covers. First cfg splits the ranks in
+ * two halves; then come Ulysses ranks, up to the number of heads; the rest form a ring. */
 static void by_rule(const chooser *c, verdict *v)
 {
     const xd_parallel *f = &c->fixed;
@@ -273,7 +279,7 @@ static xd_status choose_plan(chooser *c, int hosts, verdict *v, xd_err *e)
 {
     xd_search s = { 0 };
     c->start_s = xd_now_s();
-    /* Otherwise every plan would log the same messages about the request. */
+    /* Without this logger every plan would log the same messages about the request. */
     const xd_logger *log = xd_log_enter(NULL);
     copy_request(c);
     xd_status st = check_request(c, e);
@@ -298,14 +304,14 @@ static xd_status choose_plan(chooser *c, int hosts, verdict *v, xd_err *e)
     return st;
 }
 
-/* Returns 1 if the transformer is so large that the 50 ms of a prediction do not matter. */
+/* Returns 1 if the transformer is so large that the 50 ms of a prediction are negligible. */
 static int is_large(const xd_context *ctx)
 {
     const xd_dit_info *d = &ctx->model.dit_info;
     return 12.0 * (double)d->nlayers * (double)d->dim * (double)d->dim > LARGE_PARAMETERS;
 }
 
-/* Returns 1 if the request is far larger than the model's own size. */
+/* Returns 1 if the request has far more tokens than an image of the model's own size. */
 static int is_far_larger(chooser *c)
 {
     const xd_logger *log = xd_log_enter(NULL);
@@ -319,9 +325,10 @@ static int is_far_larger(chooser *c)
     return here.times > FAR_LARGER;
 }
 
-/* With given degrees, predicts a request if the model is large, if the request is far larger than
- * the model's own size, or if the weights come from a disk of known speed: reading is most of the
- * time of many first requests. Unpredictable requests leave *predicted unchanged. */
+/* Predicts a request whose parallel degrees are given, if the model is large, if the request is far
+ * larger than the model's own size, or if the weights come from a disk of known speed. Reading the
+ * weights is most of the time of many first requests. If prediction is impossible, *predicted is
+ * unchanged. */
 static void predict_reading(chooser *c, int hosts, int larger, xd_predicted_times *predicted)
 {
     xd_prediction    f = { .rank = NULL };
@@ -330,7 +337,7 @@ static void predict_reading(chooser *c, int hosts, int larger, xd_predicted_time
     const xd_logger *log = xd_log_enter(NULL);
     chooser          here = *c;
     xd_open_args     a = *c->a;
-    a.cluster = NULL;           /* unused here; session.c warns                                */
+    a.cluster = NULL;           /* not used here; session.c warns about this option            */
     here.a = &a;
     copy_request(&here);
     if (find_machine(&here, hosts, &why) == XD_OK && (larger || here.m.read > 0) &&
@@ -355,7 +362,8 @@ static xd_status check_plan(const char *plan, int *stale, xd_err *e)
                    "themselves", plan);
 }
 
-/* Opens the tokenizers once for all predictions. Without them texts count with maximum length. */
+/* Opens the tokenizers once for all predictions. Without tokenizers, texts are counted with maximum
+ * length. */
 static void open_tokenizers(xd_context *ctx, const xd_open_args *a)
 {
     if (a->plan_for && a->plan_for->nprompts && a->plan_for->prompts[0][0])
@@ -376,7 +384,8 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
     if (s == XD_OK)
         s = check_plan(a->plan, &c.stale, e);
     if (s == XD_OK && size == 1 && a->cluster)
-        s = xd_machine_read(&c.m, a->cluster, e);  /* only checks the name if there is no choice  */
+        /* only checks the name of the cluster, as one rank has no choice */
+        s = xd_machine_read(&c.m, a->cluster, e);
     if (s == XD_OK && ctx->world.all->rank == 0 && a->plan)
         xd_model_cold_bytes(&ctx->model, ctx->count, ctx->type, ctx->cold);
     int chooses = size > 1 && a->plan && c.ranks > given;
@@ -410,7 +419,7 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
     return XD_OK;
 }
 
-/* Writes "50 s", "23 min", "4.5 hours". */
+/* Writes a duration as text: "50 s", "23 min", "4.5 hours". */
 static const char *duration(double s, char *text, size_t size)
 {
     if (s < 120)

@@ -1,9 +1,10 @@
-/* machine_presets.c - devices known by name, and clusters of any number of them
+/* machine_presets.c - presets of machines: devices known by name, and clusters of any number of
+ * them
  *
- * Peaks are from data sheets: dense bf16, f32, memory, one direction of the link. The fractions of
- * peak are fitted to published times of one device; the fraction of a link is fitted to one time of
- * two devices (bench/published, doc/planner.md). Other values are assumed. A device without a fit
- * has the fractions of a similar one. */
+ * Peak rates are from data sheets: dense bf16, f32, memory, one direction of the link. The
+ * fractions of peak that kernels reach are fitted to published times of one device. The fraction of
+ * a link's peak is fitted to one time of two devices (bench/published, doc/planner.md). Other
+ * values are assumed. A device without a fit has the fractions of a similar device. */
 #include "predict/machine.h"
 
 #include <ctype.h>
@@ -11,7 +12,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* Peaks in flop/s and bytes/s; fractions of peak for GEMMs, attention and convolutions. */
+/* Rates of a device, from its peaks in FLOP/s and bytes/s and the fractions of peak for GEMMs,
+ * attention and convolutions. */
 #define RATES(peak, gemm_, attn_, conv_, memory_)                                                \
     { .gemm = (gemm_) * (peak), .gemm_rows = 160, .attn = { (attn_) * (peak), (attn_) * (peak) }, \
       .attn_keys = 200, .conv = (conv_) * (peak), .bytes = 0.8 * (memory_), .call_s = 4e-6 }
@@ -22,7 +24,7 @@
 #define H20       RATES(148e12, 0.733, 0.600, 0.32, 4.00e12)
 #define L40       RATES(181e12, 0.660, 0.660, 0.32, 0.864e12)
 #define RTX4090   RATES(165e12, 0.660, 0.660, 0.32, 1.008e12)
-/* From data sheets only, with the fractions of H100, L40, A100. */
+/* Devices with peaks from data sheets only; their fractions are those of H100, L40, A100. */
 #define H200      RATES(989e12, 0.733, 0.300, 0.10, 4.80e12)
 #define B200      RATES(2250e12, 0.733, 0.300, 0.10, 8.00e12)
 #define L40S      RATES(362e12, 0.660, 0.660, 0.32, 0.864e12)
@@ -32,15 +34,16 @@
 #define MI300X    RATES(1307e12, 0.600, 0.600, 0.20, 5.30e12)
 #define F32(peak, memory) RATES(peak, 0.7, 0.5, 0.5, memory)
 
-/* A rank's link with its peak in bytes/s; all ranks of a host together reach `links` times its
- * rate. */
+/* The link of a rank, from the link's peak in bytes/s. All ranks of a host together reach `links`
+ * times the rate of one link. */
 #define LINK(latency, peak, share, links)                                                        \
     { .latency_s = latency, .bytes = (share) * (peak), .overlap = 0.5,                           \
       .shared = (links) * (share) * (peak) }
 #define NVLINK5 LINK(12e-6, 900e9, 0.33, 0)
 #define NVLINK4 LINK(12e-6, 450e9, 0.33, 0)
 #define NVLINK3 LINK(12e-6, 300e9, 0.33, 0)
-#define XGMI    LINK(12e-6, 448e9, 0.33, 0)     /* one link of 64 GB/s to each of seven devices */
+/* one link of 64 GB/s to each of seven other devices */
+#define XGMI    LINK(12e-6, 448e9, 0.33, 0)
 #define PCIE5   LINK(15e-6, 63e9, 0.445, 1)
 #define PCIE4   LINK(15e-6, 31.5e9, 0.445, 1)
 #define PCIE5_UP 50e9
@@ -51,10 +54,10 @@
 
 typedef struct device {
     const char *name;
-    int         sheet;          /* data sheet only, nothing is fitted                          */
+    int         sheet;          /* 1: data sheet only, nothing is fitted                       */
     double      memory;
     xd_rates    f32, bf16;
-    double      upload;         /* bytes/s of its link to the host: 0.8 of PCIe's peak            */
+    double      upload;         /* bytes/s of the link to the host: 0.8 of PCIe's peak            */
     xd_wire     inside, between; /* shared: bytes/s of one of the host's paths                 */
 } device;
 
@@ -79,7 +82,7 @@ const char *xd_machine_device(int i)
     return i >= 0 && i < (int)(sizeof devices / sizeof *devices) ? devices[i].name : NULL;
 }
 
-/* Returns 1 if the first n characters of `word` are a complete word of `text`. */
+/* Returns 1 if the first n characters of `word` are a complete word in `text`. */
 static int has_word(const char *text, const char *word, size_t n)
 {
     for (const char *p = text; *p; p++)
@@ -104,13 +107,14 @@ const char *xd_machine_like(const char *product)
     return best;
 }
 
-/* Number of paths to the processors: two devices share one, but up to eight devices have four. */
+/* Returns the number of paths from a host's devices to its processors. Two devices share one path,
+ * but up to eight devices have four. */
 static double host_paths(int ranks)
 {
     return ranks > 8 ? ranks / 2 : 4;
 }
 
-/* Reads a number followed by x; returns 0 if there is none. */
+/* Reads the number of devices in a name, a number followed by x; returns 0 if there is none. */
 static int set_count(const char **name)
 {
     char *end;
@@ -123,7 +127,7 @@ static int set_count(const char **name)
     return (int)n;
 }
 
-/* Strips the brand: "RTX4090" and "RTX-4090" become "4090". */
+/* Returns a device's name without its brand: "RTX4090" and "RTX-4090" become "4090". */
 static const char *without_brand(const char *name)
 {
     int n = strncasecmp(name, "RTX", 3) == 0 ? 3 + (name[3] == '-' || name[3] == ' ') : 0;

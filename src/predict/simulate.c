@@ -1,11 +1,11 @@
-/* simulate.c - simulates the records of all ranks together
+/* simulate.c - simulates all ranks of a plan together, from the recorded events of each rank
  *
- * The rank with the earliest clock runs next. A rank that waits for a message not yet sent rests
- * until another rank sends it. A message queues at its sender's port, at its receiver's port (ports
- * of ranks, or of hosts for messages between hosts) and at the bus that the ranks of a host share;
- * it has arrived when it has passed all of them. A rank that waits without computing waits for the
- * full time of a message. Computation during a message is slowed down by the fraction that does not
- * overlap. */
+ * The rank with the earliest clock runs next. A rank that waits for a message that is not sent yet
+ * rests until another rank sends the message. A message queues at three places: at the port of its
+ * sender, at the port of its receiver (ports belong to ranks, or to hosts for messages between
+ * hosts), and at the bus that the ranks of a host share. It has arrived when it has passed all of
+ * them. A rank that waits without computing waits for the full time of a message. Computation
+ * during a message is slowed down by the fraction that does not overlap. */
 #include "predict/simulate.h"
 
 #include <math.h>
@@ -24,20 +24,20 @@ typedef struct event {
     ev_kind what;
     int     group, peer;
     double  after_s;            /* computing seconds before the event                          */
-    int64_t number, bytes;      /* message number, bytes; EV_MARK: number is the mark          */
-    int64_t to;                 /* EV_MEETS: index in `pool` of bytes to each rank             */
+    int64_t number, bytes;      /* number of the message, its bytes; EV_MARK: of the mark      */
+    int64_t to;                 /* EV_MEETS: index in `pool` of the bytes to each rank         */
 } event;
 
-typedef struct team {           /* a group as seen by one of its ranks                         */
-    int      color, rank, size, at;     /* at: index among all teams                           */
-    int64_t *sent, *got;        /* [size]: messages so far                                     */
+typedef struct team {           /* a group of ranks as one of its ranks sees it                */
+    int      color, rank, size, at;     /* at: index of the group among all groups             */
+    int64_t *sent, *got;        /* [size]: messages so far to and from each member             */
     int64_t  met;
 } team;
 
 typedef struct stretch { char what; double from, to; } stretch;
-typedef struct open_message {   /* busy: computing seconds before its start                    */
+typedef struct open_message {   /* busy: computing seconds before the message's start          */
     int group, peer; ev_kind what; int64_t seq; double gone, busy;
-    int begun;                  /* members below this index have begun                         */
+    int begun;                  /* members below this index have begun the message             */
 } open_message;
 
 typedef struct record {
@@ -46,11 +46,11 @@ typedef struct record {
     team    *team;
     int      nteam;
     int64_t *pool, npool, poolcap;
-    open_message *message;      /* [messages + 1], index: number                               */
+    open_message *message;      /* [messages + 1], indexed by the message's number             */
     int64_t  nmessage;
-    int      for_whom;          /* rank that it waits for                                      */
-    double   t, slowed;       /* clock; computing seconds already counted as slowed            */
-    double  *mark;              /* [nmark]: times of marks                                     */
+    int      for_whom;          /* the rank for which this rank waits                          */
+    double   t, slowed;       /* clock; computing seconds counted as slowed                    */
+    double  *mark;              /* [nmark]: times of marks in seconds                          */
     int      nmark;
     stretch *stretches;
     int64_t  nstretches, stretch_cap;
@@ -60,11 +60,11 @@ typedef struct record {
 } record;
 
 typedef struct news { double start, takes, arrival, lost; } news;       /* times of a message  */
-typedef struct slot { uint64_t key; news n; } slot;     /* key 0: empty                        */
+typedef struct slot { uint64_t key; news n; } slot;     /* a hash table's slot; key 0: empty   */
 
 struct xd_simulation {
     const xd_machine *m;
-    int      n, now;            /* number of ranks; rank being recorded                        */
+    int      n, now;            /* number of ranks; the rank being recorded                    */
     record  *s;
     xd_recorder rec;
     double (*seconds)(void *ctx);
@@ -72,15 +72,16 @@ struct xd_simulation {
     int      failed;            /* 1: no memory                                                */
     slot    *map;
     int64_t  cap, used;
-    int     *member;            /* [nteams][n]: world ranks of all teams                       */
+    int     *member;            /* [nteams][n]: world ranks of the members of all groups       */
     int      nteams;
-    /* Times at which ports become free: [n], then hosts; bus: the shared link inside a host. */
+    /* Times at which ports become free: [n] for ranks, then hosts; `bus` has those of the link
+     * inside each host. */
     double  *out, *in, *bus;
 };
 
 /* ---- growing ------------------------------------------------------------------------------ */
 
-/* Makes space for one more element. */
+/* Makes space for one more element in an array. */
 static int grow_array(xd_simulation *p, void *array, int64_t *cap, int64_t n, size_t size)
 {
     void **a = array;
@@ -217,7 +218,8 @@ const xd_recorder *xd_simulation_record(xd_simulation *p, int rank, double (*sec
 
 /* ---- teams -------------------------------------------------------------------------------- */
 
-/* Teams with equal number and color on several ranks are one team; these ranks are its members. */
+/* Finds the groups of ranks. Groups with the same number and color on several ranks are one group,
+ * whose members are these ranks. */
 static int find_teams(xd_simulation *p)
 {
     int most = 0;
@@ -247,7 +249,8 @@ static int find_teams(xd_simulation *p)
 
 /* ---- messages in transit ------------------------------------------------------------------- */
 
-/* Key of a message from a to b of a team; b == a: a has entered a collective call. */
+/* Returns the hash key of a message from member a to member b of a group. b == a: the key of the
+ * entry of a into a collective call. */
 static uint64_t key_of(int at, int a, int b, ev_kind what, int64_t seq)
 {
     uint64_t h = 0x9e3779b97f4a7c15u;
@@ -293,13 +296,14 @@ static const slot *arrived_slot(const xd_simulation *p, uint64_t key)
     return s && s->key ? s : NULL;
 }
 
-/* Queues at a port; returns the time at which the message has passed it. */
+/* Queues a message at a port; returns the time at which the message has passed the port. */
 static double pass_port(double *port, double now, double takes)
 {
     return *port = fmax(*port, now) + takes;
 }
 
-/* Sends now; returns the time at which the sender may reuse its buffer. */
+/* Sends a message at the sender's current time; returns the time at which the sender may reuse its
+ * buffer. */
 static double send_message(xd_simulation *p, int from, int to, uint64_t key, double bytes)
 {
     int            a = from / p->m->ranks, b = to / p->m->ranks;
@@ -368,8 +372,8 @@ static double slowdown(record *s, const open_message *m, const news *n)
     return beside * n->lost;
 }
 
-/* Returns 1 if everything that a message of rank r waits for has begun; otherwise s->for_whom is
- * the missing rank. */
+/* Returns 1 if all ranks for which a message of rank r waits have begun it. Otherwise s->for_whom
+ * is the first rank that has not. */
 static int has_begun(const xd_simulation *p, record *s, open_message *m, const team *t, int from,
                      int last)
 {
@@ -384,7 +388,8 @@ static int has_begun(const xd_simulation *p, record *s, open_message *m, const t
     return 1;
 }
 
-/* Ends the wait for a message. Returns 0 if another rank has not begun its part. */
+/* Ends the wait of rank r for a message. Returns 0 if another rank has not begun its part of the
+ * message. */
 static int end_message(xd_simulation *p, int r, const event *ev)
 {
     record       *s = &p->s[r];
@@ -413,8 +418,8 @@ static int end_message(xd_simulation *p, int r, const event *ev)
     return 1;
 }
 
-/* Runs one event of rank r, or only the computation before it, after which other ranks may be
- * earlier. Returns 0 if the rank must wait. */
+/* Runs one event of rank r, or only the computation before the event if other ranks may be earlier
+ * afterwards. Returns 0 if the rank must wait. */
 static int run_events(xd_simulation *p, int r)
 {
     record *s = &p->s[r];
@@ -448,8 +453,9 @@ static int prepare_scripts(xd_simulation *p)
     return find_teams(p);
 }
 
-/* Runs all ranks, the earliest first. wake: [n], the time at which each continues; INFINITY: ended
- * or waiting. rests: [n], the rank it waits for, or -1. Returns 0 on a deadlock. */
+/* Runs all ranks, the earliest first. wake: [n], the time at which each rank continues; INFINITY:
+ * the rank has ended or waits. rests: [n], the rank for which each rank waits, or -1. Returns 0 on
+ * a deadlock. */
 static int run_all(xd_simulation *p, double *wake, int *rests)
 {
     for (int r = 0; r < p->n; r++) {

@@ -1,7 +1,7 @@
-/* this_machine.c - an estimate of this machine from the peak of its cores
+/* this_machine.c - estimates the rates of this machine from the peak FLOP rate of its cores
  *
- * The fractions of peak are those of this program's kernels in doc/performance.md; `xdit probe`
- * measures them instead. */
+ * The fractions of peak are those that this program's kernels reach in doc/performance.md. `xdit
+ * probe` measures the rates instead. */
 #define _POSIX_C_SOURCE 200809L /* st_mtim, gethostname */
 #include <dirent.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "comm/comm.h"
 #include "predict/machine.h"
 
-/* Writes a path whose name ends in `what`; returns 0 on failure. */
+/* Writes the path of this host's machine file whose name ends in `what`; returns 0 on failure. */
 static int home_of(const char *what, char *path, size_t size)
 {
     char host[96] = "", name[256];
@@ -31,7 +31,8 @@ int xd_machine_home(int ranks, int threads, char *path, size_t size)
     return home_of(what, path, size);
 }
 
-/* One rank's "cuda" is the first device of its kind. */
+/* Writes the path of the machine file of a device. With one rank, "cuda" means the first device of
+ * its kind. */
 int xd_machine_device_home(int ranks, const char *device, char *path, size_t size)
 {
     char   what[80];
@@ -41,7 +42,8 @@ int xd_machine_device_home(int ranks, const char *device, char *path, size_t siz
     return home_of(what, path, size);
 }
 
-/* The largest cache that the kernel reports; virtual machines report other sizes to programs. */
+/* Returns the bytes of the largest cache that the operating system's kernel reports. Virtual
+ * machines report other sizes to programs. */
 double xd_machine_cache(int ranks)
 {
     char   path[96], unit;
@@ -59,8 +61,8 @@ double xd_machine_cache(int ranks)
     return most / ranks;
 }
 
-/* Reads the measured machine at `path`; returns 0 unless it has this number of ranks and
- * threads. */
+/* Reads the measured machine in the file `path`. Returns 0 unless the file is for this number of
+ * ranks and threads. */
 static int read_measured(xd_machine *m, const char *path, int ranks, int threads)
 {
     xd_err why = { 0 };
@@ -76,7 +78,7 @@ static int read_measured(xd_machine *m, const char *path, int ranks, int threads
     return 0;
 }
 
-/* Returns 1 if a file is newer than *last, and sets *last to its time. */
+/* Returns 1 if a file is newer than *last, and then sets *last to the file's time. */
 static int is_later(const char *path, struct timespec *last)
 {
     struct stat st;
@@ -87,8 +89,8 @@ static int is_later(const char *path, struct timespec *last)
     return 1;
 }
 
-/* Returns the disk speed in this host's newest file that has one, as it does not depend on the
- * number of ranks. 0: unknown. */
+/* Returns the disk's read speed from the newest machine file of this host that has one; 0: unknown.
+ * The speed does not depend on the number of ranks. */
 static double measured_reading(void)
 {
     char            path[4096], one[8192];
@@ -98,7 +100,7 @@ static double measured_reading(void)
     if (!xd_machine_home(1, 1, path, sizeof path))
         return 0;
     *strrchr(path, '/') = 0;
-    char          *name = path + strlen(path) + 1;      /* "machine-HOST-1x1.json"             */
+    char          *name = path + strlen(path) + 1;      /* such as "machine-HOST-1x1.json"     */
     size_t         same = (size_t)(strrchr(name, '-') - name) + 1;
     DIR           *dir = opendir(path);
     struct dirent *d;
@@ -127,8 +129,8 @@ void xd_machine_oversubscribe(xd_machine *m)
     m->alone *= k > 1 ? k : 1;
 }
 
-/* `tiles`: the peak is that of tile registers (AMX); memory and exponentials are then slower
- * relative to it. */
+/* Sets rates from the peak of the cores. `tiles`: 1 if that peak is the peak of tile registers
+ * (AMX); memory and exponentials are then slower relative to it. */
 static void guess_rates(xd_rates *r, double peak, int threads, int tiles)
 {
     *r = (xd_rates){ .gemm = 0.92 * peak, .gemm_rows = 1, .attn = { 0.74 * peak, 0.82 * peak },
@@ -185,7 +187,8 @@ double xd_machine_device_room(const xd_dev *dev, double have)
     return have > later + 1 ? have - later : 1;
 }
 
-/* Sets rates of a device without a preset from GEMMs and copies measured just now. */
+/* Sets the rates of a device without a preset, from a GEMM and a copy that have just been
+ * measured. */
 static void guess_device_rates(xd_rates *r, double product, double copies)
 {
     *r = (xd_rates){ .gemm = 0.9 * product, .gemm_rows = 160,
@@ -193,7 +196,7 @@ static void guess_device_rates(xd_rates *r, double product, double copies)
                      .conv = 0.3 * product, .bytes = copies, .call_s = 4e-6 };
 }
 
-/* Sets rates of a device without a probe file. */
+/* Sets the rates of a device that has no file of `xdit probe`. */
 static void guess_device(xd_machine *m, xd_dev *dev, const char *product)
 {
     xd_machine  known;
@@ -215,7 +218,8 @@ static void guess_device(xd_machine *m, xd_dev *dev, const char *product)
              like ? "data sheet's rates" : "estimated rates");
 }
 
-/* Adjusts the rates if all ranks compute on one device. */
+/* Divides the rates of a device by the number of ranks, for ranks that all compute on this
+ * device. */
 static void share_device(xd_machine *m, int ranks)
 {
     xd_rates *const rates[] = { &m->f32, &m->bf16 };

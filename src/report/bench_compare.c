@@ -1,4 +1,5 @@
-/* bench_compare.c - rounds of a plan against one rank, and their report */
+/* bench_compare.c - runs rounds of a plan and of a single rank alternately, and reports the
+ * comparison */
 #include "report/bench_compare.h"
 
 #include <stdio.h>
@@ -13,7 +14,7 @@ static xd_comm *used_ranks(const xd_bench_pair *d) { return d->all.g->ctx.world.
 
 /* ---- waiting and agreeing ----------------------------------------------------------------- */
 
-/* Returns the maximum, or the sum, over all ranks. */
+/* Returns the maximum, or the sum, of a value over all ranks. */
 static double of_all(const xd_bench_pair *d, double v, xd_red op)
 {
     xd_comm *c = used_ranks(d);
@@ -25,7 +26,7 @@ static double of_all(const xd_bench_pair *d, double v, xd_red op)
 
 /* ---- a round ------------------------------------------------------------------------------ */
 
-/* Returns the seconds of one step of the plan on the slowest rank. */
+/* Returns the seconds of one step of the plan, on the slowest rank. */
 static double run_on_plan(xd_bench_pair *d, int counts)
 {
     const xd_traffic *sent = used_ranks(d)->traffic;
@@ -53,7 +54,7 @@ static double run_alone(xd_bench_pair *d)
     return xd_now_s() - t0;
 }
 
-/* i: index of the round; negative: not reported. */
+/* Runs round i of the comparison; a round with a negative index is not reported. */
 static void run_round(xd_bench_pair *d, int i)
 {
     xd_comm *c = used_ranks(d);
@@ -88,7 +89,7 @@ xd_status xd_bench_pair_run(xd_bench_pair *d, xd_err *e)
 
 typedef struct ratio { double low, mid, high; } ratio;
 
-/* Returns the median and the range of `times` * a / b over the rounds. */
+/* Returns the median and the range of the ratio `times` * a / b over all rounds. */
 static ratio compare_rounds(const xd_bench_pair *d, const double *a, const double *b, double times)
 {
     double v[XD_MAXROUNDS];
@@ -100,12 +101,13 @@ static ratio compare_rounds(const xd_bench_pair *d, const double *a, const doubl
 
 typedef struct verdict {
     ratio    t[XD_NRUNS], gain, busy; /* seconds; efficiency with other ranks idle, and busy     */
-    int64_t *bytes;             /* [ranks][4]: sent per step, in total; same, counted           */
-    int64_t  sum[2];            /* per step: sent, counted                                     */
+    /* [ranks][4]: bytes sent per step, bytes sent in total, and the same two as counted */
+    int64_t *bytes;
+    int64_t  sum[2];            /* bytes per step: sent, counted                               */
     int      same;
 } verdict;
 
-/* Collective; every rank gets the values of all ranks. */
+/* Computes the results of all rounds. Collective; every rank gets the values of all ranks. */
 static xd_status judge_rounds(const xd_bench_pair *d, verdict *v, xd_err *e)
 {
     xd_comm *c = used_ranks(d);

@@ -1,9 +1,9 @@
-/* inspect_uses.c - output and possible inputs of a model */
+/* inspect_uses.c - prints a model's kind of output and its possible inputs */
 #include "report/inspect_uses.h"
 
 
-/* Returns the number of frames, first and last, that the model's image encoder reads; 0: no image
- * encoder. */
+/* Returns how many of a video's frames the model's image encoder reads: the first, or first and
+ * last; 0: the model has no image encoder. */
 static int frames_read(const xd_model *m)
 {
     int n = 0;

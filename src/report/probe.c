@@ -1,4 +1,5 @@
-/* probe.c - xdit probe: measures this machine and its ranks, and writes the file for the planner */
+/* probe.c - xdit probe: measures this machine and its ranks, and writes the machine file for the
+ * planner */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 #include "ranks/world.h"
 #include "xdit/tools.h"
 
-enum { READ_BYTES = 64 << 20 };  /* size of the file for the disk test                          */
+enum { READ_BYTES = 64 << 20 };  /* size of the file that tests the disk                        */
 
 static double reduce_value(const xd_prober *p, double v, xd_red op)
 {
@@ -43,7 +44,7 @@ static xd_status agree_status(const xd_prober *p, xd_status s, xd_err *e)
     return xd_world_agree_in(p->all, p->all->rank, s, e);
 }
 
-/* Checks that all hosts have the same number of consecutive ranks, as plans assume. */
+/* Checks that all hosts have the same number of consecutive ranks, because plans assume that. */
 static xd_status count_hosts(const xd_prober *p, xd_machine *m, xd_err *e)
 {
     int n = p->host->size, first = p->all->rank - p->host->rank;
@@ -56,7 +57,7 @@ static xd_status count_hosts(const xd_prober *p, xd_machine *m, xd_err *e)
                    "probe needs the same number of consecutive ranks on every host");
 }
 
-/* Sets the memory of the host, which its ranks share. */
+/* Sets the memory of this host in the machine's description. The ranks of a host share it. */
 static void describe_host(const xd_prober *p, xd_machine *m)
 {
     size_t have = 0, total = 0;
@@ -68,13 +69,14 @@ static void describe_host(const xd_prober *p, xd_machine *m)
     m->inside = (xd_wire){ .latency_s = 3e-6, .bytes = 4e9 };
 }
 
-/* Returns 1 if all ranks of this host use one device. */
+/* Returns 1 if all ranks of this host compute on one device. */
 static int share_a_device(const xd_prober *p, const xd_probe_args *a)
 {
     return p->host->size > 1 && strchr(a->device, ':');
 }
 
-/* Sets this rank's device, and its memory after all ranks of the host have opened their devices. */
+/* Sets the device of this rank in the machine's description, and the device's memory after all
+ * ranks of the host have opened theirs. */
 static void describe_device(xd_prober *p, const xd_probe_args *a, xd_machine *m)
 {
     size_t have = 0, total = 0;
@@ -85,7 +87,7 @@ static void describe_device(xd_prober *p, const xd_probe_args *a, xd_machine *m)
     m->memory = reduce_value(p, room, XD_MIN);
     snprintf(m->device, sizeof m->device, "%.*s", (int)strcspn(p->dev->name, ":"), p->dev->name);
     m->inside = (xd_wire){ .latency_s = 15e-6, .bytes = 14e9, .overlap = 0.5 };
-    /* GEMMs that fill any GPU are never slower than this, except on a simulated one. */
+    /* GEMMs that fill any GPU are never slower than this rate, except on a simulated GPU. */
     p->slow = xd_probe_mean(p, xd_dev_peak(p->dev, XD_F32, 0, 0.002)) < 100;
 }
 
@@ -114,15 +116,15 @@ static xd_status measure_machine(xd_prober *p, const xd_probe_args *a, xd_machin
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Writes the path where plans look for this machine. Returns 0 if there is none. */
+/* Writes the path of the file in which plans look for this machine. Returns 0 if there is none. */
 static int default_path(const xd_probe_args *a, const xd_machine *m, char *path, size_t size)
 {
     return m->device[0] ? xd_machine_device_home(m->ranks, a->device, path, size)
                         : xd_machine_home(m->ranks, m->threads, path, size);
 }
 
-/* Returns the likely directory of weights: that of the output file, else the model cache, else that
- * of the machine file. malloc'ed; NULL: none. */
+/* Returns the directory whose disk is measured, where weights probably are: that of the output
+ * file, else the model cache, else that of the machine file. malloc'ed; NULL: none. */
 static char *read_dir(const xd_probe_args *a, const xd_machine *m)
 {
     char        path[4096] = "";
@@ -168,7 +170,7 @@ static xd_status put_file(const char *path, const char *text, xd_err *e)
     return xd_out_commit(&o, e);
 }
 
-/* Prints the machine, and writes it to the given file or to the file that plans read. */
+/* Prints the measured machine, and writes it to the given file or to the file that plans read. */
 static xd_status report_machine(const xd_probe_args *a, const xd_machine *m, double seconds,
                                 xd_err *e)
 {
@@ -198,7 +200,7 @@ static xd_status report_machine(const xd_probe_args *a, const xd_machine *m, dou
     return s;
 }
 
-/* Joins the ranks and opens this rank's device. */
+/* Connects the ranks and opens the device of this rank. */
 static xd_status open_prober(xd_prober *p, const xd_probe_args *a, xd_err *e)
 {
     int         ranks = 1, cores = 1, rank = 0;
@@ -224,7 +226,7 @@ static xd_status open_prober(xd_prober *p, const xd_probe_args *a, xd_err *e)
     return s == XD_OK ? p->all->ops->split_host(p->all, &p->host, e) : s;
 }
 
-/* Writes "host and others" or "host, 2 x NVIDIA H100". */
+/* Writes the name of the machine, such as "host and others" or "host, 2 x NVIDIA H100". */
 static void name_machine(const xd_prober *p, xd_machine *m)
 {
     char host[40] = "", product[100] = "";
@@ -245,7 +247,7 @@ static xd_status run_probe(const xd_probe_args *a, xd_err *e)
     double     t0 = xd_now_s();
     memset(&m, 0, sizeof m);
     xd_status s = XD_OK;
-    /* Check that the file can be written before measuring. */
+    /* Before measuring, check that the output file can be written. */
     if (a->output && strcmp(a->output, "-") != 0)
         s = xd_file_writable(a->output, e);
     if (s == XD_OK)
@@ -254,7 +256,8 @@ static xd_status run_probe(const xd_probe_args *a, xd_err *e)
         s = measure_machine(&p, a, &m, e);
     if (s == XD_OK) {
         if (!p.apart)
-            xd_machine_oversubscribe(&m); /* the fastest of several calls hides sharing of cores */
+            /* the fastest of several calls hides that ranks share cores */
+            xd_machine_oversubscribe(&m);
         name_machine(&p, &m);
         if (p.all->rank == 0)
             measure_read(a, &m);
