@@ -309,7 +309,7 @@ typedef struct loop {
     double    first_s;          /* time at which the first step began                          */
     const xd_need *need;
     int       apart;            /* 1: transformer and VAE are not loaded at the same time      */
-    int       fresh;            /* 1: the request loads the transformer on a rank               */
+    int       fresh;            /* 1: some rank must load the transformer for this request      */
 } loop;
 
 static int all_finite(const float *v, int64_t n)

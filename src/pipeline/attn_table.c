@@ -78,8 +78,8 @@ static xd_status read_list(xd_job *j, const char *text, xd_err *e)
     return XD_OK;
 }
 
-/* Reads the ways in which a block computes attention in each step; `strength` skips the first
- * steps. */
+/* Reads the ways in which a block computes attention in each step. The request's `strength` leaves
+ * out the first steps. */
 static xd_status read_block(xd_job *j, const char *file, int block, const xd_json *steps, xd_err *e)
 {
     xd_attn_table *t = &j->ways;

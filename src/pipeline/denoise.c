@@ -630,8 +630,8 @@ static void keep_image(xd_denoise *f, int step, int unit)
         xd_axpby(&f->x, lat, (float)of[i], xd_denoise_part(f, f->keep[1 + i], unit), 1);
 }
 
-/* Computes clean latents for a preview. The sampler predicts them from the guided prediction; where
- * the image is fixed or not inpainted, they are the latents of the initial image. */
+/* Computes clean latents for a preview. The sampler predicts clean latents from the guided
+ * prediction; where the image is fixed or not inpainted, those of the initial image are used. */
 static void predict_clean(xd_denoise *f, int step, int unit)
 {
     xd_exec  *x = &f->x;
@@ -740,7 +740,7 @@ void xd_denoise_finish(xd_denoise *f)
         c->ops->drop(c, f->skip_in, XD_NHID);
     }
     for (int i = 0; i <= f->lay.npatch && stage_count(f) > 1; i++)
-    /* The last stage waits for these messages, which are in transit. */
+        /* The last stage waits for these messages, which are in transit. */
         xd_denoise_wait(f, c, &f->lat_in[i]);
     for (int i = 0; i < XD_NHID && stage_count(f) > 1; i++) {
         xd_cache_sent(f, i);

@@ -28,7 +28,7 @@ static void add_up(xd_denoise *f, int unit, int at)
 }
 
 /* Computes the sums of the prediction over the complete image. Each rank with tokens has summed its
- * own. Patches that are not computed yet contribute the values of the previous step. */
+ * own tokens. Patches that are not computed yet contribute the values of the previous step. */
 static void sum_members(xd_denoise *f, int unit, double s[4])
 {
     xd_comm *c = f->topo->tokens;

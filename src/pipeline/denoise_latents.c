@@ -306,7 +306,7 @@ static void replace_latents(xd_denoise *f, int changed, float *lat)
         xd_denoise_wait(f, c, &r);
     }
     for (int i = 0; i <= f->lay.npatch && pipe->size > 1; i++) {
-    /* These messages are in transit from the last stage to the first. */
+        /* These messages are in transit from the last stage to the first. */
         xd_denoise_wait(f, pipe, &f->lat_in[i]);
         xd_denoise_wait(f, pipe, &f->lat_out[i]);
     }

@@ -59,7 +59,7 @@ xd_status xd_types_compute(xd_context *ctx, const xd_open_args *a, xd_err *e)
     return xd_types_of_device(ctx->dev, a, &ctx->type, e);
 }
 
-/* Returns 1 if the files store a matrix of the component as codes of this type. */
+/* Returns 1 if the files store some matrix of the component as codes of this type. */
 static int stores_codes(const xd_component *p, xd_dtype type)
 {
     for (int i = 0; i < p->nlist && p->quantized; i++) {

@@ -56,7 +56,7 @@ static xd_grid shape_of(const xd_context *ctx, xd_grid own)
     if (ctx->model.recipe->fps <= 0)
         share = fmin(share, 1);
     for (int i = 1; i < 3; i++)
-        if (d->most[i])         /* max positions per side of the model                         */
+        if (d->most[i])         /* the model has a max number of positions per side            */
             share = fmin(share, (double)(d->most[i] * cell[i]) /
                                 (double)(i == 1 ? own.rows : own.cols));
     return (xd_grid){ whole(ctx, 1, (double)own.rows * share),

@@ -528,9 +528,9 @@ double xd_job_no_guidance(const xd_job *j)
     return j->ctx->model.recipe->guides_from_prompt ? 0 : 1;
 }
 
-/* Returns 1 if guidance has ended at this step, as with cfg_truncation of diffusers. It ends where
- * the model's time, from 0 (noise) to 1, is above that value. Other pipelines guide every step,
- * even one with a time below 0 (xd_timesteps). */
+/* Returns 1 if guidance has ended at this step, as with cfg_truncation of diffusers: guidance ends
+ * where the model's time, from 0 (noise) to 1, is above that value. Other pipelines guide every
+ * step, even one with a time below 0 (xd_timesteps). */
 static int cut_off(const xd_job *j, int step)
 {
     float time = (1000.0f - (float)j->samp.time[step]) / 1000.0f;

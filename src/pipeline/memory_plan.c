@@ -92,9 +92,9 @@ void xd_need_sum(xd_need *n, const xd_job *j, int ranks)
     n->peak = xd_need_peak(n, j->ctx->keep, xd_need_apart(j, ranks));
 }
 
-/* Returns 1 if the transformer and the VAE are loaded one after the other. That needs a single
- * rank, because ranks would have to decide together when to unload shared weights. It also needs a
- * request without an initial image, which needs the VAE before the denoising loop. */
+/* Returns 1 if the transformer and the VAE are loaded one after the other. Requests on several
+ * ranks keep both loaded, because ranks would have to decide together when to unload shared
+ * weights. So do requests with an initial image, which needs the VAE before the denoising loop. */
 int xd_need_apart(const xd_job *j, int ranks)
 {
     return j->ctx->once && ranks == 1 && j->images == 1 && !xd_job_has_image(j->r) &&
@@ -491,9 +491,9 @@ static int fits_as_loaded(const xd_job *j, xd_need *need, const xd_device_room *
 }
 
 /* Streams blocks of the transformers if a rank's need exceeds its part of the device's memory.
- * Loaded weights stay as they are. But if one rank needs too much, all ranks drop their weights,
- * because the ranks of a host may share a copy. fits: 1 if fits_as_loaded returned 1 on all
- * ranks. */
+ * Loaded weights stay as they are, unless one rank needs too much: then all ranks drop their
+ * weights, because the ranks of a host may share a copy. fits: 1 if fits_as_loaded returned 1 on
+ * all ranks. */
 static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room, int fits)
 {
     xd_context      *ctx = j->ctx;
@@ -562,7 +562,7 @@ static xd_status compare_device(xd_job *j, xd_need *need, xd_memory_limits *limi
     int            fits = xd_world_all(&ctx->world, s != XD_OK || fits_as_loaded(j, need, &room));
     if (s != XD_OK)
         return s;
-    if (!fits)                  /* some rank does not fit                                       */
+    if (!fits)                  /* some rank needs too much memory                              */
         *need = whole;
     fit_to_device(j, need, &room, fits);
     s = xd_device_room_find(ctx, (double)need->peak, held_by_device(ctx), &room, e);

@@ -346,8 +346,8 @@ static int begin_blocks(xd_denoise *f, xd_state *s, xd_cache_unit *u)
     return reuse;
 }
 
-/* Invalidates the cached values of other units. Those of patches and those of all tokens use the
- * same memory. */
+/* Invalidates the cached values of other units: values of patches and values of all tokens at once
+ * use the same memory. */
 static void forget_others(xd_denoise *f)
 {
     xd_cache_unit *u = f->cache.pass[f->x.pass].unit;
@@ -408,7 +408,7 @@ static void run_ranges(xd_denoise *f, xd_state *s)
     xd_step_cache *c = &f->cache;
     int            i = (int)(f->piece_index % XD_NHID), n = options_of(f)->order;
     xd_span        at = { rows_before(f, x->patch), s->h.d[0] };
-    if (!c->pass[x->pass].unit) /* no memory                                                    */
+    if (!c->pass[x->pass].unit) /* no memory for the bookkeeping                                */
         return;
     xd_cache_unit *u = unit_of(f);
     forget_others(f);

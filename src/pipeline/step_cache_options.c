@@ -198,7 +198,8 @@ static xd_status find_poly(const xd_job *j, xd_cache_options *o, xd_err *e)
                    "teacache:%g,coefficients=A/B/C/D/E, or use fbcache", o->threshold);
 }
 
-/* Blocks before the last Bn may read data stored by the middle range (xd_dit.skip_from). */
+/* Checks the numbers Fn and Bn of first and last blocks that a step cache always computes. Bn must
+ * be 0 if the last blocks read data that earlier, skipped blocks would store (xd_dit.skip_from). */
 static xd_status check_blocks(const xd_job *j, const xd_cache_spec *c, xd_err *e)
 {
     const xd_dit_info *d = &j->ctx->model.dit_info;

@@ -307,7 +307,8 @@ static xd_layout layout_of(int64_t n)
     return (xd_layout){ .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
 }
 
-/* Encodes the input images for encoder k. Their embedding rows are the same for every prompt. */
+/* Encodes the input images for encoder k. The embedding rows of the images are the same for every
+ * prompt. */
 static xd_tensor see_images(const xd_job *j, int k, xd_exec *x, const xd_net *n)
 {
     xd_text_image images[XD_MAXREFS];
@@ -417,9 +418,9 @@ int64_t xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i)
     return most;
 }
 
-/* Logs truncated prompts. If one encoder reads the complete prompt, truncation by the others is
- * logged as information. Otherwise, and if encoders have separate prompts, it is logged as a
- * warning. */
+/* Logs truncated prompts. If one encoder reads the complete prompt, truncation by other encoders is
+ * logged as information. Otherwise, and if encoders have separate prompts, truncation is logged as
+ * a warning. */
 void xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j)
 {
     int64_t most = 0;
@@ -617,8 +618,8 @@ static xd_status load_encoder(xd_job *j, int k, xd_err *e)
     return s;
 }
 
-/* Yields with the encoding ranks. It is also called after a failure (s) of this rank; the other
- * ranks will be informed of the failure, too. */
+/* Lets other engines run whenever the encoding ranks yield. A rank that has failed (s) also calls
+ * this function; the other ranks will be informed of the failure, too. */
 static xd_status follow_yields(xd_job *j, xd_status s, xd_err *e)
 {
     xd_status other = xd_yield_follow(j, s == XD_OK ? e : NULL);
@@ -626,7 +627,8 @@ static xd_status follow_yields(xd_job *j, xd_status s, xd_err *e)
 }
 
 /* Loads and runs encoder k, on the ranks that encode. Ranks that split an encoder start when all of
- * them have loaded it. So all of them call this function, even after a failure (s). */
+ * them have loaded the encoder. So all of these ranks call this function, even after a failure
+ * (s). */
 static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, xd_status s,
                                  xd_err *e)
 {

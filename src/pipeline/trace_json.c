@@ -107,8 +107,8 @@ static void write_time(sink *s, const char *key, int64_t ns)
     write_format(s, ",\"%s\":%" PRId64 ".%03d", key, ns / 1000, (int)(ns % 1000));
 }
 
-/* Begins the text of an event, after a comma unless it is the first of the file. Pieces end between
- * events, so that a truncated text still has complete events only. */
+/* Begins the text of an event, after a comma unless it is the first event of the file. Pieces of
+ * the text end between events, so that a truncated text still has complete events only. */
 static void write_event(sink *s, const char *ph, int tid)
 {
     if (s->n > PIECE - MOST)
@@ -230,8 +230,8 @@ static void write_thread(sink *s, int tid, const char *name)
     write_format(s, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}", tid);
 }
 
-/* Returns the lane group of an event: 0 for the thread, 1 for messages in transit, 2 for the
- * device. Events are sorted by it. */
+/* Returns the key by which events are sorted into lanes: 0 for the thread, 1 for messages in
+ * transit, 2 for the device. */
 static int lane_of(const xd_event *e)
 {
     return e->kind == XD_EV_DEVICE ? 2 : e->kind == XD_EV_FLIGHT;
@@ -368,7 +368,7 @@ static int receive_text(sink *s, xd_comm *c, int from)
 /* ---- clocks ------------------------------------------------------------------------------- */
 
 /* Writes the identity of this host's clock: one boot of one machine, and one time namespace. If the
- * system does not provide these, it is the host's name. */
+ * system does not provide boot and namespace, the identity is the host's name. */
 static void read_boot(char *boot, size_t size, const char *host)
 {
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");

@@ -1,6 +1,7 @@
 /* weight_groups.c - finds the ranks of a host that share weights, and opens their shared memory
  *
- * All decisions follow from one gather over the host, so that all of its ranks decide equally. */
+ * All decisions follow from one gather over the host, so that all ranks of the host make the same
+ * decisions. */
 #include "pipeline/weight_groups.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@ typedef struct group_request {  /* description of a rank for the ranks of its ho
     int64_t  color[NPART];      /* equal for the same stage and shard; -1: not needed          */
     uint64_t form[NPART];       /* hash of the component's packed layout                       */
     int64_t  open[NPART];       /* 1: to be decided now, because nothing is loaded             */
-    int64_t  rank;              /* number of the rank among the ranks in use                   */
+    int64_t  rank;              /* index of the rank among the ranks in use                    */
 } group_request;
 
 static xd_component *part_of(xd_context *ctx, int i)
