@@ -33,7 +33,7 @@ static const xd_field fields[] = {
     { "feature_extractor_type", 0, '-', 0, NULL },
     { "processor_class", 0, '-', 0, NULL },
     { "do_convert_rgb", 0, '-', 0, NULL },
-    { "size", 0, '-', 0, NULL },        /* read_size parses this and the next one              */
+    { "size", 0, '-', 0, NULL },        /* read_size parses size and crop_size                 */
     { "crop_size", 0, '-', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };

@@ -36,11 +36,11 @@ typedef struct reader {         /* state of reading one LoRA file               
     const xd_lora_keys  *names;
     xd_lora_notes       *notes; /* peft's settings of the file                                 */
     int                  has_plain;     /* 1: the file has the transformer under diffusers' names */
-    /* [tensors] 1: a module of the file is for this tensor only */
+    /* [tensors] 1: has its own module in the file */
     unsigned char       *alone[XD_LORA_COMPONENTS];
     /* numbers of keys: used; for text encoders that the model lacks */
     int                  used, left;
-    /* keys not used because of duplicates; keys that fit no tensor */
+    /* unused duplicate keys; keys that fit nothing */
     some_keys            idle, strange;
     int                  partial;       /* 1: ignore keys that do not fit                      */
     int                  misfit;        /* 1: a tensor's shape differs from the model's        */
@@ -198,7 +198,7 @@ static xd_status push_all(reader *r, const module *m, const xd_lora_target *a, x
 }
 
 /* Computes a module's scale, alpha / rank. Alpha is that of the module's alpha tensor or of the
- * file's settings. The scale is 1 if there is neither. */
+ * file's settings. The scale is 1 if neither the module nor the settings have an alpha. */
 static xd_status read_gain(const reader *r, const module *m, int64_t rank, int lycoris,
                            double *gain)
 {

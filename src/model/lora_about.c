@@ -79,8 +79,8 @@ void xd_loras_json(const xd_loras *l, const char *member, int omit_folders, xd_t
         xd_buf_add(b, "]");
 }
 
-/* Copies a file's name without its directories, without ".safetensors", and without characters that
- * would end a quoted text. */
+/* Copies a file's name without its directories and without ".safetensors". Characters that would
+ * end a quoted text are replaced by _. */
 static void plain_name(const char *path, char *out, size_t size)
 {
     const char *slash = strrchr(path, '/'), *from = slash && slash[1] ? slash + 1 : path;

@@ -584,8 +584,8 @@ static int64_t measure_takes(const xd_lora_term *t)
     return n + (t->columns ? 2 * bands_of(t->rows) * t->cols : 0);
 }
 
-/* Returns an upper limit of the bytes that a tensor's terms need. Their scratch is at most that of
- * GEMMs of ROWS rows. */
+/* Returns an upper limit of the bytes that a tensor's LoRA terms need. The scratch memory of these
+ * terms is at most that of GEMMs of ROWS rows. */
 static size_t sums_takes(void *self, const char *name)
 {
     enum { SCRATCH = 1 << 20 };

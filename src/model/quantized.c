@@ -18,7 +18,7 @@ typedef struct coded {          /* one quantized tensor of the files            
     xd_tensor shape;            /* shape of the tensor's decoded elements                      */
     int       four;             /* 1: the tensor has four bits per element                     */
     xd_dtype  type;             /* type of the codes, for xd_coding                            */
-    float    *scale;            /* ComfyUI's formats: [nscale], one, or one per row            */
+    float    *scale;            /* [nscale] in ComfyUI's formats: one scale, or one per row    */
     int64_t   nscale, rotate;
     /* In bitsandbytes' formats element i is map[code] times the scale of its block of `block`
      * elements. Nested scales are quantized, too: the scale is table[absmax] nested[block / nest] +

@@ -330,7 +330,7 @@ static int src_codes(void *self, const char *name, xd_coding *c)
     return 1;
 }
 
-/* Releases the file pages of a tensor that is read in place; a copied tensor has none. */
+/* Releases the file pages of a tensor that is read in place; a copied tensor has no such pages. */
 static void src_past(void *self, const char *name, const void *p, size_t bytes)
 {
     const xd_single_file *s = self;

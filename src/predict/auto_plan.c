@@ -144,8 +144,8 @@ static xd_fit fit_of(const chooser *c)
                      .chosen = 1, .space = c->space };
 }
 
-/* Returns the error that no plan fits, with the options that would fit. These are found by
- * counting. */
+/* Returns the error that no plan fits into memory. The error lists the options that would fit,
+ * which are found by counting. */
 static xd_status fail_no_plan(const chooser *c, const xd_search *s, xd_err *e)
 {
     const xd_candidate *l = xd_fit_least(s);
@@ -173,7 +173,8 @@ static int change_order(const xd_candidate *c)
     return c->f.plan.changes;
 }
 
-/* Returns the predicted seconds without disk reads, which are the same for every plan. */
+/* Returns the predicted seconds without the time of disk reads, which is the same for every
+ * plan. */
 static double computing_s(const xd_candidate *c)
 {
     return c->f.request_s - xd_predicted_reading(&c->f);
@@ -252,8 +253,9 @@ static int largest_divisor(int n, int most)
     return d > 1 ? d : 1;
 }
 
-/* Chooses the plan by a rule, for more ranks than a search covers. First cfg splits the ranks in
- * two halves; then come Ulysses ranks, up to the number of heads; the rest form a ring. */
+/* Chooses the plan by a rule, for more ranks than a search covers. If steps have two passes, cfg
+ * splits the ranks in two halves; then come Ulysses ranks, up to the number of heads; the rest form
+ * a ring. */
 static void by_rule(const chooser *c, verdict *v)
 {
     const xd_parallel *f = &c->fixed;

@@ -25,9 +25,9 @@ typedef struct set {            /* a set of changed flags; all 0: as requested  
     int      bf16;
     xd_dtype dit, text;         /* new weight types: I8, F8E4M3 or Q4_0                        */
     int      text_tp, tp;       /* tensor-parallel degrees; tp replaces given degrees          */
-    int      tiles, rows;       /* --enable_tiling, --use_parallel_vae                         */
+    int      tiles, rows;       /* 1: with --enable_tiling, --use_parallel_vae                 */
     int      ranks;             /* a smaller number of ranks                                   */
-    int      offload;           /* --offload auto                                              */
+    int      offload;           /* 1: with --offload auto                                      */
     int      size;              /* index of a smaller output size, from 1                      */
 } set;
 
@@ -39,7 +39,7 @@ typedef struct trial {
 } trial;
 
 typedef struct finder {
-    const xd_fit      *t;       /* t->ctx is `own`                                             */
+    const xd_fit      *t;       /* the request and its limits; t->ctx is `own`                 */
     xd_context         own;
     const xd_parallel *plans;
     int                nplans;
@@ -433,7 +433,7 @@ static int try_set(finder *w, const set *asked)
 typedef struct levers {         /* changes that are possible; 0: not possible                  */
     int      bf16, tiles, rows, tp, text_tp, offload;
     xd_dtype dit, text;
-    xd_dtype dit4, text4;       /* Q4_0, on CPUs                                               */
+    xd_dtype dit4, text4;       /* four bits: Q4_0, on CPUs only                               */
     int      text_first;        /* 1: the text encoder is larger than the transformer          */
 } levers;
 

@@ -26,7 +26,7 @@
 #include "predict/predict_memory.h"
 #include "ranks/world.h"
 
-enum { STEPS = 5, VARIED = 24 };        /* simulated steps: one exact, others repeat; varied    */
+enum { STEPS = 5, VARIED = 24 };        /* max simulated steps; VARIED with fast_attn           */
 
 typedef struct predictor {
     const xd_context   *base;
@@ -200,7 +200,7 @@ static double reading_bytes(const predictor *s, xd_denoise *f, double first)
                ? first - step_bytes(s, f, 0) : 0;
 }
 
-/* Returns for how many transformers the request's first step has this many passes. */
+/* Returns how many transformers begin with a step that has this many passes. */
 static int readings(const predictor *s, int passes)
 {
     int n = 0;
@@ -211,7 +211,7 @@ static int readings(const predictor *s, int passes)
 
 /* Records the first steps, with a mark before each and one after the last. The first step is exact
  * for any warm-up. Then runs the request's last step, for its bytes: it sends no latents back. All
- * steps have `passes` passes, and one transformer represents both of two. */
+ * steps have `passes` passes, and one transformer represents both transformers of a model. */
 static void denoise_steps(predictor *s, xd_denoise *f, int me, int passes)
 {
     xd_prediction            *c = s->f;
@@ -360,7 +360,7 @@ static void report_piece(void *ctx, char what, double from, double to)
 }
 
 /* Reads the times of the simulated steps. For the usual number of passes, also reads each rank's
- * times in the last step, which repeats. */
+ * times in the last of these steps, which is then repeated. */
 static void read_steps(predictor *s, int passes)
 {
     xd_prediction      *f = s->f;
@@ -520,9 +520,9 @@ static int vae_is_alone(const predictor *s)
     return !s->f->plan.vae_rows && s->f->plan.deg.n[XD_DATA] == 1;
 }
 
-/* Predicts the encoding of the request's images. They are encoded once, by every replica or by rank
- * 0, but every replica allocates memory for it. Encoding may need more memory than decoding and,
- * for image to video, a large part of the time. */
+/* Predicts the encoding of the request's images. The images are encoded once, by every replica or
+ * by rank 0, but every replica allocates memory for encoding. Encoding may need more memory than
+ * decoding and, for image to video, a large part of the time. */
 static xd_status predict_encode(predictor *s, xd_err *e)
 {
     xd_status st = reset_simulation(s, e);
@@ -606,8 +606,8 @@ static void record_agreement(predictor *s, int times, xd_err *e)
         xd_world_agree(&s->ctx->world, XD_OK, e);
 }
 
-/* Sends the messages before encoding, in which ranks accept the request, share weights and compare
- * memory. */
+/* Simulates the messages before encoding, in which ranks accept the request, share weights and
+ * compare memory. */
 static xd_status send_start(predictor *s, int me, xd_err *e)
 {
     xd_comm  *h = s->ctx->world.host;
@@ -626,7 +626,7 @@ static xd_status send_start(predictor *s, int me, xd_err *e)
     return st;
 }
 
-/* Broadcasts the embeddings of all texts from rank 0. */
+/* Simulates the broadcast of all embeddings from rank 0. */
 static void send_text(predictor *s, xd_err *e)
 {
     const xd_context   *ctx = s->ctx;
@@ -649,7 +649,8 @@ static void send_text(predictor *s, xd_err *e)
     }
 }
 
-/* Sends an encoded image: its pixels to the ranks that encode it together, or its latents. */
+/* Simulates sending an encoded image: its pixels to the ranks that encode it together, or its
+ * latents. */
 static void send_encoded(predictor *s, xd_err *e)
 {
     const xd_vae_info *v = &s->ctx->model.vae_info;
@@ -664,7 +665,8 @@ static void send_encoded(predictor *s, xd_err *e)
         xd_world_broadcast(&s->ctx->world, &any, 2 * v->channels * cells * (int64_t)sizeof any, e);
 }
 
-/* Sends the messages of loading, and after every round the images from other replicas to rank 0. */
+/* Simulates the messages of loading and, after every round, the images from other replicas to rank
+ * 0. */
 static void send_images(predictor *s, int me, xd_err *e)
 {
     const xd_topo *t = &s->ctx->topo;

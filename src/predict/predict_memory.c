@@ -124,7 +124,7 @@ static double peak_of(const xd_prediction *f, const xd_machine *m)
     return peak;
 }
 
-/* If the ranks of a host need more memory than it has, streams the excess, as fit_to_host of
+/* Streams blocks if the ranks of a host need more memory than the host has, as fit_to_host of
  * memory_plan.c does. */
 static void stream_on_host(xd_prediction *f, const xd_job *j, xd_offload_parts *parts, int first,
                            const xd_machine *m)

@@ -3,9 +3,9 @@
  * The rank with the earliest clock runs next. A rank that waits for a message that is not sent yet
  * rests until another rank sends the message. A message queues at three places: at the port of its
  * sender, at the port of its receiver (ports belong to ranks, or to hosts for messages between
- * hosts), and at the bus that the ranks of a host share. It has arrived when it has passed all of
- * them. A rank that waits without computing waits for the full time of a message. Computation
- * during a message is slowed down by the fraction that does not overlap. */
+ * hosts), and at the bus that the ranks of a host share. A message has arrived when it has passed
+ * all three places. A rank that waits without computing waits for the full time of a message.
+ * Computation during a message is slowed down by the fraction that does not overlap. */
 #include "predict/simulate.h"
 
 #include <math.h>
@@ -372,8 +372,8 @@ static double slowdown(record *s, const open_message *m, const news *n)
     return beside * n->lost;
 }
 
-/* Returns 1 if all ranks for which a message of rank r waits have begun it. Otherwise s->for_whom
- * is the first rank that has not. */
+/* Returns 1 if all ranks for which a message of rank r waits have begun the message. Otherwise
+ * s->for_whom is the first rank that has not begun. */
 static int has_begun(const xd_simulation *p, record *s, open_message *m, const team *t, int from,
                      int last)
 {

@@ -3,10 +3,10 @@
  *
  * Weights may be random, so that only configs are needed. Each part runs once to warm up, then
  * until both half a second and three runs have passed (or `repeats` times). The results are the
- * median and the range. Two peaks are printed with them. The first peak is the rate of a
+ * median and the range. Two peaks are printed with the results. The first peak is the rate of a
  * register-only loop of the instruction for the dtype, timed before and after each run: a run's
- * peak is the higher value, a part's peak the median over its runs. The second is the GEMM peak:
- * the best of a few GEMMs of large square matrices by the same library, before and after the
+ * peak is the higher value, a part's peak the median over its runs. The second peak is the GEMM
+ * peak: the best of a few GEMMs of large square matrices by the same library, before and after the
  * part. */
 #include <math.h>
 #include <stdio.h>

@@ -45,8 +45,8 @@ static void plan_rounds(xd_bench_pair *d)
 }
 
 /* Sets the number of denoising steps of a run. A pipelined plan overlaps steps, and a plan with
- * stale data uses data from the previous step. Their runs have several steps, and the first step,
- * which fills the pipeline, is not timed. */
+ * stale data uses data from the previous step. A run of such a plan has several steps, and the
+ * first step, which fills the pipeline, is not timed. */
 static void plan_steps(xd_bench_pair *d)
 {
     const xd_plan *p = &d->all.g->ctx.plan;

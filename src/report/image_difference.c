@@ -59,7 +59,7 @@ static void weigh_rows(void *ctx, int64_t begin, int64_t end, int thread)
         }
 }
 
-/* Returns the SSIM of a window: equation 13 of the SSIM paper. */
+/* Returns the SSIM of a window: equation 13 of Wang et al. 2004. */
 static double similarity(const double m[MAPS])
 {
     const double c1 = 0.01 * 255 * 0.01 * 255, c2 = 0.03 * 255 * 0.03 * 255;

@@ -19,8 +19,8 @@
 
 /* ---- the model and the machine -------------------------------------------------------------- */
 
-/* Sets the machine's memory to what is free now, which an earlier probe of the machine does not
- * tell. */
+/* Sets the machine's memory to the memory that is free now, which an earlier probe of the machine
+ * does not know. */
 static void set_room(xd_plans *p)
 {
     size_t have, space;
@@ -29,8 +29,8 @@ static void set_room(xd_plans *p)
     p->space = space ? (double)space : 1;
 }
 
-/* Sets the bytes of weights that the disk of this machine must deliver. A model without weights can
- * be planned, too. */
+/* Sets the bytes of weights that the disk of this machine must deliver. A model whose weights are
+ * absent can be planned, too. */
 static void set_cold(xd_plans *p)
 {
     xd_model         m = { 0 };
@@ -91,7 +91,7 @@ static void set_request(xd_plans *p)
     if (!p->r.nprompts)
         p->r.prompts = prompt, p->r.nprompts = 1;
     if (p->r.true_cfg_scale > 1 && !xd_job_has_text(&p->r, XD_TEXT_NEGATIVE))
-    /* Only the presence of a negative prompt affects plans, not its text. */
+        /* Only the presence of a negative prompt affects plans, not its text. */
         p->r.negative_prompt = "";
     xd_image_shape_take(&p->g->ctx, &p->r);
     if (!p->g->ctx.model.recipe->references && !p->g->ctx.model.recipe->from_frames)
@@ -100,8 +100,8 @@ static void set_request(xd_plans *p)
         p->r.mask_image = NULL, p->r.mask_pixels = NULL, p->r.padding_mask_crop = -1;
 }
 
-/* Returns the device whose kernels determine the sizes: the named device, or that of the cluster;
- * NULL: the CPU. */
+/* Returns the device whose kernels determine the memory sizes: the named device, or that of the
+ * cluster; NULL: the CPU. */
 static xd_status find_device(xd_plans *p, xd_err *e)
 {
     const xd_advise_args *a = &p->a;

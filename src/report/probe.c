@@ -57,7 +57,8 @@ static xd_status count_hosts(const xd_prober *p, xd_machine *m, xd_err *e)
                    "probe needs the same number of consecutive ranks on every host");
 }
 
-/* Sets the memory of this host in the machine's description. The ranks of a host share it. */
+/* Sets the memory of this host in the machine's description. The ranks of a host share this
+ * memory. */
 static void describe_host(const xd_prober *p, xd_machine *m)
 {
     size_t have = 0, total = 0;

@@ -3,7 +3,9 @@
 
 #include <time.h>
 
-/* Waiting ranks test twice in 1/100 s, which takes no measurable time from a computing rank. */
+/* Lets all ranks except rank 0 sleep until rank 0 calls this function, too. A waiting rank tests
+ * for the message of rank 0 twice in 1/100 s, which takes no measurable time from a computing
+ * rank. */
 void xd_quiet(xd_comm *c)
 {
     int32_t   token = 0;

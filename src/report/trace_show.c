@@ -97,9 +97,9 @@ static xd_status open_trace(shown *t, xd_json **doc, xd_err *e)
     return t->rank ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for %d ranks", t->ranks);
 }
 
-/* Finds the step that is shown; if the trace has several images, the step of the last one. Steps of
- * different pipeline ranks overlap. A step lasts from the end of the previous step to its own end,
- * each on the rank that is last. */
+/* Finds the step that is shown; if the trace has several images, the step of the last image. Steps
+ * overlap on the ranks of a pipeline. So a step lasts from the end of the previous step to its own
+ * end, each on the rank that ends last. */
 static void find_step(shown *t)
 {
     for (int i = 0; i < t->n; i++) {
