@@ -306,7 +306,7 @@ typedef struct loop {
     xd_job   *j;
     xd_arena  a;
     xd_result *r;
-    double    first_s;          /* time at which the first step began                          */
+    double    first_s;          /* time at which the request's first step began                */
     const xd_need *need;
     int       apart;            /* 1: transformer and VAE are not loaded at the same time      */
     int       fresh;            /* 1: some rank must load the transformer for this request      */
@@ -555,7 +555,7 @@ static xd_status collect_images(loop *l, int first, float *mine[2], xd_err *e)
             if (s == XD_OK && root && (at == 0 || at == d))
                 s = hand_over(j, d, v, e);
             else if (s != XD_OK)
-                d = D;          /* all ranks have decided to stop                              */
+                d = D;          /* all ranks have decided to stop, so no more images follow    */
         }
         if (s == XD_OK && ctx->world.used->rank == 0)
             s = deliver_image(l, xd_job_image(j, first + d), v, e);
@@ -674,7 +674,7 @@ static xd_status prepare_request(xd_job *j, xd_prompts *w, xd_need *need, xd_mem
         s = xd_job_pick(j, e);
     if (s == XD_OK && j->ntodo)
         s = xd_memory_plan(j, w, need, room, e);
-    if (s == XD_ENOMEM && room->machine > 0)   /* the memory plan has refused */
+    if (s == XD_ENOMEM && room->machine > 0)   /* the plan refused            */
         s = xd_memory_fit(j, w, need, room, e);
     *refused = s == XD_ENOMEM && room->device > 0 &&
                j->ctx->world.used->size == j->ctx->world.all->size;   /* idle ranks do not wait   */

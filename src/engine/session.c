@@ -34,9 +34,9 @@ typedef struct card {           /* further settings of a rank that are compared 
     xd_plan  plan;
     int64_t  balanced;
     char     dtype[16], weights[2][16]; /* weights: types of the transformer, of text encoders */
-    uint64_t model, traced, options[XD_PLAN_ROWS];      /* options: of the plan, as given      */
-    char     cpus[128];         /* may differ between ranks; only logged                       */
-    char     device[32];        /* may differ between ranks, with a warning                    */
+    uint64_t model, traced, options[XD_PLAN_ROWS];      /* options: of the plan                */
+    char     cpus[128];         /* cores of the rank, which may differ; only logged            */
+    char     device[32];        /* kind of device, which may differ, with a warning            */
 } card;
 
 /* Gathers a record of `size` bytes from every rank on all ranks. mine: this rank's record. *all is
@@ -172,7 +172,7 @@ static xd_status compare_ranks(const xd_engine *g, const xd_parallel *take, cons
     xd_cpuset_text(xd_cpuset_mine(&cpus) ? &cpus : &(xd_cpuset){ { 0 } }, mine.cpus,
                    sizeof mine.cpus);
     snprintf(mine.device, sizeof mine.device, "%.*s", (int)strcspn(g->ctx.dev->name, ":"),
-             g->ctx.dev->name);    /* without the GPU's number                                  */
+             g->ctx.dev->name);    /* the device's name without the GPU's number                */
     xd_status   s = gather_records(g->ctx.world.all, &mine, sizeof mine, &all, e);
     const card *cards = all;
     if (s == XD_OK)

@@ -53,9 +53,9 @@ int xd_denoise_exact(const xd_denoise *f)
     return f->lay.refs_apart && f->plan->npatch == 1 ? 1 : xd_plan_exact(f->plan);
 }
 
-/* Returns 1 for an exact step, which uses no stale data. Exact are the first steps of each
- * transformer, the first step with a third pass, and steps that recompute keys and values of
- * reference images. */
+/* Returns 1 for an exact step, which uses no stale data. The first steps of each transformer, the
+ * first step with a third pass, and steps that recompute keys and values of reference images are
+ * exact. */
 static int is_exact(const xd_denoise *f, int step)
 {
     int     n = step - xd_job_dit_begin(f->j, step);
@@ -64,8 +64,8 @@ static int is_exact(const xd_denoise *f, int step)
            (f->lay.refs_apart && interval && n % interval == 0);
 }
 
-/* Returns the number of units (patches, or all tokens at once) in a step. If reference images are a
- * separate patch, only exact steps compute them. */
+/* Returns the number of units (patches, or all tokens at once) in a step. Reference images that are
+ * a separate patch are computed in exact steps only. */
 static int unit_count(const xd_denoise *f, int step)
 {
     return is_exact(f, step) ? 1 : f->lay.npatch - f->lay.refs_apart;
@@ -740,7 +740,7 @@ void xd_denoise_finish(xd_denoise *f)
         c->ops->drop(c, f->skip_in, XD_NHID);
     }
     for (int i = 0; i <= f->lay.npatch && stage_count(f) > 1; i++)
-        /* The last stage waits for these messages, which are in transit. */
+        /* The last stage waits for the latents that are in transit to the first stage. */
         xd_denoise_wait(f, c, &f->lat_in[i]);
     for (int i = 0; i < XD_NHID && stage_count(f) > 1; i++) {
         xd_cache_sent(f, i);

@@ -28,7 +28,7 @@ static void add_up(xd_denoise *f, int unit, int at)
 }
 
 /* Computes the sums of the prediction over the complete image. Each rank with tokens has summed its
- * own tokens. Patches that are not computed yet contribute the values of the previous step. */
+ * own rows. Patches that are not computed yet contribute the values of the previous step. */
 static void sum_members(xd_denoise *f, int unit, double s[4])
 {
     xd_comm *c = f->topo->tokens;
@@ -82,7 +82,7 @@ static void leave_skipped(xd_denoise *f, int passes, const xd_tensor p[XD_MAXPAS
     double by = f->j->r->skip_layer_guidance_scale;
     if (passes <= XD_PASS_SKIPPING)
         return;
-    if (!guided)                /* compute the difference before p[0] is overwritten           */
+    if (!guided)                /* subtract before the prompt's prediction p[0] is overwritten */
         xd_axpby(&f->x, p[XD_PASS_SKIPPING], 1, p[XD_PASS_PROMPT], -1);
     else
         xd_axpby(&f->x, p[XD_PASS_PROMPT], (float)by, p[XD_PASS_SKIPPING], 1);

@@ -121,8 +121,8 @@ static void set_extra(xd_denoise *f, const float *sample)
     free(p.mine);
 }
 
-/* Copies this rank's tokens of the reference images to the device. For inpainting they are tokens
- * of the sampled latents; in a benchmark without images they are zeros. */
+/* Copies this rank's tokens of the reference images to the device. For inpainting, the tokens are
+ * those of the sampled latents; in a benchmark without images, they are zeros. */
 static void set_refs(xd_denoise *f, const float *sample)
 {
     const xd_job *j = f->j;
@@ -199,7 +199,7 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
         xd_callback_latents(j, "noise", 0, noise);
         if (j->moments)
             xd_init_image_sample(j, j->moments, sample);
-        else                    /* a benchmark without an image                                */
+        else                    /* a benchmark without an image uses zeros                     */
             memset(sample, 0, (size_t)(j->numbers / j->cells[0]) * sizeof *sample);
         if (f->keep[0].nd)
             set_keep(f, sample, noise);
@@ -271,7 +271,7 @@ static void gather_rows(xd_denoise *f, float *mine, float *rows, float *whole)
  * replica. */
 static void gather_latents(xd_denoise *f, xd_tensor from, float *out)
 {
-    if (xd_counting(&f->x)) {   /* counts only the messages                                    */
+    if (xd_counting(&f->x)) {   /* while counting, only the messages are run                   */
         float *any = (float *)(void *)f->x.tmp->base;
         gather_rows(f, any, any, any);
         return;
@@ -306,7 +306,7 @@ static void replace_latents(xd_denoise *f, int changed, float *lat)
         xd_denoise_wait(f, c, &r);
     }
     for (int i = 0; i <= f->lay.npatch && pipe->size > 1; i++) {
-        /* These messages are in transit from the last stage to the first. */
+        /* Waits for latents in transit from the last stage to the first. */
         xd_denoise_wait(f, pipe, &f->lat_in[i]);
         xd_denoise_wait(f, pipe, &f->lat_out[i]);
     }

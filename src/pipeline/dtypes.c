@@ -23,8 +23,8 @@ static xd_open_args replace_aliases(const xd_open_args *a)
     return o;
 }
 
-/* Returns the requested compute type. Weights that are not quantized have the compute type, so one
- * of the flags sets both. */
+/* Returns the requested compute type. Weights that are not quantized have the compute type, so
+ * --dtype or --weights_dtype sets both types. */
 static const char *wanted_type(const xd_open_args *a)
 {
     if (!a->dtype && (is_word(a->weights_dtype, "f32") || is_word(a->weights_dtype, "bf16")))
@@ -125,8 +125,8 @@ static xd_status read_type(const xd_dev *dev, const char *flag, const char *text
     return XD_OK;
 }
 
-/* Returns which matrices stay as they are stored in the file. Block types stay unless another type
- * is requested; integers stay only if requested. */
+/* Returns which matrices stay in the type of the file. Matrices in block types stay unless another
+ * type is requested; integers stay only if requested. */
 static xd_stays stays_of(const char *text)
 {
     return !text || is_word(text, "auto") ? XD_STAYS_BLOCKS
@@ -151,7 +151,7 @@ static xd_status check_same(const char *flag, const char *text, const char *dtyp
                    "type", flag, text, dtype);
 }
 
-/* Sets the type of a transformer's matrices, and whether they stay as they are stored. */
+/* Sets the type of a transformer's matrices, and whether matrices stay in the type of the file. */
 static xd_status set_types(const xd_dev *dev, const char *text, xd_component *p, xd_err *e)
 {
     xd_status s = read_type(dev, "weights_dtype", text, p, &p->w->blocks, e);

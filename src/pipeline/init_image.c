@@ -248,7 +248,7 @@ xd_status xd_init_image_moments(xd_job *j, xd_arena *a, const xd_vae_clip *clip,
     if (s == XD_OK)
         s = all || ctx->world.used->rank == 0 ? encode_in_turns(j, a, clip, pixels, *moments, e)
                                               : xd_yield_follow(j, e);
-    xd_yield_seconds(j);        /* exclude encoding from the result's times                    */
+    xd_yield_seconds(j);        /* yields during encoding are not in the result's times        */
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && !all)
         s = xd_world_broadcast(&ctx->world, *moments, n * (int64_t)sizeof **moments, e);

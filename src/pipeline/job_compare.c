@@ -77,7 +77,7 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     mine[n + 4] = r->mask_pixels != NULL, name[n + 4] = "mask_image";
     mine[n + 5] = r->last_pixels != NULL, name[n + 5] = "last_image";
     mine[n + 6] = r->noise != NULL, name[n + 6] = "latents";
-    /* values that rank 0 sends; they are not compared */
+    /* rank 0 sends these values; other ranks do not compare them */
     mine[n + 7] = (uint64_t)agreed->seed;
     mine[n + 8] = (uint64_t)agreed->picks;
     mine[n + 9] = (uint64_t)agreed->size[0];

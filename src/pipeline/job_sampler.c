@@ -9,8 +9,8 @@
 #include "model/model.h"
 #include "families/recipe.h"
 
-/* Refuses a scheduler for another kind of noise schedule than the model's, because it would
- * generate garbage. */
+/* Refuses a scheduler for another kind of noise schedule than the model's, because such a scheduler
+ * would generate garbage. */
 static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;

@@ -65,7 +65,7 @@ size_t xd_need_peak(const xd_need *n, int keep, int apart)
            dit = xd_max_size(n->dit_tmp + n->method_bytes + n->dit2_work, n->dit_work),
            weights = n->dit + n->dit2;
     size_t loop = xd_max_size(weights + dit, n->vae + xd_max_size(n->vae_tmp, n->vae_work));
-    if (!apart)                 /* the VAE is loaded before the loop's memory is freed         */
+    if (!apart)                 /* the VAE is loaded before the memory of the loop is freed    */
         loop = xd_max_size(weights + dit, weights + n->vae + xd_max_size(n->dit_tmp, n->vae_tmp) +
                                               n->method_bytes + n->vae_work);
     loop += n->images + n->preview_tmp;
@@ -93,8 +93,9 @@ void xd_need_sum(xd_need *n, const xd_job *j, int ranks)
 }
 
 /* Returns 1 if the transformer and the VAE are loaded one after the other. Requests on several
- * ranks keep both loaded, because ranks would have to decide together when to unload shared
- * weights. So do requests with an initial image, which needs the VAE before the denoising loop. */
+ * ranks keep transformer and VAE loaded, because ranks would have to decide together when to unload
+ * shared weights. Requests with an initial image keep both, too, because the VAE encodes the image
+ * before the denoising loop. */
 int xd_need_apart(const xd_job *j, int ranks)
 {
     return j->ctx->once && ranks == 1 && j->images == 1 && !xd_job_has_image(j->r) &&
@@ -182,7 +183,8 @@ static int needs_vae(const xd_job *j)
     return (!j->r->latents_only || xd_job_has_image(j->r)) && xd_vae_on_this_rank(j);
 }
 
-/* Counts the memory of the denoising loop with these numbers of text rows in its passes. */
+/* Counts the memory of the denoising loop for given numbers of text rows of the prompt and of the
+ * negative prompt. */
 static xd_status count_rows(xd_job *j, int64_t prompt, int64_t negative, xd_need *need, xd_err *e)
 {
     int64_t   len[XD_MAXPASS] = { prompt, negative };
@@ -344,7 +346,7 @@ static double dits_saved(const xd_job *j)
 }
 
 /* Returns the bytes that sharing saves for text encoders. Only concurrent engines with one rank
- * share these. */
+ * share text encoders. */
 static double texts_saved(const xd_context *ctx)
 {
     double sum = 0;
@@ -538,7 +540,7 @@ static double held_by_device(xd_context *ctx)
 }
 
 /* Counts the host copies of streamed blocks that are about to be loaded. The ranks of a host share
- * these copies. */
+ * one set of copies. */
 static void count_copies(xd_job *j, xd_need *need)
 {
     size_t most = 0;

@@ -1,7 +1,7 @@
 /* offload.c - selects the blocks that are streamed from host memory, so that a request fits into a
  * device's own memory
  *
- * Text encoders are loaded one after the other, and each may use all memory except that of the
+ * Text encoders are loaded one after the other. Each encoder may use all memory except that of the
  * embeddings and of its activations. The transformer may use all memory except that of its
  * activations and, if the VAE is loaded at the same time, the VAE. */
 #include "pipeline/offload.h"

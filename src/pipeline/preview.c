@@ -17,8 +17,8 @@ int xd_preview_asked(const xd_job *j)
 }
 
 /* Returns 1 if a preview is made after this step. Of n evenly spaced previews, number k is made
- * after step round(k steps / (n + 1)). Two previews after the same step are one. There is none
- * after the last step, because the image itself follows. */
+ * after step round(k steps / (n + 1)). Two previews after the same step are one. The last step has
+ * no preview, because the image itself follows. */
 int xd_preview_due(const xd_job *j, int step)
 {
     int64_t n = j->r->previews, steps = j->samp.steps, at = step + 1;
@@ -54,7 +54,7 @@ static float value_at(const frame *f, int64_t c, int64_t y, int64_t x)
  * the n values are the channels of a cell and 1. */
 struct xd_colours {
     int64_t n, cells;
-    double *squares;            /* [n,n]: sums of products of values                           */
+    double *squares;            /* [n,n]: sums of products of two values                       */
     double *pixels;             /* [n,3]: sums of values times pixels                          */
 };
 

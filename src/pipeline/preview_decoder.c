@@ -14,7 +14,7 @@ static int is_needed(const xd_job *j)
 }
 
 /* Runs the tiny autoencoder. cells: latents [h,w,C] on the host, unscaled; rgb: pixels on the host.
- * Counting accesses neither. */
+ * While counting, neither cells nor rgb is accessed. */
 static void run_decoder(xd_exec *x, const xd_job *j, const xd_net *net, const float *cells,
                         float *rgb)
 {

@@ -303,7 +303,7 @@ uint8_t *xd_pixels_quantize(const float *rgb, int64_t n, int64_t *odd)
     for (int64_t i = 0; out && i < n; i++) {
         float v = rgb[i] * 0.5f + 0.5f;
         bad += !(fabsf(v) <= FLT_MAX);
-        v = v > 0 ? v < 1 ? v : 1 : 0;          /* NaN becomes 0                               */
+        v = v > 0 ? v < 1 ? v : 1 : 0;          /* NaN becomes 0, a black pixel                */
         out[i] = (uint8_t)lrintf(v * 255);
     }
     if (odd)

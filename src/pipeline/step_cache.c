@@ -540,7 +540,7 @@ void xd_cache_count(xd_denoise *f)
     int64_t *n = f->cache.count;
     if (!xd_cache_is_on(f))
         return;
-    for (int i = 0; i < 2; i++) {       /* only the deciding stage has counted                   */
+    for (int i = 0; i < 2; i++) {       /* only the pipeline stage that decides has counted      */
         xd_comm *c = f->topo->group[i ? XD_CFG : XD_PIPE];
         if (c->size > 1) {
             xd_req r = c->ops->allreduce(c, xd_view(n, XD_I64, 1, (int64_t[]){ 2 }),

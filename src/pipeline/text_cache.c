@@ -12,11 +12,11 @@
 #include "ranks/world.h"
 
 typedef struct entry {
-    struct entry *next;         /* the entry used before this one                             */
+    struct entry *next;         /* next entry in the order of last use                        */
     uint64_t      hash;
-    int64_t       n;            /* elements in `key`                                          */
+    int64_t       n;            /* number of elements in `key`                                */
     size_t        bytes;
-    int64_t       key[];        /* [n]; the cached embedding follows                          */
+    int64_t       key[];        /* [n]; the cached embedding follows the key                  */
 } entry;
 
 struct xd_text_cache {

@@ -521,8 +521,8 @@ static xd_tensor rows_at(const xd_prompts *w, const xd_job *j, int i, int k, xd_
     return xd_cols(xd_rows(w->cond[i].tok, at[0], size.rows), at[1], size.cols);
 }
 
-/* Copies the image rows that encoder k computed for the first prompt, because they are equal for
- * all prompts. */
+/* Copies the image rows that encoder k computed for the first prompt, because the image rows are
+ * equal for all prompts. */
 static int copy_image_rows(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
 {
     xd_grid size = { max_ids(j, k), width_of(j, k) };
@@ -571,7 +571,7 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor i
 }
 
 /* Runs encoder k on every used text. If several ranks split the encoder, a rank that failed
- * continues, because the other ranks need it in their sums. */
+ * continues, because the other ranks need its part of their sums. */
 static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -693,8 +693,9 @@ static xd_status share_one(xd_prompts *w, const xd_job *j, int i, xd_err *e)
     return s;
 }
 
-/* Loads the transformer early on hosts on which no rank encodes text, because their cores and disks
- * are idle. The memory plan assumes that all ranks reach their maximum at the same time. */
+/* Loads the transformer early on hosts on which no rank encodes text, because the cores and disks
+ * of these hosts are idle. The memory plan assumes that all ranks reach their maximum at the same
+ * time. */
 static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
 {
     xd_context *ctx = j->ctx;

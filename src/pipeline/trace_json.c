@@ -30,7 +30,7 @@ enum { PIECE = 1 << 16, LANES = 256, ASKS = 16, MOST = 4096 };
 typedef struct rank_info {      /* description of a rank, sent to the other ranks              */
     int64_t first;              /* time of the rank's first event in ns                        */
     int64_t lost;
-    char    host[64], boot[96]; /* name of the host; identity of its clock                     */
+    char    host[64], boot[96]; /* name of the host; identity of the host's clock              */
 } rank_info;
 
 typedef struct sink {           /* JSON text on the way to the file                            */
@@ -257,7 +257,7 @@ static void write_flight(sink *s, const xd_event *e, int64_t *until, int *lanes)
     while (i < *lanes && until[i] > e->t0)
         i++;
     if (i == LANES)
-        return;                 /* the call is still shown in the first lane                   */
+        return;                 /* the call of this message is still shown in the first lane   */
     if (i == *lanes) {
         snprintf(name, sizeof name, i ? "messages %d" : "messages", i + 1);
         write_thread(s, ++*lanes, name);

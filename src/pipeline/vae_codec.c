@@ -50,8 +50,8 @@ static void put_view(xd_exec *x, xd_tensor to, xd_tensor from)
     free(flat);
 }
 
-/* Unscales latents and decodes them to pixels. lat and rgb are in host memory and are not accessed
- * while counting. */
+/* Unscales latents and decodes the result to pixels. lat and rgb are in host memory and are not
+ * accessed while counting. */
 void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb)
 {
     const xd_model    *m = &j->ctx->model;
@@ -180,8 +180,8 @@ xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e)
 typedef struct fit {            /* bilinear resizing, half-pixel centres (align_corners false) */
     const float *in;
     float       *out;
-    int64_t      ih, iw, ow;    /* size of the input; width of the output                      */
-    int64_t      y0, x0;        /* offset of the crop in the resized image                     */
+    int64_t      ih, iw, ow;    /* size of the input image; width of the output image          */
+    int64_t      y0, x0;        /* offset of the cropped output in the resized image           */
     double       sy, sx;        /* input pixels per pixel of the resized image                 */
 } fit;
 

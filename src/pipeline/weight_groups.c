@@ -18,7 +18,7 @@
 enum { NPART = XD_SHARED_PARTS };
 
 typedef struct group_request {  /* description of a rank for the ranks of its host             */
-    int64_t  color[NPART];      /* equal for the same stage and shard; -1: not needed          */
+    int64_t  color[NPART];      /* number equal for the same stage and shard; -1: not needed   */
     uint64_t form[NPART];       /* hash of the component's packed layout                       */
     int64_t  open[NPART];       /* 1: to be decided now, because nothing is loaded             */
     int64_t  rank;              /* index of the rank among the ranks in use                    */

@@ -27,7 +27,7 @@ xd_status xd_yield_now(xd_job *j, xd_err *e)
     if (!can_yield(j))
         return XD_OK;
     xd_status s = call_on_turn(j, e);
-    xd_yield_seconds(j);        /* exclude the other engines' time from the request's stages   */
+    xd_yield_seconds(j);        /* drop the yielded seconds, which belong to no stage          */
     return xd_world_agree(&j->ctx->world, s, e);
 }
 
