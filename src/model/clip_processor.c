@@ -18,7 +18,7 @@ typedef struct cfg {
     char     type[XD_FIELD_TEXT];
 } cfg;
 
-/* Defaults are those of transformers' CLIPImageProcessor. */
+/* Fields of the config; their defaults are those of transformers' CLIPImageProcessor. */
 #define AT(m) offsetof(cfg, m)
 static const xd_field fields[] = {
     { "do_resize", AT(resizes), 'b', 1, NULL },

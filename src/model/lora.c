@@ -22,7 +22,7 @@ typedef struct key {            /* name of a tensor in a LoRA file              
     const char  *name;
     size_t       len;           /* length of the module's name in `name`                       */
     xd_lora_slot slot;
-    int64_t      at;            /* index of the tensor in the file                             */
+    int64_t      at;            /* index of the key's tensor in the file                       */
 } key;
 
 /* number of keys, and the names of the first ones */
@@ -216,7 +216,7 @@ static xd_status read_gain(const reader *r, const module *m, int64_t rank, int l
     return s;
 }
 
-/* Reads a module's pair of low-rank matrices; *gain is set to their scale. */
+/* Reads a module's pair of low-rank matrices; *gain is set to the scale of the pair's product. */
 static xd_status read_pair(reader *r, const module *m, const xd_lora_target *a, double *gain)
 {
     int64_t     down = m->slot[XD_LORA_DOWN], up = m->slot[XD_LORA_UP], rows, cols;
@@ -389,8 +389,8 @@ static xd_status mark_alone(reader *r, const key *k, int n)
 }
 
 /* Checks a fused module. Some files have queries, keys and values both as one fused module and as
- * three modules. Sets *skip to 1 if the file has all three, so the fused module is not used.
- * Refuses a file that has only some of the three. */
+ * three modules. If the file has all three, sets *skip to 1, so that the fused module is not used.
+ * Refuses a file that has only some of the three modules. */
 static xd_status check_fused(const reader *r, const module *m, int *skip)
 {
     xd_lora_target t;
@@ -513,7 +513,7 @@ static int by_module(const void *a, const void *b)
     return x->at < y->at ? -1 : 1;
 }
 
-/* Reads the keys k[0..n) of one module. */
+/* Reads all keys of one module, k[0..n). */
 static xd_status read_all_keys(reader *r, const key *k, int n)
 {
     module m = { .nslot = 0 };

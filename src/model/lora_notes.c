@@ -22,7 +22,7 @@ typedef struct patterns { pattern *v; int n; } patterns;
 
 typedef struct settings {       /* peft's settings of one component                            */
     int      given;
-    double   alpha, rank;       /* defaults of all modules; NAN: not set                       */
+    double   alpha, rank;       /* default alpha and rank of all modules; NAN: not set         */
     int      stabilised;        /* use_rslora: the scale is alpha / sqrt(rank)                 */
     patterns alphas, ranks;
 } settings;
@@ -54,7 +54,7 @@ static int is_python_group(const char *at)
 /* Returns 1 if a regular expression has only syntax that Python's `re` accepts. */
 static int is_python(const char *key)
 {
-    int inside = 0;             /* 1: at the first character in brackets; 2: at a later one    */
+    int inside = 0;             /* in brackets, 1: at the first character, 2: at a later one   */
     for (const char *c = key; *c; c++) {
         int letter = c[1] && ((c[1] | 32) >= 'a' && (c[1] | 32) <= 'z');
         if (*c == '\\') {
@@ -88,7 +88,7 @@ static xd_status compile(pattern *p, const char *key, const char *what, xd_err *
         p->code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
                                 PCRE2_ANCHORED | PCRE2_DOLLAR_ENDONLY, &code, &at, NULL);
         if (p->code)
-            /* if this fails, matching is slower */
+            /* if the JIT compiler fails, matching is slower but has the same results */
             pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
         else
             pcre2_get_error_message(code, why, sizeof why);
@@ -203,7 +203,7 @@ static xd_status read_settings(xd_lora_notes *n, settings *t, const char *compon
     t->rank = number_of(n, component, "r", NAN);
     t->alpha = number_of(n, component, "lora_alpha", number_of(n, component, "alpha", NAN));
     if (n->config && isnan(t->alpha))
-        t->alpha = 8;           /* peft's default alpha                                        */
+        t->alpha = 8;           /* peft's default of lora_alpha                                */
     if (!xd_json_bool(value_of(n, component, "use_rslora"), &t->stabilised))
         t->stabilised = 0;
     const char *bias = xd_json_text(value_of(n, component, "bias"));
@@ -231,7 +231,7 @@ xd_status xd_lora_notes_gain(const xd_lora_notes *n, int part, const char *inner
     if (s == XD_OK)
         s = match(&t->ranks, inner, n->what, &noted, e);
     if (lycoris && noted > 0)
-        rank = noted;           /* LoKr's factors need not have the configured rank            */
+        rank = noted;           /* a LoKr's factors need not have the configured rank          */
     if (s != XD_OK || isnan(alpha) || !(rank > 0))
         return s;
     *gain = alpha / (t->stabilised && !lycoris ? sqrt(rank) : rank);

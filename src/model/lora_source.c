@@ -33,7 +33,7 @@ typedef struct hit {            /* a tensor's name and its LoRA terms           
 } hit;
 
 struct xd_lora_src {
-    const xd_source *from;      /* source of the component's tensors                           */
+    const xd_source *from;      /* source from which the component's tensors are read          */
     hit *hits;                  /* tensors with terms, sorted by name                          */
     int  n;
 };
@@ -54,9 +54,9 @@ typedef struct ready {
 typedef struct sum {            /* all LoRA terms of one tensor while it is packed             */
     ready   *terms;
     int      n;
-    xd_span *span;              /* spans of columns that are packed                            */
+    xd_span *span;              /* spans of the tensor's columns that are packed               */
     int      nspan;
-    int64_t  cols;              /* total number of columns in the spans                        */
+    int64_t  cols;              /* total number of columns in the packed spans                 */
     char    *tmp;               /* scratch memory: `each` bytes per thread                     */
     size_t   each;
     xd_source plain;            /* source of the tensor without terms, for its norms           */
@@ -83,7 +83,7 @@ static hit *find_hit(const xd_lora_src *s, const char *name)
 typedef struct columns {        /* copies columns of a matrix, transposed or not              */
     xd_tensor      from;        /* matrix in a mapped file, possibly unaligned                 */
     const xd_span *span;
-    int            n, turned;   /* n: spans; turned: 1: the result is transposed               */
+    int            n, turned;   /* n: number of spans; turned: 1: the result is transposed     */
     char          *to;
     xd_dtype       type;
 } columns;

@@ -396,7 +396,7 @@ static int has_part(const xd_model *m, const char *folder)
 }
 
 /* Refuses two transformers of different configuration, because the stages, shards and memory of
- * ranks are planned once for both. */
+ * ranks are planned once for both transformers. */
 static xd_status check_pair(const xd_model *m, xd_err *e)
 {
     xd_dit_info        other;

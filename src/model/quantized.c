@@ -14,17 +14,17 @@ static const char reads[] = "float8_e4m3fn, float8_e5m2, int8_tensorwise, convro
 
 enum { TABLE = 256 };           /* entries in bitsandbytes' table for nested scales             */
 
-typedef struct coded {          /* one quantized tensor of the files                           */
+typedef struct coded {          /* one quantized tensor of the weight files                    */
     xd_tensor shape;            /* shape of the tensor's decoded elements                      */
     int       four;             /* 1: the tensor has four bits per element                     */
-    xd_dtype  type;             /* type of the codes, for xd_coding                            */
+    xd_dtype  type;             /* type of the tensor's codes, for xd_coding                   */
     float    *scale;            /* [nscale] in ComfyUI's formats: one scale, or one per row    */
     int64_t   nscale, rotate;
     /* In bitsandbytes' formats element i is map[code] times the scale of its block of `block`
      * elements. Nested scales are quantized, too: the scale is table[absmax] nested[block / nest] +
      * offset. */
     int64_t   absmax;           /* index of the tensor with the blocks' scales                 */
-    const char *absmax_at;      /* data of that tensor while it is in use                      */
+    const char *absmax_at;      /* data of the tensor with scales while it is in use           */
     int       uses;
     int64_t   block, nest;      /* nest 0: the blocks' scales are f32                          */
     float     map[16], offset, *table, *nested;
@@ -204,7 +204,7 @@ int xd_quantized_is_note(const char *name)
 
 typedef struct search {         /* detection of the format of one tensor                       */
     xd_quantized *q;
-    int64_t       i;            /* index of the tensor in the files                            */
+    int64_t       i;            /* index of the searched tensor in the files                   */
     const char   *name;
     int           stem;         /* length of the module's name with the dot after it            */
     coded        *k;
@@ -475,8 +475,8 @@ static void found_four(search *s, const xd_json *state)
 
 /* ---- all tensors -------------------------------------------------------------------------- */
 
-/* Suffixes of the tensors of codes that other quantizers store instead of the weight. Such files
- * are refused. */
+/* Suffixes of the tensors of codes that other quantizers store instead of the weight. Files with
+ * such tensors are refused. */
 static const char *const codes_of[][2] = {
     { ".qweight", "AWQ or GPTQ" }, { ".weight._data", "optimum-quanto" },
     { ".weight.tensor_data", "torchao" }, { ".weight:_data", "torchao" },

@@ -18,8 +18,8 @@ struct xd_single_file {
     xd_single_file_of of;
     const xd_key_map *layout;
     char              prefix[64];
-    int               blocks[XD_MAXSCOPE];      /* blocks per scope of the layout, as declared  */
-    held              held[MAXHELD];    /* copies of tensors in use                            */
+    int               blocks[XD_MAXSCOPE];      /* number of blocks in each scope, as declared  */
+    held              held[MAXHELD];    /* copies of tensors, kept while they are in use       */
 };
 
 /* ---- names -------------------------------------------------------------------------------- */
@@ -49,7 +49,7 @@ static int match_stem(const char *pattern, const char *name, int number[NUMBERS]
 typedef struct found {
     char           name[512];
     const xd_stem *stem;        /* entry of the layout; NULL: the rest is unchanged            */
-    int            last;        /* 1: the tensor belongs to the last block of its scope        */
+    int            last;        /* 1: the tensor belongs to the last block of the layout's scope */
 } found;
 
 static const xd_stem *find_stem(const xd_stem *t, const char *rest, const char **tail)
@@ -151,7 +151,7 @@ static int swaps_pairs(const found *f)
 }
 
 /* Returns 1 if the selected rows, or their halves, are not multiples of the block size of a block
- * type. Such rows are converted to f32. */
+ * type. Rows that cut blocks are converted to f32. */
 static int cuts_blocks(xd_tensor t, const found *f)
 {
     const int64_t block = xd_dtype_block(t.type);
@@ -198,7 +198,7 @@ static xd_status heads_of(const xd_single_file *s, const found *f, xd_tensor t, 
     const char *arch = xd_st_meta(s->of.files, "general.architecture"), *value;
     const char *which = f->stem->swap == XD_SWAP_KEYS ? "_kv" : "";
     snprintf(key, sizeof key, "%.60s.attention.head_count%s", arch ? arch : "", which);
-    if (!(value = xd_st_meta(s->of.files, key))) {      /* default: the number of query heads  */
+    if (!(value = xd_st_meta(s->of.files, key))) {      /* default: number of query heads      */
         snprintf(key, sizeof key, "%.60s.attention.head_count", arch ? arch : "");
         value = xd_st_meta(s->of.files, key);
     }
@@ -499,8 +499,9 @@ static int file_blocks(const xd_single_file *s, const xd_scope *scope)
     return most;
 }
 
-/* Refuses a file with another number of blocks than the config's. Otherwise blocks would be unused
- * or be reported as missing tensors. Blocks that are never run may be missing. */
+/* Refuses a file with another number of blocks than the config's. Without this check, blocks of the
+ * file would be unused, or blocks of the model would be reported as missing tensors. Blocks that
+ * are never run may be missing. */
 static xd_status check_blocks(xd_single_file *s, xd_err *e)
 {
     const xd_scope *scopes = s->layout->scopes;

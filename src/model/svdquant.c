@@ -23,7 +23,8 @@
 enum { TILE = 128, GROUP = 64, PACK = 16, RANK_MOST = 512, NAME = 512 };
 static const float SHIFT = 0.171875f;
 
-/* The tensors of a layer, by the suffixes of their names; some have two possible suffixes. */
+/* The tensors of a layer, identified by the suffixes of their names; some tensors have two possible
+ * suffixes. */
 enum { CODES, SCALES, OFFSETS, SMOOTH, DOWN, UP, BIAS, SMOOTH_ORIGINAL, TENSORS };
 static const char *const ends[TENSORS][2] = {
     { "qweight", NULL }, { "wscales", NULL }, { "wzeros", NULL }, { "smooth", "smooth_factor" },
@@ -33,8 +34,8 @@ static const char *const ends[TENSORS][2] = {
 
 typedef struct layer {
     char      name[NAME];       /* name of the layer's module                                  */
-    int64_t   of[TENSORS];      /* indices of the tensors in the file; -1: none                */
-    xd_tensor t[TENSORS];       /* the tensors, open while the layer is in use                 */
+    int64_t   of[TENSORS];      /* indices of the layer's tensors in the file; -1: none        */
+    xd_tensor t[TENSORS];       /* tensors of the layer, open while the layer is in use        */
     int       uses;
     int64_t   in, out, rank;
     int64_t   parts;            /* outputs per feature of a modulation; 0: not a modulation    */
@@ -43,8 +44,8 @@ typedef struct layer {
 
 typedef struct joined {         /* one layer, or two whose columns are concatenated            */
     char    name[NAME];
-    layer  *part[2];            /* the layers; the second may be NULL                          */
-    float  *bias;               /* the bias, decoded while it is in use                        */
+    layer  *part[2];            /* the joined layers; the second may be NULL                   */
+    float  *bias;               /* bias of the layers, decoded while it is in use              */
     int     uses;
 } joined;
 
@@ -263,8 +264,8 @@ static float scale_of(const layer *l, int64_t row, int64_t column)
 }
 
 /* Returns the 32-bit word with eight columns of a row. A tile of 64 columns and 128 rows is ordered
- * by groups of 16 rows, by rows modulo 8, and by groups of 8 columns modulo 4; then come both rows
- * and both halves of the columns. */
+ * by groups of 16 rows, by rows modulo 8, and by groups of 8 columns modulo 4. Then come the two
+ * rows that are equal modulo 8, and for each of them the two halves of the columns. */
 static uint32_t word_at(const layer *l, int64_t row, int64_t column)
 {
     const int64_t tile = row / TILE * (l->in / GROUP) + column / GROUP;

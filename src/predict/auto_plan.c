@@ -2,7 +2,7 @@
  *
  * Fitting into memory has priority over speed. Among plans nearly as fast as the fastest, the
  * choice is the one whose order of sums is closest to that of one rank. So a seed generates the
- * same pixels, whichever of these plans is measured faster. */
+ * same pixels, whichever of the nearly equal plans is measured faster. */
 #include "predict/auto_plan.h"
 
 #include <stdio.h>
@@ -35,18 +35,18 @@ typedef struct chooser {
     xd_machine          m;
     xd_parallel         fixed;
     int                 ranks, stale;
-    int                 two;    /* 1: two passes per step                                      */
-    double              times;  /* tokens relative to those of the model's own size            */
+    int                 two;    /* 1: each step has two passes                                 */
+    double              times;  /* the request's tokens relative to the model's own size       */
     double              start_s;
-    double              space;  /* bytes that a process may map; 0: another machine            */
+    double              space;  /* bytes that a process may map; 0: for another machine        */
 } chooser;
 
 /* The message with the chosen plan from rank 0 to the other ranks. */
 typedef struct verdict {
-    /* hashes of the options that rank 0 was given */
+    /* hashes of the plan options that rank 0 was given */
     uint64_t    hashes[XD_PLAN_ROWS];
-    /* numbers of the chosen plan; options that are texts are equal on two ranks if their hashes
-     * are */
+    /* numbers of the chosen plan's options; options that are texts are equal on two ranks if their
+     * hashes are */
     int32_t     numbers[XD_PLAN_ROWS];
     xd_predicted_times predicted;
     int32_t     chosen;
@@ -153,7 +153,7 @@ static xd_status fail_no_plan(const chooser *c, const xd_search *s, xd_err *e)
     char                advice[1024];
     if (!l)
         return e->code;
-    int     narrow = l->f.peak <= c->m.memory;  /* 1: address space is the limit, not memory   */
+    int     narrow = l->f.peak <= c->m.memory;  /* 1: the limit is address space, not memory   */
     xd_size need = xd_size_text(narrow ? xd_fit_fullest(&l->f) : l->f.peak);
     xd_size have = xd_size_text(narrow ? c->space : c->m.memory);
     xd_fit_advice_of(&t, s, advice, sizeof advice);
@@ -339,7 +339,7 @@ static void predict_reading(chooser *c, int hosts, int larger, xd_predicted_time
     const xd_logger *log = xd_log_enter(NULL);
     chooser          here = *c;
     xd_open_args     a = *c->a;
-    a.cluster = NULL;           /* not used here; session.c warns about this option            */
+    a.cluster = NULL;           /* cluster is not used here; session.c warns about this option */
     here.a = &a;
     copy_request(&here);
     if (find_machine(&here, hosts, &why) == XD_OK && (larger || here.m.read > 0) &&

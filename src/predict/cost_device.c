@@ -1,10 +1,10 @@
 /* cost_device.c - a count device that also predicts the time of each kernel call on a machine
  *
- * A GEMM or an attention takes the longer of two times: the time of its FLOPs at the machine's rate
- * (which is lower for few rows or keys), and the time of its bytes. All other kernels take the time
- * of their bytes. This is the roofline model (Williams et al. 2009) with a half-speed point as in
- * Hockney and Jesshope 1988. A CPU has a separate rate for weights: there a GEMM also takes the
- * time of reading weights that are no longer in a cache, and the time of its epilogue. */
+ * A GEMM, an attention or a convolution takes the longer of two times: the time of its FLOPs at the
+ * machine's rate (which is lower for few rows or keys), and the time of its bytes. All other
+ * kernels take the time of their bytes. This roofline model (Williams et al. 2009) has a half-speed
+ * point as in Hockney and Jesshope 1988. A CPU has a separate rate for weights: there a GEMM also
+ * takes the time of reading weights that are no longer in a cache, and the time of its epilogue. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "observe/device_proxy.h"
 #include "predict/machine.h"
 
-struct xd_cost_device {         /* the proxy must be the first member                          */
+struct xd_cost_device {         /* the device proxy must be the first member                   */
     xd_device_proxy   w;
     const xd_machine *m;
     const xd_rates   *rate;

@@ -26,7 +26,7 @@ typedef struct set {            /* a set of changed flags; all 0: as requested  
     xd_dtype dit, text;         /* new weight types: I8, F8E4M3 or Q4_0                        */
     int      text_tp, tp;       /* tensor-parallel degrees; tp replaces given degrees          */
     int      tiles, rows;       /* 1: with --enable_tiling, --use_parallel_vae                 */
-    int      ranks;             /* a smaller number of ranks                                   */
+    int      ranks;             /* a smaller number of ranks; 0: as requested                  */
     int      offload;           /* 1: with --offload auto                                      */
     int      size;              /* index of a smaller output size, from 1                      */
 } set;

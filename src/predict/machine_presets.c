@@ -24,7 +24,7 @@
 #define H20       RATES(148e12, 0.733, 0.600, 0.32, 4.00e12)
 #define L40       RATES(181e12, 0.660, 0.660, 0.32, 0.864e12)
 #define RTX4090   RATES(165e12, 0.660, 0.660, 0.32, 1.008e12)
-/* Devices with peaks from data sheets only; their fractions are those of H100, L40, A100. */
+/* Devices with peaks from data sheets only. The fractions of peak are those of H100, L40, A100. */
 #define H200      RATES(989e12, 0.733, 0.300, 0.10, 4.80e12)
 #define B200      RATES(2250e12, 0.733, 0.300, 0.10, 8.00e12)
 #define L40S      RATES(362e12, 0.660, 0.660, 0.32, 0.864e12)

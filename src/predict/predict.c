@@ -37,15 +37,15 @@ typedef struct predictor {
     xd_request          played; /* r without reference_interval in simulated steps             */
     xd_prediction      *f;
     xd_job              job;
-    xd_prompts          words;  /* the texts; n = 0: unknown                                   */
+    xd_prompts          words;  /* the request's texts; n = 0: unknown                         */
     xd_cost_device     *rk;
     xd_simulation      *simulation;
     double              last_text_s;    /* seconds of the last text encoder                    */
     xd_offload_parts   *parts;  /* [ranks]: sizes of blocks, malloc'ed                          */
     xd_lane            *lane;
     int                 cut[XD_MAXSTAGE + 1];
-    int                 warm;   /* number of exact steps per transformer                       */
-    int                 alone;  /* 1: only one rank computes                                   */
+    int                 warm;   /* number of exact steps of each transformer                   */
+    int                 alone;  /* 1: only one rank computes, the others are idle              */
     int                 usual, most;    /* number of passes: in most steps; max in a step      */
     xd_predicted_event *on_event;
     void               *cookie;
@@ -78,8 +78,8 @@ static double record_lap(void *ctx)
     return xd_cost_device_lap_s(s->rk, s->alone);
 }
 
-/* Returns the transport of messages in device memory. If the ranks are not present, it is the
- * transport that needs the most memory. */
+/* Returns the transport of messages in device memory. If the ranks of the plan are not present,
+ * returns the transport that needs the most memory. */
 static xd_device_way message_way(const predictor *s)
 {
     if (!xd_dev_identity(s->base->count))
@@ -191,8 +191,8 @@ static double step_bytes(const predictor *s, xd_denoise *f, int step)
     return (double)(sent_bytes(s) - before);
 }
 
-/* Returns the bytes of the first step that are for processing the text. Each transformer does that
- * once, so repeated steps do not have these bytes. */
+/* Returns the bytes of the first step that are for processing the text. Each transformer processes
+ * the text once, so repeated steps do not have these bytes. */
 static double reading_bytes(const predictor *s, xd_denoise *f, double first)
 {
     f->piece_index = 0;

@@ -102,7 +102,7 @@ static double share_of(const xd_prediction *f, int r, int first, const xd_machin
 {
     const xd_need *n = &f->rank[r].need;
     int            twin = has_twin(f, r, first, m);
-    if (m->shares && n->host)           /* ranks on devices with their own memory               */
+    if (m->shares && n->host)           /* the ranks compute on devices with their own memory   */
         return (double)(n->host - (twin ? n->pinned - n->pinned_text : 0));
     return (double)n->peak - (twin ? (double)(n->dit + n->dit2) : 0) -
            (m->shares && r > first ? (double)n->vae : 0);

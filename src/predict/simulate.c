@@ -24,18 +24,18 @@ typedef struct event {
     ev_kind what;
     int     group, peer;
     double  after_s;            /* computing seconds before the event                          */
-    int64_t number, bytes;      /* number of the message, its bytes; EV_MARK: of the mark      */
+    int64_t number, bytes;      /* the message's number and bytes; EV_MARK: the mark's number  */
     int64_t to;                 /* EV_MEETS: index in `pool` of the bytes to each rank         */
 } event;
 
 typedef struct team {           /* a group of ranks as one of its ranks sees it                */
-    int      color, rank, size, at;     /* at: index of the group among all groups             */
+    int      color, rank, size, at;     /* at: index of this group among all groups            */
     int64_t *sent, *got;        /* [size]: messages so far to and from each member             */
     int64_t  met;
 } team;
 
 typedef struct stretch { char what; double from, to; } stretch;
-typedef struct open_message {   /* busy: computing seconds before the message's start          */
+typedef struct open_message {   /* busy: computing seconds before the start of the message     */
     int group, peer; ev_kind what; int64_t seq; double gone, busy;
     int begun;                  /* members below this index have begun the message             */
 } open_message;
@@ -46,7 +46,7 @@ typedef struct record {
     team    *team;
     int      nteam;
     int64_t *pool, npool, poolcap;
-    open_message *message;      /* [messages + 1], indexed by the message's number             */
+    open_message *message;      /* [messages + 1], indexed by the number of a message          */
     int64_t  nmessage;
     int      for_whom;          /* the rank for which this rank waits                          */
     double   t, slowed;       /* clock; computing seconds counted as slowed                    */
@@ -59,8 +59,8 @@ typedef struct record {
     xd_lane  lane;
 } record;
 
-typedef struct news { double start, takes, arrival, lost; } news;       /* times of a message  */
-typedef struct slot { uint64_t key; news n; } slot;     /* a hash table's slot; key 0: empty   */
+typedef struct news { double start, takes, arrival, lost; } news;       /* a message's times   */
+typedef struct slot { uint64_t key; news n; } slot;     /* slot of a hash table; key 0: empty  */
 
 struct xd_simulation {
     const xd_machine *m;
@@ -69,7 +69,7 @@ struct xd_simulation {
     xd_recorder rec;
     double (*seconds)(void *ctx);
     void    *ctx;
-    int      failed;            /* 1: no memory                                                */
+    int      failed;            /* 1: there was no memory for a record                         */
     slot    *map;
     int64_t  cap, used;
     int     *member;            /* [nteams][n]: world ranks of the members of all groups       */

@@ -52,7 +52,7 @@ void xd_about(xd_fact *fact, void *cookie)
 enum { TRIPS = 200, LONG_TRIPS = 5, LONG_BYTES = 8000000 };
 
 /* Sends a message of `n` bytes from rank 0 to rank 1 and back. Rank 1 changes the first and the
- * last byte. */
+ * last byte of the message. */
 static xd_status round_trip(xd_comm *c, uint8_t *buf, int64_t n, xd_err *e)
 {
     xd_tensor t = xd_view(buf, XD_U8, 1, &n);

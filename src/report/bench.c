@@ -51,8 +51,8 @@ typedef struct bench {
     xd_job      job;
     xd_profile  prof;
     xd_dev     *meter;          /* device that counts the ops for the profile                  */
-    double      peak;           /* current peak in registers, GFLOP/s                          */
-    double      gemm;           /* best large GEMM, GFLOP/s; 0: not measured                   */
+    double      peak;           /* current peak rate in registers, GFLOP/s                     */
+    double      gemm;           /* rate of the best large GEMM, GFLOP/s; 0: not measured       */
     double      lo, hi;         /* seconds of a part's fastest and slowest run                 */
     double      kernels;        /* seconds that the median run is in kernels                   */
     int         runs;

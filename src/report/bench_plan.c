@@ -428,7 +428,7 @@ xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e)
     if (s == XD_OK && !d.all.g->ctx.world.idle)
         s = bench_parts(&d, &mine);
     if (d.all.g && s != XD_ECOMM && used_ranks(&d)->size < d.all.g->ctx.world.all->size)
-        /* ranks without work sleep here until the others finish */
+        /* ranks without work sleep here until the working ranks finish */
         xd_quiet(d.all.g->ctx.world.all);
     for (int i = 0; i < 2 && s != XD_ECOMM; i++) {
         xd_bench_side *side = i ? &d.all : &d.one;

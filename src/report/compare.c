@@ -71,7 +71,7 @@ xd_status xd_compare_images(xd_comparison *c, const xd_image *a, const xd_image 
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-typedef struct pair {           /* two files that are read frame by frame                      */
+typedef struct pair {           /* two files to compare, which are read frame by frame         */
     const char    *path[2];
     xd_frames     *file[2];
     const uint8_t *rgb[2];      /* current frame of each file                                  */

@@ -14,9 +14,9 @@ enum { WINDOW = 11, MAPS = 5 }; /* maps of products of the images' levels: a, b,
 typedef struct windows {        /* SSIM windows over one channel of a frame                    */
     const uint8_t *a, *b;       /* first level of the channel; the stride of pixels is 3         */
     int64_t w, h;
-    int64_t cols, rows;         /* number of windows per row and per column                      */
-    int     side;               /* width and height of a window in pixels                     */
-    double  share[WINDOW];      /* weight of a row or column within a window                   */
+    int64_t cols, rows;         /* number of SSIM windows per row and per column of the image    */
+    int     side;               /* width and height of an SSIM window in pixels               */
+    double  share[WINDOW];      /* weight of a row or column within an SSIM window             */
     double *wide;               /* [MAPS][h][cols]: maps after filtering along rows               */
     double *sum;                /* [rows]: sum of the SSIM values of a row of windows            */
 } windows;

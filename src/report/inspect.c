@@ -127,7 +127,7 @@ typedef struct view {
     row      rows[XD_MAXTEXT + 3];
     int      n;
     xd_err   tok[XD_MAXTEXT], sched;    /* errors in the files of tokenizers and scheduler     */
-    xd_err   all;               /* error of the combination of components                      */
+    xd_err   all;               /* error of the model's components in combination              */
     char     device[2048];      /* description of the memory use on a GPU, or empty            */
 } view;
 

@@ -173,7 +173,7 @@ enum { STRIP = 64 };
 typedef struct strips {         /* a drawing with one line of characters per rank              */
     double from, to;
     int    ranks, wide;
-    char  *line;                /* [ranks][wide + 1]                                           */
+    char  *line;                /* [ranks][wide + 1]: characters of each rank's line           */
 } strips;
 
 static void draw_piece(void *ctx, int rank, char what, double from, double to)

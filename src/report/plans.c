@@ -138,7 +138,7 @@ static xd_status open_all(xd_plans *p, xd_err *e)
         s = set_machine(p, e);
     if (s == XD_OK)
         set_request(p);
-    if (s == XD_OK && p->r.prompts[0][0])       /* opened once for all predictions             */
+    if (s == XD_OK && p->r.prompts[0][0])       /* tokenizers are opened only once             */
         xd_model_tokenizers(&p->g->ctx.model, NULL);
     return s;
 }
@@ -281,7 +281,7 @@ xd_status xd_plans_make(xd_plans **out, const xd_advise_args *args, xd_err *e)
         s = open_all(p, e);
     if (s == XD_OK) {
         s = search_plans(p, e);
-        if (p->s.n)             /* fill in refused plans, too                                  */
+        if (p->s.n)             /* fills in the records of refused plans, too                  */
             s = fill_all(p, e) == XD_OK ? s : XD_ENOMEM;
     }
     xd_log_enter(before);

@@ -22,7 +22,7 @@ static const double CALLS_S = 0.002;    /* duration of calls that are timed toge
 
 typedef struct sizes {
     int large, rows, few, tokens, most_keys, few_keys, few_tokens, heads, side, channels;
-    int lines, width, level, groups;    /* sizes for memory-bound kernels                      */
+    int lines, width, level, groups;    /* sizes of operands for memory-bound kernels          */
 } sizes;
 
 static const sizes of_cpu = { 2048, 512, 16, 512, 1024, 120, 64, 8, 48, 256, 512, 1024, 64, 16 };

@@ -29,10 +29,10 @@ typedef struct slice {          /* an event with a duration; received: 1: a mess
 typedef struct shown {
     const xd_trace_args *a;
     const xd_json *root;
-    /* [n], in the order of the file; the texts belong to `root` */
+    /* [n] events in the order of the file; the texts belong to `root` */
     slice         *slice;
     int            n, ranks, step, steps;
-    rank_state    *rank;        /* [ranks]                                                      */
+    rank_state    *rank;        /* [ranks]: states of the ranks                                 */
     xd_timeline    all, one;    /* timelines of the request and of the step                     */
 } shown;
 
