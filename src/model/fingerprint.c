@@ -1,4 +1,4 @@
-/* fingerprint.c - a hash of the model, which ranks compare to check that they have the same model
+/* fingerprint.c - a hash of the model, which ranks compare to check that they have the same model.
  *
  * The hash depends on the contents of files, not on the path of the directory. Weight files are too
  * large to be read completely, so a sample of their pages is hashed (safetensors.h). */

@@ -1,4 +1,4 @@
-/* key_map.c - lists all known layouts of tensor names in weight files
+/* key_map.c - lists all known layouts of tensor names in weight files.
  *
  * The layouts of transformers are in the files of their families; the layouts of VAEs and text
  * encoders are here. A layout maps original names, as in the published files (ae.safetensors of

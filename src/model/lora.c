@@ -1,4 +1,4 @@
-/* lora.c - converts the tensors of LoRA files to terms that are added to the model's tensors
+/* lora.c - converts the tensors of LoRA files to terms that are added to the model's tensors.
  *
  * Groups the file's keys by module, finds the model's tensors for each module, and refuses keys
  * that do not fit before any weight is loaded. */

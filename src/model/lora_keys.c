@@ -1,4 +1,4 @@
-/* lora_keys.c - finds the model's weight that a key of a LoRA file changes
+/* lora_keys.c - finds the model's weight that a key of a LoRA file changes.
  *
  * All names are compared with _ in place of dots, as Kohya's scripts write names, so that names in
  * a LoRA file equal those in a checkpoint. Tables have everything else: prefixes of components,

@@ -1,4 +1,4 @@
-/* lora_notes.c - peft's settings of a LoRA file: the alphas and ranks of its modules
+/* lora_notes.c - peft's settings of a LoRA file: the alphas and ranks of its modules.
  *
  * A key of alpha_pattern or rank_pattern is a Python regular expression for the end of a module's
  * name: peft matches "(.*\.)?(KEY)$", and the first matching key counts. This file matches the keys

@@ -1,4 +1,4 @@
-/* lora_source.c - reads a component's tensors together with the LoRA terms that change them
+/* lora_source.c - reads a component's tensors together with the LoRA terms that change them.
  *
  * A tensor with terms is read as it is stored. The code that packs its rows for kernels adds the
  * terms in f32 (xd_source_sums). Low-rank products are computed by GEMMs on the host

@@ -1,4 +1,4 @@
-/* svdquant.c - decodes the linear layers of SVDQuant files for nunchaku to plain matrices
+/* svdquant.c - decodes the linear layers of SVDQuant files for nunchaku to plain matrices.
  *
  * A linear layer of SVDQuant has 4-bit integers q, a scale s for every 64 elements of a row,
  * smoothing factors m, by which the inputs are divided, and a low-rank product:

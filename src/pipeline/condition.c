@@ -1,4 +1,4 @@
-/* condition.c - the conditioning video of image to video
+/* condition.c - the conditioning video of image to video.
  *
  * The latents of the conditioning video are the mean of the VAE's Gaussian, so no random number is
  * drawn. The first frame is a latent frame by itself; all mask channels of that frame are equal. */

@@ -1,4 +1,4 @@
-/* denoise.c - the denoising loop
+/* denoise.c - the denoising loop.
  *
  * A work item is one pass (prompt, negative prompt or skipped layers) of one patch, or of all
  * patches, in one step. Two messages connect the pipeline stages. After each work item its hidden

@@ -1,4 +1,4 @@
-/* device_memory.c - finds the free memory of a device, and the ranks that share the device
+/* device_memory.c - finds the free memory of a device, and the ranks that share the device.
  *
  * Each rank queries the free memory of its device after all ranks of the host have opened their
  * devices. The smallest answer of the ranks that share a device is used. */

@@ -1,4 +1,4 @@
-/* encoder_images.c - prepares the images of a request for the model's image encoder
+/* encoder_images.c - prepares the images of a request for the model's image encoder.
  *
  * The image encoder reads the original images, not the images resized for the video (as in
  * diffusers' pipelines). */

@@ -1,4 +1,4 @@
-/* init_image.c - reads and encodes the initial image of a request
+/* init_image.c - reads and encodes the initial image of a request.
  *
  * Rank 0 reads and resizes the image. The VAE encodes it to a Gaussian, from which every output
  * image uses a sample with its own seed. As in diffusers' Img2Img and ImageToVideo pipelines, the

@@ -1,4 +1,4 @@
-/* job_boundary.c - models with two transformers: the second one runs below a boundary timestep
+/* job_boundary.c - models with two transformers: the second one runs below a boundary timestep.
  *
  * The rule is that of diffusers. A step whose timestep is at least boundary_ratio *
  * num_train_timesteps uses the first transformer and guidance_scale. Any other step uses the second

@@ -1,4 +1,4 @@
-/* job_compare.c - checks that all ranks run the same request with the same settings
+/* job_compare.c - checks that all ranks run the same request with the same settings.
  *
  * Every rank reads the command line and the file of prompts itself. Ranks with different numbers of
  * steps would deadlock. Ranks with different seeds or schedulers would mix two images. */

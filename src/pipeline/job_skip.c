@@ -1,5 +1,5 @@
 /* job_skip.c - skip layer guidance: in some steps a third pass skips layers, and the guided
- * prediction is moved away from that pass's prediction
+ * prediction is moved away from that pass's prediction.
  *
  * The formula is that of diffusers' pipelines. The third pass has the prompt of the first pass but
  * fewer layers. The prompt's prediction minus that of the third pass, times

@@ -1,4 +1,4 @@
-/* mask.c - the mask of a request, which selects the part of the image that is inpainted
+/* mask.c - the mask of a request, which selects the part of the image that is inpainted.
  *
  * The rules are those of diffusers' inpainting pipelines: the mask is resized like the image, and
  * pixels of 128 and above are inpainted. A latent cell is inpainted if its first pixel is. */

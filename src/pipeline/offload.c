@@ -1,5 +1,5 @@
 /* offload.c - selects the blocks that are streamed from host memory, so that a request fits into a
- * device's own memory
+ * device's own memory.
  *
  * Text encoders are loaded one after the other. Each encoder may use all memory except that of the
  * embeddings and of its activations. The transformer may use all memory except that of its

@@ -1,4 +1,4 @@
-/* references.c - reads, resizes and encodes reference images to tokens
+/* references.c - reads, resizes and encodes reference images to tokens.
  *
  * The latents of a reference image are the mean of the VAE's Gaussian (diffusers:
  * sample_mode="argmax"). No random number is drawn, so the noise of the output does not depend on

@@ -1,5 +1,5 @@
 /* step_cache.c - step caches: decides in which steps transformer blocks are skipped, and estimates
- * their contribution
+ * their contribution.
  *
  * A cache skips the middle range of blocks. The value of this range is its contribution to the
  * hidden states: the states after the range minus the states before it, for all rows of this rank

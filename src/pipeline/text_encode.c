@@ -1,4 +1,4 @@
-/* text_encode.c - encodes prompts to embeddings
+/* text_encode.c - encodes prompts to embeddings.
  *
  * The model's recipe tells how the embedding of a prompt combines the outputs of several text
  * encoders: in separate rows, or concatenated along the features. Encoders are loaded one after the

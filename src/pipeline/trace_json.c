@@ -1,4 +1,4 @@
-/* trace_json.c - writes events as a Chrome trace
+/* trace_json.c - writes events as a Chrome trace.
  *
  * Every rank formats its own text and sends it to rank 0 in pieces of fixed size, one rank after
  * the other. So no rank holds more than its own events. The times in the trace are those of rank

@@ -1,4 +1,4 @@
-/* transformers.c - loads and drops the transformers of a model that has two
+/* transformers.c - loads and drops the transformers of a model that has two.
  *
  * If memory cannot hold both transformers, the weights of one are freed before those of the other
  * are read. */

@@ -1,4 +1,4 @@
-/* vae_shards.c - divides an image into bands or tiles, which the ranks of a replica decode
+/* vae_shards.c - divides an image into bands or tiles, which the ranks of a replica decode.
  *
  * A failed rank sends and receives undefined data, so that the sequence of messages does not depend
  * on failures. Memory for bookkeeping is allocated first, and the ranks check together that all

@@ -1,4 +1,4 @@
-/* weight_groups.c - finds the ranks of a host that share weights, and opens their shared memory
+/* weight_groups.c - finds the ranks of a host that share weights, and opens their shared memory.
  *
  * All decisions follow from one gather over the host, so that all ranks of the host make the same
  * decisions. */

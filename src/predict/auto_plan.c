@@ -1,4 +1,4 @@
-/* auto_plan.c - chooses a plan: rank 0 predicts all plans and sends the choice to the other ranks
+/* auto_plan.c - chooses a plan: rank 0 predicts all plans and sends the choice to the other ranks.
  *
  * Fitting into memory has priority over speed. Among plans nearly as fast as the fastest, the
  * choice is the one whose order of sums is closest to that of one rank. So a seed generates the

@@ -1,4 +1,4 @@
-/* cost_device.c - a count device that also predicts the time of each kernel call on a machine
+/* cost_device.c - a count device that also predicts the time of each kernel call on a machine.
  *
  * A GEMM, an attention or a convolution takes the longer of two times: the time of its FLOPs at the
  * machine's rate (which is lower for few rows or keys), and the time of its bytes. All other

@@ -1,4 +1,4 @@
-/* fit.c - finds changes of a request that make it fit into memory
+/* fit.c - finds changes of a request that make it fit into memory.
  *
  * A set of changes is a set of flags; each set is counted as a full run of the request. Sets are
  * tried in the order of a user's preference. Supersets of a set that fits are not tried. */

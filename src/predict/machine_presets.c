@@ -1,5 +1,5 @@
 /* machine_presets.c - presets of machines: devices known by name, and clusters of any number of
- * them
+ * them.
  *
  * Peak rates are from data sheets: dense bf16, f32, memory, one direction of the link. The
  * fractions of peak that kernels reach are fitted to published times of one device. The fraction of

@@ -1,5 +1,4 @@
-/* predict.c - predicts time and memory: runs a request on the count device as every rank of a
- * plan */
+/* predict.c - predicts a request by running it on the count device as every rank of a plan */
 #include "predict/predict.h"
 
 #include <math.h>
@@ -403,8 +402,7 @@ static xd_status play_steps(predictor *s, int passes, xd_err *e)
     return XD_OK;
 }
 
-/* Predicts denoising. Steps with the usual number of passes are simulated last, so that their
- * events are reported. */
+/* Predicts denoising. The reported events are those of steps with the usual number of passes. */
 static xd_status predict_denoise(predictor *s, xd_err *e)
 {
     xd_prediction *f = s->f;
@@ -579,8 +577,7 @@ static xd_status predict_decode(predictor *s, xd_err *e)
 
 /* ---- other messages ----------------------------------------------------------------------- */
 
-/* Counts the ranks of rank r's host that have the same transformer weights, and the same VAE
- * weights. */
+/* Counts the ranks on rank r's host with equal transformer weights, and with equal VAE weights. */
 static void group_of(const predictor *s, int r, int group[XD_SHARED_PARTS])
 {
     const int *d = s->f->plan.deg.n;
@@ -606,8 +603,7 @@ static void record_agreement(predictor *s, int times, xd_err *e)
         xd_world_agree(&s->ctx->world, XD_OK, e);
 }
 
-/* Simulates the messages before encoding, in which ranks accept the request, share weights and
- * compare memory. */
+/* Simulates messages before encoding: ranks accept the request, share weights, compare memory. */
 static xd_status send_start(predictor *s, int me, xd_err *e)
 {
     xd_comm  *h = s->ctx->world.host;
@@ -649,8 +645,7 @@ static void send_text(predictor *s, xd_err *e)
     }
 }
 
-/* Simulates sending an encoded image: its pixels to the ranks that encode it together, or its
- * latents. */
+/* Simulates sending an encoded image: its latents, or its pixels to all ranks that encode it. */
 static void send_encoded(predictor *s, xd_err *e)
 {
     const xd_vae_info *v = &s->ctx->model.vae_info;
@@ -665,15 +660,13 @@ static void send_encoded(predictor *s, xd_err *e)
         xd_world_broadcast(&s->ctx->world, &any, 2 * v->channels * cells * (int64_t)sizeof any, e);
 }
 
-/* Simulates the messages of loading and, after every round, the images from other replicas to rank
- * 0. */
+/* Simulates messages of loading, and of images from other replicas to rank 0 after every round. */
 static void send_images(predictor *s, int me, xd_err *e)
 {
     const xd_topo *t = &s->ctx->topo;
     int            D = t->deg.n[XD_DATA], one = s->r->latents_only ? 0 : 1;
     int64_t        bytes = 4 * (s->job.numbers + one * xd_job_pixels(&s->job));
-    /* The ranks exchange a status after loading (also of the VAE), and about non-finite weights and
-     * memory. */
+    /* The ranks exchange a status after loading (also of the VAE), on finite weights, on memory. */
     record_agreement(s, s->f->plan.vae_rows || D > 1 || xd_job_has_image(s->r) ? 4 : 3, e);
     if (xd_job_has_image(s->r) && !s->ctx->model.recipe->references)
         send_encoded(s, e);
@@ -688,7 +681,7 @@ static void send_images(predictor *s, int me, xd_err *e)
     }
 }
 
-/* Counts the bytes for texts. The engine allocates memory for the longest text in every pass. */
+/* Counts memory of denoising for the longest text in every pass, as the engine allocates it. */
 static xd_status longest_text_bytes(predictor *s, xd_need *n, xd_err *e)
 {
     int64_t rows[XD_MAXPASS];

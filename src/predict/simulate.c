@@ -1,4 +1,4 @@
-/* simulate.c - simulates all ranks of a plan together, from the recorded events of each rank
+/* simulate.c - simulates all ranks of a plan together, from the recorded events of each rank.
  *
  * The rank with the earliest clock runs next. A rank that waits for a message that is not sent yet
  * rests until another rank sends the message. A message queues at three places: at the port of its

@@ -1,4 +1,4 @@
-/* this_machine.c - estimates the rates of this machine from the peak FLOP rate of its cores
+/* this_machine.c - estimates the rates of this machine from the peak FLOP rate of its cores.
  *
  * The fractions of peak are those that this program's kernels reach in doc/performance.md. `xdit
  * probe` measures the rates instead. */

@@ -1,5 +1,5 @@
 /* bench.c - measures the speed of a model's parts on this machine, compared with the machine's peak
- * FLOP rates
+ * FLOP rates.
  *
  * Weights may be random, so that only configs are needed. Each part runs once to warm up, then
  * until both half a second and three runs have passed (or `repeats` times). The results are the

@@ -1,4 +1,4 @@
-/* bench_plan.c - xdit bench with a plan: compares the plan with a single rank
+/* bench_plan.c - xdit bench with a plan: compares the plan with a single rank.
  *
  * One side of the comparison is an engine with one rank, the other side is an engine with the plan.
  * Every rank opens both engines and runs them alternately. The plan's engine uses the weights of

@@ -1,4 +1,4 @@
-/* plans.c - predicts plans for a program, as data
+/* plans.c - predicts plans for a program, as data.
  *
  * Opens the model without weights, searches plans, and fills the records that the public interface
  * returns. */

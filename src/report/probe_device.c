@@ -1,5 +1,5 @@
 /* probe_device.c - measures the links of devices with their own memory: between host and device,
- * and between the devices of two ranks
+ * and between the devices of two ranks.
  *
  * Messages are queued one after the other, as in a model, and the host waits for the last
  * message. */

@@ -1,4 +1,4 @@
-/* probe_rates.c - measures the speed of kernels, at sizes that models use, on all ranks at once
+/* probe_rates.c - measures the speed of kernels, at sizes that models use, on all ranks at once.
  *
  * The result is the fastest call within 1/20 s, because other load disturbs only some calls. Before
  * every call of a memory-bound kernel, its operands are evicted from the caches next to the core,

@@ -1,4 +1,4 @@
-/* probe_read.c - measures the read speed of a disk for files outside the page cache
+/* probe_read.c - measures the read speed of a disk for files outside the page cache.
  *
  * A file is written, dropped from the page cache and read back with the same readahead as weights.
  * In a virtual machine, the host may still have the file in memory. The result is then the speed of

@@ -1,4 +1,4 @@
-/* timeline.c - draws timelines of ranks as SVG
+/* timeline.c - draws timelines of ranks as SVG.
  *
  * Each lane of a timeline is an array of cells, half a pixel wide. A cell sums the seconds of each
  * kind of activity, so the size of a drawing does not depend on the number of events. */
