@@ -375,7 +375,7 @@ static void add_advice(finder *w, const set *s, const trial *c)
         w->fit[w->nfit++] = *s;
 }
 
-/* Returns 1 if the set s includes all changes of the set f, in the same way. */
+/* Returns 1 if the set s makes all changes of the set f, possibly with other weight types. */
 static int includes(const set *s, const set *f)
 {
     return s->bf16 >= f->bf16 &&
