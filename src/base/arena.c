@@ -1,4 +1,4 @@
-/* arena.c - bump allocator */
+/* arena.c - bump allocator: takes memory from large blocks that are freed together */
 #include "base/arena.h"
 
 void xd_arena_init(xd_arena *a, void *base, size_t cap)

@@ -1,4 +1,5 @@
-/* cancel.c - cancellation: the reason is written before the flag is set */
+/* cancel.c - cancels a run. The reason is written before the flag is set, so that a reader of the
+ * flag sees a complete reason. */
 #include "base/cancel.h"
 
 #include <stdio.h>

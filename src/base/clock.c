@@ -1,4 +1,4 @@
-/* clock.c - wall clock */
+/* clock.c - reads the wall clock */
 #include "base/clock.h"
 
 #include <time.h>

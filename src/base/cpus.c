@@ -1,4 +1,5 @@
-/* cpus.c - reads the topology of the cpus, and divides them into shares */
+/* cpus.c - reads the topology of the host's cpus, and divides the cpus into shares for several
+ * processes */
 #define _GNU_SOURCE             /* sched_setaffinity, syscall */
 #include "base/cpus.h"
 
@@ -99,7 +100,8 @@ int xd_cpuset_bind(const xd_cpuset *s)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Reads the beginning of a file below root. Returns 0 if there is no such file. */
+/* Reads the beginning of the file `name` below the directory `root`. Returns 0 if there is no such
+ * file. */
 static int read_text(const char *root, const char *name, char *text, size_t size)
 {
     char path[4096];
@@ -125,7 +127,8 @@ static int read_set_of_cpu(const char *root, int cpu, const char *name, xd_cpuse
     return read_set(root, path, s) && xd_cpuset_has(s, cpu);
 }
 
-/* Reads a number of a cpu's directory, such as its socket. -1: missing or invalid. */
+/* Returns an integer from a file in the directory of a cpu, such as the number of its socket.
+ * Returns -1 if the file is missing or invalid. */
 static int read_number(const char *root, int cpu, const char *name)
 {
     char path[128], text[32];
@@ -165,8 +168,9 @@ static void note_node(void *ctx, int node, const xd_cpuset *cpus)
             all[i].node = node;
 }
 
-/* Records a core. Its cpus share socket and caches, so only one cpu of each core is read, to read
- * few files on large machines. Siblings that are offline or not in `usable` are not counted. */
+/* Records all cpus of the core of `cpu`. The cpus of a core share socket and caches, so the files
+ * of only one cpu are read, which is fast on large machines. Cpus that are offline or not in
+ * `usable` are not recorded. */
 static void note_core(const char *root, xd_cpu_info *all, const xd_cpuset *usable, int cpu)
 {
     xd_cpuset same;
@@ -195,7 +199,7 @@ static void note_cache(const char *root, xd_cpu_info *all, int cpu)
     xd_cpuset same;
     int       first = -1;
     if (!read_set_of_cpu(root, cpu, "cache/index3/shared_cpu_list", &same)) {
-        all[cpu].l3 = -1;       /* unknown: one L3 cache per socket is assumed, or none         */
+        all[cpu].l3 = -1;       /* unknown: assumes one L3 cache per socket, or none            */
         return;
     }
     for (int i = 0; i < XD_CPU_MAX; i++) {
@@ -347,8 +351,8 @@ void xd_interleave(void *p, size_t bytes, const xd_cpuset *nodes)
         return;
     if (syscall(SYS_get_mempolicy, &mode, NULL, 0UL, NULL, 0UL) != 0 || mode != MPOL_DEFAULT)
         return;
-    /* An error is ignored: it only costs speed. The kernel uses one bit less than the given number
-     * of bits. */
+    /* An error of mbind is ignored, since it only costs speed. The kernel uses one bit less than
+     * the given number of bits, hence the added 1. */
     syscall(SYS_mbind, (char *)p - skip, skip + bytes, (long)MPOL_INTERLEAVE, nodes->w, 1024UL + 1,
             0UL);
 }

@@ -1,4 +1,4 @@
-/* err.c - recording failures */
+/* err.c - writes the message and code of a failure to an xd_err */
 #include "base/err.h"
 
 #include <ctype.h>
@@ -92,7 +92,7 @@ xd_status xd_fail_at(xd_err *e, xd_status code, const char *path)
     if (!strstr(e->msg, clean)) {
         memcpy(was, e->msg, sizeof was);
         snprintf(e->msg, sizeof e->msg, "%s: %.*s", clean, (int)sizeof was / 2, was);
-        xd_one_line(e->msg);    /* the last character may have been cut                        */
+        xd_one_line(e->msg);    /* truncation may have cut the last character                  */
     }
     free(clean);
     return code;
@@ -131,7 +131,7 @@ xd_size xd_size_text(double bytes)
     return t;
 }
 
-/* Returns the bytes of a unit; 0: unknown unit. */
+/* Returns the number of bytes in a unit such as "GiB", or 0 if the unit is unknown. */
 static double unit_bytes(const char *unit)
 {
     static const char letters[] = "kMGT";

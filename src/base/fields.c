@@ -1,7 +1,8 @@
-/* fields.c - structs filled from a JSON object by a table, see json.h.
+/* fields.c - fills a struct from a JSON object by a table of fields, see json.h.
  *
- * Two passes over the table, each from its end to its start: first the defaults, then the object's
- * values. So the first of several rows with the same offset decides. */
+ * The table is processed twice, each time from its end to its start: first to set the defaults,
+ * then to set the object's values. So the first of several rows with the same offset takes
+ * precedence. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +13,8 @@
 #include "base/log.h"
 #include "base/word_list.h"
 
-static const double exact = 9007199254740992.0;         /* 2^53: integers up to it are exact   */
+static const double exact = 9007199254740992.0;         /* 2^53: a double is exact for integers up
+                                                         * to this                             */
 
 typedef struct reader {
     const char *what;
@@ -36,7 +38,7 @@ static const char *kind_name(char kind)
     return "another type";
 }
 
-/* Returns a value as in the file, shortened. */
+/* Returns a JSON value as the file has it, shortened, for an error message. */
 static const char *value_text(const xd_json *v, char *buf, size_t size)
 {
     double d;
@@ -67,7 +69,7 @@ static int is_integer(const xd_json *v, double limit, double *d)
     return xd_json_number(v, d) && *d == floor(*d) && fabs(*d) <= limit;
 }
 
-/* Returns the value; for a list of equal numbers, its first element. */
+/* Returns a JSON value itself, or the first element of a list of equal numbers. */
 static const xd_json *scalar_of(const xd_json *v)
 {
     double a, b;
@@ -94,7 +96,7 @@ static xd_status read_int(const reader *r, const xd_field *f, char *at, const xd
     return XD_OK;
 }
 
-/* Reads a number; diffusers also writes infinities as strings. */
+/* Reads a number, which may be a string: diffusers writes infinities as strings. */
 static int get_real(const xd_json *v, double *d)
 {
     static const struct {
@@ -255,7 +257,7 @@ static void set_default(const xd_field *f, char *at)
 static const char of_file[] = "_class_name _diffusers_version _name_or_path _commit_hash "
                               "_use_default_values _auto_class transformers_version";
 
-/* Returns 1 if the key is that of a row, or the beginning of a row's path. */
+/* Returns 1 if `key` is the key of a row of the table, or the first key of a row's path. */
 static int is_known(const xd_field *fields, const char *key)
 {
     size_t n = strlen(key);
@@ -277,7 +279,7 @@ static void list_unknown(const xd_field *fields, const xd_json *obj, const char 
     }
 }
 
-/* Returns the value at a path of keys; NULL: none. */
+/* Returns the value at a path of keys in a JSON object, or NULL if there is none. */
 static const xd_json *value_at(const xd_json *obj, const char *path)
 {
     char        key[XD_FIELD_TEXT];
@@ -288,7 +290,7 @@ static const xd_json *value_at(const xd_json *obj, const char *path)
     return value_at(xd_json_get(obj, key), dot + 1);
 }
 
-/* Returns the object of the row of kind '>'; NULL: none. */
+/* Returns the nested object that the table's row of kind '>' names, or NULL if there is none. */
 static const xd_json *section_of(const xd_field *fields, const xd_json *obj)
 {
     for (const xd_field *f = fields; f->json; f++)

@@ -1,9 +1,11 @@
-/* json.c - JSON documents: a prescan, cJSON, then conversion of cJSON's tree to an own one.
+/* json.c - parses JSON documents in three steps: a prescan of the text, cJSON's parser, and
+ * conversion of cJSON's tree to an xd_json tree.
  *
- * cJSON parses. The prescan before it limits the depth and refuses what cJSON would accept silently
- * (NUL inside strings, raw control characters, bytes that are never UTF-8). It also rewrites
- * Python's NaN and Infinity in place to text that cJSON accepts. The tree stores the members of a
- * value in an array, for access to the i-th in constant time: cJSON has linked lists. */
+ * The prescan limits the nesting depth and refuses input that cJSON would accept silently (NUL
+ * inside strings, raw control characters, bytes that are never UTF-8). The prescan also rewrites
+ * Python's NaN and Infinity in place to text that cJSON accepts. The xd_json tree stores the
+ * members of a value in an array, for access to the i-th member in constant time; cJSON has linked
+ * lists. */
 #include "base/json.h"
 
 #include <cjson/cJSON.h>
@@ -15,10 +17,10 @@
 #include "base/file.h"
 
 enum { MAXDEPTH = 64 };                 /* max nesting of lists and objects                   */
-static const size_t max_file = (size_t)1 << 28;         /* bytes; a large tokenizer has 2^25   */
+static const size_t max_file = (size_t)1 << 28;         /* bytes; a large tokenizer.json has 2^25 */
 
-/* Replaces NaN in the text for cJSON: a string as long as "NaN" that no document can contain,
- * because the prescan refuses its byte. */
+/* The string that replaces NaN in the text for cJSON. It is as long as "NaN", and no document can
+ * contain it, because the prescan refuses its byte. */
 static const char nan_mark[] = "\xff";
 
 struct xd_json {
@@ -31,11 +33,11 @@ struct xd_json {
 /* ---- the prescan -------------------------------------------------------------------------- */
 
 typedef struct scan {
-    char       *p;                      /* own copy of the text, ends in NUL                  */
+    char       *p;                      /* copy of the document's text, ends in NUL           */
     size_t      len, at;
     const char *what;
     int         depth;
-    size_t      marks;                  /* commas and brackets: upper limit of values         */
+    size_t      marks;                  /* number of commas and brackets: limit of the values */
 } scan;
 
 static xd_status syntax_error(const scan *s, size_t at, const char *why, xd_err *e)
@@ -50,7 +52,7 @@ static xd_status syntax_error(const scan *s, size_t at, const char *why, xd_err 
                    col);
 }
 
-/* Scans a string from its opening quote to after its closing quote. */
+/* Checks a string, and moves from its opening quote to after its closing quote. */
 static xd_status scan_string(scan *s, xd_err *e)
 {
     for (s->at++; s->at < s->len; s->at++) {
@@ -72,13 +74,13 @@ static xd_status scan_string(scan *s, xd_err *e)
     return syntax_error(s, s->len, "a string without end", e);
 }
 
-/* Rewrites Python's NaN and Infinity; leaves other bare words to cJSON. */
+/* Rewrites Python's NaN and Infinity. Leaves other unquoted words to cJSON. */
 static void scan_word(scan *s)
 {
     char  *p = s->p + s->at;
     size_t left = s->len - s->at;
     if (s->at && !strchr(" \t\n\r,:[{-", p[-1])) {
-        s->at++;                        /* not at the start of a word                         */
+        s->at++;                        /* a minus before a word                              */
         return;
     }
     if (left >= 3 && !memcmp(p, "NaN", 3)) {
@@ -127,7 +129,8 @@ static size_t count_nodes(const cJSON *v)
     return n;
 }
 
-/* Copies a subtree. next: the first free node. The recursion is at most MAXDEPTH deep. */
+/* Copies a subtree of cJSON's tree. `next` is the first free node. The recursion is at most
+ * MAXDEPTH deep. */
 static xd_json *fill_nodes(xd_json *j, xd_json *next)
 {
     j->kids = next;
@@ -162,8 +165,8 @@ static int is_blank(const char *p, const char *end)
     return p == end;
 }
 
-/* Returns 1 if cJSON has probably failed for lack of memory, which it does not distinguish from a
- * syntax error: tries to allocate as much memory as the values need. */
+/* Returns 1 if cJSON has probably failed for lack of memory, by trying to allocate as much memory
+ * as the values need. cJSON does not distinguish lack of memory from a syntax error. */
 static int lacks_memory(const scan *s)
 {
     void *p = malloc((s->marks + 1) * (sizeof(cJSON) + 16) + 2 * s->len);
@@ -171,7 +174,7 @@ static int lacks_memory(const scan *s)
     return !p;
 }
 
-/* Parses the text of `s`, which it changes. */
+/* Parses the text of `s` in place, which changes the text. */
 static xd_status parse_own(xd_json **j, scan *s, xd_err *e)
 {
     const char *end = s->p;
@@ -232,7 +235,7 @@ void xd_json_free(xd_json **j)
 
 /* ---- access ------------------------------------------------------------------------------- */
 
-/* If a key occurs twice, the last one counts, as in Python. */
+/* Returns the value of a key. If a key occurs twice, the last value is used, as in Python. */
 const xd_json *xd_json_get(const xd_json *j, const char *key)
 {
     if (!j || !cJSON_IsObject(j->v))

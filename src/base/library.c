@@ -1,7 +1,7 @@
-/* library.c - loads libraries and looks up their functions
+/* library.c - loads shared libraries and looks up their functions.
  *
- * XD_NAMES_* come from meson.build: the SONAME of the library in the build, which may have a minor
- * version, and the name with only the major version. */
+ * meson.build defines the XD_NAMES_* lists. A list has the library's SONAME at build time, which
+ * may have a minor version, and the name with only the major version. */
 #include "base/library.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* log.c - the current log of a thread */
+/* log.c - writes messages to the current logger of the calling thread */
 #include "base/log.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* pages.c - memory from the system, backed by huge pages where possible
+/* pages.c - memory from the system, backed by huge pages where possible.
  *
  * Files in memory get small pages unless tmpfs is mounted with huge=. So one small page of each
  * huge page is allocated and then collapsed (MADV_COLLAPSE), which copies almost nothing. */

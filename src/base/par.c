@@ -1,13 +1,15 @@
-/* par.c - the thread pool of CPU kernels
+/* par.c - the thread pool of CPU kernels.
  *
  * It is not OpenMP, for three reasons. The time a thread spins before it sleeps can be set at any
- * time (libgomp reads it before main). If a thread does not get to run on a busy machine, the
- * caller takes over its piece. Several threads of a process can call without a thread team each.
+ * time (libgomp reads it before main). If a busy machine does not schedule a worker in time, the
+ * caller does that worker's piece of the work. Several threads of a process can make parallel calls
+ * without a thread team for each.
  *
- * A round is one call. `state` has its number and its count of pieces in one word. Worker i owns
- * piece i; piece 0 is the caller's. A thread claims a piece by writing the round's number to the
- * piece's `taken`. A worker that slept through a round finds its piece claimed. Only a thread that
- * has a piece reads the job, which does not change until all pieces are done. */
+ * A round is one parallel call, whose work is divided into pieces, one per thread. The word `state`
+ * holds the round's number and its count of pieces. Worker i owns piece i, and the caller owns
+ * piece 0. A thread claims a piece by writing the round's number to the piece's element of `taken`.
+ * A worker that slept through a round finds its piece claimed. Only a thread that has a piece reads
+ * the job, which does not change until all pieces are done. */
 #define _GNU_SOURCE             /* sched_getaffinity, syscall */
 #include "base/par.h"
 
@@ -35,7 +37,7 @@ static struct {
     void    (*fn)(void *arg);
     void     *arg;
     pthread_t owner;
-    double    last_s;           /* time at which its last call returned                        */
+    double    last_s;           /* time at which the thread's last call returned               */
 } hook;
 
 typedef struct job {
@@ -44,14 +46,14 @@ typedef struct job {
     int64_t         n;
     int             pieces, dynamic;
     const xd_par_omp *team;     /* NULL: the pool's threads                                    */
-    _Atomic int64_t next;       /* next item of a dynamic round                                */
+    _Atomic int64_t next;       /* next loop index of a round with dynamic scheduling          */
 } job;
 
 static struct {
     pthread_mutex_t  caller;    /* held during a round                                         */
     _Atomic uint64_t state;     /* round << PIECES | pieces                                    */
-    _Atomic uint64_t taken[MAX_THREADS]; /* the last round whose piece i was taken              */
-    atomic_int       wakeup;      /* changes when a round begins                                 */
+    _Atomic uint64_t taken[MAX_THREADS]; /* the last round whose piece i a thread claimed       */
+    atomic_int       wakeup;      /* counter that changes when a round begins                    */
     atomic_int       left;      /* number of pieces that are not done                          */
     atomic_int       asleep, waiting;   /* workers asleep on `wakeup`; caller asleep on `left`   */
     job              job;
@@ -59,11 +61,11 @@ static struct {
     int              workers, handles_fork;     /* handles_fork: a fork handler is registered  */
 } pool = { .caller = PTHREAD_MUTEX_INITIALIZER, .spins = SPINS };
 
-static const xd_par_omp *_Atomic team;  /* the team for new rounds                              */
-static _Thread_local int inside;        /* 1 in a piece: nested calls run on their thread alone */
+static const xd_par_omp *_Atomic team;  /* the OpenMP team for new rounds, or NULL              */
+static _Thread_local int inside;     /* 1 while this thread does a piece: nested calls are serial */
 
-/* Counts the cores with masks of growing size: hosts with more than 1024 cores need a longer mask
- * than cpu_set_t. */
+/* Counts the cores on which the process may run. Tries CPU masks of growing size, because hosts
+ * with more than 1024 cores need a longer mask than cpu_set_t. */
 int xd_par_cores(void)
 {
     for (int max = 1024; max <= 1 << 18; max *= 4) {
@@ -116,7 +118,7 @@ static void wake_all(atomic_int *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Waits until the state differs from `seen`, and returns it. */
+/* Waits until the pool's state word differs from `seen`, and returns the new state. */
 static uint64_t next_state(uint64_t seen)
 {
     uint64_t s;
@@ -193,7 +195,7 @@ static void *run_worker(void *arg)
     return NULL;
 }
 
-/* Resets the pool in the child of a fork, which has only the calling thread. */
+/* Resets the pool in the child process of a fork: only the thread that called fork exists there. */
 static void reset_after_fork(void)
 {
     pool.workers = 0;
@@ -201,8 +203,8 @@ static void reset_after_fork(void)
     pthread_mutex_init(&pool.caller, NULL);
 }
 
-/* Starts workers. If a thread cannot be started, the caller does its piece. Workers block signals
- * that the caller's thread should handle. */
+/* Starts workers until the pool has n - 1. If a worker cannot be started, the calling thread does
+ * that worker's piece. Workers block the signals that the calling thread should handle. */
 static void start_workers(int n)
 {
     sigset_t  all, old;
@@ -222,8 +224,9 @@ static void start_workers(int n)
 }
 
 /* Runs on each thread of an OpenMP team: does its own piece of the round, and unclaimed pieces.
- * OpenMP orders this after the caller's earlier writes and before its later reads. The atomic
- * operations express the same order for tools that do not know OpenMP's barriers. */
+ * OpenMP orders this function after the caller's earlier writes and before the caller's later
+ * reads. The atomic operations express the same order for tools that do not know OpenMP's
+ * barriers. */
 static void join_round(void *data)
 {
     (void)atomic_load(&pool.state);
@@ -267,8 +270,8 @@ static void run_alone(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t en
         fn(ctx, 0, n, 0);
 }
 
-/* Runs a round. Inside a piece, and while another thread's call runs, the caller does all the
- * work. */
+/* Runs a round of fn over n items. A nested call, or a call while another thread's round runs, does
+ * all the work on the calling thread. */
 static void run_parallel(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                          void *ctx, int dynamic)
 {

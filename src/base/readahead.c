@@ -1,4 +1,4 @@
-/* readahead.c - a background thread that reads parts of files into the page cache
+/* readahead.c - a background thread that reads parts of files into the page cache.
  *
  * It requests small pieces (POSIX_FADV_WILLNEED): the system silently truncates larger ones to the
  * readahead window of the disk. Some MiB are in flight at a time. To wait, the thread reads one

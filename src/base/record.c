@@ -1,10 +1,10 @@
-/* record.c - public structs that programs allocate and that grow from version to version */
+/* record.c - copies public structs that programs allocate and that grow from version to version */
 #include "base/record.h"
 #include "base/version.h"
 
 #include <string.h>
 
-enum { MAX_SIZE = 65536 };      /* upper limit of a valid size                                 */
+enum { MAX_SIZE = 65536 };      /* upper limit of a struct's valid size                        */
 
 void xd_record_init(void *record, size_t size)
 {
@@ -12,7 +12,7 @@ void xd_record_init(void *record, size_t size)
     memcpy(record, &size, sizeof size);
 }
 
-/* Reads the size of the program's struct. */
+/* Reads the size of the program's struct, which is its first field. */
 static xd_status size_of(const void *record, const char *name, size_t *size, xd_err *e)
 {
     *size = 0;

@@ -1,7 +1,7 @@
-/* rng.c - normal noise for latents.
+/* rng.c - draws normally distributed noise for latents, with Torch's values.
  *
- * Torch's numbers depend on where it rounds to f32, so the f32 steps below are torch's. Only the
- * logarithm, sine and cosine are computed more exactly (in double) and rounded once. */
+ * Torch's random values depend on where Torch rounds to f32, so this file rounds at the same steps.
+ * Only the logarithm, sine and cosine are computed more exactly (in double) and rounded once. */
 #include "base/rng.h"
 
 #include <math.h>
@@ -56,7 +56,7 @@ static double uniform53(twister *t)
     return (double)(((hi << 32) | lo) & 0x1fffffffffffffu) * 0x1p-53;
 }
 
-/* Fewer than 16 values: pairs in double, cosine first. */
+/* Draws fewer than 16 normal values: pairs computed in double, the cosine first. */
 static void draw_few(float *out, int64_t n, twister *t)
 {
     for (int64_t i = 0; i < n; i += 2) {
@@ -68,7 +68,7 @@ static void draw_few(float *out, int64_t n, twister *t)
     }
 }
 
-/* Sixteen uniform values in place: value j pairs with value j + 8. */
+/* Converts sixteen uniform values in place to normal ones: value j is paired with value j + 8. */
 static void draw_sixteen(float *p)
 {
     for (int j = 0; j < 8; j++) {
@@ -89,7 +89,7 @@ static void draw_torch(float *out, int64_t n, twister *t)
         out[i] = uniform24(t);
     for (int64_t i = 0; i + 16 <= n; i += 16)
         draw_sixteen(out + i);
-    if (n % 16) {               /* the last 16 are drawn again and overwrite earlier values    */
+    if (n % 16) {               /* draws the last 16 values again, over earlier values         */
         for (int64_t i = n - 16; i < n; i++)
             out[i] = uniform24(t);
         draw_sixteen(out + n - 16);
@@ -120,7 +120,7 @@ static void philox(uint32_t c[4], uint32_t k0, uint32_t k1)
     }
 }
 
-/* Computes the four normal values of counter `block`. */
+/* Computes the four normal values of Philox's counter value `block`. */
 static void philox_normal(float v[4], int64_t block, int64_t seed)
 {
     uint64_t at = (uint64_t)block, key = (uint64_t)seed;
@@ -168,7 +168,7 @@ void xd_rng_normal(xd_rng *r, float *out, int64_t n)
 
 /* ---- hashes ------------------------------------------------------------------------------ */
 
-/* The finalizer of splitmix64 (Steele, Lea and Flood 2014). */
+/* Mixes the bits of a hash with the finalizer of splitmix64 (Steele, Lea and Flood 2014). */
 static uint64_t finalize(uint64_t z)
 {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;

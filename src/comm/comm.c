@@ -1,4 +1,4 @@
-/* comm.c - opens a communicator by name; helpers that all communicators share */
+/* comm.c - opens a communicator by name, and has helpers that all communicators share */
 #include "comm/comm.h"
 
 #include "base/par.h"
@@ -47,9 +47,9 @@ static int env_number(const char *name)
     return v ? atoi(v) : 0;
 }
 
-/* Tests the innermost launcher first: mpirun may run inside a step of srun. A shell inside a Slurm
- * allocation also has SLURM_NTASKS, but only processes started by srun have a step of several
- * tasks. */
+/* Returns the number of processes that a launcher started. Tests the innermost launcher first,
+ * because mpirun may run inside a step of srun. A shell inside a Slurm allocation also has
+ * SLURM_NTASKS, but only processes started by srun have a step of several tasks. */
 int xd_comm_launch_size(void)
 {
     static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS",
@@ -131,17 +131,20 @@ size_t xd_comm_bytes(xd_tensor t)
     return (size_t)xd_comm_elems(t) * xd_dtype_size(t.type);
 }
 
-/* Prefetches a run of a later iteration: the hardware does not predict runs so far apart. */
+/* Prefetches a contiguous run of bytes that a later iteration copies: the hardware does not predict
+ * runs that are far apart. */
 static inline void prefetch_run(const char *p, size_t run)
 {
     for (size_t i = 0; i < run; i += 64)
         __builtin_prefetch(p + i);
 }
 
-/* Copies between two views of the same shape, in runs that are contiguous in both. */
+/* Copies between two views of the same shape, in runs of bytes that are contiguous in both
+ * views. */
 static void copy_views(xd_tensor to, xd_tensor from)
 {
-    enum { AHEAD = 4, LONGEST = 8192 }; /* runs; bytes from which a run needs no prefetch      */
+    enum { AHEAD = 4, LONGEST = 8192 }; /* runs to prefetch ahead; bytes from which a run needs no
+                                         * prefetch                                            */
     int64_t inner = 1, at[XD_MAXDIM] = { 0 };
     int     nd = from.nd;
     while (nd > 0 && ((from.s[nd - 1] == inner && to.s[nd - 1] == inner) || from.d[nd - 1] == 1))
@@ -181,7 +184,7 @@ void xd_comm_pack(void *to, xd_tensor from)
 void xd_comm_unpack(xd_tensor to, const void *from)
 {
     xd_tensor f = xd_view(NULL, to.type, to.nd, to.d);
-    memcpy(&f.p, &from, sizeof from);           /* views are not const; this one is only read  */
+    memcpy(&f.p, &from, sizeof from);      /* tensors have no const pointers; `from` is only read */
     if (xd_comm_elems(to))
         copy_views(to, f);
 }
@@ -225,7 +228,7 @@ int64_t xd_reduce_piece(int64_t n, int r, int size)
     return n * r / size;        /* the same division as xd_cut                                 */
 }
 
-/* Integer overflow wraps, as in the common MPI libraries. */
+/* Sums of integers wrap at overflow, as in the common MPI libraries. */
 #define REDUCE(name, T, PLUS)                                                \
     static void name(T *a, const T *b, int64_t n, xd_red op)                 \
     {                                                                        \

@@ -1,8 +1,8 @@
 /* count.c - a communicator that sends nothing and counts the bytes it would send.
  *
- * It never dereferences tensors, so a plan can be counted for any rank of any number of ranks
- * without running them. It splits collectives into the same messages as mpi.c (kinds.h). Messages
- * without bytes are not sent there and not counted here. */
+ * The communicator never dereferences tensors, so a plan's traffic can be counted for any rank of
+ * any number of ranks without running these ranks. Collectives are split into the same messages as
+ * in mpi.c (kinds.h). Messages without bytes are not sent by MPI and not counted here. */
 #include "comm/comm.h"
 
 #include "comm/count_memory.h"
@@ -12,20 +12,20 @@
 
 enum { LATER = 8 };
 
-/* Second half of an all-reduce in pieces: begins after operation `number`, and sends `bytes` to
- * each rank. */
+/* The second half of an all-reduce that is split into pieces. This half begins after operation
+ * `number`, and sends `bytes` to each rank. */
 typedef struct second {
     xd_comm *c;
     int64_t  number, bytes;
 } second;
 
-typedef struct tally {          /* shared by a world and its groups                            */
+typedef struct tally {          /* counts that a world shares with its groups                  */
     xd_traffic traffic;
     xd_err     err;
     int        users, groups;
-    const xd_recorder *rec;     /* NULL: none                                                  */
-    int64_t    begun;           /* number of operations begun                                  */
-    int64_t   *to;              /* [size of the world]: bytes of a collective to each rank     */
+    const xd_recorder *rec;     /* receives every operation; or NULL                           */
+    int64_t    begun;           /* number of operations that have begun                        */
+    int64_t   *to;             /* [size of the world]: bytes that a collective sends to each rank */
     xd_count_world memory;
     second     later[LATER];    /* all-reduces whose second half has not begun                 */
 } tally;
@@ -52,7 +52,8 @@ static xd_status count_split(xd_comm *c, int color, int key, int size, xd_comm *
     return open_group(counter_of(c)->y, color, key, size, out, e);
 }
 
-/* Assumes one host; a caller that counts for several hosts splits the groups itself. */
+/* Makes the group of the ranks on this rank's host, assuming that all ranks are on one host. A
+ * caller that counts for several hosts splits the groups itself. */
 static xd_status count_host(xd_comm *c, xd_comm **out, xd_err *e)
 {
     return open_group(counter_of(c)->y, -1, c->rank, c->size, out, e);
@@ -70,7 +71,8 @@ static void count_close(xd_comm *c)
     free(c);
 }
 
-/* Counts the device memory of a call that sends view `out` to rank r and receives `in` from it. */
+/* Counts the device memory of a call that sends the view `out` to rank r and receives the view `in`
+ * from that rank. */
 static void count_views(xd_comm *c, int r, xd_tensor out, xd_tensor in, int packs)
 {
     counter *k = counter_of(c);
@@ -78,7 +80,7 @@ static void count_views(xd_comm *c, int r, xd_tensor out, xd_tensor in, int pack
     xd_count_recv(&k->y->memory, &k->memory, r, in, packs);
 }
 
-/* Adds `bytes` to rank r to the collective that is being counted. */
+/* Counts `bytes` that the current collective sends to rank r. */
 static void count_bytes(xd_comm *c, int r, size_t bytes)
 {
     if (!bytes || r == c->rank)
@@ -94,7 +96,8 @@ static void reset_bytes(xd_comm *c)
         counter_of(c)->y->to[r] = 0;
 }
 
-/* Reports the begin of an operation; the request's end will be reported too. */
+/* Reports the begin of an operation to the recorder, and returns a request whose end will be
+ * reported too. */
 static xd_req report_begin(xd_comm *c, xd_message what, int peer, const int64_t *bytes)
 {
     tally *y = counter_of(c)->y;
@@ -110,8 +113,9 @@ static xd_req report_collective(xd_comm *c)
                        : (xd_req){ 0 };
 }
 
-/* An all-reduce in pieces is reported as two calls. The second call begins when the first has
- * ended, which here is when the caller waits for the first. */
+/* Counts an all-reduce. An all-reduce that is split into pieces is reported as two calls. The
+ * second call begins when the first has ended: in this communicator, when the caller waits for the
+ * first. */
 static xd_req count_allreduce(xd_comm *c, xd_tensor io, xd_red op)
 {
     tally  *y = counter_of(c)->y;
@@ -145,7 +149,8 @@ static xd_req count_bcast(xd_comm *c, xd_tensor io, int root)
     const xd_tensor none = { .type = io.type };
     reset_bytes(c);
     xd_count_call(&counter_of(c)->y->memory);
-    for (int r = 0; r < c->size; r++)   /* between devices the root sends to all ranks itself  */
+    for (int r = 0; r < c->size; r++)   /* in a broadcast between devices the root sends to all
+                                         * ranks                                               */
         count_views(c, r, c->rank == root ? io : none, r == root ? io : none, 1);
     for (int i = 0; i < n; i++)
         count_bytes(c, (child[i] + root) % c->size, xd_comm_bytes(io));

@@ -1,7 +1,8 @@
-/* mpi.c - groups of ranks over MPI: initialising, splitting, closing.
+/* mpi.c - initialises MPI, and opens, splits and closes groups of ranks.
  *
- * Calls that set up groups block; calls that move data are in mpi_call.c and never block. The first
- * world initialises MPI unless the program did so; the last one finalises it. */
+ * Calls that set up groups block; calls that move data are in mpi_call.c and never block. Opening
+ * the first world initialises MPI, unless the program did so. Closing the last world finalises
+ * MPI. */
 #define _GNU_SOURCE             /* sched_yield, nanosleep */
 #include "comm/mpi_op.h"
 
@@ -21,10 +22,10 @@ static struct {
     xd_mpi_world *open;         /* list of open worlds                                         */
     int      ours;              /* 1: this library initialised MPI and finalises it            */
     int      crowded;           /* 1: more ranks than cores on this host                       */
-    int      rank, ranks, cores;        /* on this host                                        */
+    int      rank, ranks, cores;        /* rank number, ranks and cores, on this host          */
     int      alike;  /* 1: all ranks of this host may use the same cpus; -1: unknown            */
     xd_cpuset cpus;             /* cpus that the ranks of this host may use together           */
-} mpi;                          /* values of the host: those of the world opened last           */
+} mpi;                          /* host values are those of the world opened last               */
 
 static xd_status fail_with_code(xd_err *e, const char *what, int code)
 {
@@ -38,7 +39,7 @@ static xd_status fail_with_code(xd_err *e, const char *what, int code)
 
 static const xd_comm_ops ops;
 
-/* Finds the ranks of `m` on this rank's host. */
+/* Sets on_host[r] for each rank r of the communicator `m` that is on this rank's host. */
 static void find_host_members(MPI_Group host, MPI_Comm m, int size, char *on_host)
 {
     MPI_Group all = MPI_GROUP_NULL;
@@ -52,7 +53,7 @@ static void find_host_members(MPI_Group host, MPI_Comm m, int size, char *on_hos
     MPI_Group_free(&all);
 }
 
-/* Makes a group of `m`, which it owns from now on, also after a failure. */
+/* Makes a group of the communicator `m`. Takes ownership of `m`, even if it fails. */
 static xd_status open_group(xd_mpi_world *w, MPI_Comm m, xd_comm **out, xd_err *e)
 {
     xd_mpi_group *g = calloc(1, sizeof *g);
@@ -121,8 +122,9 @@ static void poke_hook(void *arg)
     mpi_poke(arg);
 }
 
-/* Pauses a waiting rank, so that it does not occupy a core that a computing rank needs. With fewer
- * cores than ranks it yields at once and soon sleeps; otherwise it first polls for a while. */
+/* Pauses a waiting rank, so that it does not occupy a core that a computing rank needs. On a host
+ * with fewer cores than ranks, yields at once and soon sleeps. Otherwise first lets the caller poll
+ * for a while. */
 void xd_mpi_idle(int polls)
 {
     int eager = mpi.crowded ? 0 : 200, awake = mpi.crowded ? 40 : 20000;
@@ -134,7 +136,8 @@ void xd_mpi_idle(int polls)
         nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
 }
 
-/* MPI_Barrier is not used: pending operations would not progress during it, and it may spin. */
+/* Waits for all ranks of a group. MPI_Barrier is not used, because it may spin, and pending
+ * operations would not progress meanwhile. */
 static void mpi_barrier(xd_comm *c)
 {
     xd_mpi_group   *g = c->priv;
@@ -221,8 +224,8 @@ static const xd_comm_ops ops = {
 
 /* ---- starting -------------------------------------------------------------------------- */
 
-/* Reports that the launcher's processes are not in one MPI world. All of them find this; only rank
- * 0 logs it. */
+/* Fails because the launcher's processes are not in one MPI world. All processes fail, but only
+ * rank 0 logs the error. */
 static xd_status fail_unconnected(xd_err *e, int ranks, const char *why)
 {
     xd_fail(e, XD_ECOMM, "%d processes were started together, but MPI does not connect them: %s",
@@ -233,7 +236,7 @@ static xd_status fail_unconnected(xd_err *e, int ranks, const char *why)
 }
 
 /* Checks for srun without PMIx, where Open MPI would abort the process with a long message. Old
- * versions can use PMI-2, so that case only gets a warning. */
+ * versions of Open MPI can use PMI-2, so PMI-2 only gives a warning. */
 static xd_status check_srun(xd_err *e)
 {
 #ifdef OPEN_MPI
@@ -263,7 +266,7 @@ static xd_status check_world_size(MPI_Comm world, xd_err *e)
         return XD_OK;
     MPI_Get_library_version(name, &n);
     name[strcspn(name, ",\n")] = 0;
-    if (name[strcspn(name, "\t")])         /* "MPICH Version:", a tab, the number              */
+    if (name[strcspn(name, "\t")])         /* MPICH's name and number have a tab between them  */
         name[strcspn(name, "\t")] = ' ';
     snprintf(why, sizeof why, "this program was built with %.60s, but the launcher (mpirun, or "
              "srun's --mpi) is of another MPI", name);
@@ -296,8 +299,8 @@ static xd_status start_mpi(int lent, xd_err *e)
     return XD_OK;
 }
 
-/* Counts the ranks and cores of this host. mpirun may have bound each rank to its own cores, so
- * takes the union of the cpu sets of all ranks. */
+/* Counts the ranks and cores of this host. Because mpirun may have bound each rank to its own
+ * cores, the union of the cpu sets of all ranks is counted. */
 static void survey_host(xd_mpi_world *w)
 {
     MPI_Comm  host = MPI_COMM_NULL;
@@ -321,8 +324,8 @@ static void survey_host(xd_mpi_world *w)
     MPI_Comm_free(&host);
 }
 
-/* With the program's communicator, other processes of the job may compute on this host, too. If the
- * launcher does not tell their number, ranks are not bound to cores. */
+/* Counts the other processes of the job that may compute on this host, if the program passed its
+ * own communicator. If the launcher does not publish their number, ranks are not bound to cores. */
 static void count_others(void)
 {
     int rank, ranks;
@@ -332,8 +335,8 @@ static void count_others(void)
         mpi.rank = rank, mpi.ranks = ranks;
 }
 
-/* Reports the library's name and version: the first part of the first line of, for example,
- * "Open MPI v4.1.4, package: ..." or "MPICH Version: 4.0.2\n...". */
+/* Reports the MPI library's name and version, which is the first part of a text such as "Open MPI
+ * v4.1.4, package: ..." or "MPICH Version: 4.0.2\n...". */
 void xd_mpi_about(xd_fact *fact, void *cookie)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
@@ -361,7 +364,7 @@ int xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus)
     return mpi.open && mpi.ranks > 0 ? mpi.alike : -1;
 }
 
-/* Fills in the fields of a world, except its groups. */
+/* Sets the fields of an MPI world, except its groups. */
 static xd_status open_world(xd_mpi_world *w, MPI_Comm base, xd_err *e)
 {
     int code = MPI_Comm_dup(base, &w->control);
@@ -378,7 +381,7 @@ static xd_status open_world(xd_mpi_world *w, MPI_Comm base, xd_err *e)
     return s;
 }
 
-/* Opens the first group of a world. */
+/* Opens the first group of an MPI world, which has all its ranks. */
 static xd_status open_first(xd_mpi_world *w, MPI_Comm base, xd_comm **c, xd_err *e)
 {
     MPI_Comm m = MPI_COMM_NULL;
@@ -420,7 +423,7 @@ xd_status xd_comm_mpi(xd_comm **c, const void *lent, xd_err *e)
     s = open_world(w, base, e);
     if (s == XD_OK)
         s = open_first(w, base, c, e);
-    if (s != XD_OK) {           /* finalise, so that MPI removes its session files             */
+    if (s != XD_OK) {           /* finalise MPI, so that it removes its session files          */
         free_world(w);
         stop_mpi();
         return s;

@@ -1,4 +1,5 @@
-/* mpi_op.c - pending MPI operations: posting, staging, progress, waiting */
+/* mpi_op.c - pending MPI operations: starts them, stages their data, advances them, and waits for
+ * them */
 #include "comm/mpi_op.h"
 
 #include "base/log.h"
@@ -9,15 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* MPI counts with int: longer messages are sent in pieces, which arrive in order. */
+/* Bytes of the longest MPI message. MPI counts bytes in an int, so longer messages are sent in
+ * pieces, which arrive in order. */
 #define PIECE ((size_t)1 << 30)
 
 enum { CLASSES = 64, TAGS = 8000 };
 
 static struct {
-    xd_mpi_op      *free_ops;       /* free operations, with their arrays                      */
-    xd_mpi_op      *later;          /* pending operations with another phase                   */
-    xd_mpi_staging *stage[CLASSES]; /* free buffers of 2^i bytes                               */
+    xd_mpi_op      *free_ops;       /* operations free for reuse, with their arrays            */
+    xd_mpi_op      *later;          /* pending operations with a further phase                 */
+    xd_mpi_staging *stage[CLASSES]; /* stage[i]: free buffers of 2^i bytes                     */
     int64_t   serial;
 } all;
 
@@ -41,7 +43,7 @@ xd_status xd_mpi_fail(xd_mpi_world *w, int rank, const char *what, int code)
     snprintf(text, sizeof text, "%s failed: %s", what, why);
     record_error(w, rank, XD_ECOMM, text);
     if (MPI_Error_class(code, &kind) != MPI_SUCCESS || kind != MPI_ERR_TRUNCATE)
-        w->lost = 1;            /* except for truncation: the message has arrived              */
+        w->lost = 1;            /* not after truncation, when the message has arrived          */
     return XD_ECOMM;
 }
 
@@ -104,7 +106,7 @@ static void return_staging(xd_mpi_op *j)
     j->stages = NULL;
 }
 
-/* Grows an array to `cap` elements of `size` bytes. 0: out of memory. */
+/* Grows an array to `cap` elements of `size` bytes. Returns 0 if out of memory. */
 static int grow_array(void **p, int cap, size_t size)
 {
     void *q = realloc(*p, (size_t)cap * size);
@@ -158,8 +160,8 @@ void xd_mpi_free_lists(void)
 
 /* ---- posting --------------------------------------------------------------------------- */
 
-/* Each collective call has four tags, which are reused only long after its messages have
- * arrived. */
+/* Begins an operation, or returns NULL. Each collective operation has four tags, which are reused
+ * only long after its messages have arrived. */
 xd_mpi_op *xd_mpi_op_begin(xd_comm *c, int collective)
 {
     xd_mpi_group *g = c->priv;
@@ -209,7 +211,7 @@ static void post_message(xd_mpi_op *j, char *p, size_t bytes, int peer, int send
 void xd_mpi_op_send_uncounted(xd_mpi_op *j, const void *p, size_t bytes, int to)
 {
     char *q;
-    memcpy(&q, &p, sizeof q);           /* MPI only reads it */
+    memcpy(&q, &p, sizeof q);           /* MPI only reads the buffer */
     post_message(j, q, bytes, to, 1);
 }
 
@@ -293,8 +295,8 @@ static void release_op(xd_mpi_op *j)
     all.free_ops = j;
 }
 
-/* Checks the finished requests for failed messages and for messages of another size than
- * expected. */
+/* Checks the finished MPI requests of an operation for failed messages and for messages of another
+ * size than expected. */
 static void check_messages(xd_mpi_op *j, int code)
 {
     for (int i = 0; i < j->n; i++) {
@@ -314,7 +316,8 @@ static void check_messages(xd_mpi_op *j, int code)
         j->status = xd_mpi_fail(j->g->world, j->g->world->rank, "a message", code);
 }
 
-/* Tests an operation once and runs as many phases as are ready. Returns 1 if it is complete. */
+/* Tests an operation once and runs as many of its phases as are ready. Returns 1 if the operation
+ * is complete. */
 static int advance_op(xd_mpi_op *j)
 {
     while (!j->ended) {
@@ -368,7 +371,7 @@ xd_req xd_mpi_op_start(xd_mpi_op *j)
 
 /* ---- waiting --------------------------------------------------------------------------- */
 
-/* Returns the operation of a request. NULL: already completed. */
+/* Returns the operation of a request, or NULL if the operation is already complete. */
 static xd_mpi_op *op_of(xd_req r)
 {
     xd_mpi_op *j = r.tag > 0 ? r.p : NULL;
@@ -394,14 +397,14 @@ xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n)
         }
         if (s == XD_OK)
             s = j->ended || j->status != XD_OK ? j->status : XD_ECOMM;
-        if (j->ended)           /* else MPI still uses the buffers of an incomplete operation  */
+        if (j->ended)           /* MPI still uses the buffers of an incomplete operation       */
             release_op(j);
     }
     return s;
 }
 
-/* A failed operation counts as complete, even if some of its messages never arrive; xd_mpi_wait
- * returns its error. */
+/* Returns 1 if an operation is complete. A failed operation counts as complete, even if some of its
+ * messages never arrive; xd_mpi_wait then returns the error. */
 int xd_mpi_test(xd_comm *c, xd_req *r)
 {
     xd_mpi_op *j = op_of(*r);
@@ -421,7 +424,8 @@ int xd_mpi_test(xd_comm *c, xd_req *r)
     return 1;
 }
 
-/* Cancels each receive without a message; messages that have arrived are received. */
+/* Drops pending requests. Cancels each receive whose message has not arrived, and receives messages
+ * that have arrived. */
 void xd_mpi_drop(xd_comm *c, xd_req *r, int n)
 {
     (void)c;

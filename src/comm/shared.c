@@ -1,4 +1,4 @@
-/* shared.c - memory that the ranks of a host share, in huge pages if possible */
+/* shared.c - shared memory between the ranks of a host, in huge pages if possible */
 #include "comm/mpi_op.h"
 
 #include "base/pages.h"
@@ -12,8 +12,8 @@ struct xd_shm_block {
     xd_shm_block *next;
     void     *p;
     size_t    bytes;
-    uint64_t  number;           /* inode of its file, unique on this host                      */
-    char     *mine;             /* of a window: this rank's part                               */
+    uint64_t  number;           /* inode of the block's file, unique on this host              */
+    char     *mine;             /* this rank's part of a window                                */
     size_t    mine_bytes;
 };
 
@@ -23,7 +23,8 @@ static int all_ok(const xd_mpi_group *g, int ok)
     return MPI_Allreduce(MPI_IN_PLACE, &ok, 1, MPI_INT, MPI_MIN, g->mpi) == MPI_SUCCESS && ok;
 }
 
-/* Opens the file that rank 0 makes. Returns -1 on all ranks if one fails. */
+/* Opens on every rank the shared-memory file that rank 0 creates. Returns -1 on all ranks if one
+ * rank fails. */
 static int open_file(const xd_mpi_group *g, size_t bytes)
 {
     xd_shm_key key = { .fd = -1 };
@@ -38,7 +39,8 @@ static int open_file(const xd_mpi_group *g, size_t bytes)
     return -1;
 }
 
-/* Makes a file and maps it on all ranks of a group. NULL on all ranks: not available. */
+/* Creates a shared-memory file and maps it on all ranks of a group. Returns NULL on all ranks if
+ * that is not possible. */
 static xd_shm_block *open_block(const xd_mpi_group *g, size_t bytes)
 {
     xd_shm_block   *b = calloc(1, sizeof *b);
@@ -65,8 +67,8 @@ static void close_block(xd_shm_block *b)
 
 /* ---- memory that all ranks write: share -------------------------------------------------- */
 
-/* Allocates this rank's part of the pages, in complete huge pages. Otherwise touching a page when
- * memory is short would kill the process. */
+/* Allocates this rank's part of the shared pages in advance, in complete huge pages. Otherwise the
+ * first access to a page would kill the process when memory is short. */
 static int allocate_part(const xd_comm *c, void *p, size_t bytes, int nodes)
 {
     size_t n = (bytes + XD_HUGE_PAGE - 1) / XD_HUGE_PAGE,
@@ -106,8 +108,9 @@ void xd_mpi_unshare(xd_mpi_group *g)
 
 /* ---- windows: each rank writes its part, all ranks read ---------------------------------- */
 
-/* Returns the bytes of all ranks' parts and sets *at to the offset of this rank's; `mine`, its
- * bytes, is a multiple of the huge page size. 0: a rank passed 0 bytes. */
+/* Returns the sum of the bytes of all ranks' parts, and sets *at to the offset of this rank's part.
+ * `mine` is the bytes of this rank's part, a multiple of the huge page size. Returns 0 if a rank
+ * passed 0 bytes. */
 static size_t sum_parts(const xd_mpi_group *g, size_t mine, size_t *at)
 {
     unsigned long long part = mine, sum = 0, smallest = 0, before = 0;
@@ -124,7 +127,8 @@ void *xd_mpi_window_open(xd_comm *c, size_t bytes)
 {
     xd_mpi_group *g = c->priv;
     size_t    mine = (bytes + XD_HUGE_PAGE - 1) / XD_HUGE_PAGE * XD_HUGE_PAGE, at = 0;
-    size_t    sum = g->world->lost ? 0 : sum_parts(g, mine, &at);   /* lost: out of sync */
+    size_t    sum = g->world->lost ? 0 : sum_parts(g, mine, &at);   /* lost: the ranks' messages no
+                                                                     * longer match      */
     xd_shm_block *b = sum ? open_block(g, sum) : NULL;
     if (!b)
         return NULL;

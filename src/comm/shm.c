@@ -1,4 +1,5 @@
-/* shm.c - shared memory without a name: a file of memfd_create, opened by others through /proc */
+/* shm.c - shared memory without a name: a file of memfd_create that other processes open through
+ * /proc */
 #define _GNU_SOURCE             /* memfd_create */
 #include "comm/shm.h"
 
@@ -9,7 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Returns 1 if `bytes` are within the limit of file sizes. Exceeding it would kill the process. */
+/* Returns 1 if `bytes` are within the process's limit of file sizes. A larger file would kill the
+ * process. */
 static int within_file_limit(size_t bytes)
 {
     struct rlimit r;
@@ -34,8 +36,8 @@ int xd_shm_make(size_t bytes, xd_shm_key *key)
     return -1;
 }
 
-/* Compares device and inode: if processes of a host do not see each other (containers), the process
- * id may belong to another process. */
+/* Opens the shared memory of another process. Compares device and inode, because in a container the
+ * process id may belong to a wrong process. */
 int xd_shm_find(const xd_shm_key *key)
 {
     char        path[64];

@@ -1,8 +1,9 @@
-/* staged.c - device memory -> host memory -> message -> host memory -> device memory
+/* staged.c - messages between devices by way of host memory: the sender copies device memory to
+ * host memory, and the receiver copies the message from host memory to its device.
  *
- * A call whose data is still being copied to the host has begun, but its message starts later: in a
- * wait, a test, a poke or the next call, in the order of the calls. The device continues its
- * work. */
+ * A communication call returns while its data is still being copied to the host. Its message starts
+ * later, in a wait, a test, a poke or the next call; messages start in the order of the calls. The
+ * device continues its work meanwhile. */
 #include "comm/staged.h"
 
 #include <sched.h>
@@ -20,7 +21,7 @@ typedef struct xd_staged {
     xd_comm     c;
     xd_comm    *real;
     xd_staging *w;
-    xd_direct   direct;         /* messages between devices, or {0}                            */
+    xd_direct   direct;         /* direct messages between devices, or {0}                     */
 } xd_staged;
 
 static xd_staged *staged_of(xd_comm *c)
@@ -28,7 +29,7 @@ static xd_staged *staged_of(xd_comm *c)
     return (xd_staged *)(void *)c;
 }
 
-/* Aborts all ranks: without memory this rank cannot take part in messages. */
+/* Aborts all ranks, because a rank without memory cannot take part in messages. */
 static void no_memory(const xd_staged *s)
 {
     xd_fail(s->c.err, XD_ENOMEM, "no memory for a message between %s and the host",
@@ -46,7 +47,7 @@ static xd_stage_call *begin_call(xd_staged *s, kind what)
     return k;
 }
 
-/* Sets view i of a call to the host view of t. */
+/* Sets view i of a call to a host copy of the device tensor t. */
 static void stage_view(xd_staged *s, xd_stage_call *k, int i, xd_tensor t, int how)
 {
     if (!xd_stage_view(s->w, k, t, how, &k->view[i]))
@@ -71,7 +72,8 @@ static void start_message(xd_stage_call *k)
     }
 }
 
-/* Starts the oldest messages whose data has been copied to the host. */
+/* Starts the waiting messages, oldest first, up to the first whose data is not yet copied to the
+ * host. */
 static void start_ready(xd_staging *w)
 {
     for (xd_stage_call *k; (k = w->waiting) && xd_stage_downloaded(w, k);) {
@@ -81,8 +83,8 @@ static void start_ready(xd_staging *w)
     }
 }
 
-/* Starts a call's message. Receives start at once, since their order does not depend on sends.
- * Other calls start after all earlier ones. */
+/* Starts a call's message. A receive starts at once, since the order of receives does not depend on
+ * sends. Any other call starts after all earlier calls. */
 static xd_req begin_message(xd_staged *s, xd_stage_call *k)
 {
     xd_staging *w = s->w;
@@ -108,14 +110,15 @@ static int is_linked(const xd_staged *s, const xd_stage_call *k)
     return k->direct && s->direct.links;
 }
 
-/* Returns 1 if the host need not wait for the messages of a call. */
+/* Returns 1 if the host need not wait for the messages of a call: the device does, or they have
+ * arrived. */
 static int needs_no_host(xd_staged *s, xd_stage_call *k)
 {
     return is_linked(s, k) || carrier(s, k)->ops->test(carrier(s, k), &k->real);
 }
 
-/* Lets messages progress until that of k has started and ended, or, if k is NULL, until all have
- * started. */
+/* Lets messages progress until the message of call k has ended, or, if k is NULL, until the
+ * messages of all calls have started. */
 static void go_on_until(xd_staged *s, xd_stage_call *k)
 {
     xd_staging *w = s->w;
@@ -128,7 +131,7 @@ static void go_on_until(xd_staged *s, xd_stage_call *k)
     }
 }
 
-/* Removes a call that has not started. */
+/* Removes a call from the list of calls whose messages have not started. */
 static void forget(xd_staging *w, const xd_stage_call *k)
 {
     xd_stage_call **at = &w->waiting;
@@ -155,7 +158,8 @@ static xd_stage_call *begin_direct(xd_staged *s, kind what)
     return k;
 }
 
-/* Begins a direct call whose views are set: sends view[r] to rank r, receives view[size + r]. */
+/* Begins a direct call between devices, whose views are already set: sends view[r] to rank r, and
+ * receives view[size + r] from rank r. */
 static xd_req send_direct(xd_staged *s, xd_stage_call *k, int peer)
 {
     if (!(s->direct.links ? xd_links_begin : xd_direct_begin)(&s->direct, k, s->c.size, peer,
@@ -170,8 +174,8 @@ static void copy_mine(xd_staged *s, xd_stage_call *k, xd_tensor to, xd_tensor fr
         no_memory(s);
 }
 
-/* Begins an all-reduce (sum) of f32: every rank receives the elements of all ranks in buffers of
- * the call. */
+/* Begins an all-reduce (sum) of f32: every rank receives the elements of all ranks in the call's
+ * buffers, and add_up sums them. */
 static xd_req direct_sum(xd_staged *s, xd_tensor io)
 {
     const int      me = s->c.rank, size = s->c.size;
@@ -187,7 +191,8 @@ static xd_req direct_sum(xd_staged *s, xd_tensor io)
     return send_direct(s, k, -1);
 }
 
-/* Adds in rank order, so that all ranks get the same bits. */
+/* Sums the received elements in the order of the ranks, so that all ranks get bitwise equal
+ * sums. */
 static void add_up(xd_staged *s, xd_stage_call *k)
 {
     const xd_tensor *part = k->view + s->c.size;
@@ -388,7 +393,7 @@ static int staged_test(xd_comm *c, xd_req *r)
     if (!k->started || !(is_linked(s, k) ? s->w->lanes->reached(s->w->dev, k->in)
                                          : needs_no_host(s, k)))
         return 0;
-    if (k->real.p)              /* a failed request: wait returns its error                    */
+    if (k->real.p)              /* a failed request: staged_wait returns its error             */
         return 1;
     end_call(s, k);
     *r = (xd_req){ 0 };
@@ -461,7 +466,7 @@ static xd_status wrap_comm(xd_comm **c, xd_staging *w, xd_err *e);
 
 typedef enum way { LINKS, MAILBOXES, STAGED } way;
 
-/* Returns the fastest transport that rank 0's environment variable allows. */
+/* Returns the fastest transport between devices that rank 0's environment variable allows. */
 static way first_way(const xd_staged *s)
 {
     const char *name = getenv("XDIT_DEVICE_MESSAGES");
@@ -487,8 +492,8 @@ static void say_way(const xd_staged *s, const char *no_links, const char *no_box
                "no links: %s", no_boxes, no_links);
 }
 
-/* Chooses the transport. Collective over the world; called before the first group is split from
- * it. */
+/* Chooses the transport between devices. All ranks of the world call this before the first group is
+ * split from the world. */
 static xd_status choose_way(xd_staged *s, xd_err *e)
 {
     xd_staging *w = s->w;
@@ -502,7 +507,7 @@ static xd_status choose_way(xd_staged *s, xd_err *e)
         w->links = xd_links_open(w, s->real, &no_links);
     if (first != STAGED && !w->links && s->c.err->code == XD_OK)
         w->mailboxes = xd_mailboxes_open(w, s->real, &w->direct, &no_boxes);
-    if (s->c.err->code != XD_OK)        /* the ranks are no longer in sync                     */
+    if (s->c.err->code != XD_OK)        /* the ranks' messages no longer match                 */
         return xd_fail(e, s->c.err->code, "%s", s->c.err->msg);
     w->direct = w->direct || w->links;
     w->traffic->way = w->links ? XD_WAY_LINKS : w->mailboxes ? XD_WAY_MAILBOXES : XD_WAY_STAGED;

@@ -1,4 +1,5 @@
-/* staging.c - buffers of staged messages, and their copies */
+/* staging.c - buffers of messages that are staged through host memory, and copies between device
+ * and host */
 #include "comm/staging.h"
 
 #include <sched.h>
@@ -27,7 +28,8 @@ static void put_memory(xd_staging *w, int on_device, xd_stage_buffer *b)
     free(b);
 }
 
-/* Returns the smallest free buffer that is large enough, or a new one. NULL: out of memory. */
+/* Returns the smallest free buffer of at least `bytes` bytes, or a new buffer, or NULL if out of
+ * memory. */
 char *xd_stage_alloc(xd_staging *w, xd_stage_call *k, int on_device, size_t bytes)
 {
     xd_stage_buffer **at = on_device ? &w->packed : &w->pinned, **best = NULL, *b = NULL;
@@ -120,7 +122,7 @@ static void make_idle(xd_staging *w, xd_stage_call *k)
     w->idle = k;
 }
 
-/* Frees the memory of calls that the device has finished, oldest first. */
+/* Frees the buffers of those calls whose copies the device has finished, oldest first. */
 static void take_back(xd_staging *w)
 {
     while (w->ending) {
@@ -176,7 +178,8 @@ int xd_stage_on_device(const xd_staging *w, xd_tensor t)
     return xd_comm_bytes(t) && w->dev->mem->owns(w->dev, t.p);
 }
 
-/* Allocates packed device memory for the elements of `like`, and scratch for the copy kernel. */
+/* Allocates contiguous device memory for the elements of the tensor `like`, and scratch memory for
+ * the copy kernel. */
 static int hold_packed(xd_staging *w, xd_stage_call *k, xd_tensor like, xd_tensor *packed,
                        void **tmp)
 {
@@ -253,15 +256,16 @@ int xd_stage_downloaded(const xd_staging *w, const xd_stage_call *k)
     return !w->lanes || !k->down.n || w->lanes->reached(w->dev, k->out);
 }
 
-/* Queues the copy of received data to its tensor, through `packed` if the tensor has strides. */
+/* Queues the copy of received data from the host to its device tensor, through a contiguous buffer
+ * if the tensor has strides. */
 static xd_status come(xd_staging *w, const xd_stage_copy *v, void *to)
 {
     return w->lanes ? w->lanes->up(w->dev, XD_LANE_IN, to, v->p, xd_bytes(v->t))
                     : w->dev->mem->upload(w->dev, NULL, to, v->p, xd_bytes(v->t));
 }
 
-/* Queues the copies of all received data; *packed: 1 if some of it must be unpacked by the compute
- * stream. */
+/* Queues the copies of all received data to the device. Sets *packed to 1 if the compute stream
+ * must unpack some of the data. */
 static int copy_up(xd_staging *w, xd_stage_call *k, xd_status *st)
 {
     for (int i = 0; i < k->up.n && *st == XD_OK; i++) {

@@ -1,20 +1,21 @@
-/* zero_copy.c - an exchange between ranks of one host through shared-memory windows
+/* zero_copy.c - exchanges data between ranks of one host through shared-memory windows.
  *
- * The sender sends a note with the position and the strides of a view in its window (shared.c).
- * exchange: the receiver copies the view once, directly into its own layout, and confirms; the
- * sender waits for the confirmation. A view that the sender has already written to its destination
- * (exchange_places) is not copied. exchange_views, exchange_places: the receiver gets the view
- * itself. Data outside of windows (of a rank that has failed) is sent as a message after the note.
- * The first tag of the call is for notes, the second for messages, the third for confirmations. */
+ * The sender sends a note with the position and the strides of a view in its window (shared.c). In
+ * exchange, the receiver copies the view once, directly into its own layout, and confirms the copy;
+ * the sender waits for the confirmation. A view that the sender has already written to its
+ * destination (exchange_places) is not copied. In exchange_views and exchange_places, the receiver
+ * gets the view itself. Data outside of windows (of a rank that has failed) is sent as a message
+ * after the note. The first tag of a call is for notes, the second for messages, the third for
+ * confirmations. */
 #include "comm/kinds.h"
 #include "comm/mpi_op.h"
 
 #include <string.h>
 
 typedef struct note {
-    uint64_t block;             /* 0: not in a window; sent as a message                       */
+    uint64_t block;             /* block of the window; 0: the data is sent as a message       */
     int64_t  at, elems, s[XD_MAXDIM];
-    int64_t  mine;              /* 1: in the sender's own part; the sender waits for the copy  */
+    int64_t  mine;              /* 1: in the sender's own part; the sender waits for copy      */
 } note;
 
 struct xd_zero_copy {
@@ -80,7 +81,7 @@ void xd_zero_copy_recv(xd_mpi_op *j, xd_tensor *t, int from)
     xd_mpi_op_recv(j, &n->n, sizeof n->n, from);
 }
 
-/* Returns the bytes from the first element of a view to the end of its last one. */
+/* Returns the bytes from the first element of a view to the end of its last element. */
 static int64_t byte_extent(xd_tensor t)
 {
     int64_t n = 1;

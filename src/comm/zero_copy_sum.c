@@ -1,4 +1,4 @@
-/* zero_copy_sum.c - an all-reduce between ranks of one host in their shared-memory windows
+/* zero_copy_sum.c - an all-reduce between ranks of one host in their shared-memory windows.
  *
  * 1. Each rank sends a note with the position of its elements.
  * 2. Each rank sums one piece, reads the other ranks' elements in their windows, and confirms.

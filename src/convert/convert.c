@@ -49,8 +49,8 @@ static void add_part(xd_cvt *v, xd_component *p, int type)
                                                                                     : type };
 }
 
-/* Chooses the components and their types. The VAE keeps its type: it is small, and rounding would
- * be visible. */
+/* Chooses the model components to convert and their data types. The VAE keeps its type, because it
+ * is small and rounding would be visible. */
 static xd_status choose_parts(xd_cvt *v, xd_err *e)
 {
     int       type, text;
@@ -71,7 +71,7 @@ static xd_status choose_parts(xd_cvt *v, xd_err *e)
     return XD_OK;
 }
 
-/* Refuses the name of a component that the model does not have. */
+/* Fails if the caller named a component that the model does not have. */
 static xd_status check_components(const xd_cvt *v, xd_err *e)
 {
     const xd_model *m = &v->m;
@@ -100,7 +100,8 @@ static xd_status check_components(const xd_cvt *v, xd_err *e)
 
 /* ---- source files --------------------------------------------------------------------------- */
 
-/* Opens the weight files. LoRA files need those of all components that they may change. */
+/* Opens the weight files of the components to convert. To merge LoRA files, also opens the
+ * components that LoRA files may change. */
 static xd_status open_files(xd_cvt *v, xd_err *e)
 {
     const xd_convert_args *a = v->a;
@@ -125,7 +126,8 @@ static const char *type_text(int type)
                                  : xd_dtype_name((xd_dtype)type);
 }
 
-/* Describes the arguments as text, which must be the same when an interrupted run is resumed. */
+/* Describes the conversion's arguments as text. This text must be the same when an interrupted
+ * conversion is resumed. */
 static xd_status describe(xd_cvt *v, xd_err *e)
 {
     for (int i = 0; i < v->nparts; i++)
@@ -158,7 +160,8 @@ static xd_status write_part(xd_cvt *v, const xd_cvt_part *c, xd_err *e)
     return s == XD_OK ? xd_cvt_index(v, c, e) : s;
 }
 
-/* Writes all files, model_index.json last: only then is the directory a model. */
+/* Writes all output files. model_index.json is last, because only this file makes the directory a
+ * model. */
 static xd_status write_all(xd_cvt *v, xd_err *e)
 {
     xd_status s = xd_cvt_copy_files(v, 0, e);

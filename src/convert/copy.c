@@ -1,4 +1,4 @@
-/* copy.c - copies configs, tokenizers, the scheduler, and components that are not converted
+/* copy.c - copies configs, tokenizers, the scheduler, and components that are not converted.
  *
  * From folders of converted components, all files except weights are copied; from other folders
  * that model_index.json or the pipeline names, all files. */

@@ -1,4 +1,4 @@
-/* shards.c - distributes tensors over files and makes the headers
+/* shards.c - distributes tensors over files and makes the headers.
  *
  * Files are split like diffusers splits them, in the order in which tensors are loaded. In a file,
  * tensors whose byte size is a multiple of ALIGN come first, so that all of them are aligned. */

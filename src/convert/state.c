@@ -1,4 +1,4 @@
-/* state.c - state of the output directory, and resuming of an interrupted conversion
+/* state.c - state of the output directory, and resuming of an interrupted conversion.
  *
  * While a conversion is incomplete, the output has a note file with the arguments and the hash of
  * the source model. A run with the same note resumes: files have their final names only when they

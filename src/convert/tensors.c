@@ -1,7 +1,7 @@
-/* tensors.c - lists a component's output tensors and their types
+/* tensors.c - lists the tensors that a converted model component will have, and their types.
  *
- * Declared tensors get their declared names, whatever their names in the source files. Other
- * tensors of files with declared names are kept for other programs. */
+ * Tensors that the network declares get their declared names, whatever their names in the source
+ * files. Undeclared tensors of files that use the declared names are kept for other programs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +26,8 @@ static int has_terms(const xd_component *p, const char *name)
     return p->w->src.sums && p->w->src.sums->has(p->w->src.sums_self, name);
 }
 
-/* Returns the type of a tensor that is not quantized. Vectors keep their exact values: loading
- * converts them to f32 in every compute type. */
+/* Returns the output type of a tensor that is not quantized. Vectors keep their exact values,
+ * because loading converts vectors to f32 in every compute type. */
 static xd_dtype plain_type(const xd_cvt_part *c, xd_dtype stored, int vector, int terms)
 {
     if (c->type == XD_F32)
@@ -95,12 +95,12 @@ static xd_status add_declared(xd_cvt_part *c, const xd_declared *d, xd_err *e)
         return XD_OK;           /* belongs to blocks that are never run                        */
     const int quantized = !d->unread && (d->type == XD_I8 || d->type == XD_F8E4M3);
     const int vector = d->unread ? d->nd < 2 : d->type == XD_F32;
-    if (p->single)              /* the single file may store it in another shape               */
+    if (p->single)              /* a single file may store the tensor in another shape         */
         t = xd_view(NULL, t.type, d->nd, d->d);
     t = xd_view(NULL, quantized ? d->type : plain_type(c, t.type, vector, has_terms(p, name)),
                 t.nd, t.d);
     const int fours = !d->unread && d->type == XD_Q4_0;
-    if (fours)                  /* safetensors has no Q4_0: written as bytes                   */
+    if (fours)                  /* safetensors has no Q4_0, so it is written as bytes          */
         t = xd_view2(NULL, XD_U8, t.d[0], (int64_t)xd_dtype_bytes(XD_Q4_0, t.d[1]));
     xd_cvt_item *i = add_item(c, name, t, e);
     if (i) {
@@ -111,7 +111,7 @@ static xd_status add_declared(xd_cvt_part *c, const xd_declared *d, xd_err *e)
     return !i ? XD_ENOMEM : quantized ? add_scales(c, i, e) : XD_OK;
 }
 
-/* Adds an undeclared tensor of the source files. */
+/* Adds a tensor of the source files that the network does not declare. */
 static xd_status add_other(xd_cvt_part *c, int64_t at, xd_err *e)
 {
     const char *name = xd_st_name(c->p->files, at);

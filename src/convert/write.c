@@ -1,4 +1,4 @@
-/* write.c - writes the tensors of a file, some rows at a time
+/* write.c - writes the tensors of a file, some rows at a time.
  *
  * Each thread converts its own band of rows: it reads them as f32, adds LoRA terms, then rounds or
  * quantizes. When all threads are done, the rows are written, and the pages of the source files are

@@ -1,10 +1,10 @@
 /* exif.c - writes Exif metadata of JPEG and WebP in the form that stable-diffusion-webui ("A1111"),
  * Civitai and galleries read.
  *
- * The value of "parameters" is the Exif UserComment, in UTF-16 after the code "UNICODE". All
- * other texts (the JSON) are the ImageDescription, in ASCII. A1111 (piexif) reads the comment as
- * big-endian in any file; other programs use the byte order of the file. The file is therefore
- * big-endian. */
+ * The value of "parameters" is the Exif UserComment, in UTF-16 after the code "UNICODE". All other
+ * texts (the JSON) are the ImageDescription, in ASCII. A1111 (piexif) reads the UserComment as
+ * big-endian in any file, while other programs use the byte order of the Exif data. The Exif data
+ * is therefore big-endian. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ static void put_be(uint8_t *p, size_t v, int n)
         p[i] = (uint8_t)(v >> 8 * (n - 1 - i));
 }
 
-/* Writes a directory entry. A value of more than 4 bytes is stored at offset `v`. */
+/* Writes an entry of an Exif directory. A value of more than 4 bytes is stored at offset `v`. */
 static uint8_t *put_row(uint8_t *p, int tag, int type, size_t n, size_t v)
 {
     put_be(p, (size_t)tag, 2);
@@ -33,7 +33,7 @@ static uint8_t *put_row(uint8_t *p, int tag, int type, size_t n, size_t v)
     return p + ROW;
 }
 
-/* Reads the character at *s and advances *s. Returns U+FFFD for bytes that are not UTF-8. */
+/* Reads the character at *s and advances *s. Returns U+FFFD for bytes that are not valid UTF-8. */
 static uint32_t next_char(const char **s)
 {
     const uint8_t *p = (const uint8_t *)*s;
@@ -56,7 +56,8 @@ static int units_of(uint32_t c, uint16_t u[2])
     return c < 0x10000 ? 1 : 2;
 }
 
-/* Makes a UserComment of at most `max` bytes, cut between characters; empty if out of memory. */
+/* Makes a UserComment of at most `max` bytes. A longer text is cut between characters. The comment
+ * is empty if out of memory. */
 static bytes make_comment(const char *s, size_t max)
 {
     bytes b = { malloc(PREFIX + 2 * strlen(s) + 4), PREFIX };
@@ -74,8 +75,8 @@ static bytes make_comment(const char *s, size_t max)
     return b;
 }
 
-/* Appends a text in ASCII. Other characters become JSON escapes, which is correct if the text is
- * JSON. */
+/* Appends a text in ASCII. Characters outside of ASCII become JSON escapes, which is correct if the
+ * text is JSON. */
 static void add_ascii(xd_text_buf *b, const char *s)
 {
     while (*s) {
@@ -96,8 +97,8 @@ static int is_parameters(const xd_image_text *t)
     return strcmp(t->key, "parameters") == 0;
 }
 
-/* Joins all texts except the parameters: the value if there is only one, else "key: value"
- * lines. */
+/* Joins all texts of an image except "parameters": a single text is only its value, several texts
+ * are "key: value" lines. */
 static xd_text_buf make_description(const xd_image_text *texts)
 {
     xd_text_buf b = { 0 };
@@ -116,8 +117,8 @@ static xd_text_buf make_description(const xd_image_text *texts)
     return b;
 }
 
-/* Assembles the header, a directory with the description (if there is one) and the pointer to
- * the next directory, that directory with the comment, and both texts. */
+/* Assembles the Exif data: the header; a directory with the ImageDescription (if there is one) and
+ * a pointer to the Exif directory; the Exif directory with the UserComment; and both texts. */
 static bytes assemble_exif(const xd_text_buf *about, const bytes *note)
 {
     size_t   rows = about->p ? 2 : 1, text = about->p ? about->len + 1 : 0, more = note->n ? 2 : 1;
@@ -153,7 +154,7 @@ uint8_t *xd_exif(const xd_image_text *texts, size_t max, size_t *n)
         parameters = is_parameters(t) ? t->value : parameters;
     bytes       note = parameters ? make_comment(parameters, max - FRAME) : (bytes){ NULL, 0 };
     xd_text_buf about = make_description(texts);
-    if (about.len + 1 + note.n > max - FRAME)           /* no partial description                */
+    if (about.len + 1 + note.n > max - FRAME)           /* too long: omit the description        */
         xd_buf_free(&about);
     bytes b = note.n || about.p ? assemble_exif(&about, &note) : (bytes){ NULL, 0 };
     free(note.p);

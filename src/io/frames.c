@@ -13,7 +13,7 @@
 #include "io/movie_read.h"
 
 struct xd_frames {
-    char  **path;               /* [n] paths of images; NULL: a video                          */
+    char  **path;               /* [n] paths of images; NULL for a video                       */
     int64_t n, next;
     xd_movie_reader *movie;
     uint8_t *rgb;
@@ -34,7 +34,7 @@ static int add_path(xd_frames *f, char *path)
     return 1;
 }
 
-/* Natural order of names: 10 after 9. */
+/* Compares file names in natural order: 10 is after 9. */
 static int by_name(const void *a, const void *b)
 {
     return strverscmp(*(char *const *)a, *(char *const *)b);
@@ -57,7 +57,8 @@ static xd_status open_directory(xd_frames *f, const char *path, xd_err *e)
     return s;
 }
 
-/* Returns 1 for an image, by its first bytes. A GIF is not one, since it may have many frames. */
+/* Returns 1 if the first bytes of the file are those of an image format. GIF does not count,
+ * because a GIF may have many frames. */
 static int is_image(const char *path)
 {
     int64_t w, h;

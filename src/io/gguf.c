@@ -1,7 +1,8 @@
-/* gguf.c - the header of a GGUF file: keys with values, then names, shapes, types and offsets.
+/* gguf.c - reads the header of a GGUF file: metadata keys with values, then the tensors' names,
+ * shapes, types and offsets.
  *
- * It is read sequentially through a small buffer, because it may contain the large vocabulary of a
- * language model. */
+ * The header is read sequentially through a small buffer, because it may contain the large
+ * vocabulary of a language model. */
 #include "io/gguf.h"
 
 #include <inttypes.h>
@@ -10,7 +11,7 @@
 #include <string.h>
 
 enum { BUFFER = 1 << 16, MAX_KEY = 1 << 16, MAX_NAME = 4096, MAX_RANK = 8, MAX_DEPTH = 3 };
-static const uint64_t max_text = 1 << 20;       /* max bytes of a value that is kept            */
+static const uint64_t max_text = 1 << 20;       /* max bytes of a string value that is kept     */
 static const char shape_key[] = "comfy.gguf.orig_shape.";
 
 typedef enum value_type {
@@ -18,10 +19,10 @@ typedef enum value_type {
     VALUE_TEXT, VALUE_LIST, VALUE_U64, VALUE_I64, VALUE_F64, VALUE_TYPES,
 } value_type;
 
-/* Bytes of a value by its type number; 0: a text or a list. */
+/* Bytes of a metadata value by its type number; 0 for strings and arrays. */
 static const size_t value_bytes[VALUE_TYPES] = { 1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8 };
 
-/* Tensor types by their number in files; without `read`: not supported. */
+/* GGUF's tensor types by their number in the file. A type without `read` is not supported. */
 static const struct type {
     const char *name;
     xd_dtype    type;
@@ -86,7 +87,7 @@ static xd_status no_memory(reader *r)
     return xd_fail(r->e, XD_ENOMEM, "%s: no memory for its header", r->f->path);
 }
 
-/* Returns 1 if the rest of the file has space for n items of at least `each` bytes. */
+/* Returns 1 if the rest of the file is long enough for n items of at least `each` bytes. */
 static int has_room(const reader *r, uint64_t n, uint64_t each)
 {
     return n <= (r->f->size - r->at) / each;
@@ -115,7 +116,7 @@ static xd_status take_bytes(reader *r, void *to, size_t n)
     return XD_OK;
 }
 
-/* Reads a little-endian number of `bytes` bytes. */
+/* Reads a little-endian integer of `bytes` bytes. */
 static xd_status take_number(reader *r, size_t bytes, uint64_t *v)
 {
     unsigned char p[8];
@@ -126,7 +127,7 @@ static xd_status take_number(reader *r, size_t bytes, uint64_t *v)
     return s;
 }
 
-/* Reads a text, stored after its length; malloc'ed. */
+/* Reads a string, which is stored after its length. The caller frees *text. */
 static xd_status take_text(reader *r, uint64_t max, const char *what, char **text)
 {
     uint64_t  n;
@@ -241,8 +242,8 @@ static xd_status skip_list(reader *r, int depth)
     return s;
 }
 
-/* Reads the original shape of tensor NAME, which was stored with another one to fit a block
- * type. */
+/* Reads the metadata key with the original shape of the tensor `name`. Such a tensor is stored with
+ * another shape that fits the blocks of its quantized type. */
 static xd_status read_note(reader *r, const char *name)
 {
     value_type type;
@@ -328,8 +329,8 @@ static xd_status read_keys(reader *r, uint64_t n)
 
 /* ---- tensors ------------------------------------------------------------------------------ */
 
-/* Sets the shape, outermost dimension first. Returns 0 if it is too large or has a negative
- * value. */
+/* Sets a tensor's shape, outermost dimension first. Returns 0 if the shape has a negative dimension
+ * or too many elements. */
 static int set_shape(xd_gguf_tensor *t, int rank, const int64_t *d, int64_t *count)
 {
     *count = 1;
@@ -377,7 +378,8 @@ static xd_status set_type(const reader *r, xd_gguf_tensor *t, uint64_t type, int
                    "(%s)", r->f->path, t->name, type, list);
 }
 
-/* Replaces the tensor's shape by the original one, which must have as many elements. */
+/* Replaces the tensor's stored shape by the original shape from the metadata. Both must have the
+ * same number of elements. */
 static xd_status obey_note(const reader *r, xd_gguf_tensor *t, int64_t count)
 {
     for (int i = 0; i < r->nnotes; i++) {
@@ -401,7 +403,7 @@ static xd_status read_tensor(reader *r, xd_gguf_tensor *t)
     if (s == XD_OK && rank > MAX_RANK)
         return xd_fail(r->e, XD_EFORMAT, "%s: tensor %s has %" PRIu64 " dimensions, at most %d are "
                        "possible", r->f->path, t->name, rank, MAX_RANK);
-    for (uint64_t i = 0; s == XD_OK && i < rank; i++) {        /* innermost dimension first    */
+    for (uint64_t i = 0; s == XD_OK && i < rank; i++) {       /* the file has the innermost first */
         s = take_number(r, 8, &v);
         d[rank - 1 - i] = v > INT64_MAX ? -1 : (int64_t)v;
     }
@@ -485,7 +487,7 @@ xd_status xd_gguf_read(xd_gguf *g, xd_st_file *f, xd_err *e)
     r->e = e;
     r->alignment = 32;
     xd_status s = read_header(r);
-    if (s == XD_OK) {           /* a file without data may end before the alignment             */
+    if (s == XD_OK) {           /* a file without tensor data may have no padding               */
         size_t data = (r->at + r->alignment - 1) / r->alignment * r->alignment;
         f->data = data < f->size ? data : f->size;
     }

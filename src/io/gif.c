@@ -1,9 +1,9 @@
-/* gif.c - animated GIF: one palette for all frames, dithered, infinite loop.
+/* gif.c - writes animated GIFs that loop forever, with dithering and one palette for all frames.
  *
- * The format is GIF89a with Netscape's looping block. Delays are hundredths of a second. Each
- * frame ends at the hundredth that is nearest to its time, so that the duration of the film is
- * kept. Viewers treat delays below two hundredths as ten; there are therefore at most 50 frames
- * per second. */
+ * The format is GIF89a with Netscape's looping block. GIF counts delays in hundredths of a second.
+ * Each frame ends at the hundredth that is nearest to its exact end time, so that the duration of
+ * the film is kept. Viewers treat delays below two hundredths as ten; there are therefore at most
+ * 50 frames per second. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,9 +25,9 @@ static void put16(FILE *f, int64_t v)
 typedef struct lzw {
     FILE    *f;
     uint8_t  block[255];
-    int      have, bits, size;  /* bytes in the block; pending bits; bits per code             */
+    int      have, bits, size;  /* bytes in the output block; pending bits; bits per code      */
     uint32_t wait;
-    int      next;              /* code of the next new string                                 */
+    int      next;              /* code for the next new string                                */
     int32_t  key[HASH];         /* prefix << 8 | last byte of a string; -1: free               */
     int16_t  code[HASH];
 } lzw;
@@ -66,7 +66,8 @@ static void restart_lzw(lzw *z, int depth)
     z->size = depth + 1;
 }
 
-/* Returns the slot of a string in the hash table, or a free slot for it. */
+/* Returns the hash-table slot of a string's key, or a free slot if the table does not have the
+ * string. */
 static int place_of(const lzw *z, int32_t key)
 {
     int at = (int)((uint32_t)key * 2654435761u >> 19);
@@ -101,7 +102,7 @@ static void put_pixels(lzw *z, const uint8_t *px, int64_t n, int depth)
         prefix = px[i];
     }
     put_code(z, prefix);
-    z->size += z->next >> z->size && z->next < MAXCODES;        /* the reader adds one more code */
+    z->size += z->next >> z->size && z->next < MAXCODES;        /* the decoder is one code ahead */
     put_code(z, (1 << depth) + 1);
     while (z->bits > 0)
         put_byte(z);

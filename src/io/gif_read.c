@@ -1,7 +1,8 @@
-/* gif_read.c - decodes the first frame of a GIF, like Pillow
+/* gif_read.c - decodes the first frame of a GIF, like Pillow.
  *
- * A frame may cover a part of the screen; the rest has the transparent colour, or the first one of
- * the palette. (GIF89a specification; its LZW codes grow from code size + 1 to 12 bits.) */
+ * A frame may cover only a part of the image. The rest has the transparent colour, or the first
+ * colour of the palette. The format is GIF89a, whose LZW codes grow from code size + 1 to 12
+ * bits. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,17 +14,17 @@ typedef struct gif {
     const uint8_t *data;
     size_t   n, at;
     uint8_t  palette[3 * COLOURS];
-    int      clear;             /* the transparent colour; -1: none                            */
-    int64_t  left, top, wide, high;     /* the frame's box                                     */
+    int      clear;             /* index of the transparent colour; -1: none                   */
+    int64_t  left, top, wide, high;     /* position and size of the frame in the image         */
     int      interlaced;
     xd_pixels *p;
-    uint8_t *rgba;              /* output instead of p->rgb; or NULL                           */
+    uint8_t *rgba;              /* output with alpha instead of p->rgb, or NULL                */
     int64_t  x, y;              /* position of the next pixel in the frame                     */
-    int      pass;              /* pass of an interlaced frame, of four                        */
+    int      pass;              /* current pass (of four) of an interlaced frame               */
 } gif;
 
-typedef struct codes {          /* a stream of codes in blocks of up to 255 bytes              */
-    int      size, bits;        /* bits of a code; pending bits                                */
+typedef struct codes {          /* reader of LZW codes in blocks of up to 255 bytes            */
+    int      size, bits;        /* bits per code; bits read but not yet used                   */
     uint32_t wait;
     size_t   left;              /* bytes left in this block                                    */
     int      next, last;        /* code for the next new string; previous code, -1: none       */
@@ -43,7 +44,8 @@ static int64_t read16(const gif *g, size_t at)
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 
-/* Reads a palette. Without one, colours are greys; colours after its last entry are black. */
+/* Reads a palette. Without a palette, colours are greys. Colours after the last entry of a palette
+ * are black. */
 static int read_palette(gif *g, int flags)
 {
     size_t n = (size_t)3 << ((flags & 7) + 1);
@@ -61,7 +63,7 @@ static int read_palette(gif *g, int flags)
     return 1;
 }
 
-/* Skips an extension, except the transparent colour. */
+/* Reads the transparent colour from an extension block, and skips all else in it. */
 static int read_extension(gif *g)
 {
     if (!has_bytes(g, 1))
@@ -80,7 +82,7 @@ static int read_extension(gif *g)
     return g->at <= g->n;
 }
 
-/* Moves to the data of the first frame. Skips bytes that do not begin a block. */
+/* Moves the read position to the data of the first frame. Skips bytes that do not begin a block. */
 static int find_frame(gif *g)
 {
     while (has_bytes(g, 1)) {
@@ -114,8 +116,8 @@ static void put_colour(const gif *g, int64_t x, int64_t y, int colour)
         to[3] = colour == g->clear ? 0 : 255;
 }
 
-/* Moves to the next row. Each pass of an interlaced frame has every eighth, fourth or second
- * row. */
+/* Moves the write position to the frame's next row. Each pass of an interlaced frame has every
+ * eighth, fourth or second row. */
 static void next_row(gif *g)
 {
     static const int from[] = { 0, 4, 2, 1 }, step[] = { 8, 8, 4, 2 };
@@ -125,7 +127,7 @@ static void next_row(gif *g)
         g->y = from[++g->pass];
 }
 
-/* Reads the next code; -1: end of data. */
+/* Returns the next LZW code, or -1 at the end of the data. */
 static int next_code(gif *g, codes *z)
 {
     while (z->bits < z->size) {
@@ -155,7 +157,7 @@ static void put_string(gif *g, codes *z, int code)
     }
 }
 
-/* Adds a string: the previous string and the byte `end`. */
+/* Adds a string to the LZW table: the previous string followed by the byte `end`. */
 static void add_string(codes *z, int end)
 {
     z->prefix[z->next] = (int16_t)z->last;
@@ -171,7 +173,7 @@ static int first_byte(const codes *z, int code)
     return z->end[code];
 }
 
-/* Decodes the pixels. Returns 0 if the data end before the frame is complete. */
+/* Decodes the frame's pixels. Returns 0 if the data end before the frame is complete. */
 static int read_codes(gif *g, codes *z)
 {
     int depth = has_bytes(g, 1) ? g->data[g->at++] : 0;

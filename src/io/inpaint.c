@@ -1,4 +1,5 @@
-/* inpaint.c - inpainting of the masked part only: crop, resize, paste the result back */
+/* inpaint.c - inpaints only the masked region of an image: crops the region, resizes it, and pastes
+ * the result back */
 #include "io/inpaint.h"
 
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static int find_bounds(const uint8_t *grey, int64_t w, int64_t h, xd_box *b)
     return b->right > 0;
 }
 
-/* Enlarges [*a, *b) by `more` on both sides, shifts it into [0, n), and clips it. */
+/* Enlarges the interval [*a, *b) by `more` on both sides, then shifts and clips it to [0, n). */
 static void lengthen(int64_t *a, int64_t *b, int64_t more, int64_t n)
 {
     *a -= more / 2;
@@ -91,7 +92,8 @@ xd_status xd_image_crop(uint8_t **rgb, int64_t w, xd_box box, xd_err *e)
 
 /* ---- other aspect ratios ------------------------------------------------------------------- */
 
-/* Copies an image into another one at (left, top), which may be negative; clips pixels outside. */
+/* Copies an image into another one at (left, top), which may be negative; pixels outside of the
+ * other image are dropped. */
 static void paste(uint8_t *to, int64_t to_w, int64_t to_h, const uint8_t *from, int64_t w,
                   int64_t h, int64_t left, int64_t top)
 {
@@ -103,7 +105,8 @@ static void paste(uint8_t *to, int64_t to_w, int64_t to_h, const uint8_t *from, 
             memcpy(to + ((top + y) * to_w + left) * 3, from + (y * w + skip) * 3, (size_t)n * 3);
 }
 
-/* Resizes to w x h, and centres the result in a black image of to_w x to_h. */
+/* Resizes an image to w x h pixels, and centres the result in a black image of to_w x to_h
+ * pixels. */
 static xd_status resize_into(uint8_t **rgb, int64_t from_w, int64_t from_h, int64_t w, int64_t h,
                              int64_t to_w, int64_t to_h, xd_err *e)
 {
@@ -120,16 +123,17 @@ static xd_status resize_into(uint8_t **rgb, int64_t from_w, int64_t from_h, int6
     return XD_OK;
 }
 
-/* Returns the value that continues an edge, from the two values at the edge: Pillow's bicubic
- * weights for a box of zero width, 9/8 and -1/8. */
+/* Returns the pixel value outside of an edge that continues the two values at the edge. The weights
+ * 9/8 and -1/8 are Pillow's bicubic weights for a box of zero width. */
 static uint8_t before_edge(uint8_t at, uint8_t next)
 {
     int v = (9 * at - next + 4) >> 3;
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-/* Fills the lines before `first` and from `last` on by continuing the edges. There are n lines of
- * `size` bytes; lines are `step` bytes apart, and bytes of a line `each` apart. */
+/* Fills the lines (rows or columns) of an image before `first` and from `last` on by continuing the
+ * image's edges. The image has n lines of `size` bytes. Neighbouring lines are `step` bytes apart,
+ * and neighbouring bytes of a line are `each` bytes apart. */
 static void continue_edges(uint8_t *p, int64_t n, int64_t step, int64_t size, int64_t each,
                            int64_t first, int64_t last)
 {
@@ -174,8 +178,9 @@ static uint32_t over_255(uint32_t v)
     return ((v >> 8) + v) >> 8;
 }
 
-/* Pillow's steps: convert to premultiplied alpha, blend, convert back, and alpha_composite over an
- * opaque pixel with 7 extra bits. */
+/* Lays `over` on the image `under` with the mask `grey`, in Pillow's steps: convert to
+ * premultiplied alpha, blend, convert back, and alpha_composite over an opaque pixel with 7 extra
+ * bits. */
 void xd_image_overlay(uint8_t *under, const uint8_t *over, const uint8_t *grey, int64_t n)
 {
     for (int64_t i = 0; i < n * 3; i++) {

@@ -1,4 +1,4 @@
-/* orientation.c - reads the orientation in Exif or XMP, and rotates images upright
+/* orientation.c - reads the orientation in Exif or XMP, and rotates images upright.
  *
  * Works like Pillow's exif_transpose, with which diffusers loads images. Ignores invalid blocks.
  * Exif is a TIFF: a byte order, then a directory of rows of 12 bytes (TIFF 6.0; the tags are those

@@ -1,7 +1,8 @@
-/* png.c - PNG with libpng; the orientation is found with zlib, without decoding pixels.
+/* png.c - writes and reads PNG images with libpng. An image's orientation is read with zlib,
+ * without decoding pixels.
  *
- * libpng reports errors by longjmp. Memory to free afterwards is referenced by a struct that the
- * function with setjmp does not change. */
+ * libpng reports errors by longjmp. Memory that must be freed after an error is referenced by a
+ * struct that the function with setjmp does not change. */
 #include <errno.h>
 #include <png.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ typedef struct session {
     const uint8_t *data;        /* reading: remaining bytes                                   */
     size_t      left;
     xd_pixels  *p;
-    uint8_t    *rgba;           /* reading: pixels with alpha; NULL: none is read              */
+    uint8_t    *rgba;           /* reading: pixels with alpha; NULL: alpha is not read         */
     int         orientation;    /* reading: xd_pixels.orientation                              */
 } session;
 
@@ -76,7 +77,8 @@ static char *to_latin1(const char *s)
     return out;
 }
 
-/* A PNG key has 1 to 79 characters of Latin-1; the keys used here are plain words. */
+/* Adds a text to the image file. A PNG key has 1 to 79 characters of Latin-1, which the keys in
+ * this program satisfy. */
 static xd_status add_text(session *s, const xd_image_text *from)
 {
     png_text *t = &s->texts[s->n];
@@ -152,7 +154,7 @@ static xd_status png_save(FILE *f, const char *path, const xd_pixels *p,
    Exif is in its own chunk or, as ImageMagick writes it, in a text "Raw profile type exif" in
    hexadecimal; XMP is in a text, too. All of these may be before or after the pixels. */
 
-enum { MAX_TEXT = 1 << 20 };   /* max bytes of a compressed text that are read                */
+enum { MAX_TEXT = 1 << 20 };   /* max bytes read of a compressed text                         */
 
 typedef struct block { uint8_t *p; size_t n; } block;
 
@@ -177,7 +179,7 @@ static block unpacked(const uint8_t *p, size_t n)
     return b;
 }
 
-/* Returns the text of a chunk if it has this key. */
+/* Returns the text of a PNG text chunk if the chunk has the key `key`. */
 static block text_of(const char *chunk, const uint8_t *p, size_t n, const char *key)
 {
     size_t at = strlen(key) + 1;
@@ -187,7 +189,7 @@ static block text_of(const char *chunk, const uint8_t *p, size_t n, const char *
         return copied(p + at, n - at);
     if (!memcmp(chunk, "zTXt", 4))
         return n > at ? unpacked(p + at + 1, n - at - 1) : (block){ NULL, 0 };
-    int packed = n > at && p[at];               /* iTXt continues: method, language, another key */
+    int packed = n > at && p[at];               /* next in iTXt: method, language, another key   */
     at += 2;
     for (int i = 0; i < 2; i++, at++)
         while (at < n && p[at])
@@ -203,7 +205,8 @@ static int hex_digit(int c)
            : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Decodes a profile in place: an empty line, its name, its length, and its bytes in hexadecimal. */
+/* Decodes a "Raw profile" text in place. The text has an empty line, the profile's name, its
+ * length, and its bytes in hexadecimal. */
 static void read_profile(block *b)
 {
     size_t at = 0, n = 0;
@@ -282,7 +285,7 @@ static int reads_alpha(const session *s)
                              png_get_valid(s->png, s->info, PNG_INFO_tRNS));
 }
 
-/* Converts any kind of PNG to 8-bit RGB, with alpha if `alpha` is set. */
+/* Makes libpng convert any kind of PNG to 8-bit RGB, with alpha if `alpha` is set. */
 static void as_rgb(session *s, int alpha)
 {
     png_set_expand(s->png);
@@ -314,7 +317,8 @@ static xd_status read_with(session *s)
         png_error(s->png, "no memory for its rows");
     for (int64_t i = 0; i < h; i++)
         s->rows[i] = (alpha ? s->rgba : s->p->rgb) + i * w * bytes;
-    /* Ignore chunk checksums: zlib has its own, and chunks after the pixels do not matter. */
+    /* Ignore chunk checksums: zlib's data has its own checksum, and chunks after the pixels do not
+     * matter. */
     png_set_crc_action(s->png, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);
     png_read_image(s->png, s->rows);
     if (alpha)

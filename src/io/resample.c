@@ -1,8 +1,9 @@
-/* resample.c - resizes an image like Pillow's filters.
+/* resample.c - resizes an image with the same filters as Pillow.
  *
- * Two passes of weighted sums over a window that is wider when the image shrinks. Weights are
- * integers, and every pass rounds to 8 bits, so that the result is bitwise equal to Pillow's.
- * The order of the passes is that of Pillow 13; earlier versions always begin with rows. */
+ * An image is resized in two passes, one per axis. An output pixel is the weighted sum of a window
+ * of input pixels; the window is wider when the image shrinks. Weights are integers, and every pass
+ * rounds to 8 bits, so that the result is bitwise equal to Pillow's. The order of the passes is
+ * that of Pillow 13. Earlier versions of Pillow always begin with rows. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +12,12 @@
 
 enum { BITS = 22 };
 
-typedef struct window {         /* window of one output position                               */
-    int64_t  at, n;             /* first input position, number of positions                   */
+typedef struct window {         /* inputs of one output position                               */
+    int64_t  at, n;             /* first input position; number of input positions             */
     int32_t *w;                 /* weights, scaled by 2^BITS                                   */
 } window;
 
-/* The filter functions, for |x| below the filter's reach. */
+/* Filter functions: return the weight at distance x, for |x| below the filter's reach. */
 static double lanczos(double x)
 {
     const double pi = 3.14159265358979323846;
@@ -43,8 +44,8 @@ static double weight_at(xd_filter f, double x)
     return fabs(x) < filters[f].reach ? filters[f].at(x) : 0;
 }
 
-/* Computes the windows of all positions of an axis resized from `in` to `out` pixels, in one
- * allocation with their weights. NULL: out of memory. */
+/* Computes the windows of all output positions of an axis that is resized from `in` to `out`
+ * pixels. The windows and their weights are one allocation. Returns NULL if out of memory. */
 static window *make_windows(xd_filter f, int64_t in, int64_t out)
 {
     double  scale = (double)in / (double)out, wide = scale > 1 ? scale : 1,
@@ -74,7 +75,7 @@ static window *make_windows(xd_filter f, int64_t in, int64_t out)
     return all;
 }
 
-/* Computes one channel of one output position; inputs are `step` bytes apart. */
+/* Returns one channel of one output pixel. Neighbouring input pixels are `step` bytes apart. */
 static uint8_t weighted_sum(const window *w, const uint8_t *in, int64_t step)
 {
     int64_t sum = 1 << (BITS - 1);

@@ -1,7 +1,7 @@
-/* safetensors.c - opens checkpoints: files, headers, tensors.
+/* safetensors.c - opens checkpoints and finds their tensors.
  *
- * Headers are checked completely at opening, so that a view never exceeds its file. stfile.c maps
- * or reads the bytes. */
+ * A checkpoint's headers are checked completely when it is opened, so that a tensor's view never
+ * exceeds its file. stfile.c maps or reads the bytes. */
 #include "io/safetensors.h"
 
 #include <stdio.h>
@@ -18,11 +18,11 @@ typedef struct entry {
     char     *name;
     char     *unknown_dtype;    /* name of an unsupported dtype, or NULL                      */
     int       shard;
-    int       rank;             /* dimensions in the file; more than XD_MAXDIM: not usable     */
-    int       users;            /* users of `view`; during opening, a mark of obey_index       */
-    size_t    at, bytes;        /* offset and size in the file                                */
+    int       rank;    /* dimensions in the file; tensors with more than XD_MAXDIM cannot be used */
+    int       users;            /* number of users of `view`; obey_index uses it as a mark     */
+    size_t    at, bytes;        /* offset and size in the file, in bytes                      */
     xd_tensor shape;
-    xd_st_view view;            /* valid while there are users                                */
+    xd_st_view view;            /* valid while users > 0                                      */
 } entry;
 
 struct xd_st {
@@ -54,8 +54,8 @@ static int index_number(const xd_json *v, int64_t *n)
     return 1;
 }
 
-/* Reads a shape. Dimensions beyond XD_MAXDIM are multiplied into the last one: the size is right,
- * but the tensor cannot be used. */
+/* Reads a tensor's shape. Dimensions beyond XD_MAXDIM are multiplied into the last one, so that the
+ * tensor's size is right although the tensor cannot be used. */
 static xd_status read_shape(const char *path, entry *t, const xd_json *list, xd_err *e)
 {
     int64_t d[XD_MAXDIM] = { 0 }, v, size = 1;
@@ -142,7 +142,7 @@ static int by_place(const void *a, const void *b)
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-/* Sorts the n tensors of a file and checks them against the file's size and each other. */
+/* Sorts the n tensors of a file, and checks that they are inside the file and do not overlap. */
 static xd_status check_places(const xd_st_file *f, entry *t, int64_t n, xd_err *e)
 {
     size_t end = 0, used = 0, have = f->size - f->data;
@@ -166,7 +166,7 @@ static xd_status check_places(const xd_st_file *f, entry *t, int64_t n, xd_err *
     return XD_OK;
 }
 
-/* Stores the strings of a `__metadata__`; ignores other values. */
+/* Stores the keys and strings of a header's `__metadata__`. Ignores values that are not strings. */
 static int read_meta(xd_st *s, const xd_json *list)
 {
     size_t have = (size_t)s->nmeta, more = (size_t)xd_json_size(list);
@@ -207,7 +207,7 @@ static xd_status read_header(xd_st *s, int shard, const xd_json *j, xd_err *e)
     return s->n > first ? check_places(f, s->t + first, s->n - first, e) : XD_OK;
 }
 
-/* Moves the keys and tensors of a GGUF header to `s`. */
+/* Moves the metadata keys and tensors of a GGUF header to the store `s`. */
 static xd_status take_gguf(xd_st *s, int shard, xd_gguf *g, xd_err *e)
 {
     const xd_st_file *f = &s->shards[shard];
@@ -245,7 +245,7 @@ static xd_status read_gguf(xd_st *s, int shard, xd_err *e)
     return st;
 }
 
-/* Opens shards[shard], whose path is set. */
+/* Opens the file of shards[shard], whose path is already set. */
 static xd_status open_shard(xd_st *s, int shard, xd_err *e)
 {
     xd_st_file *f = &s->shards[shard];
@@ -355,8 +355,9 @@ static int find_shard(const char *const *names, int n, const char *name)
     return at ? (int)(at - names) : -1;
 }
 
-/* If two files have a tensor, keeps the one in the file that the index names. Keeps tensors that
- * the index does not name. s->t must be sorted and stays sorted. */
+/* If two shards contain a tensor of the same name, keeps the tensor of the shard that the index
+ * names. Keeps tensors that the index does not name. The tensors s->t must be sorted by name and
+ * stay sorted. */
 static void obey_index(xd_st *s, const xd_json *map, const char *const *names)
 {
     for (const xd_json *v = xd_json_first(map); v; v = xd_json_next(v)) {
@@ -410,7 +411,7 @@ static xd_status open_shards(xd_st *s, const char *dir, const char *index, const
     return st == XD_OK ? check_index(s, index, map, e) : st;
 }
 
-/* Opens the shards of an index, which are in its directory. */
+/* Opens the shards that an index file lists; they are in the same directory as the index. */
 static xd_status open_index(xd_st *s, const char *index, xd_err *e)
 {
     xd_json     *j = NULL;
@@ -434,7 +435,7 @@ static xd_status open_index(xd_st *s, const char *index, xd_err *e)
 
 /* ---- a GGUF file in shards ------------------------------------------------------------------ */
 
-/* Returns the number of shards in the header of an open shard. */
+/* Returns the total number of shards that the header of the first shard states. */
 static int header_shards(const xd_st *s)
 {
     const char *count = xd_st_meta(s, "split.count");

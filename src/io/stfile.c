@@ -1,5 +1,5 @@
-/* stfile.c - one safetensors file: 8 bytes of header length, a JSON header, the data. gguf.c reads
- * the header of a GGUF file.
+/* stfile.c - opens, maps and reads one safetensors or GGUF file. A safetensors file has 8 bytes of
+ * header length, a JSON header, and the data. gguf.c reads the header of a GGUF file.
  *
  * Only the pages of tensors in use are mapped, so that a file may be larger than the allowed
  * address space. If mapping fails, the bytes are read with pread. */
@@ -21,8 +21,8 @@
 #include "base/par.h"
 #include "base/rng.h"
 
-enum { MAX_HEADER = 100000000 };        /* bytes; the format's own limit                       */
-enum { PAGES = 64, PAGE = 4096 };       /* pages in a file's hash; bytes per page              */
+enum { MAX_HEADER = 100000000 };        /* bytes; limit of the safetensors format              */
+enum { PAGES = 64, PAGE = 4096 };       /* pages hashed per file; bytes per page               */
 static const size_t ahead = (size_t)1 << 20;    /* min bytes of a tensor for readahead         */
 
 void xd_st_file_init(xd_st_file *f)
@@ -38,7 +38,7 @@ void xd_st_file_close(xd_st_file *f)
     xd_st_file_init(f);
 }
 
-/* Returns 0, or errno; EPIPE means end of file. */
+/* Reads n bytes at offset `at` of a file. Returns 0 or errno; EPIPE means end of file. */
 static int read_at(int fd, void *to, size_t n, size_t at)
 {
     char *p = to;
@@ -61,8 +61,8 @@ static const char *why_read(int err)
     return err == EPIPE ? "unexpected end of file" : strerror(err);
 }
 
-/* Recognizes other formats that are mistaken for safetensors by their first 8 bytes, and returns
- * the end of an error message; NULL: none of them. */
+/* Recognizes by the first 8 bytes other file formats that are mistaken for safetensors. Returns the
+ * end of an error message, or NULL if the file is in none of these formats. */
 static const char *other_format(const unsigned char *p)
 {
     if (!memcmp(p, "version ", 8))
@@ -168,7 +168,8 @@ static xd_status read_copy(const xd_st_file *f, size_t at, size_t bytes, const c
     return XD_OK;
 }
 
-/* Checks the file size again: reads beyond the end of a mapped file would raise SIGBUS. */
+/* Fails if the file has become shorter since it was opened: reads beyond the end of a mapped file
+ * would raise SIGBUS. */
 static xd_status still_whole(const xd_st_file *f, xd_err *e)
 {
     struct stat st;
@@ -240,7 +241,8 @@ uint64_t xd_st_hash_bytes(uint64_t h, const void *p, size_t n)
     return h;
 }
 
-/* Hashes at most a page; if it cannot be read, hashes the error number instead. */
+/* Adds at most one page of the file to the hash h. If the page cannot be read, adds the error
+ * number instead. */
 static uint64_t hash_at(const xd_st_file *f, uint64_t h, size_t at, size_t n)
 {
     unsigned char buf[PAGE];
@@ -264,14 +266,14 @@ uint64_t xd_st_file_hash(const xd_st_file *f, uint64_t h)
 
 /* ---- all bytes ------------------------------------------------------------------------------- */
 
-/* Threads read parts of fixed size, which are hashed separately, so that the hash does not depend
- * on the number of threads. */
+/* To hash all bytes, threads read parts of fixed size, which are hashed separately. The hash
+ * therefore does not depend on the number of threads. */
 enum { PART = 32 << 20, PIECE = 1 << 20 };
 
 typedef struct part_hashes {
     const xd_st_file *f;
-    uint64_t         *hash;     /* [parts]                                                     */
-    atomic_int        why;      /* errno of a part that could not be read; 0: none             */
+    uint64_t         *hash;     /* [parts]: hash of each part of the file                      */
+    atomic_int        why;      /* errno of a part of the file that could not be read, or 0    */
 } part_hashes;
 
 static uint64_t mix_words(uint64_t h, const unsigned char *p, size_t n)

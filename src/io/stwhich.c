@@ -1,4 +1,5 @@
-/* stwhich.c - chooses the weight file of a component directory, or writes an error with the cure */
+/* stwhich.c - chooses the weight file of a model component's directory, or writes an error message
+ * with the cure */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static int ends_with(const char *s, const char *tail)
     return n >= k && !strcmp(s + n - k, tail);
 }
 
-/* Returns 1 if s is a variant's name ("fp16", "non_ema"), and not a shard number. */
+/* Returns 1 if s is the name of a weight variant ("fp16", "non_ema"), and not a shard number. */
 static int is_variant_name(const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -27,7 +28,8 @@ static int is_variant_name(const char *s, size_t n)
     return n > 0;
 }
 
-/* Returns 1 if `name` is head + variant + tail, with the variant in *v, *n. */
+/* Returns 1 if the file name `name` is head + variant + tail. Sets *v and *n to the variant's first
+ * character and length. */
 static int split_name(const char *name, const char *head, const char *tail, const char **v,
                       size_t *n)
 {
@@ -39,7 +41,7 @@ static int split_name(const char *name, const char *head, const char *tail, cons
     return is_variant_name(*v, *n);
 }
 
-/* Returns 1 if `name` is the file or index of a variant: stem.fp16.safetensors,
+/* Returns 1 if `name` is the weight file or shard index of a variant: stem.fp16.safetensors,
  * stem.fp16.safetensors.index.json, stem.safetensors.index.fp16.json. */
 static int parse_variant(const char *name, const char *stem, const char **v, size_t *n,
                          int *sharded)
@@ -56,7 +58,8 @@ static int parse_variant(const char *name, const char *stem, const char **v, siz
     return split_name(name, head, ".json", v, n);
 }
 
-/* Order of variants: fp16, bf16, then the others by name; single files before shards. */
+/* Returns the preference of a variant, best first: fp16, bf16, then the others by name. Single
+ * files are preferred to shards. */
 static int preference(const char *v, size_t n, int sharded)
 {
     int p = n == 4 && !strncmp(v, "fp16", 4) ? 0 : n == 4 && !strncmp(v, "bf16", 4) ? 2 : 4;
@@ -67,9 +70,9 @@ typedef struct look {                   /* result of scanning a directory       
     char *variant;                      /* best variant, malloc'ed                             */
     int   rank, sharded;
     char *other;                        /* a weight file of another format, malloc'ed          */
-    char *piece;                        /* some .safetensors file, malloc'ed                   */
+    char *piece;                        /* any .safetensors file, malloc'ed                    */
     char *gguf;                         /* a GGUF file or the first of its shards, malloc'ed   */
-    int   ggufs;                        /* number of such                                      */
+    int   ggufs;                        /* number of GGUF files                                */
 } look;
 
 static void replace_name(char **slot, const char *name)
@@ -80,8 +83,8 @@ static void replace_name(char **slot, const char *name)
     }
 }
 
-/* Considers a GGUF file of a directory. Ignores vision towers, which are in separate files next to
- * language models. */
+/* Records a GGUF file of the directory as a candidate. Ignores vision towers, which are in separate
+ * GGUF files next to language models. */
 static void consider_gguf(look *l, const char *name)
 {
     int no = 1, count;
@@ -164,7 +167,8 @@ static xd_status choose_variant(xd_st_which *w, const char *dir, const char *ste
     return st;
 }
 
-/* Checks for dir/stem+tail. A dangling symlink is an error: the download is incomplete. */
+/* Chooses the file dir/stem+tail if it exists. A dangling symlink is an error, because it means an
+ * incomplete download. */
 static xd_status try_name(xd_st_which *w, const char *dir, const char *stem, const char *tail,
                           xd_err *e)
 {

@@ -1,5 +1,5 @@
-/* webp.c - WebP with libwebp: written lossy, with texts in an Exif chunk; reading an animation
- * returns its first frame.
+/* webp.c - writes and reads WebP images with libwebp. Images are written lossy, with texts in an
+ * Exif chunk. Reading an animation returns the first frame.
  *
  * libwebp encodes images only. This file writes the container of an image and an Exif chunk
  * (VP8X, see the WebP container specification). */
@@ -75,7 +75,7 @@ static int webp_is(const uint8_t *data, size_t len)
     return len >= RIFF_HEAD && !memcmp(data, "RIFF", 4) && !memcmp(data + 8, "WEBP", 4);
 }
 
-/* Returns the first chunk of a name; of size 0 if there is none. */
+/* Returns the file's first chunk with this name, or an empty chunk if there is none. */
 static WebPData chunk_of(const WebPDemuxer *d, const char *name)
 {
     WebPChunkIterator i = { 0 };
@@ -86,7 +86,8 @@ static WebPData chunk_of(const WebPDemuxer *d, const char *name)
     return chunk;
 }
 
-/* Decodes a frame into its place on the canvas, which is black and transparent elsewhere. */
+/* Decodes a frame to its position on the canvas. The rest of the canvas is black and
+ * transparent. */
 static int decode_frame(const WebPIterator *f, xd_pixels *p, uint8_t *rgba)
 {
     size_t   bytes = rgba ? 4 : 3, row = (size_t)p->w * bytes, all = row * (size_t)p->h;

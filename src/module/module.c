@@ -1,4 +1,4 @@
-/* module.c - opening a single transformer or VAE with weights from the program's memory */
+/* module.c - opens a single transformer or VAE with weights from the program's memory */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,8 +33,8 @@ const char *xd_module_class(const char *kind, int i)
     return NULL;
 }
 
-/* Returns the kind of network of the config's class: a VAE, else a transformer, whose registry then
- * accepts or refuses the class. */
+/* Returns the kind of network of the config's class: VAE, or transformer for any other class. The
+ * registry of transformers then accepts or refuses the class. */
 static xd_kind kind_of(const char *config)
 {
     xd_json *j = NULL;
@@ -89,8 +89,8 @@ static xd_status check_args(const xd_module_args *a, xd_err *e)
     return XD_OK;
 }
 
-/* Sets the types of the weights, and whether matrices are used in place, which only unquantized
- * ones can. */
+/* Sets the data types of the weights, and whether matrices are used in place. Only matrices that
+ * are not quantized can be used in place. */
 static xd_status set_types(xd_module *m, const xd_module_args *a, xd_err *e)
 {
     xd_open_args flags = { .size = sizeof flags, .dtype = a->dtype,

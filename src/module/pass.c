@@ -1,4 +1,4 @@
-/* pass.c - one pass of a transformer over the program's inputs
+/* pass.c - one pass of a transformer over the program's inputs.
  *
  * The same code runs first on the count device, which computes how much memory the pass needs. */
 #include <math.h>

@@ -1,4 +1,4 @@
-/* pass_check.c - checks a program's arguments to a transformer's pass */
+/* pass_check.c - checks the arguments of a program's call of a transformer */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,8 +100,8 @@ static xd_status check_latents(xd_pass_run *t, xd_err *e)
     return s;
 }
 
-/* Checks an array with rows of `width` elements that the model needs (1), accepts (0), or does not
- * read (-1). */
+/* Checks an input array with rows of `width` elements. `needs` is 1 if the model needs the array, 0
+ * if the array is optional, -1 if the model does not read it. */
 static xd_status check_rows(const xd_pass_run *t, const xd_array *a, const char *what,
                             int64_t width,
                             int needs, xd_tensor *out, xd_err *e)

@@ -1,4 +1,4 @@
-/* trace.c - recording of events in a growing array */
+/* trace.c - records events in a growing array */
 #include "observe/trace.h"
 
 #include <stdlib.h>

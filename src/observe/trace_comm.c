@@ -1,4 +1,4 @@
-/* trace_comm.c - a proxy communicator that records messages
+/* trace_comm.c - a proxy communicator that records messages.
  *
  * A message has two events: the call that begins it, on the computing thread, and its flight, from
  * the call to the end of the wait. The byte counts of collectives come from a count communicator,

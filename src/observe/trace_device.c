@@ -1,4 +1,4 @@
-/* trace_device.c - a proxy device that records begin and end of each kernel
+/* trace_device.c - a proxy device that records begin and end of each kernel.
  *
  * A kernel of an asynchronous device has two events: the call on the host, and the time on the
  * device, which is read later (xd_trace_collect). Fields of the proxy (priv, name) are those of the

@@ -1,7 +1,8 @@
-/* balance.c - the speed of every rank, and its shards of tokens, heads, stages and rows
+/* balance.c - measures the speed of every rank, and sizes the ranks' shards of tokens, heads,
+ * stages and rows accordingly.
  *
- * Speeds are rounded to 1/32 of the fastest, so that two runs on one machine have equal
- * shards. */
+ * Speeds are rounded to 1/32 of the fastest rank's speed, so that two runs on one machine have
+ * equal shards. */
 #include "plan/balance.h"
 
 #include <math.h>
@@ -16,19 +17,19 @@
 
 enum { SIDE = 256, RUNS = 24, UNIT = 32 };
 
-#define LEAST_S 0.06            /* duration of the test, longer than a scheduler's slice       */
+#define LEAST_S 0.06            /* seconds; test duration, longer than a scheduler's slice     */
 
 struct xd_balance {
     int      nsp, U, P, bands;
     int64_t *share, *heads, *rows;      /* [nsp + 1], [U + 1], [bands + 1]: prefix sums        */
-    double  *stage;             /* [P]: relative speed, 1: fastest                             */
-    int      staged;            /* 1: stages differ                                            */
-    float   *speed;             /* [ranks]: relative speed, 1: fastest                         */
+    double  *stage;             /* [P]: speed relative to the fastest stage                    */
+    int      staged;            /* 1: stages have different speeds                             */
+    float   *speed;             /* [ranks]: speed relative to the fastest rank                 */
 };
 
 /* ---- measuring ---------------------------------------------------------------------------- */
 
-typedef struct test {           /* GEMM of square matrices                                     */
+typedef struct test {           /* GEMM of square matrices that measures a device              */
     xd_dev   *d;
     xd_weight w;
     void     *in, *out, *tmp;
@@ -44,7 +45,8 @@ static void close_test(test *t)
             t->d->mem->put(t->d, p[i], n[i]);
 }
 
-/* Returns the seconds of the fastest run, which excludes disturbance by other processes. */
+/* Returns the seconds of the fastest of several runs of the test GEMM, which excludes disturbance
+ * by other processes. */
 static double fastest_run(test *t, xd_dtype type, xd_err *e)
 {
     xd_dev *d = t->d;
@@ -66,7 +68,7 @@ static double fastest_run(test *t, xd_dtype type, xd_err *e)
     }
     d->mem->fill(d, NULL, t->in, 0, t->bytes);
     d->mem->fill(d, NULL, t->out, 0, t->bytes);
-    /* Weights come from host memory. */
+    /* The test's weights are packed from host memory, like those of a model. */
     float    *zeros = calloc((size_t)SIDE * SIDE, sizeof *zeros);
     xd_status s = zeros ? d->ops->pack(d, &t->w, xd_view2(zeros, XD_F32, SIDE, SIDE), t->tmp)
                         : xd_fail(e, XD_ENOMEM, "no memory for a matrix of %d x %d", SIDE, SIDE);
@@ -93,7 +95,8 @@ static int coordinate_of(const xd_degrees *d, int rank, xd_axis a)
     return rank % d->n[a];
 }
 
-/* Returns the speed of the slowest rank for which `part` is `i`. */
+/* Returns the speed of the slowest of the ranks with shard i, which are the ranks for which part()
+ * returns i. */
 static double slowest_rank(const xd_plan *plan, const float *speed,
                            int (*part)(const xd_degrees *d, int rank), int i)
 {
@@ -119,8 +122,8 @@ static int band_of(const xd_degrees *d, int rank)
     return rank % (xd_degrees_product(*d) / d->n[XD_DATA]);
 }
 
-/* Returns prefix sums: at[i + 1] - at[i] is the speed of part i in 1/32 of the fastest; NULL if all
- * are equal. */
+/* Returns prefix sums: at[i + 1] - at[i] is the speed of the ranks with shard i, in units of 1/32
+ * of the fastest rank's. Returns NULL if all shards have equal speeds. */
 static int64_t *prefix_sums(const xd_plan *plan, const float *speed, int n,
                             int (*part)(const xd_degrees *, int), int *bad)
 {
@@ -145,7 +148,8 @@ static double share_of(const xd_balance *b, int sp)
                     : 1.0 / b->nsp;
 }
 
-/* A stage is as fast as the rank in it that finishes its tokens last. */
+/* Sets the speed of every pipeline stage. A stage is as fast as its rank that finishes its tokens
+ * last. */
 static void set_stages(xd_balance *b, const xd_plan *plan)
 {
     const xd_degrees *d = &plan->deg;
@@ -181,7 +185,8 @@ static xd_status make_balance(const xd_plan *plan, xd_balance *b, xd_err *e)
     return XD_OK;
 }
 
-/* Converts seconds of all ranks in v to speeds in 1/32 of the fastest. Returns the lowest speed. */
+/* Converts v from the test seconds of all ranks to speeds, rounded to 1/32 of the fastest rank's.
+ * Returns the lowest speed. */
 static double to_speeds(float *v, int n)
 {
     float best = v[0], least = 1;

@@ -14,7 +14,7 @@
 #define SWITCH(name, help) { #name, XD_OPT_FLAG, AT(name), 0, 1, NULL, NULL, help }
 #define TEXT(name, choices, arg, help) { #name, XD_OPT_TEXT, AT(name), 0, 0, choices, arg, help }
 
-/* Rows are in the order of the names and texts of plans. */
+/* The options of a plan. Names of plans and lists of flags have the options in this order. */
 static const xd_plan_row rows[] = {
     { DEGREE(ulysses_degree, "sequence-parallel ranks, all-to-all (Ulysses)"),
       XD_ULYSSES, "u", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
@@ -72,7 +72,7 @@ void xd_plan_table_use(const xd_plan_table *t)
 
 const xd_option *xd_parallel_options(int *n)
 {
-    static xd_option flat[XD_PLAN_ROWS];        /* same contents from any thread               */
+    static xd_option flat[XD_PLAN_ROWS];        /* every thread writes the same contents       */
     for (int i = 0; i < now->n; i++)
         flat[i] = now->rows[i].option;
     *n = now->n;
@@ -166,7 +166,8 @@ int xd_plan_counts(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info
 
 /* ---- flags, names, texts ------------------------------------------------------------------ */
 
-/* Returns 1 if an option with an effect must be named to identify the plan. */
+/* Returns 1 if an option must appear in the plan's name: the option has an effect, and its value is
+ * not the default or it is always shown. */
 static int is_named(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info *d, int always)
 {
     char digits[16];
@@ -218,7 +219,8 @@ void xd_plan_name(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out)
         xd_buf_add(out, "1");
 }
 
-/* Appends "# patches" with the value in place of #; commas of a list become pluses. */
+/* Appends the option's text, such as "# patches", with the value in place of "#". Commas of a list
+ * become pluses. */
 static void add_option(xd_text_buf *out, const xd_plan_row *r, const char *value)
 {
     const char *at = strchr(r->description, '#');

@@ -1,4 +1,4 @@
-/* abort_notice.c - sends a failure to all other ranks at once */
+/* abort_notice.c - sends the failure of a rank to all other ranks at once */
 #include "ranks/abort_notice.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 static const double PAUSE_S = 1e-3;     /* time between two polls for notices                  */
 
-typedef struct notice {         /* the message                                                 */
+typedef struct notice {         /* message with a rank's failure                               */
     int32_t code, rank;         /* code 0: no failure                                          */
     char    msg[1000];
 } notice;
@@ -17,7 +17,7 @@ typedef struct notice {         /* the message                                  
 struct xd_abort_notice {
     xd_comm *c;
     int      sent;
-    double   checked_s;         /* time of the last check                                      */
+    double   checked_s;         /* time of the last poll for notices                           */
     notice   mine, *received;   /* [size]                                                      */
     xd_req  *in, *out;          /* [size]                                                      */
 };

@@ -1,4 +1,4 @@
-/* affinity.c - binds every rank to a share of its host's cores
+/* affinity.c - binds every rank to a share of its host's cores.
  *
  * A rank is bound to a set of cores, but its threads are not bound to single cores, so that the
  * system may still move them away from other load. Memory pages are then local to the rank's own

@@ -1,4 +1,4 @@
-/* world.c - agreement between ranks */
+/* world.c - lets all ranks of a group agree on the first failure of any rank */
 #include "ranks/world.h"
 
 xd_status xd_world_wait(xd_comm *c, xd_req r, xd_err *e)
@@ -7,7 +7,7 @@ xd_status xd_world_wait(xd_comm *c, xd_req r, xd_err *e)
         return XD_OK;
     xd_status s = xd_fail(e, XD_ECOMM, "a message between ranks failed%s%s",
                           c->err->msg[0] ? ": " : "", c->err->msg);
-    if (e)                      /* this rank must report it: it cannot send to rank 0          */
+    if (e)                      /* this rank reports the error: rank 0 cannot be reached       */
         e->rank = -1;
     return s;
 }

@@ -1,9 +1,10 @@
 /* cogvideox.c - the two samplers of CogVideoX (Yang et al. 2024, arXiv:2408.06072), as
  * diffusers' CogVideoXDDIMScheduler and CogVideoXDPMScheduler.
  *
- * Both use noise levels with a shifted signal-to-noise ratio. The first is DDIM with eta 0. The
- * second is DPM-Solver++ 2M with noise (Lu et al. 2022, arXiv:2211.01095); its history is the
- * previous prediction of the clean latents. clip_sample is read but not used, as in diffusers. */
+ * Both use noise levels with a shifted signal-to-noise ratio. The first sampler is DDIM with eta 0.
+ * The second sampler is DPM-Solver++ 2M with noise (Lu et al. 2022, arXiv:2211.01095), and its
+ * history is the previous prediction of the clean latents. clip_sample is read but not used, as in
+ * diffusers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "sampler/schedule.h"
 
 typedef struct level {
-    double acp, prev;           /* cumulative product at this step, and at the next             */
+    double acp, prev;           /* cumulative alpha product at this and the next step           */
     int    last;                /* 1: last timestep                                             */
 } level;
 
@@ -35,7 +36,7 @@ static xd_status level_at(level *v, const xd_levels *l, const xd_sched_cfg *c, i
     if (t >= l->n)
         return xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d gives timestep %d of %d",
                        c->steps_offset, t, l->n);
-    v->acp = l->acp[t < 0 ? l->n + t : t];          /* Python: -1 is the last element */
+    v->acp = l->acp[t < 0 ? l->n + t : t];          /* like Python: -1 is the last one */
     v->last = to < 0;
     v->prev = to >= 0 ? l->acp[to] : c->set_alpha_to_one ? 1 : l->acp[0];
     if (!(v->acp >= 0 && v->acp < 1))
@@ -90,9 +91,9 @@ static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
 
 /* ---- DPM ---------------------------------------------------------------------------------- */
 
-/* The first step has no earlier prediction and the last step no later level: both have order 1, and
- * diffusers draws noise once. In other steps it draws for a step of order 1, then again for the
- * step of order 2, which is the one in use. */
+/* Returns 1 if a step has order 2. The first step has no earlier prediction and the last step no
+ * later noise level, so both have order 1, and diffusers draws noise once. In other steps diffusers
+ * draws noise for a step of order 1, then again for the step of order 2, which is used. */
 static int is_second_order(const xd_sampling *s, int step)
 {
     return step > 0 && !((const level *)s->priv)[step].last;
@@ -103,13 +104,14 @@ static int count_draws(const xd_sampling *s, int step)
     return is_second_order(s, step) ? 2 : 1;
 }
 
-/* Half the log signal-to-noise ratio; infinite if signal or noise is 0. */
+/* Returns half the log signal-to-noise ratio, which is infinite if signal or noise is 0. */
 static double half_log_snr(double acp)
 {
     return 0.5 * log(acp / (1 - acp));
 }
 
-/* x = cx x + f[0] x0 + f[1] (x0 of the previous step) + f[2] noise; returns cx. */
+/* Computes the factors of a step, x = cx x + f[0] x0 + f[1] (x0 of the previous step) + f[2] noise.
+ * Returns cx. */
 static double step_factors(const xd_sampling *s, int step, double f[3])
 {
     const level *v = (const level *)s->priv + step;

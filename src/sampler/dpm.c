@@ -1,9 +1,9 @@
 /* dpm.c - DPM-Solver++ multistep (Lu et al. 2022, arXiv:2211.01095), orders 1 to 3, without noise
  * or with noise in every step (sde-dpmsolver++), as diffusers' DPMSolverMultistepScheduler.
  *
- * The history has one array per order with predictions of the clean latents. The newest is in
- * slot step % order, so that no array is copied. A step is a linear combination; its factors are
- * computed on the host. */
+ * The history has solver_order arrays with predictions of the clean latents. The newest prediction
+ * is in slot step % order, so that no array is copied. A step is a linear combination of latents,
+ * predictions and noise, whose factors are computed on the host. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "sampler/dpm.h"
 
 typedef struct dpm {
-    double *sigma;              /* [steps + 1], the last one is the final level                */
+    double *sigma;              /* [steps + 1] noise levels; the last one is the final level   */
 } dpm;
 
 static int history_length(const xd_sched_cfg *c)
@@ -72,7 +72,8 @@ static xd_status check_config(xd_sched_cfg *c, xd_err *e)
     return s;
 }
 
-/* Returns the last timestep + 1 after clipping the smallest log signal-to-noise ratios. */
+/* Returns the number of timesteps that remain after the timesteps with the smallest log
+ * signal-to-noise ratios are clipped. */
 static int last_time(const xd_levels *l, const xd_sched_cfg *c)
 {
     int clipped = 0;
@@ -81,7 +82,8 @@ static int last_time(const xd_levels *l, const xd_sched_cfg *c)
     return l->n - clipped;
 }
 
-/* Fills times and noise levels of a request, arrays of n + 2. Returns the number of steps. */
+/* Fills the timesteps and noise levels of a request, arrays of n + 2 elements. Returns the number
+ * of steps. */
 static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a, int rounds,
                          double *time, double *sigma)
 {
@@ -182,7 +184,8 @@ void xd_dpm_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_
     xd_point_clean(x, &s->cfg, xd_dpm_point(s, step), lat, pred);
 }
 
-/* Order of this step: lower at the start, where predictions are missing, and near the end. */
+/* Returns the order of a step. The order is lower at the start, where previous predictions are
+ * missing, and near the end. */
 static int order_of(const xd_sampling *s, int step)
 {
     const xd_sched_cfg *c = &s->cfg;
@@ -193,7 +196,8 @@ static int order_of(const xd_sampling *s, int step)
     return step == s->steps - 2 && few && order > 2 ? 2 : order;
 }
 
-/* Factors of the latents, of the latest predictions (newest first), and of the noise. */
+/* Factors of a step's linear combination: of the latents, of the latest predictions (newest first),
+ * and of the noise. */
 typedef struct factors { double lat, m[3], noise; } factors;
 
 xd_slopes xd_dpm_slopes(const xd_sched_cfg *c, double alpha, double h, int order)
@@ -205,8 +209,8 @@ xd_slopes xd_dpm_slopes(const xd_sched_cfg *c, double alpha, double h, int order
                      xd_dpm_noisy(c) ? -alpha * (second + 1) : -alpha * second };
 }
 
-/* Schedules with almost as many steps as timesteps repeat some timesteps. A repeated step changes
- * nothing and has no slope. */
+/* Returns the factors of a step. Schedules with almost as many steps as timesteps repeat some
+ * timesteps; a step to the same timestep changes nothing and has no slope. */
 static factors step_factors(const xd_sampling *s, int step, int order)
 {
     xd_point t = xd_dpm_point(s, step + 1), s0 = xd_dpm_point(s, step);

@@ -1,5 +1,5 @@
 /* euler.c - Euler steps on noise levels (Karras et al. 2022, arXiv:2206.00364, algorithm 2 without
- * churn), as diffusers' EulerDiscreteScheduler, and with noise in every step, as its
+ * churn), as diffusers' EulerDiscreteScheduler, and with noise in every step, as diffusers'
  * EulerAncestralDiscreteScheduler */
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "sampler/schedule.h"
 
 typedef struct euler {
-    double *sigma;              /* [steps + 2]                                                 */
+    double *sigma;              /* [steps + 2] noise levels                                    */
 } euler;
 
 static int history_length(const xd_sched_cfg *c)
@@ -35,8 +35,8 @@ static xd_status check_config(const xd_sched_cfg *c, xd_err *e)
     return s == XD_OK ? xd_respacing_check(c, e) : s;
 }
 
-/* Writes timesteps (fractional for linspace), largest first; returns their number, at most n +
- * 1. */
+/* Writes the timesteps of a request, largest first; they may be fractions with "linspace" spacing.
+ * Returns their number, at most n + 1. */
 static int spaced_timesteps(const xd_sched_cfg *c, int n, double *t)
 {
     if (strcmp(c->timestep_spacing, "linspace") != 0)
@@ -82,7 +82,7 @@ static void finish_schedule(xd_sampling *s, const xd_steps *a, int levels, doubl
     if (a->sigmas)
         sigma[levels] = a->sigmas[levels];
     if (continuous)
-        s->steps = levels;      /* times come from levels; log_linear has one level more       */
+        s->steps = levels;      /* timesteps follow from levels; log_linear has one more level */
     if (a->leap && s->steps == 1)
         sigma[1] = 0;
     for (int i = 0; i <= levels; i++) {
@@ -120,7 +120,8 @@ static xd_status euler_open(xd_sampling *s, const xd_sched_cfg *c, const xd_step
     return st;
 }
 
-/* The image has factor 1 at every level. */
+/* Returns the factors of image and noise in the latents before a step. The image has factor 1 at
+ * every noise level. */
 static void euler_shares(const xd_sampling *s, int step, double of[2])
 {
     of[0] = 1, of[1] = step < s->steps ? ((const euler *)s->priv)->sigma[step] : 0;
@@ -139,7 +140,7 @@ static void euler_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor la
     xd_level_clean(x, &s->cfg, ((const euler *)s->priv)->sigma[step], lat, pred);
 }
 
-/* x' = x + (x - x0) / sigma * (next - sigma), with x0 from the prediction. */
+/* Euler step: x' = x + (x - x0) / sigma * (next - sigma), where x0 follows from the prediction. */
 static void euler_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                        const xd_tensor *hist, xd_tensor noise)
 {
@@ -177,7 +178,8 @@ static int ancestral_draws(const xd_sampling *s, int step)
     return 1;
 }
 
-/* An Euler step to a level below the next one, then noise up to the next level. */
+/* Ancestral step: an Euler step to a noise level below the next one, then added noise up to the
+ * next level. */
 static void ancestral_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                            const xd_tensor *hist, xd_tensor noise)
 {

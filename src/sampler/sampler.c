@@ -55,10 +55,10 @@ const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int 
     return NULL;
 }
 
-/* Values of keys that a class replaces, and the replacements. */
+/* Config values that a sampler class replaces, and the replacements. */
 static const struct {
     const char *class_begin;
-    int         algorithm;      /* the key is algorithm_type, not solver_type                   */
+    int         algorithm;      /* 1: the key is algorithm_type, 0: solver_type                 */
     const char *names[5], *own;
 } renames[] = {
     { "DPMSolverMultistep", 0, { "logrho", "bh1", "bh2" }, "midpoint" },
@@ -107,7 +107,8 @@ int xd_sched_has(const xd_sampler *d, const char *key)
     return 0;
 }
 
-/* Refuses lists of the request that the sampler does not support, or not with its config. */
+/* Refuses a request's lists of timesteps or sigmas if the sampler does not support them, or not
+ * with its config. */
 static xd_status check_lists(const xd_sampler *d, const xd_sched_cfg *c, const xd_steps *a,
                              xd_err *e)
 {

@@ -1,8 +1,9 @@
 /* clip.c - CLIP's text model (Radford et al. 2021), as transformers' CLIPTextModel and
  * CLIPTextModelWithProjection.
  *
- * Attention is causal, and the pooled embedding is therefore taken at the end mark. Padding
- * after the mark does not change it, but pipelines that use all tokens read the padding rows. */
+ * Attention is causal, so the pooled embedding is the row of the end token. Padding after the end
+ * token does not change the pooled embedding, but pipelines that use all tokens also read the
+ * padding rows. */
 #include <stddef.h>
 #include <string.h>
 
@@ -11,13 +12,13 @@
 #include "text/text.h"
 
 typedef struct cfg {
-    xd_clip_dims of;            /* the blocks                                                  */
+    xd_clip_dims of;            /* dimensions of the blocks                                    */
     int64_t vocab, proj, positions, eos;
     int     nlayers;
     char    act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
 } cfg;
 
-/* Defaults are those of transformers' CLIPTextConfig. */
+/* Config keys. Their defaults are those of transformers' CLIPTextConfig. */
 #define AT(m) offsetof(cfg, m)
 static const xd_field fields[] = {
     { "vocab_size", AT(vocab), 'l', 49408, NULL },
@@ -49,7 +50,7 @@ typedef struct glob {
     xd_tensor embed;            /* [V,E]                                                      */
     xd_tensor position;         /* [positions,E] F32                                          */
     xd_tensor gain, bias;       /* [E]                                                        */
-    xd_lin    proj;             /* absent in a model without projection                       */
+    xd_lin    proj;             /* pooled projection; absent in a model without one           */
 } glob;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -129,9 +130,9 @@ static void forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
     xd_clip_layer_run(x, &((const cfg *)n->cfg)->of, w, s->h, 0);
 }
 
-/* Returns the row of the end token. Configs with eos_token_id 2 are older than the key's present
- * meaning: for them it is the first position of the largest id. Without an end token it is row 0,
- * as in transformers. */
+/* Returns the row of the end token. Old configs have a wrong eos_token_id of 2: for them the end
+ * token is the first one with the largest id. Without an end token returns row 0, as in
+ * transformers. */
 static int64_t end_of(const cfg *c, const int32_t *ids, int64_t n)
 {
     int64_t at = 0;

@@ -1,7 +1,8 @@
 /* clip_vision.c - CLIP's vision model (Radford et al. 2021), as transformers' CLIPVisionModel.
  *
- * An image becomes rows: a class token, then the patches row by row. Pipelines read hidden states
- * of these rows; the pooled embedding is not computed, and its norm and projection are not read. */
+ * An image becomes the rows of a tensor: a class token, then the patches row by row. Pipelines read
+ * hidden states of these rows. The pooled embedding is not computed, and its norm and projection
+ * are not read. */
 #include <stddef.h>
 #include <string.h>
 
@@ -10,13 +11,13 @@
 #include "text/text.h"
 
 typedef struct cfg {
-    xd_clip_dims of;            /* the blocks                                                  */
-    int64_t channels, side, patch;      /* channels; pixels of an image's and a patch's side   */
+    xd_clip_dims of;            /* dimensions of the blocks                                    */
+    int64_t channels, side, patch;     /* image channels; pixels of an image's and a patch's side */
     int     nlayers;
     char    act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
 } cfg;
 
-/* Defaults are those of transformers' CLIPVisionConfig. */
+/* Config keys. Their defaults are those of transformers' CLIPVisionConfig. */
 #define AT(m) offsetof(cfg, m)
 static const xd_field fields[] = {
     { "hidden_size", AT(of.dim), 'l', 768, NULL },
@@ -46,12 +47,12 @@ typedef struct glob {
     xd_tensor class;            /* [E] F32                                                     */
     xd_lin    patch;            /* [E, C p p]                                                  */
     xd_tensor position;         /* [rows,E] F32                                                */
-    xd_tensor gain, bias;       /* [E]: the norm before the blocks                             */
+    xd_tensor gain, bias;       /* [E]: norm before the first block                            */
 } glob;
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
-static int64_t grid(const cfg *c)       /* patches per side                                    */
+static int64_t grid(const cfg *c)       /* patches per side of an image                        */
 {
     return c->side / c->patch;
 }
@@ -173,8 +174,9 @@ static void embed(xd_exec *x, const xd_net *n, const float *image_pixels, xd_ten
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Copies hidden state `index` (the input of block `index`, or for index nlayers the output of the
- * last block, without a norm) to its columns in `out`, if it is requested. */
+/* Copies hidden state `index` to its columns of the output if the caller requested that state.
+ * Hidden state `index` is the input of block `index`; for index nlayers it is the output of the
+ * last block, without a norm. */
 static void hand_out(xd_exec *x, const xd_net *n, const xd_text_read *r, int index, xd_tensor h,
                      xd_tensor out)
 {

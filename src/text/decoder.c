@@ -1,10 +1,10 @@
 /* decoder.c - decoder language models as text encoders: Qwen3, Qwen2, Qwen2.5-VL (text), Mistral,
- * Llama 3, Gemma 2 and Gemma 3, as transformers' hidden states.
+ * Llama 3, Gemma 2 and Gemma 3. The results equal the hidden states of transformers.
  *
- * All have blocks of causal grouped-query attention and a gated MLP with RMS norms; the config
- * determines the differences (doc/models/decoder.md). Padding is before or after the text. Text
- * never attends to padding. Rows of padding before the text attend to nothing: their attention is
- * 0. Rows of padding after the text attend to the text. */
+ * All these models have blocks of causal grouped-query attention and a gated MLP with RMS norms.
+ * The config determines the differences (doc/models/decoder.md). Padding is before or after the
+ * text. Text tokens never attend to padding. Padding rows before the text attend to nothing, and
+ * their attention output is 0. Padding rows after the text attend to the text. */
 #include <math.h>
 #include <string.h>
 
@@ -14,8 +14,8 @@
 
 typedef struct blk {
     xd_tensor norm1, norm2;     /* [E]: before attention and before the MLP                   */
-    xd_tensor post1, post2;     /* [E]: after them (Gemma), or absent                         */
-    xd_tensor qnorm, knorm;     /* [D], or absent                                             */
+    xd_tensor post1, post2;     /* [E]: after attention and MLP (Gemma), or absent            */
+    xd_tensor qnorm, knorm;     /* [D]: per-head norms, or absent                             */
     xd_lin    qkv, out, gate_up, down;
 } blk;
 
@@ -28,15 +28,16 @@ typedef struct glob {
 typedef struct angles { xd_tensor cos, sin; } angles;   /* [n,D/2] F32                        */
 
 typedef struct local {
-    int64_t   first, real;      /* rows of the text                                           */
-    angles    all, window;      /* of layers with full attention, and with a window            */
+    int64_t   first, real;      /* first row and number of rows of the text                   */
+    angles    all, window;      /* for layers with full, and with window attention             */
     xd_tensor ones;             /* [1,D] F32: Gemma's gains are 1 + weight                    */
     xd_tensor zeros;            /* [1,H D] in the compute type: attention of leading padding  */
 } local;
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-/* Number of blocks; those of the vision tower, if there is one, come first. */
+/* Returns the number of blocks. The blocks of a vision tower, if the model has one, are counted
+ * first. */
 static int nlayers(const void *c)
 {
     return ((const xd_decoder *)c)->vision_blocks + ((const xd_decoder *)c)->nlayers;
@@ -54,8 +55,8 @@ static void norm_weight(xd_decl *d, xd_tensor *v, const char *name, int64_t n)
     xd_w_leave(d);
 }
 
-/* Declares the attention weights. Tensor parallelism splits them by key heads, with the query heads
- * of each. */
+/* Declares the attention weights. Tensor parallelism splits these weights by key heads; each key
+ * head stays with its query heads. */
 static void attention_weights(xd_decl *d, const xd_decoder *c, blk *w)
 {
     static const char *const qkv[] = { "q_proj", "k_proj", "v_proj" };
@@ -107,7 +108,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     glob             *g = g_;
     xd_w_enter(d, "model");
     xd_w_table(d, &g->embed, "embed_tokens.weight", c->vocab, c->dim);
-    if (!d->cut)                /* without the last blocks the final norm is not needed        */
+    if (!d->cut)                /* a model without its last blocks needs no final norm         */
         norm_weight(d, &g->norm, "norm", c->dim);
     xd_w_leave(d);
     if (!c->vision_blocks)
@@ -123,7 +124,7 @@ static void vision_weights(xd_decl *d, const void *c, int layer, void *w)
     xd_qwen_vision_block_weights(d, &((const xd_decoder *)c)->vision, w);
 }
 
-/* The same, with further tensors that files have and that are not read. */
+/* Declares a decoder class whose checkpoint files have further tensors that are not read. */
 #define WITH(name, ...)                                                                            \
     static void name(xd_decl *d, const void *c, void *g)                                           \
     {                                                                                              \
@@ -139,8 +140,9 @@ WITH(with_pixtral_and_head, xd_mistral3_tower(d, c);
 
 /* ---- positions ---------------------------------------------------------------------------- */
 
-/* Returns the frequency of pair i, in f32 as in transformers. "llama3" divides low frequencies by
- * `factor` and keeps high ones, with linear interpolation between. */
+/* Returns the rope frequency of element pair i, computed in f32 as in transformers. Rope type
+ * "llama3" divides low frequencies by `factor`, keeps high ones, and interpolates linearly between
+ * them. */
 static float frequency(const xd_decoder_rope *r, int64_t D, int64_t i)
 {
     float  f = 1 / (float)pow(r->theta, (double)(2 * i) / (double)D);
@@ -155,7 +157,7 @@ static float frequency(const xd_decoder_rope *r, int64_t D, int64_t i)
     return (float)((1 - smooth) * (double)f / r->factor + smooth * (double)f);
 }
 
-/* Returns the axis (0..2) of m-rope whose position rotates pair i. */
+/* Returns the axis (0..2) of multimodal rope whose position rotates element pair i. */
 static int axis_of(const xd_ints *sections, int64_t i)
 {
     int s = 0;
@@ -164,9 +166,10 @@ static int axis_of(const xd_ints *sections, int64_t i)
     return s % 3;
 }
 
-/* Returns the position of row i on an axis of m-rope. Text has the same position on all axes. A
- * token of an image has the position of the image's first token, plus its row on axis 1, plus its
- * column on axis 2. Text after an image continues after the image's longer side. */
+/* Returns the position of row i on an axis of multimodal rope. Text has the same position on all
+ * axes. An image token has the position of the image's first token; axis 1 adds the token's row in
+ * the image, and axis 2 adds its column. Text after an image continues after the image's longer
+ * side. */
 static int64_t position_of(const xd_decoder *c, const xd_text_read *r, int64_t i, int axis)
 {
     int64_t unit = c->vision.patch * c->vision.merge, gone = 0;
@@ -182,7 +185,7 @@ static int64_t position_of(const xd_decoder *c, const xd_text_read *r, int64_t i
     return i - gone;
 }
 
-typedef struct turn {           /* arguments for filling a table of angles                    */
+typedef struct turn {           /* arguments for filling a table of rope angles               */
     const xd_decoder      *c;
     const xd_decoder_rope *rope;
     const xd_text_read    *r;
@@ -232,7 +235,8 @@ static xd_tensor rms_norm(xd_exec *x, const xd_decoder *c, xd_tensor in, xd_tens
     return out;
 }
 
-/* h += linear layer of `in`; the result is normalized first if the model has a post-norm. */
+/* Adds a linear layer's output for the input `in` to h. The output is normalized first if the model
+ * has a post-norm. */
 static void add_layer(xd_exec *x, const xd_decoder *c, xd_tensor h, xd_tensor in, const xd_lin *w,
                       xd_tensor post)
 {
@@ -246,7 +250,7 @@ static void add_layer(xd_exec *x, const xd_decoder *c, xd_tensor h, xd_tensor in
     xd_add(x, h, y);
 }
 
-/* Returns the gain of a per-head norm: `gain`, or for Gemma 1 + gain. */
+/* Returns the factors of a per-head RMS norm: `gain`, or 1 + gain for Gemma. */
 static xd_tensor gain_of_heads(xd_exec *x, const xd_decoder *c, const local *l, xd_tensor gain)
 {
     if (!gain.p || !c->kind->gemma)
@@ -324,7 +328,8 @@ static local open_local(xd_exec *x, const xd_decoder *c, const xd_text_read *r)
     return l;
 }
 
-/* Copies hidden state `index` to its columns of out [n,L E], if it is requested. */
+/* Copies the hidden state of layer `index` to its columns of the output [n,L E], if the caller
+ * requested that layer. */
 static void hand_out(xd_exec *x, const xd_net *n, const xd_text_read *r, int index, xd_tensor h,
                      xd_tensor out)
 {
@@ -402,7 +407,8 @@ static void tower_of(const void *c, xd_text_tower *out)
 
 /* ---- the registry's entries --------------------------------------------------------------- */
 
-/* Files of any class may have the names of another class; the class's own names are tried first. */
+/* Prefixes of tensor names. A file may have the names of another class than its config's; the names
+ * of the config's class are tried first. */
 static const char *const prefixes[] = { "language_model.model.", "model.language_model.",
                                         "language_model.", NULL };
 

@@ -1,4 +1,4 @@
-/* decoder_config.c - config keys of decoder language models, their defaults and checks
+/* decoder_config.c - config keys of decoder language models, their defaults and checks.
  *
  * The keys are at the top of config.json or in text_config. transformers 5 writes rope_parameters
  * instead of the older rope_theta and rope_scaling. */
@@ -10,7 +10,7 @@
 
 #define AT(m) offsetof(xd_decoder, m)
 
-enum { MAX_TOWER = 1 << 16 };  /* upper limit of a vision tower's sizes                       */
+enum { MAX_TOWER = 1 << 16 };  /* upper limit of the sizes in a vision tower's config         */
 
 /* Sizes: vocabulary, width, MLP, layers, heads, key heads (0: as many as heads), head size (0:
  * width / heads). */
@@ -34,7 +34,8 @@ enum { MAX_TOWER = 1 << 16 };  /* upper limit of a vision tower's sizes         
     { "vision_config." layers, AT(tower.nlayers), 'i', L, NULL }, SEES(colours, channels, 3),      \
         SEES("hidden_size", dim, E), SEES("intermediate_size", ff, F), SEES("patch_size", patch, 14)
 
-/* A key of the rotary embedding at all its possible places, newest first. */
+/* A config key of the rotary embedding, in all sections of the config that may have it, the newest
+ * layout first. */
 #define ROPE(key, at, kind, def, text)                                                             \
     { "rope_parameters.full_attention." key, at, kind, def, text },                                \
         { "rope_parameters." key, at, kind, def, text },                                           \
@@ -52,7 +53,7 @@ enum { MAX_TOWER = 1 << 16 };  /* upper limit of a vision tower's sizes         
         ROPE("partial_rotary_factor", AT(partial), 'f', 1, NULL),                                  \
         { "partial_rotary_factor", AT(partial), 'f', 1, NULL }
 
-/* The layers with a sliding window, and the default window. */
+/* Config keys of the layers with a sliding window, and of the window's size with its default. */
 #define WINDOW(n, from_)                                                                           \
     { "sliding_window", AT(window), 'l', n, NULL },                                                \
         { "use_sliding_window", AT(uses_window), 'b', 0, NULL },                                   \
@@ -237,7 +238,7 @@ static xd_status check_config(xd_decoder *c, const xd_decoder_kind *kind, xd_err
         c->scalar = (float)c->D;
     if (kind->windows && !c->uses_window)
         c->window = 0;
-    if (!c->local.type[0])      /* default: the same rotary embedding for all layers           */
+    if (!c->local.type[0])      /* default: all layers have the same rotary embedding          */
         c->local = c->rope;
     if (kind == &gemma2)
         c->pattern = kind->pattern;
@@ -253,7 +254,7 @@ static xd_status check_config(xd_decoder *c, const xd_decoder_kind *kind, xd_err
     return s == XD_OK ? check_rope(c, &c->local, e) : s;
 }
 
-/* Checks the sections of m-rope; the default of transformers is 16, 24 and 24 pairs. */
+/* Checks the sections of multimodal rope. Their default in transformers is 16, 24 and 24 pairs. */
 static xd_status check_sections(xd_decoder *c, xd_err *e)
 {
     int64_t sum = 0;

@@ -1,4 +1,5 @@
-/* encoder_layers.c - names of activations, checks of sizes and heads, indices of hidden states */
+/* encoder_layers.c - parses activation names, checks sizes and head counts, and resolves indices of
+ * hidden states for the text encoders */
 #include "text/encoder_layers.h"
 
 #include "text/text.h"

@@ -1,9 +1,9 @@
 /* qwen_vision.c - the vision tower of Qwen2.5-VL, as transformers'
  * Qwen2_5_VisionTransformerPretrainedModel.
  *
- * Rows are the patches of all images, ordered by window, within a window by token, within a token
- * by patch: so the patches of a window, and those of a token, are consecutive rows. A patch is
- * treated as a video clip of equal frames. */
+ * Tensor rows are the patches of all images, ordered by attention window, within a window by token,
+ * and within a token by patch. The patches of a window, and those of a token, are therefore
+ * consecutive rows. A patch is treated as a video clip of equal frames. */
 #include "text/qwen_vision.h"
 
 #include <math.h>
@@ -100,7 +100,7 @@ void xd_qwen_vision_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_
 
 /* ---- order of tokens ---------------------------------------------------------------------- */
 
-/* Size of an image, and side of a window, in tokens. */
+/* Size of an image, and side of an attention window, in tokens. */
 typedef struct cells { int64_t rows, cols, side; } cells;
 
 static cells cells_of(const xd_qwen_vision *c, const xd_text_image *i)
@@ -109,8 +109,8 @@ static cells cells_of(const xd_qwen_vision *c, const xd_text_image *i)
     return (cells){ i->height / unit, i->width / unit, c->window / unit };
 }
 
-/* Computes the position (y, x) in the image of token i in window order; *run: the number of tokens
- * from i on that are neighbours in its row. */
+/* Computes the position (y, x) in the image of token i in window order. Sets *run to the number of
+ * tokens from i on that are consecutive in the same row of the image. */
 static void place_of(const cells *s, int64_t i, int64_t *y, int64_t *x, int64_t *run)
 {
     int64_t band = i / (s->side * s->cols), top = band * s->side,
@@ -129,8 +129,8 @@ typedef struct table {          /* arguments for filling a table of patches     
     int                   sine;
 } table;
 
-/* Calls fn for every patch of the images in order; y and x are its position in patches. fn returns
- * the address after the row it has written. */
+/* Calls fn for every patch of the images in order. y and x are the patch's position in its image,
+ * in patches. fn writes a row and returns the address after that row. */
 static void each_patch(const table *t, float *(*fn)(const table *t, const xd_text_image *i,
                                                     int64_t y, int64_t x, float *row), float *to)
 {
@@ -192,7 +192,7 @@ typedef struct local {
     xd_tensor           cos, sin;       /* [patches, D/2] F32                                  */
 } local;
 
-/* Computes attention among n rows from *at on, and advances *at. */
+/* Computes attention among the n rows that begin at *at, and adds n to *at. */
 static void attend_rows(xd_exec *x, xd_tensor out, const xd_tensor qkv[3], int64_t *at, int64_t n)
 {
     xd_attn_over_into(x, xd_rows(out, *at, n), xd_rows(qkv[0], *at, n), xd_rows(qkv[1], *at, n),
@@ -255,8 +255,8 @@ static void merge_patches(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vis
     }
 }
 
-/* Returns the number of patches of all images. Refuses images whose sides are not multiples of a
- * token. */
+/* Returns the number of patches of all images. Reports an error for images whose sides are not
+ * multiples of a token's. */
 static int64_t count_patches(xd_exec *x, const xd_qwen_vision *c, const xd_text_read *r)
 {
     int64_t sum = 0, unit = c->patch * c->merge;

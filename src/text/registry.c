@@ -1,4 +1,5 @@
-/* registry.c - list of all text encoders. A new encoder is a source file and a line here. */
+/* registry.c - list of all text encoders. To add an encoder, add its source file and a line in this
+ * list. */
 #include "text/decoder.h"
 
 extern const xd_text xd_text_t5, xd_text_umt5, xd_text_clip, xd_text_clip_proj, xd_text_bert,

@@ -7,7 +7,8 @@
 #include <pcre2.h>
 #include <utf8proc.h>
 
-/* SentencePiece has no function that returns its version; XD_SPM_VERSION comes from the build. */
+/* Reports the versions of the text libraries. SentencePiece has no function that returns its
+ * version, so XD_SPM_VERSION comes from the build. */
 void xd_tok_about(xd_fact *fact, void *cookie)
 {
     char text[96], pcre[64] = "";

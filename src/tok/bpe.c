@@ -1,22 +1,23 @@
 /* bpe.c - byte pair encoding: vocabularies, merges, and the segmentation of a word.
  *
- * In a byte-level vocabulary characters stand for bytes: printable Latin-1 for itself, and U+0100
- * and following for the other 68 bytes. In CLIP's vocabulary the last character of a word has the
- * suffix "</w>". A word starts as its bytes or characters. The pair with the lowest rank, the
- * leftmost among equals, is merged until no pair has a rank. A heap of pairs and a linked list of
- * symbols make the time O(n log n). */
+ * In a byte-level vocabulary characters stand for bytes: a printable Latin-1 character stands for
+ * its own byte, and U+0100 and the following characters stand for the other 68 bytes. In CLIP's
+ * vocabulary the last character of a word has the suffix "</w>". A word is first split into bytes
+ * or characters. Then the neighbouring pair with the lowest rank (the leftmost of equal pairs) is
+ * merged, until no pair has a rank. A heap of pairs and a linked list of symbols make the time O(n
+ * log n). */
 #include "tok/inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct merge { int32_t left, right, rank, id; } merge;     /* left < 0: a free slot     */
+typedef struct merge { int32_t left, right, rank, id; } merge;  /* left < 0: free hash-table slot */
 
 struct xd_bpe {
     xd_pieces v;
-    merge    *m;                        /* hash table of pairs of ids                           */
+    merge    *m;                        /* hash table of merges, by pair of ids                 */
     size_t    mslots;
-    int32_t   byte[2][256];             /* id of a byte inside a word, and at its end; -1: none */
+    int32_t   byte[2][256];             /* id of a byte inside and at the end of a word; -1: none */
     int32_t   unknown;
 };
 
@@ -53,7 +54,8 @@ static void find_bytes(xd_bpe *b)
 
 /* ---- merges --------------------------------------------------------------------------------- */
 
-/* Returns the slot of the pair in the hash table, or a free slot for it. */
+/* Returns the hash-table slot of a pair of piece ids, or a free slot if the table does not have the
+ * pair. */
 static size_t find_merge(const xd_bpe *b, int32_t left, int32_t right)
 {
     uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
@@ -100,7 +102,8 @@ static xd_status add_merge(xd_bpe *b, const part two[2], int rank, int number, c
     return XD_OK;
 }
 
-/* Splits a merge at its only space. Returns 0 if it does not have two parts. */
+/* Splits the text of a merge, "a b", at its only space. Returns 0 if the text does not have exactly
+ * two parts. */
 static int split_merge(const char *s, size_t len, part two[2])
 {
     const char *gap = memchr(s, ' ', len);
@@ -118,7 +121,8 @@ static xd_status not_two(const char *what, const char *kind, int number, const c
                    what, kind, number, (int)(len < 80 ? len : 80), s);
 }
 
-/* Reads merges.txt: a pair per line, lowest rank first; skips lines that begin with #version. */
+/* Reads merges.txt, which has one pair per line, the lowest rank first. Skips lines that begin with
+ * #version. */
 static xd_status read_lines(xd_bpe *b, const char *s, size_t len, const char *what, xd_err *e)
 {
     int64_t lines = 1;
@@ -144,7 +148,7 @@ static xd_status read_lines(xd_bpe *b, const char *s, size_t len, const char *wh
     return st;
 }
 
-/* Reads model.merges of a tokenizer.json: strings "a b" or pairs ["a", "b"]. */
+/* Reads model.merges of a tokenizer.json, a list of strings "a b" or of pairs ["a", "b"]. */
 static xd_status read_list(xd_bpe *b, const xd_json *list, const char *what, xd_err *e)
 {
     if (!xd_json_is_list(list))
@@ -168,8 +172,8 @@ static xd_status read_list(xd_bpe *b, const xd_json *list, const char *what, xd_
     return s;
 }
 
-/* Reads one merge of model.merges. `k` is after the opening bracket of a pair, or before a
- * string. */
+/* Reads one merge of model.merges. `k` must be positioned after the opening bracket of a pair, or
+ * before a string. */
 static xd_status read_pair(xd_bpe *b, xd_skim *k, xd_bytes_buf buf[2], int number,
                            const char *what, xd_err *e)
 {
@@ -209,8 +213,8 @@ static xd_status read_span(xd_bpe *b, xd_slice span, const char *what, xd_err *e
     return s;
 }
 
-/* Makes every split of a piece into two pieces a merge; the pieces are in the order of their
- * ranks. */
+/* Derives the merges from the vocabulary: every way to split a piece into two other pieces becomes
+ * a merge. The vocabulary lists pieces in the order of their ranks. */
 static xd_status merges_of_pieces(xd_bpe *b, const char *what, xd_err *e)
 {
     merge    *list = NULL;
@@ -274,7 +278,8 @@ xd_status xd_bpe_open(xd_bpe **out, const xd_bpe_files *f, xd_err *e)
     return s;
 }
 
-/* Bytes that never occur in UTF-8 need no piece. */
+/* Sets the unknown piece. If the vocabulary has none, every byte that can occur in UTF-8 must have
+ * a piece. */
 xd_status xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_err *e)
 {
     b->unknown = xd_pieces_find(&b->v, s, strlen(s));
@@ -336,7 +341,7 @@ static pair pop_pair(heap *h)
     return top;
 }
 
-/* Adds the pair of a symbol and its right neighbour to the heap if it has a rank. */
+/* Adds the pair of a symbol and its right neighbour to the heap if the pair has a rank. */
 static void add_pair(const xd_bpe *b, heap *h, const symbol *s, int64_t at)
 {
     const merge *m = &b->m[find_merge(b, s[at].id, s[s[at].next].id)];
@@ -344,9 +349,9 @@ static void add_pair(const xd_bpe *b, heap *h, const symbol *s, int64_t at)
         push_pair(h, (pair) {at, m->rank, m->id});
 }
 
-/* Merges pairs in the order of the heap. Skips a pair that has changed since it was added, unless
- * it merges to the same piece. Each merge adds two pairs and removes one, so that the heap has at
- * most 2n entries. */
+/* Merges pairs in the order of the heap. Skips a pair whose symbols have changed since the pair was
+ * added, unless they still merge to the same piece. Each merge adds two pairs and removes one, so
+ * that the heap has at most 2n entries. */
 static void merge_all(const xd_bpe *b, symbol *s, heap *h)
 {
     while (h->n > 0) {

@@ -1,17 +1,17 @@
 /* charsmap.c - the precompiled character map of a SentencePiece model, applied as in Hugging
  * Face's tokenizers.
  *
- * The map is a blob: size of the trie in bytes (u32), the trie as a double array (Aoe 1989, in
- * the form of Darts-clone), then the replacements, each ended by NUL. SentencePiece replaces the
- * longest match at every position. The tokenizers library, like this file, looks up complete
- * graphemes of less than six bytes, then single characters. It uses the shortest match, whose
- * replacement replaces the complete string that was looked up. */
+ * The map is a binary object: the size of the trie in bytes (u32), the trie as a double array (Aoe
+ * 1989, in the form of Darts-clone), then the replacements, each ended by NUL. SentencePiece
+ * replaces the longest match at every position. The tokenizers library, like this file, looks up
+ * complete graphemes of less than six bytes, then single characters. That library uses the shortest
+ * match, whose replacement replaces the complete string that was looked up. */
 #include "tok/inside.h"
 
 #include <string.h>
 #include <utf8proc.h>
 
-enum { GRAPHEME_MAX = 6 };              /* graphemes of fewer bytes are looked up               */
+enum { GRAPHEME_MAX = 6 };              /* only graphemes of fewer bytes are looked up          */
 
 static uint32_t read_le32(const char *p)
 {
@@ -41,8 +41,8 @@ static size_t unit_offset(uint32_t u)
     return (size_t)(u >> 10) << ((u & (1u << 9)) >> 6);
 }
 
-/* Finds the replacement of the shortest key that s[0..len) begins with. Returns 0 if there is
- * none. */
+/* Finds the replacement of the shortest key that s[0..len) begins with. Returns 0 if no key
+ * matches. */
 static int lookup_key(const xd_charsmap *m, const char *s, size_t len, const char **text, size_t *n)
 {
     if (m->units == 0)
@@ -104,7 +104,7 @@ static int32_t stand_in(int32_t c)
     if (c == 0x113d1)
         return 0x600;                   /* a prepended mark                                     */
     if (c == 0x11a3a)
-        return 'a';                     /* not a prepended mark any more                        */
+        return 'a';                     /* no longer a prepended mark                           */
     if (c >= 0x897)
         for (size_t i = 0; i < sizeof extend / sizeof *extend; i++)
             if (c >= extend[i][0] && c <= extend[i][1])

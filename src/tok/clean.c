@@ -14,7 +14,7 @@ static int is_dropped(int32_t c)
            (c >= 0x206a && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffc);
 }
 
-/* Returns the letters of a ligature; NULL: c is none. */
+/* Returns the letters that make up the ligature c, or NULL if c is not a ligature. */
 static const char *letters_of(int32_t c)
 {
     static const struct { int32_t c; const char *text; } two[] = {
@@ -30,7 +30,8 @@ static const char *letters_of(int32_t c)
     return NULL;
 }
 
-/* Appends a half-width or full-width form in its normal width. */
+/* Appends the character c. A half-width or full-width form is replaced by the character of normal
+ * width. */
 static void put_width(int32_t c, xd_bytes_buf *out)
 {
     utf8proc_int32_t code[8];
@@ -98,7 +99,7 @@ static void compose(xd_bytes_buf *text)
     free(c.p);
 }
 
-/* Repairs a line until nothing changes. */
+/* Applies ftfy's repairs to a line of text again and again until the line no longer changes. */
 static void fix_line(xd_bytes_buf *line, int unescape)
 {
     int changed = 1;
@@ -127,7 +128,7 @@ static void fix_line(xd_bytes_buf *line, int unescape)
 void xd_fix_text(xd_bytes_buf *text)
 {
     xd_bytes_buf out = {0};
-    int          unescape = 1;          /* 0 for text that is HTML itself                       */
+    int          unescape = 1;          /* 0 for a text that is HTML itself: entities are kept  */
     for (size_t i = 0, n; i < text->len && !out.failed; i += n) {
         const char  *end = memchr(text->p + i, '\n', text->len - i);
         xd_bytes_buf line = {0};

@@ -1,14 +1,16 @@
-/* entities.c - character references of HTML: the 2,125 names of the HTML standard and numbers.
+/* entities.c - replaces character references of HTML: the 2,125 names of the HTML standard, and
+ * numbers.
  *
- * Names are written out as Python's html.unescape does, or as ftfy does, which reads only what
- * ends in a semicolon and also knows names in capitals. */
+ * References are replaced like in Python's html.unescape, or like in ftfy, which replaces only
+ * references that end in a semicolon and also knows names in capitals. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
-/* Name and code points, sorted; "*": also without a semicolon. */
+/* Names and their code points, sorted by name. A name with "*" is also valid without a
+ * semicolon. */
 static const char *const table[] = {
     "AElig* c6 AMP* 26 Aacute* c1 Abreve 102 Acirc* c2 Acy 410 Afr 1d504 Agrave* c0 Alpha 391",
     "Amacr 100 And 2a53 Aogon 104 Aopf 1d538 ApplyFunction 2061 Aring* c5 Ascr 1d49c",
@@ -333,11 +335,12 @@ static const char *const table[] = {
     "zscr 1d4cf zwj 200d zwnj 200c",
 };
 
-enum { LINES = sizeof table / sizeof *table, BARE_MAX = 6 };   /* BARE_MAX: of names with "*" */
+enum { LINES = sizeof table / sizeof *table, BARE_MAX = 6 };   /* BARE_MAX: max length of names with
+                                                                * "*"                         */
 
 typedef struct reference { xd_slice name; const char *codes; int no_semicolon; } reference;
 
-/* Reads the entry at p of the table; returns where the next one begins. */
+/* Reads the entry of the table that begins at p, and returns the beginning of the next entry. */
 static const char *read_entry(const char *p, reference *r)
 {
     size_t n = strcspn(p, " ");
@@ -348,7 +351,8 @@ static const char *read_entry(const char *p, reference *r)
     return p + (*p == ' ');
 }
 
-/* `no_semicolon`: only a name that needs no semicolon. */
+/* Finds a name in the table. If `no_semicolon` is set, finds only names that are valid without a
+ * semicolon. */
 static int find_name(const char *s, size_t n, int no_semicolon, reference *r)
 {
     for (size_t i = 0; n && i < LINES && table[i][0] <= s[0]; i++)
@@ -412,7 +416,8 @@ static int is_left_out(int64_t v)
            (v >= 0xfdd0 && v <= 0xfdef) || (v <= 0x10ffff && (v & 0xfffe) == 0xfffe);
 }
 
-/* Writes what the digits at s stand for. Returns the bytes read; 0: there are none. */
+/* Appends the character of the numeric reference at s. Returns the number of bytes read, or 0 if s
+ * is not a numeric reference. */
 static size_t put_number(const char *s, size_t len, xd_bytes_buf *out)
 {
     int64_t v;
@@ -424,7 +429,8 @@ static size_t put_number(const char *s, size_t len, xd_bytes_buf *out)
 
 /* ---- html.unescape -------------------------------------------------------------------------- */
 
-/* The same of "&name;", or of a name that needs no semicolon. */
+/* Appends the characters of the reference "&name;" at s, or of a name that needs no semicolon.
+ * Returns the number of bytes read, or 0 if s is not a reference by name. */
 static size_t put_name(const char *s, size_t len, xd_bytes_buf *out)
 {
     size_t n = 0;
@@ -460,7 +466,7 @@ void xd_unescape(const char *s, size_t len, xd_bytes_buf *out)
 
 enum { NAME_MAX_FTFY = 24 };
 
-/* str.upper() of what names stand for. */
+/* Appends the text in capitals, like Python's str.upper(). */
 static void put_upper(const char *s, size_t len, xd_bytes_buf *out)
 {
     static const struct { int32_t c; const char *upper; } two[] = {
@@ -480,7 +486,8 @@ static void put_upper(const char *s, size_t len, xd_bytes_buf *out)
     }
 }
 
-/* A name in capitals, where HTML has it in small letters and nothing at its beginning. */
+/* Appends, in capitals, the characters of a name that HTML has only in small letters. Returns 0 for
+ * other names, and if a name without a semicolon is a prefix. */
 static int put_capitals(const char *name, size_t n, xd_bytes_buf *out)
 {
     char         low[NAME_MAX_FTFY];
@@ -503,7 +510,8 @@ static int put_capitals(const char *name, size_t n, xd_bytes_buf *out)
     return found;
 }
 
-/* Writes what the reference at s stands for. Returns the bytes read; 0: it is none. */
+/* Appends the characters of the complete reference "&...;" at s. Returns the number of bytes read,
+ * or 0 if s is not a reference. */
 static size_t put_whole(const char *s, size_t len, xd_bytes_buf *out)
 {
     size_t hash = len > 1 && s[1] == '#', n = 1 + hash, from = n, before = out->len;

@@ -1,8 +1,8 @@
-/* frame.c - tokenizes a prompt in a pipeline's frame: a rendered chat template with roles and
- * special tokens.
+/* frame.c - tokenizes a prompt within a pipeline's frame: the text of a rendered chat template
+ * before and after the prompt, with roles and special tokens.
  *
- * Like transformers, it looks for special tokens in the complete text, so that special tokens that
- * a user types are recognized, too. */
+ * As in transformers, special tokens are recognized in the complete text, including special tokens
+ * that a user types. */
 #include "tok/inside.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ char *xd_tok_framed(const char *frame, const char *prompt)
 
 /* ---- ids ------------------------------------------------------------------------------------ */
 
-/* Pads a row to `to` ids, with eos if the tokenizer has no padding token. */
+/* Pads a row to `to` ids. Pads with the end token if the tokenizer has no padding token. */
 static xd_status pad_row(const xd_tok *t, xd_tok_row *r, int64_t to, int left, xd_err *e)
 {
     int32_t with = t->pad >= 0 ? t->pad : t->end;
@@ -80,7 +80,7 @@ xd_status xd_tok_frame_ids(const xd_tok *t, const xd_tok_frame *f, const char *p
 
 /* ---- does the frame fit the tokenizer? ------------------------------------------------------ */
 
-/* Finds the next <mark>, [MARK] or [/MARK] in s; NULL: none. */
+/* Returns the next <mark>, [MARK] or [/MARK] in s, or NULL if there is none. */
 static const char *next_mark(const char *s, size_t *len)
 {
     for (; *s; s++) {
@@ -99,7 +99,8 @@ static const char *next_mark(const char *s, size_t *len)
     return NULL;
 }
 
-/* Reads the chat template of a directory, malloc'ed; NULL: none in a known file. */
+/* Reads the chat template of a tokenizer directory. Returns an allocated string, or NULL if none of
+ * the known files has a template. */
 static char *chat_template(const char *dir)
 {
     static const char *const files[] = {"chat_template.json", "tokenizer_config.json"};
@@ -121,7 +122,7 @@ static char *chat_template(const char *dir)
     return text;
 }
 
-/* Counts the ids of the frame before the prompt. */
+/* Counts the token ids of the frame's text before the prompt. */
 static int64_t count_before(const xd_tok *t, const xd_tok_frame *f)
 {
     const char *at = f->text ? strstr(f->text, place) : NULL;
@@ -145,8 +146,8 @@ static int is_begin(const xd_tok *t, const char *mark)
 
 typedef int fits_mark(const xd_tok *t, const char *chat, const char *mark);
 
-/* Returns 1 if fits() accepts all marks of a frame; else copies the first one that it does not
- * accept to mark[0..size). */
+/* Returns 1 if the function `fits` accepts all special marks of a frame. Otherwise copies the first
+ * mark that `fits` rejects to mark[0..size). */
 static int all_fit(const xd_tok *t, const xd_tok_frame *f, fits_mark *fits, const char *chat,
                    char *mark, size_t size)
 {
@@ -166,7 +167,8 @@ static int is_token(const xd_tok *t, const char *chat, const char *mark)
     return xd_added_id(t, mark) >= 0;
 }
 
-/* Returns 1 if the chat template has the mark; for the bos token, also its variable bos_token. */
+/* Returns 1 if the chat template contains the mark. For the bos token, its variable bos_token
+ * counts, too. */
 static int is_in_chat(const xd_tok *t, const char *chat, const char *mark)
 {
     return is_begin(t, mark) || strstr(chat, mark);

@@ -1,24 +1,25 @@
-/* html_tags.c - finds the end of HTML start tags, like the regular expressions of Python's
- * html.parser, in linear time, even if every tag is incomplete.
+/* html_tags.c - finds the end of HTML start tags like the regular expressions of Python's
+ * html.parser, but in linear time, even if every tag is incomplete.
  *
- * For every offset, the end of each kind of run that begins there is computed in advance. From an
- * offset at which an attribute may begin, the result depends only on that offset: a scan that
- * reaches such an offset of an earlier scan has the same end. */
+ * A run is a sequence of characters of one kind, such as an attribute's name. For every offset of
+ * the text, the end of each kind of run that begins there is computed in advance. From an offset at
+ * which an attribute may begin, the end of the tag depends only on that offset. A scan of a tag
+ * that reaches such an offset of an earlier scan therefore has the same end. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Kinds of runs: a tag's name, an attribute's name, an unquoted value, up to a single or double
- * quote, separators between attributes, white space. */
+/* Kinds of runs of characters: a tag's name, an attribute's name, an unquoted value, text up to a
+ * single quote, text up to a double quote, separators between attributes, white space. */
 enum { NAME, ATTRIBUTE, VALUE, SINGLE, DOUBLE, GAP, BLANK, RUNS };
 
 struct xd_tags {
     const char *s;
     size_t      len;
-    uint32_t   *end[RUNS];              /* [len + 1]: end of the run from this offset           */
-    uint32_t   *scan;                   /* [len + 1]: number of the scan that was here; 0: none */
-    uint32_t   *ends;                   /* [len + 2]: end of each scan                          */
+    uint32_t   *end[RUNS];              /* [len + 1]: end of the run that begins at an offset   */
+    uint32_t   *scan;                   /* [len + 1]: scan that reached an offset, or 0         */
+    uint32_t   *ends;                   /* [len + 2]: end of the tag of each scan               */
     uint32_t    scans;
 };
 
@@ -87,8 +88,8 @@ size_t xd_tags_name(const xd_tags *t, size_t at, size_t *behind)
     return end;
 }
 
-/* Returns the end of "= value" after an attribute's name, or the end of the name if there is no
- * value. An unclosed quote does not begin a value: the value before it is empty, or begins with
+/* Returns the end of "= value" after an attribute's name, or the end of the name if no value
+ * follows. An unclosed quote does not begin a value: the value then is empty, or begins with
  * "=". */
 static size_t behind_value(const xd_tags *t, size_t name)
 {

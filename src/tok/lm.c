@@ -1,9 +1,9 @@
 /* lm.c - tokenizers of decoder language models: Qwen, Llama, Mistral, Gemma.
  *
- * All are byte pair encodings that a tokenizer.json describes. Its normalizers change the text, its
- * pre-tokenizers split it into words, and the merges of bpe.c segment a word. With a ByteLevel
- * pre-tokenizer a word starts as its bytes, else as its characters; characters without a piece
- * become the pieces <0x00> .. <0xFF> of their bytes. */
+ * All these tokenizers are byte pair encodings that a tokenizer.json describes. The normalizers
+ * change the text, the pre-tokenizers split the text into words, and the merges of bpe.c segment a
+ * word. With a ByteLevel pre-tokenizer a word is first split into bytes, otherwise into characters.
+ * Characters without a piece become the pieces <0x00> .. <0xFF> of their bytes. */
 #include "tok/inside.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ typedef enum norm_kind { NORM_NFC, NORM_NFD, NORM_REPLACE, NORM_PREPEND } norm_k
 typedef struct norm {
     norm_kind   kind;
     xd_pattern *from;                   /* of NORM_REPLACE                                      */
-    char       *text;                   /* of NORM_REPLACE and NORM_PREPEND                     */
+    char       *text;                   /* new text of NORM_REPLACE and NORM_PREPEND            */
 } norm;
 
 typedef struct step {                   /* a pre-tokenizer; `at` NULL: adds a space before a word */
@@ -30,10 +30,10 @@ struct xd_lm {
     norm    norm[STEPS];
     step    step[STEPS];
     int     nnorm, nstep;
-    int     bytes;                      /* 1: byte-level: characters of pieces stand for bytes  */
+    int     bytes;                      /* 1: byte-level; characters of pieces stand for bytes  */
     int     whole;                      /* 1: a word that is a piece is not segmented           */
-    int     fallback, fuse;             /* byte_fallback, fuse_unk                              */
-    int32_t byte[256], unknown;         /* ids; -1: none                                        */
+    int     fallback, fuse;             /* the options byte_fallback and fuse_unk               */
+    int32_t byte[256], unknown;         /* ids of bytes and of the unknown piece; -1: none      */
 };
 
 /* ---- rules ---------------------------------------------------------------------------------- */
@@ -97,7 +97,7 @@ static xd_status read_norm(const rules *r, const xd_json *j)
     return s;
 }
 
-/* Appends a step; without regex and text, one that adds a space before a word. */
+/* Appends a pre-tokenizer. Without regex and text, the pre-tokenizer adds a space before a word. */
 static xd_status add_step(const rules *r, const char *regex, const char *text, xd_split_how how,
                           int invert)
 {
@@ -167,7 +167,7 @@ static int is_nothing(const xd_json *j)
     return xd_json_null(j) || (s && !*s) || (xd_json_number(j, &n) && n == 0);
 }
 
-/* Reads the options of the model, and the id of unknown pieces. */
+/* Reads the options of tokenizer.json's "model", and the id of the unknown piece. */
 static xd_status read_model(const rules *r, const xd_json *model, const char *unknown)
 {
     static const char *const absent[] = {"dropout", "continuing_subword_prefix",
@@ -306,7 +306,7 @@ void xd_lm_normalize(const xd_lm *l, const char *s, size_t len, xd_bytes_buf *ou
 
 /* ---- one word ------------------------------------------------------------------------------- */
 
-/* Returns the id of the piece that equals the word; -1: none. */
+/* Returns the id of the piece that equals the complete word, or -1 if there is none. */
 static int32_t whole_word(const xd_lm *l, const char *s, size_t len)
 {
     char   text[XD_PIECE_MAX + 2];
@@ -318,9 +318,10 @@ static int32_t whole_word(const xd_lm *l, const char *s, size_t len)
     return xd_pieces_find(xd_lm_pieces(l), text, n);
 }
 
-/* Adds a character without a piece: the ids of its bytes, or else increments *pending, the number
- * of unknown ids to write. These are written before the next character that has a piece, like in
- * transformers, and so after the bytes of a character without a piece. */
+/* Adds a character without a piece: adds the ids of its bytes if they have pieces, otherwise
+ * increments *pending, the number of unknown ids to write. As in transformers, pending ids are
+ * written before the next character that has a piece, and so after the byte ids of characters
+ * without a piece. */
 static void add_character(const xd_lm *l, const char *s, size_t len, int *pending, xd_ids *ids)
 {
     int32_t id = xd_pieces_find(xd_lm_pieces(l), s, len);
@@ -370,7 +371,7 @@ static void encode_word(const xd_lm *l, const char *s, size_t len, xd_ids *out)
 
 static void run_steps(const xd_lm *l, int k, const char *s, size_t len, xd_ids *out);
 
-/* Adds a space before a word that does not begin with one. */
+/* Adds a space before a word that does not begin with a space, and runs the steps after step k. */
 static void run_spaced(const xd_lm *l, int k, const char *s, size_t len, xd_ids *out)
 {
     xd_bytes_buf b = {0};
@@ -383,7 +384,8 @@ static void run_spaced(const xd_lm *l, int k, const char *s, size_t len, xd_ids 
     free(b.p);
 }
 
-/* Runs step k and the following ones. The recursion is as deep as the number of steps. */
+/* Runs pre-tokenizer k and the following ones on a text. The recursion is as deep as the number of
+ * pre-tokenizers. */
 static void run_steps(const xd_lm *l, int k, const char *s, size_t len, xd_ids *out)
 {
     xd_cuts c = {0};

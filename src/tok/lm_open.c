@@ -1,9 +1,9 @@
 /* lm_open.c - opens tokenizers of language models: selects the files of a directory, reads special
  * tokens, and the tokens to add before and after a text.
  *
- * The rules are those of transformers 5: a tokenizer.json has all rules; without one, the rules for
- * vocab.json and merges.txt are those of Qwen2Tokenizer, and for tokenizer.model those of
- * GemmaTokenizer. */
+ * The rules are those of transformers 5: a tokenizer.json contains all rules. Without that file,
+ * vocab.json and merges.txt are used with the rules of Qwen2Tokenizer, and tokenizer.model with the
+ * rules of GemmaTokenizer. */
 #include "tok/inside.h"
 
 #include <stdio.h>
@@ -38,7 +38,8 @@ void xd_lm_json_free(xd_lm_json *j)
     *j = (xd_lm_json) {0};
 }
 
-/* CLIP's pieces end in "</w>"; its early files have no pre-tokenizer. */
+/* Refuses CLIP's tokenizers: their pieces end in "</w>", and their early files have no
+ * pre-tokenizer. */
 int xd_lm_json_fits(const xd_json *rules)
 {
     const xd_json *model = xd_json_get(rules, "model");
@@ -63,7 +64,7 @@ static int put_ids(xd_ids *to, const xd_json *ids, int64_t limit)
     return ids != NULL;
 }
 
-/* Adds ids to the tokens before and after a text, outside of those that are there already. */
+/* Adds `head` before and `tail` after the special tokens that already surround a text. */
 static void wrap(xd_tok *t, const xd_ids *head, const xd_ids *tail)
 {
     xd_ids all = {0};
@@ -77,7 +78,7 @@ static void wrap(xd_tok *t, const xd_ids *head, const xd_ids *tail)
     t->head = all;
 }
 
-/* Reads a TemplateProcessing: special tokens around the sequence A. */
+/* Reads a TemplateProcessing entry: the special tokens before and after the text, "sequence A". */
 static xd_status read_template(xd_tok *t, const xd_json *j, const char *what, xd_err *e)
 {
     const xd_json *known = xd_json_get(j, "special_tokens");
@@ -107,7 +108,7 @@ static xd_status read_post(xd_tok *t, const xd_json *j, const char *what, xd_err
     const char *type = xd_json_text(xd_json_get(j, "type"));
     xd_status   s = XD_OK;
     if (xd_json_null(j) || (type && !strcmp(type, "ByteLevel")))
-        return XD_OK;                   /* ByteLevel only changes offsets                       */
+        return XD_OK;                   /* ByteLevel changes only character offsets             */
     if (type && !strcmp(type, "TemplateProcessing"))
         return read_template(t, j, what, e);
     if (!type || strcmp(type, "Sequence"))
@@ -119,7 +120,8 @@ static xd_status read_post(xd_tok *t, const xd_json *j, const char *what, xd_err
     return s;
 }
 
-/* Without a tokenizer.json: add_bos_token and add_eos_token. */
+/* Without a tokenizer.json, adds the special tokens around a text that the config's add_bos_token
+ * and add_eos_token request. */
 static void post_of_config(xd_tok *t, const xd_json *cfg, xd_lm_class named)
 {
     if (xd_json_flag(cfg, "add_bos_token", named == XD_LM_GEMMA) && t->begin >= 0)
@@ -144,7 +146,8 @@ static const char *usual(xd_lm_class named, int key)
     return names[named][key];
 }
 
-/* Returns the special token of a key: from special_tokens_map.json, the config, or the class. */
+/* Returns the special token of a key such as "bos_token", from special_tokens_map.json, the config,
+ * or the defaults of the tokenizer class. */
 static const xd_json *named_token(const xd_special_files *f, int key, const char **text)
 {
     int            whole = xd_json_get(f->cfg, "added_tokens_decoder") != NULL;
@@ -156,7 +159,7 @@ static const xd_json *named_token(const xd_special_files *f, int key, const char
     return j;
 }
 
-/* An entry of added_tokens_decoder or added_tokens.json, and its id. */
+/* An entry of added_tokens_decoder or added_tokens.json, and the token's id. */
 typedef struct member { const xd_json *j; double id; } member;
 
 static int by_id(const void *x, const void *y)
@@ -215,7 +218,7 @@ static xd_status add_members(xd_tok *t, const xd_special_files *f, xd_err *e)
     return s;
 }
 
-/* Adds the control and user-defined pieces of a tokenizer.model. */
+/* Makes the control pieces and user-defined pieces of a tokenizer.model added tokens. */
 static xd_status add_pieces(xd_tok *t, const xd_vocab *v, xd_err *e)
 {
     xd_status s = XD_OK;
@@ -263,8 +266,8 @@ static int32_t named_id(const xd_tok *t, const xd_special_files *f, int key)
     return text ? xd_added_id(t, text) : -1;
 }
 
-/* Returns 1 if the side of padding or truncation is left: from the config, tokenizer.json, or the
- * class. */
+/* Returns 1 if padding or truncation (`key`) is on the left side, according to the config,
+ * tokenizer.json, or the tokenizer class. */
 static int is_left(const xd_special_files *f, const char *key, const char *inner, int otherwise)
 {
     const char *side = xd_json_text(xd_json_get(f->cfg, key));

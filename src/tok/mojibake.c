@@ -13,9 +13,10 @@
 
 enum { LATIN1, CP1252, CP1251, CP1250, CP1253, CP1254, CP1257, LATIN2, MACROMAN, CP437, CHARSETS };
 
-/* Code points of the bytes from 0x80. Bytes without a character are mapped to their own value. */
+/* Code points of the bytes from 0x80 to 0xff in each character set. Bytes without a character are
+ * mapped to their own value. */
 static const uint16_t high[CHARSETS][128] = {
-    { 0 },      /* Latin-1: their own value                                                     */
+    { 0 },      /* Latin-1: each byte is its own code point                                     */
     {   /* windows-1252 */
         0x20ac, 0x81, 0x201a, 0x192, 0x201e, 0x2026, 0x2020, 0x2021, 0x2c6, 0x2030, 0x160,
         0x2039, 0x152, 0x8d, 0x17d, 0x8f, 0x90, 0x2018, 0x2019, 0x201c, 0x201d, 0x2022,
@@ -132,8 +133,8 @@ static const uint16_t high[CHARSETS][128] = {
     },
 };
 
-/* Returns 1 for Windows' character sets, which lack some bytes; in these, 0x1a stands for
- * U+FFFD. */
+/* Returns 1 for the Windows character sets. They have no characters for some bytes, and byte 0x1a
+ * stands for U+FFFD. */
 static int is_windows(int set)
 {
     return set >= CP1252 && set <= CP1257;
@@ -146,7 +147,8 @@ static int32_t code_of(int set, int byte)
     return byte < 0x80 || set == LATIN1 ? byte : high[set][byte - 0x80];
 }
 
-/* Returns the byte of a character; -1: the set does not have it. */
+/* Returns the byte of a character in a character set, or -1 if the set does not have the
+ * character. */
 static int byte_of(int set, int32_t c)
 {
     if (c == 0xfffd && is_windows(set))
@@ -164,7 +166,7 @@ int32_t xd_windows_code(int byte)
     return code_of(CP1252, byte);
 }
 
-/* Encodes the text in the set. Returns 0 if the set lacks a character. */
+/* Encodes the text in a character set. Returns 0 if the set lacks a character of the text. */
 static int encode(const xd_bytes_buf *text, int set, xd_bytes_buf *out)
 {
     size_t took;
@@ -250,7 +252,7 @@ static const char *const unlikely[] = {
     "[\\x{412}\\x{413}\\x{420}\\x{421}][" C1 BAD OPENING CLOSING CURRENCY "\\x{b0}\\x{b5}]"
     "[\\x{412}\\x{413}\\x{420}\\x{421}]",
     "\\x{413}\\x{45e}\\x{412}\\x{402}\\x{412}[^\\n][A-Za-z ]",
-    /* a space that was a no-break space */
+    /* a space that was a no-break space before */
     "\\x{c3}[\\x{a0}\\x{a1}]",
     "[a-z][" XD_SPACES "]?[\\x{c3}\\x{c2}] ",
     "^[\\x{c3}\\x{c2}] ",
@@ -279,16 +281,18 @@ static xd_finder *open_unlikely(void)
 
 /* ---- bytes that are almost UTF-8 ------------------------------------------------------------ */
 
-/* 0xa0 that was replaced by a space. */
+/* The bytes that can continue a UTF-8 character, and patterns of sequences whose byte 0xa0 was
+ * replaced by a space. */
 #define NEXT  "[\\x80-\\xbf]"
 #define OTHER "[\\x80-\\x84\\x86-\\x9f\\xa1-\\xbf]"
 static const char blank_inside[] =
     "[\\xc2\\xc3\\xc5\\xce\\xd0\\xd9] |[\\xe2\\xe3] " OTHER "|[\\xe0-\\xe3]" OTHER " "
     "|\\xf0 " NEXT NEXT "|\\xf0" NEXT " " NEXT "|\\xf0" NEXT NEXT " ";
-/* "\xc3 " ends a word, except in a few Portuguese phrases. */
+/* In text whose bytes 0xa0 became spaces, "\xc3 " is an "à" that ends a word, except in a few
+ * Portuguese phrases. */
 static const char blank_behind[] = "\\xc3 (?! |quele|quela|quilo|s )";
 
-/* A lost byte: 0x1a, or one question mark per character. */
+/* A lost byte of a UTF-8 character is 0x1a, or a question mark, at most one per character. */
 #define LOST  "[\\x1a\\x80-\\xbf]"
 #define GONE  "[\\x1a?]"
 #define ANY   "[\\x1a?\\x80-\\xbf]"
@@ -315,8 +319,8 @@ static void restore_blanks(xd_bytes_buf *bytes)
     xd_finder_close(f);
 }
 
-/* Decodes UTF-8, in which characters beyond U+FFFF may also be two surrogates, and NUL two
- * bytes. */
+/* Decodes UTF-8 in which a character beyond U+FFFF may also be stored as two surrogates, and NUL as
+ * two bytes. */
 static int decode(const xd_bytes_buf *bytes, xd_bytes_buf *out)
 {
     size_t took;
@@ -346,8 +350,9 @@ static int decode(const xd_bytes_buf *bytes, xd_bytes_buf *out)
 
 enum { FIRST_OF_2 = 1, FIRST_OF_3 = 2, FIRST_OF_4 = 4, NEXT_BYTE = 8, NEXT_ALONE = 16 };
 
-/* Returns the role of c as a byte of UTF-8 that was decoded in Latin-1 or a Windows set. A space
- * may have been 0xa0; spaces, dashes and quotes do not count as such a byte alone. */
+/* Returns the roles that the character c can have if it is a byte of UTF-8 that was decoded as
+ * Latin-1 or a Windows character set. A space may have been byte 0xa0. Spaces, dashes and quotes do
+ * not count as the only continuation byte. */
 static int role_of(int32_t c)
 {
     int role = c == ' ' ? NEXT_BYTE : 0;
@@ -360,7 +365,8 @@ static int role_of(int32_t c)
     return role & NEXT_BYTE && !quote ? role | NEXT_ALONE : role;
 }
 
-/* Returns the length of a sequence at s[0..len) that looks like one UTF-8 character; 0: none. */
+/* Returns the length of a sequence at the start of s[0..len) that looks like the bytes of one UTF-8
+ * character, or 0 if there is none. */
 static size_t read_sequence(const char *s, size_t len)
 {
     size_t n, took;
@@ -380,7 +386,8 @@ static size_t read_sequence(const char *s, size_t len)
 
 static void fix_all(xd_bytes_buf *text, const xd_finder *f);
 
-/* Repairs the parts that look like UTF-8 and are unlikely. Returns 1 if the text changed. */
+/* Repairs the parts of a text that look like wrongly decoded UTF-8 and are unlikely otherwise.
+ * Returns 1 if the text changed. */
 static int fix_stretches(xd_bytes_buf *text, const xd_finder *f)
 {
     xd_bytes_buf out = {0};
@@ -433,7 +440,8 @@ int xd_fix_controls(xd_bytes_buf *text)
     return changed;
 }
 
-/* Re-decodes text that was decoded in the set as UTF-8. Returns 0 if that is not possible. */
+/* Encodes a text back to the bytes of a character set, and decodes these bytes as UTF-8. Returns 0
+ * if that is not possible. */
 static int decode_from(xd_bytes_buf *text, int set, xd_bytes_buf *bytes, xd_bytes_buf *out)
 {
     if (!encode(text, set, bytes))
@@ -445,7 +453,7 @@ static int decode_from(xd_bytes_buf *text, int set, xd_bytes_buf *bytes, xd_byte
     return !bytes->failed && decode(bytes, out);
 }
 
-/* Makes one repair. Returns 1 if the text changed. */
+/* Makes one repair of wrongly decoded text. Returns 1 if the text changed. */
 static int fix_once(xd_bytes_buf *text, const xd_finder *f)
 {
     xd_bytes_buf bytes = {0}, out = {0};

@@ -1,4 +1,5 @@
-/* open.c - opens tokenizers: detects the kind of a directory and reads the files of each kind. */
+/* open.c - opens tokenizers: detects the kind of tokenizer in a directory, and reads the files of
+ * that kind. */
 #include "tok/inside.h"
 
 #include <stdio.h>
@@ -9,7 +10,8 @@
 
 /* ---- T5 ------------------------------------------------------------------------------------- */
 
-/* Passes the vocabulary that was read to SentencePiece, and prepares the search. */
+/* Passes a T5 vocabulary that was read to SentencePiece, and prepares the search for added
+ * tokens. */
 static xd_status finish_open(xd_tok *t, const char *what, xd_err *e)
 {
     xd_bytes_buf model = {0};
@@ -40,7 +42,8 @@ static xd_status finish_open(xd_tok *t, const char *what, xd_err *e)
     return XD_OK;
 }
 
-/* Adds T5's sentinels after the pieces of a spiece.model, the last one first. */
+/* Adds T5's sentinel tokens <extra_id_N> after the pieces of a spiece.model, the highest N
+ * first. */
 static xd_status add_sentinels(xd_vocab *v, const xd_json *cfg, const char *what, xd_err *e)
 {
     xd_status s = XD_OK;
@@ -54,7 +57,7 @@ static xd_status add_sentinels(xd_vocab *v, const xd_json *cfg, const char *what
 
 typedef struct t5_files { const char *data; size_t len; const char *name; } t5_files;
 
-/* Opens `data`, a spiece.model; if there is none, tokenizer.json. */
+/* Reads a T5 tokenizer from a spiece.model in memory, or without one from tokenizer.json. */
 static xd_status read_t5(xd_tok *t, const t5_files *p, const xd_special_files *f, xd_err *e)
 {
     xd_status s = p->data ? xd_vocab_spiece(&t->v, p->data, p->len, XD_SPM_UNIGRAM,
@@ -93,8 +96,8 @@ static xd_status read_bert(xd_tok *t, const xd_bert_files *b, xd_err *e)
     return s;
 }
 
-/* Checks special ids: an id beyond the vocabulary has no embedding, and a missing line shifts
- * all later ids. */
+/* Checks the ids of BERT's special tokens. An id beyond the vocabulary has no embedding, and a
+ * missing line in vocab.txt shifts all later ids. */
 static xd_status check_bert(xd_tok *t, const xd_special_files *f, const char *what, xd_err *e)
 {
     static const char *const keys[] = {"unk_token", "cls_token", "sep_token", "pad_token"};
@@ -104,7 +107,7 @@ static xd_status check_bert(xd_tok *t, const xd_special_files *f, const char *wh
         if (id < 0)
             return xd_fail(e, XD_EFORMAT, "%s has no %.80s, the tokenizer's %s", what, name,
                            keys[i]);
-        xd_bert_unknown(t->bert, id);   /* last of the loop: unk_token                          */
+        xd_bert_unknown(t->bert, id);   /* the loop ends with unk_token                         */
     }
     const xd_json *j = xd_json_first(xd_json_get(f->cfg, "added_tokens_decoder"));
     for (; j; j = xd_json_next(j)) {
@@ -121,7 +124,7 @@ static xd_status check_bert(xd_tok *t, const xd_special_files *f, const char *wh
 
 /* ---- all, from memory ----------------------------------------------------------------------- */
 
-/* Files of each kind of tokenizer; f->kind selects one. */
+/* The files of each kind of tokenizer. The kind selects one member. */
 typedef struct sources {
     t5_files      t5;
     xd_bpe_files  clip;
@@ -179,7 +182,7 @@ xd_status xd_tok_open_spiece(xd_tok **t, const void *data, size_t len, xd_err *e
     return open_with(t, &from, &f, e);
 }
 
-/* Detects the kind; early files do not have the type of the model. */
+/* Detects the kind of tokenizer of a tokenizer.json. Early files do not have the key model.type. */
 static xd_tok_kind kind_of_json(const xd_json *tj)
 {
     const xd_json *model = xd_json_get(tj, "model");
@@ -191,8 +194,8 @@ static xd_tok_kind kind_of_json(const xd_json *tj)
     return XD_TOK_T5;
 }
 
-/* Sets the sources from a tokenizer.json. rules: BERT's rules come from this file, else from the
- * config. */
+/* Sets the sources from a tokenizer.json. If `rules` is 1, BERT's rules come from this file,
+ * otherwise from the config. */
 static xd_status sources_of_json(sources *from, const xd_json *tj, xd_tok_kind kind, int rules,
                                  const char *what, xd_err *e)
 {
@@ -258,7 +261,7 @@ xd_status xd_tok_open_lines(xd_tok **t, const char *vocab, size_t len, xd_err *e
 
 int xd_tok_has(const char *dir, const char *name)
 {
-    char path[4096];            /* no allocation: its failure would look like a missing file   */
+    char path[4096];            /* a failed allocation would look like a missing file          */
     int  n = snprintf(path, sizeof path, "%s/%s", dir, name);
     return n > 0 && (size_t)n < sizeof path && xd_file_exists(path);
 }
@@ -277,8 +280,8 @@ static xd_status read_beside(xd_json **j, const char *dir, const char *name, xd_
     return s;
 }
 
-/* The small files of a directory, and its tokenizer.json, parsed (tj) or a language model's
- * (lm). */
+/* The parsed small files of a tokenizer directory, and its tokenizer.json: `tj`, or `lm` for a
+ * language model. */
 typedef struct beside { xd_json *cfg, *map, *old, *tj; xd_lm_json lm; } beside;
 
 static xd_status read_small(beside *f, const char *dir, xd_err *e)
@@ -303,8 +306,8 @@ static void free_beside(beside *f)
     xd_lm_json_free(&f->lm);
 }
 
-/* Reads the large tokenizer.json only if its vocabulary is needed or if no other file declares
- * the tokens. */
+/* Reads the large tokenizer.json only if its vocabulary is needed or if no other file declares the
+ * added tokens. */
 static xd_status read_large(beside *b, const char *dir, int needed, xd_err *e)
 {
     if (b->tj || (!needed && xd_json_get(b->cfg, "added_tokens_decoder")))
@@ -389,8 +392,9 @@ static xd_status open_clip(xd_tok **t, const char *dir, beside *b, xd_err *e)
     return s;
 }
 
-/* Opens vocab.txt or tokenizer.json. BertTokenizer uses only the vocabulary of the latter; its
- * rules apply if no class is named. */
+/* Opens a BERT tokenizer from vocab.txt or tokenizer.json. If the config names the class
+ * BertTokenizer, only the vocabulary of tokenizer.json is used; its rules are used if no class is
+ * named. */
 static xd_status open_bert(xd_tok **t, const char *dir, beside *b, int named, xd_err *e)
 {
     int       lines = xd_tok_has(dir, "vocab.txt") && (named || !xd_tok_has(dir, "tokenizer.json"));
@@ -432,7 +436,8 @@ static const struct { const char *name; int kind; xd_lm_class named; } classes[]
     {"LlamaTokenizer", XD_TOK_LM, XD_LM_OTHER}, {"LlamaTokenizerFast", XD_TOK_LM, XD_LM_OTHER},
 };
 
-/* For class names that fit any kind, the files decide. */
+/* Returns the kind of tokenizer of a class name. Class names that fit several kinds leave the
+ * choice to the files. */
 static int kind_of_class(const char *name, xd_lm_class *named)
 {
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
@@ -448,7 +453,7 @@ static int says_nothing(const char *name)
     return !name || !strcmp(name, "PreTrainedTokenizerFast") || !strcmp(name, "TokenizersBackend");
 }
 
-/* CLIP's merges have the suffix "</w>". */
+/* Returns 1 if merges.txt has the suffix "</w>" of CLIP's merges. */
 static int has_ends(const char *dir)
 {
     char  *path = xd_path_join(dir, "merges.txt"), *text = NULL;

@@ -1,10 +1,10 @@
 /* pattern.c - splits a text with the regular expressions of a tokenizer.json, in PCRE2.
  *
- * The expressions are written for Oniguruma with the tables of Unicode 16. They are translated: \s
- * and \p{..} become classes that also list the characters that PCRE2 10.42 (Unicode 14) lacks, and
- * syntax that the two libraries interpret differently is refused. Oniguruma's \s is White_Space;
- * PCRE2's would also have U+180E. Classes only get larger, so that a newer PCRE2 gives the same
- * result. */
+ * The expressions are written for Oniguruma with the tables of Unicode 16, and translated for
+ * PCRE2: \s and \p{..} become classes that also list the characters that PCRE2 10.42 (Unicode 14)
+ * lacks. Syntax that the two libraries interpret differently is refused. Oniguruma's \s is
+ * White_Space, while PCRE2's \s would also have U+180E. The translation only adds characters to
+ * classes, so that a newer PCRE2 gives the same result. */
 #include "tok/inside.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -21,7 +21,7 @@ struct xd_pattern {
 #define SPACES "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"    \
     "\\x{205f}\\x{3000}"
 
-/* Characters of Unicode 16 by category, where PCRE2 10.42 has another one. */
+/* Characters whose category in Unicode 16 is different in PCRE2 10.42, by category. */
 static const struct { const char *name, *ranges; } later[] = {
     {"Lu",
      "\\x{1c89}\\x{a7cb}-\\x{a7cc}\\x{a7da}\\x{a7dc}\\x{10d50}-\\x{10d65}"},
@@ -74,7 +74,7 @@ static const char *const categories[] = {"L", "Lu", "Ll", "Lt", "Lm", "Lo", "M",
 typedef struct reader {
     const char  *s;
     size_t       len, at;
-    int          inside;                /* 1: inside brackets                                   */
+    int          inside;                /* 1: inside the brackets of a class                    */
     xd_bytes_buf out;
 } reader;
 
@@ -83,7 +83,7 @@ static void put_text(reader *r, const char *s)
     xd_bytes_add(&r->out, s, strlen(s));
 }
 
-/* Appends a class of `body`; inside brackets, only its members. */
+/* Appends a character class with the members `body`. Inside brackets, appends only the members. */
 static void put_class(reader *r, int negated, const char *body)
 {
     if (!r->inside)
@@ -93,7 +93,8 @@ static void put_class(reader *r, int negated, const char *body)
         put_text(r, "]");
 }
 
-/* Appends a class of a category; inside brackets, only its members. Returns 0 if it is unknown. */
+/* Appends the character class of a Unicode category. Inside brackets, appends only its members.
+ * Returns 0 if the category is unknown. */
 static int put_category(reader *r, int negated, const char *name, size_t n)
 {
     for (size_t i = 0; i < sizeof categories / sizeof *categories; i++) {
@@ -115,7 +116,7 @@ static int put_category(reader *r, int negated, const char *name, size_t n)
     return 0;
 }
 
-/* Translates \p{NAME} or \P{NAME}; r->at is after the letter. Returns 0 if it is unknown. */
+/* Translates \p{NAME} or \P{NAME}. r->at must be after the p or P. Returns 0 if NAME is unknown. */
 static int read_category(reader *r, int negated)
 {
     const char *name = r->s + r->at + 1;
@@ -127,7 +128,8 @@ static int read_category(reader *r, int negated)
     return 1;
 }
 
-/* Translates an escape; r->at is at the backslash. Returns 0 if it is unknown. */
+/* Translates an escape sequence. r->at must be at the backslash. Returns 0 if the escape is
+ * unknown. */
 static int read_escape(reader *r)
 {
     if (r->at + 1 >= r->len)
@@ -166,7 +168,7 @@ static int is_known_group(const reader *r)
     return 0;
 }
 
-/* Translates a pattern. Returns 0 with r->at near the unknown syntax. */
+/* Translates a pattern. At unknown syntax, returns 0 with r->at near that syntax. */
 static int translate(reader *r)
 {
     while (r->at < r->len) {
@@ -177,7 +179,7 @@ static int translate(reader *r)
             continue;
         }
         if (r->inside && (c == '[' || (c == '&' && r->at + 1 < r->len && r->s[r->at + 1] == '&')))
-            return 0;                   /* Oniguruma nests classes and intersects them          */
+            return 0;                  /* Oniguruma's nested and intersected classes: unsupported */
         if (!r->inside && (c == '^' || (c == '(' && !is_known_group(r))))
             return 0;
         if (c == '[') {
@@ -218,7 +220,7 @@ static xd_status compile(xd_pattern *p, const char *regex, const char *what, xd_
             s = xd_fail(e, XD_EFORMAT, "%s: PCRE2 refuses the pattern '%.200s', error %d", what,
                         regex, code);
         else
-            pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);     /* slower without, else the same */
+            pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);   /* without JIT: slower, same result */
     }
     free(r.out.p);
     return s;
@@ -296,8 +298,8 @@ static void cut_at_text(const xd_pattern *p, const char *s, size_t len, xd_cuts 
         add_cut(c, from, len, 0);
 }
 
-/* Finds the next match. If the stack of the JIT-compiled code is too small, interprets the
- * pattern. */
+/* Finds the next match of a pattern from offset `at` on. If the stack of the JIT-compiled code is
+ * too small, interprets the pattern. */
 static int match_next(const xd_pattern *p, const char *s, size_t len, size_t at,
                       pcre2_match_data *m)
 {
@@ -341,7 +343,7 @@ void xd_pattern_cut(const xd_pattern *p, const char *s, size_t len, xd_cuts *c)
         cut_at_text(p, s, len, c);
 }
 
-/* Joins part i to the last kept part, or keeps it separately. */
+/* Joins part i of a split text to the last kept part, or keeps part i separately. */
 static void join_or_keep(xd_cuts *c, size_t *n, size_t i, int join)
 {
     if (join && *n)

@@ -1,4 +1,4 @@
-/* pieces.c - a vocabulary without scores: strings and their ids in a hash table. */
+/* pieces.c - a vocabulary without scores: a hash table of pieces (strings) and their ids. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ size_t xd_text_hash(const char *s, size_t len)
     return (size_t)(h ^ h >> 29);
 }
 
-/* Returns the slot of a string in the hash table, or a free slot for it. */
+/* Returns the hash-table slot of a string, or a free slot if the table does not have the string. */
 static size_t find_slot(const xd_pieces *v, const char *s, size_t len)
 {
     size_t i = xd_text_hash(s, len) & (v->slots - 1);
@@ -48,7 +48,7 @@ void xd_pieces_free(xd_pieces *v)
     *v = (xd_pieces) {0};
 }
 
-/* Allocates the table for n pieces. */
+/* Allocates the hash table for n pieces. */
 static xd_status open_table(xd_pieces *v, int n, const char *what, xd_err *e)
 {
     v->slots = xd_table_size(n);
@@ -60,7 +60,7 @@ static xd_status open_table(xd_pieces *v, int n, const char *what, xd_err *e)
     return XD_OK;
 }
 
-/* Puts a string into its free slot. */
+/* Stores a string and its id in a free slot of the hash table. */
 static xd_status put_piece(xd_pieces *v, size_t slot, const char *s, size_t len, int32_t id,
                            const char *what, xd_err *e)
 {
@@ -80,7 +80,7 @@ static xd_status too_long(int n, size_t len, const char *what, xd_err *e)
 
 /* ---- an object of pieces and ids ---------------------------------------------------------- */
 
-/* Adds a piece; `seen` has a bit per id. */
+/* Adds a piece, and fails if its id was used before. `seen` has a bit per id. */
 static xd_status add_piece(xd_pieces *v, xd_slice s, int32_t id, unsigned char *seen,
                            const char *what, xd_err *e)
 {
@@ -132,7 +132,7 @@ xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char 
     return s;
 }
 
-/* Adds the members of the object at k; at most `max`. */
+/* Adds at most `max` members of the JSON object at k to the vocabulary. */
 static xd_status add_members(xd_pieces *v, xd_skim *k, size_t max, unsigned char *seen,
                              const char *what, xd_err *e)
 {
@@ -160,7 +160,7 @@ xd_status xd_pieces_span(xd_pieces *v, xd_slice span, const char *what, xd_err *
 {
     xd_skim k = {span.p, span.len, 0};
     size_t  max = 0;
-    for (size_t i = 0; i < span.len; i++)       /* upper limit: a piece has at least two quotes */
+    for (size_t i = 0; i < span.len; i++)       /* counts quotes: a piece has at least two      */
         max += span.p[i] == '"';
     max = max / 2 < XD_PIECES_MAX ? max / 2 : XD_PIECES_MAX;
     if (!max)
@@ -192,7 +192,7 @@ xd_status xd_pieces_list(xd_pieces *v, const xd_vocab *list, const char *what, x
 
 /* ---- one piece per line ------------------------------------------------------------------- */
 
-/* Adds the piece of a line. An empty line consumes an id without a piece. */
+/* Adds the piece of a line. An empty line uses up an id but adds no piece. */
 static xd_status add_line(xd_pieces *v, const char *s, size_t len, int number, const char *what,
                           xd_err *e)
 {

@@ -1,5 +1,5 @@
-/* tok.c - converts a text to ids: added tokens first, then the text between them; inside.h
- * describes the steps. */
+/* tok.c - converts a text to token ids: first finds added tokens, then tokenizes the text between
+ * them. inside.h describes the steps. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -90,7 +90,8 @@ void xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *
 static const char mark[] = "\xe2\x96\x81";      /* U+2581, the mark of a space                  */
 enum { MARK = sizeof mark - 1 };
 
-/* Segments a run without white space: prepends the mark, and splits before every further mark. */
+/* Tokenizes a run of text without white space: prepends the space mark U+2581, and splits the run
+ * before every further mark. */
 static void encode_words(const xd_tok *t, const char *s, size_t len, xd_ids *out)
 {
     xd_bytes_buf b = {0};
@@ -123,7 +124,7 @@ static void encode_runs(const xd_tok *t, const char *s, size_t len, xd_ids *out)
         encode_words(t, s + start, len - start, out);
 }
 
-/* Replaces each invalid byte by U+FFFD, as in SentencePiece. */
+/* Replaces each byte that is not valid UTF-8 by U+FFFD, as SentencePiece does. */
 static void clean_utf8(const char *s, size_t len, xd_bytes_buf *out)
 {
     size_t took;
@@ -136,8 +137,8 @@ static void clean_utf8(const char *s, size_t len, xd_bytes_buf *out)
 static void encode_segments(const xd_tok *t, int normalized, const char *s, size_t len,
                             xd_ids *out);
 
-/* Normalizes the text between added tokens. T5's map may contain any bytes, so that invalid
- * UTF-8 in the result is replaced. */
+/* Normalizes the text between added tokens. The character map of a T5 vocabulary may contain any
+ * bytes, so invalid UTF-8 in the normalized text is replaced. */
 static void encode_between(const xd_tok *t, const char *s, size_t len, xd_ids *out)
 {
     xd_bytes_buf raw = {0}, norm = {0};
@@ -150,8 +151,8 @@ static void encode_between(const xd_tok *t, const char *s, size_t len, xd_ids *o
     free(norm.p);
 }
 
-/* Splits at added tokens: first at those of the raw text, then, in the normalized rest, at the
- * others. */
+/* Splits a text at added tokens: first at the tokens that are matched in the raw text, then at
+ * those that are matched in the normalized text between them. */
 static void encode_segments(const xd_tok *t, int normalized, const char *s, size_t len, xd_ids *out)
 {
     size_t from = 0;
@@ -178,7 +179,7 @@ static void encode_segments(const xd_tok *t, int normalized, const char *s, size
     }
 }
 
-/* Truncates the ids from p[first] on to `room` ids. */
+/* Truncates the list from its element `first` on to at most `room` ids. */
 static void keep_ids(const xd_tok *t, xd_ids *o, int64_t first, int64_t room)
 {
     int64_t n = o->n - first;
@@ -222,7 +223,7 @@ xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_
     if (!out.failed)                    /* special tokens around the text are not truncated     */
         keep_ids(t, &out, heads, limit > heads + tails ? limit - heads - tails : 0);
     add_some(&out, &t->tail, tails < limit - heads ? tails : limit - heads);
-    if (!out.p && !out.failed) {        /* a text without ids                                   */
+    if (!out.p && !out.failed) {        /* a text may have no ids                               */
         xd_ids_add(&out, 0);
         out.n = 0;
     }

@@ -18,8 +18,8 @@ typedef struct wire {
 } wire;
 
 typedef struct field {
-    uint64_t number, value;             /* wire type 0; raw bits of types 1 and 5               */
-    wire     bytes;                     /* wire type 2                                          */
+    uint64_t number, value;         /* field number; value of wire type 0, or raw bits of 1 and 5 */
+    wire     bytes;                     /* contents of a field of wire type 2                   */
     int      type;
 } field;
 
@@ -48,7 +48,7 @@ static int wire_fixed(wire *w, size_t n, uint64_t *v)
     return 1;
 }
 
-/* Reads the next field. Returns 0 if the bytes are not a field. */
+/* Reads the next field of a protobuf message. Returns 0 if the bytes are not a valid field. */
 static int wire_field(wire *w, field *f)
 {
     uint64_t key, n;
@@ -137,7 +137,7 @@ static xd_status read_piece(xd_vocab *v, wire w, const char *what, xd_err *e)
     return xd_vocab_add(v, text, len, score, type, what, e);
 }
 
-/* Reads the type of the model from TrainerSpec. */
+/* Reads the model type (such as Unigram or BPE) from the TrainerSpec message. */
 static xd_status read_trainer(wire w, uint64_t *type, const char *what, xd_err *e)
 {
     field f;
@@ -231,8 +231,8 @@ static xd_status read_base64(xd_bytes_buf *out, const char *s, const char *what,
     return out->failed ? xd_fail(e, XD_ENOMEM, "no memory for a character map") : XD_OK;
 }
 
-/* Returns the first precompiled map of a normalizer, or of a sequence of normalizers. T5Tokenizer
- * does not apply other kinds of normalizers either. */
+/* Returns the first precompiled character map in a normalizer or a sequence of normalizers. Ignores
+ * other kinds of normalizers, like T5Tokenizer. */
 static const char *find_map(const xd_json *norm)
 {
     const char *type = xd_json_text(xd_json_get(norm, "type"));
@@ -312,8 +312,9 @@ static void put_float(xd_bytes_buf *b, int number, float v)
     xd_bytes_add(b, raw, sizeof raw);
 }
 
-/* The library requires exactly one unknown piece. transformers' T5Tokenizer uses piece 2 as
- * unknown, independent of the file, and looks up all others like normal pieces. */
+/* Writes a ModelProto for the sentencepiece library, which requires exactly one unknown piece. Like
+ * transformers' T5Tokenizer, makes piece 2 the unknown piece, whatever the file says, and all
+ * others normal pieces. */
 void xd_vocab_model(const xd_vocab *v, xd_bytes_buf *model)
 {
     xd_bytes_buf part = {0};
@@ -327,7 +328,7 @@ void xd_vocab_model(const xd_vocab *v, xd_bytes_buf *model)
     part.len = 0;
     put_int(&part, 3, 1);               /* model_type: unigram                                  */
     put_int(&part, 40, 2);              /* unk_id                                               */
-    if (v->n > 2)                       /* unk_piece: the library finds the id by its name      */
+    if (v->n > 2)                       /* unk_piece: the library finds the id by this name     */
         put_bytes(&part, 45, v->text.p + v->p[2].at, v->p[2].len);
     put_bytes(model, 2, part.p, part.len);
     part.len = 0;
