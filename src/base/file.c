@@ -1,4 +1,4 @@
-/* file.c - reading and atomic writing of files */
+/* file.c - reads files, and writes files atomically */
 #define _GNU_SOURCE             /* O_TMPFILE, mincore */
 #include "base/file.h"
 
@@ -20,7 +20,8 @@ enum {
 };
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static char *volatile  writing[MAXOUT];
-static atomic_int      streams;         /* number of streams that are open or being opened     */
+static atomic_int      streams;         /* number of output streams (pipes, terminals) that are open
+                                         * or being opened                                     */
 
 int xd_file_exists(const char *path)
 {
@@ -34,7 +35,8 @@ int xd_file_is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* A stream cannot be replaced by a file: renaming one to /dev/null would remove it for everyone. */
+/* Returns 1 for a pipe, terminal or device, which must be written directly. Renaming a file to
+ * /dev/null would remove /dev/null for everyone. */
 int xd_file_is_stream(const char *path)
 {
     struct stat st;
@@ -225,8 +227,9 @@ static void out_free(xd_out *o)
     *o = (xd_out){ 0 };
 }
 
-/* Opens a file without a name in the directory of `path`, which disappears if this process dies.
- * -1: the file system does not support it, or there is no /proc to name it later. */
+/* Opens a file without a name in the directory of `path`. The file disappears if this process dies.
+ * Returns -1 if the file system does not support this, or if there is no /proc, which is needed to
+ * name the file later. */
 static int open_nameless(const char *path)
 {
 #ifdef O_TMPFILE
@@ -247,8 +250,9 @@ static int open_nameless(const char *path)
 #endif
 }
 
-/* Makes a temporary file in the same directory, so that rename is atomic. Its name is recorded
- * before the file exists, so that a signal at any moment leaves nothing behind. */
+/* Creates a temporary file in the directory of the output, so that rename is atomic. The temporary
+ * name is recorded before the file exists, so that the file is removed even if a signal ends the
+ * process. */
 static int make_tmp(xd_out *o)
 {
     size_t len = strlen(o->path) + 16;
@@ -271,7 +275,8 @@ static int open_named(xd_out *o)
     return -1;
 }
 
-/* Returns the file to replace: if `path` is a symlink, its target, so that the link stays. */
+/* Returns the path of the file to replace. If `path` is a symlink, this is the symlink's target, so
+ * that the symlink stays. */
 static char *real_name(const char *path)
 {
     struct stat st;
@@ -302,8 +307,8 @@ xd_status xd_out_open(xd_out *o, const char *path, xd_err *e)
     return XD_OK;
 }
 
-/* Links the nameless file `fd` to its name. linkat cannot replace an existing file; in that case
- * the file gets a temporary name first and is renamed. */
+/* Gives the nameless file `fd` its name. Because linkat cannot replace an existing file, in that
+ * case the nameless file gets a temporary name first and is renamed. */
 static int link_name(xd_out *o, int fd)
 {
     char self[32];
@@ -321,7 +326,8 @@ static int link_name(xd_out *o, int fd)
     return rename(o->tmp, o->path);
 }
 
-/* If linkat is not allowed: copies the nameless file into one with a temporary name. */
+/* Copies the nameless file to a file with a temporary name. This is used if linkat is not
+ * allowed. */
 static int copy_over(xd_out *o, int from)
 {
     char    buf[8192];
@@ -374,7 +380,7 @@ xd_status xd_file_writable(const char *path, xd_err *e)
         return xd_fail(e, XD_EIO, "cannot write %s: it is a directory", path);
     if (!*path)
         return xd_fail(e, XD_EIO, "cannot write a file whose name is empty");
-    if (xd_file_is_stream(path))        /* do not open it: that would wait for a reader        */
+    if (xd_file_is_stream(path))        /* do not open a pipe: that would wait for a reader    */
         return access(path, W_OK) == 0
                    ? XD_OK : xd_fail(e, XD_EIO, "cannot write %s: %s%s", path,
                                       strerror(errno), xd_path_hint(path));

@@ -80,7 +80,7 @@ static void scan_word(scan *s)
     char  *p = s->p + s->at;
     size_t left = s->len - s->at;
     if (s->at && !strchr(" \t\n\r,:[{-", p[-1])) {
-        s->at++;                        /* a minus before a word                              */
+        s->at++;                        /* not the start of a word                            */
         return;
     }
     if (left >= 3 && !memcmp(p, "NaN", 3)) {

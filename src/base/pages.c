@@ -1,7 +1,8 @@
-/* pages.c - memory from the system, backed by huge pages where possible.
+/* pages.c - allocates memory from the system, in huge pages where possible.
  *
- * Files in memory get small pages unless tmpfs is mounted with huge=. So one small page of each
- * huge page is allocated and then collapsed (MADV_COLLAPSE), which copies almost nothing. */
+ * Files in memory get small pages unless tmpfs is mounted with huge=. So one small page in each
+ * huge page's range is allocated, and the range is then collapsed to a huge page (MADV_COLLAPSE),
+ * which copies almost nothing. */
 #define _GNU_SOURCE             /* MAP_ANONYMOUS, madvise */
 #include "base/pages.h"
 
@@ -11,7 +12,7 @@
 #include <unistd.h>
 
 #if defined(__linux__) && !defined(MADV_COLLAPSE)
-#define MADV_COLLAPSE 25        /* Linux 6.1; older headers lack it                            */
+#define MADV_COLLAPSE 25        /* since Linux 6.1; older headers lack this constant           */
 #endif
 
 size_t xd_page_bytes(void)
@@ -26,7 +27,8 @@ size_t xd_pages_round_up(size_t bytes)
     return (bytes + page - 1) / page * page;
 }
 
-/* Maps one huge page more than needed for alignment and unmaps the edges at once. */
+/* Maps memory that is aligned to huge pages: maps one huge page too much, and unmaps the unaligned
+ * edges at once. */
 void *xd_pages_map(size_t bytes, int fd)
 {
     size_t edge = bytes >= XD_HUGE_PAGE ? XD_HUGE_PAGE : 0, whole = xd_pages_round_up(bytes);
@@ -61,7 +63,8 @@ void xd_pages_unmap(void *p, size_t bytes)
 }
 
 #ifdef MADV_POPULATE_WRITE
-/* Collapses small pages into huge ones. EAGAIN: a page was in use at this moment; tries again. */
+/* Collapses small pages into huge pages. Tries again after EAGAIN, which means that a page was in
+ * use at that moment. */
 static int collapse_pages(char *p, size_t bytes)
 {
     int failed = 1;
@@ -71,9 +74,9 @@ static int collapse_pages(char *p, size_t bytes)
     return !failed;
 }
 
-/* With interleaving, small page n of the file is on node n % nodes, and a huge page is allocated on
- * the node of its first small page. So the index of the small page that is allocated first varies
- * between huge pages, and the huge pages alternate between nodes. */
+/* Allocates the huge pages of a file. With interleaving, small page n of the file is on NUMA node n
+ * % nodes, and a huge page is allocated on the node of its first small page. So a different small
+ * page is allocated first in each huge page, and the huge pages alternate between nodes. */
 static int allocate_huge(char *p, size_t from, size_t to, size_t nodes)
 {
     const size_t huge = XD_HUGE_PAGE, page = xd_page_bytes(), first = (from + huge - 1) / huge;

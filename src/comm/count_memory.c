@@ -1,4 +1,4 @@
-/* count_memory.c - predicts the device memory that messages need */
+/* count_memory.c - predicts the device memory that messages between ranks need */
 #include "comm/count_memory.h"
 
 #include <stdlib.h>
@@ -34,8 +34,8 @@ void xd_count_world_close(xd_count_world *w)
     w->packed = (xd_count_buffers){ 0 };
 }
 
-/* Uses a free buffer until `until`, or counts a new one. If the list cannot grow, every buffer
- * counts as new. */
+/* Uses a free buffer from time `now` to time `until`, or counts a new buffer. If the list cannot
+ * grow, every buffer counts as new. */
 static void hold(xd_count_world *w, xd_count_buffers *l, size_t bytes, size_t unit, int64_t now,
                  int64_t until)
 {
@@ -65,7 +65,8 @@ static void hold_packed(xd_count_world *w, size_t bytes)
     hold(w, &w->packed, bytes, BUFFER, w->calls, w->calls + CALLS);
 }
 
-/* As xd_direct_takes. */
+/* Returns 1 if messages of type t go directly between devices, by the same rule as
+ * xd_direct_takes. */
 static int goes_between_devices(const xd_count_world *w, xd_dtype t)
 {
     return (w->traffic->way == XD_WAY_LINKS || w->traffic->way == XD_WAY_MAILBOXES) &&

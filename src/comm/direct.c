@@ -1,4 +1,5 @@
-/* direct.c - mailboxes in shared device memory, and the notes that describe their content */
+/* direct.c - sends messages between the devices of a host through mailboxes in shared device
+ * memory. Notes describe the mailboxes' contents. */
 #include "comm/direct.h"
 
 #include <sched.h>
@@ -16,14 +17,14 @@ enum {
 typedef struct box {            /* this rank's mailbox for messages to another rank            */
     char     *p;
     size_t    cap;
-    xd_mark  *full, *taken;     /* events: data is ready (ours); copied out (the receiver's)   */
-    uint64_t  sent;             /* number of messages so far                                   */
+    xd_mark  *full, *taken;     /* events: data is ready (ours), copied out (receiver's)       */
+    uint64_t  sent;             /* number of messages sent so far                              */
     xd_handle memory, mark;
 } box;
 
-typedef struct source {         /* another rank's mailbox, opened here                         */
+typedef struct source {         /* another rank's mailbox that this rank has opened            */
     char    *p;
-    xd_mark *full, *taken;      /* events: data is ready (the sender's); copied out (ours)     */
+    xd_mark *full, *taken;      /* events: data is ready (sender's), copied out (ours)         */
 } source;
 
 typedef struct peer_boxes {
@@ -59,7 +60,8 @@ static cell *cell_of(const xd_mailboxes *m, int from, int to, int i)
 
 /* ---- boxes -------------------------------------------------------------------------------- */
 
-/* Returns 1 if a message may be copied into the mailbox, after its last copy out. */
+/* Returns 1 if a message may be copied into the mailbox: the receiver has queued the copy of the
+ * previous message out of it. */
 static int is_free(const xd_mailboxes *m, int to, int i)
 {
     box  *b = &m->peer[to].box[i];
@@ -95,7 +97,8 @@ static int make_box(const xd_mailboxes *m, box *b, size_t bytes)
     return 0;
 }
 
-/* Returns the smallest free mailbox of at least `bytes`, or a new one. -1: out of memory. */
+/* Returns the number of the smallest free mailbox of at least `bytes` bytes, or of a new mailbox.
+ * Returns -1 if out of memory. */
 static int find_box(const xd_mailboxes *m, int to, size_t bytes)
 {
     peer_boxes *q = &m->peer[to];
@@ -113,7 +116,8 @@ static int find_box(const xd_mailboxes *m, int to, size_t bytes)
     }
 }
 
-/* Returns the mailbox of another rank that a note names. NULL: it cannot be opened. */
+/* Returns the mailbox of another rank that a note names, or NULL if the mailbox cannot be
+ * opened. */
 static source *find_source(const xd_mailboxes *m, int from, const xd_note *n)
 {
     const xd_dev_lanes *l = m->w->lanes;
@@ -186,7 +190,8 @@ static xd_tensor note_view(xd_note *n, int there)
     return xd_view(n, XD_U8, 1, &size);
 }
 
-/* Sends and receives the notes of a call; the traffic counters get the tensor bytes instead. */
+/* Sends and receives the notes of a call. The traffic counters count the bytes of the tensors, not
+ * those of the notes. */
 static xd_req send_notes(const xd_direct *g, xd_stage_call *k, int size, int peer,
                          xd_traffic *traffic)
 {
@@ -224,8 +229,8 @@ int xd_direct_begin(const xd_direct *g, xd_stage_call *k, int size, int peer, xd
 
 /* ---- receiving ---------------------------------------------------------------------------- */
 
-/* Queues the copy of a message from host rank `from` to t; through packed memory if t has strides
- * or is in host memory. */
+/* Queues the copy of a message from rank `from` of the host to the tensor t. If t has strides or is
+ * in host memory, the data is copied through contiguous device memory. */
 static xd_status receive_box(xd_mailboxes *m, xd_stage_call *k, int from, const xd_note *n,
                              xd_tensor t)
 {
@@ -250,7 +255,8 @@ static xd_status receive_box(xd_mailboxes *m, xd_stage_call *k, int from, const 
     return st;
 }
 
-/* Copies a message to a tensor in host memory; blocks. */
+/* Copies a received message from `from` in device memory to a tensor in host memory. Blocks until
+ * the copy has ended. */
 static xd_status download_tensor(xd_staging *w, xd_tensor t, const char *from)
 {
     size_t bytes = xd_comm_bytes(t);
@@ -330,7 +336,8 @@ int xd_comm_all_can(xd_comm *c, int mine)
     return c->ops->wait(c, &r, 1) == XD_OK && v;
 }
 
-/* Makes a mailbox for every other rank, and opens theirs, as a test. */
+/* Tests the mailboxes: allocates one for every other rank of the host, and opens those of the other
+ * ranks. */
 static int try_boxes(xd_mailboxes *m)
 {
     xd_comm     *c = m->host;
@@ -357,7 +364,7 @@ static int try_boxes(xd_mailboxes *m)
     return xd_comm_all_can(c, ok);
 }
 
-/* Opens mailboxes between the ranks of a host; all ranks get the same result. */
+/* Opens mailboxes between the ranks of a host. Returns the same result on all of these ranks. */
 static int open_on_host(xd_mailboxes *m, const char **why)
 {
     xd_comm     *h = m->host;
@@ -428,11 +435,12 @@ void xd_mailboxes_close(xd_mailboxes *m)
     free(m->peer), free(m);
 }
 
-/* Location of a rank: number of the host, and the rank's number on that host. */
+/* Location of a rank: the number of its host, and the rank's number on that host. */
 typedef struct place { int32_t host, rank; } place;
 
-/* Returns this rank's place. With mailboxes, a host's number is the world rank of its first rank;
- * hosts without mailboxes have none. With links, the world counts as one host. */
+/* Returns this rank's location. With mailboxes, a host's number is the world rank of its first
+ * rank. Hosts without mailboxes have no number. With links, all ranks of the world count as one
+ * host. */
 static place my_place(const xd_staging *w, int world_rank)
 {
     if (w->links)
@@ -449,7 +457,7 @@ static int on_one_host(const place *p, int n)
     return one;
 }
 
-/* Gathers the places of all ranks of a group. */
+/* Gathers the locations of all ranks of a group. */
 static xd_status gather_places(const xd_staging *w, int world_rank, xd_comm *group, place *all,
                                xd_err *e)
 {

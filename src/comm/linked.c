@@ -1,4 +1,4 @@
-/* linked.c - sends the messages of calls through NCCL links */
+/* linked.c - sends the messages of communication calls through NCCL links */
 #include "comm/linked.h"
 
 #include <stdlib.h>
@@ -15,7 +15,8 @@ struct xd_links {
 
 typedef struct part { char *p; size_t bytes; int peer; } part;          /* one message         */
 
-/* Returns contiguous device memory for a tensor to send or receive; NULL: out of memory. */
+/* Returns contiguous device memory for a tensor that is sent or received, or NULL if out of
+ * memory. */
 static char *place_of(xd_staging *w, xd_stage_call *k, xd_tensor t, int comes)
 {
     size_t bytes = xd_comm_bytes(t);
@@ -29,7 +30,8 @@ static char *place_of(xd_staging *w, xd_stage_call *k, xd_tensor t, int comes)
     return p;
 }
 
-/* Lists the messages of a call in one direction and returns their number. -1: out of memory. */
+/* Lists the messages that a call sends or receives (`comes`), and returns their number, or -1 if
+ * out of memory. */
 static int list_parts(const xd_direct *g, xd_stage_call *k, int size, int comes, part *out)
 {
     int n = 0;
@@ -87,7 +89,7 @@ xd_status xd_links_end(const xd_direct *g, xd_stage_call *k)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-/* Returns 1 if no two ranks have the same device. */
+/* Returns 1 if every rank has its own device. */
 static int each_has_its_own(xd_staging *w, xd_comm *c)
 {
     int64_t mine = (int64_t)xd_dev_identity(w->dev), all[64], ones[64];
@@ -102,7 +104,7 @@ static int each_has_its_own(xd_staging *w, xd_comm *c)
     return ok;
 }
 
-/* Opens one link between all ranks. Returns 0 if a rank failed. */
+/* Opens one NCCL link between all ranks. Returns 0 if this failed on any rank. */
 static int open_link(xd_links *l, xd_comm *c, int i, xd_err *e)
 {
     xd_link_id id = { { 0 } };

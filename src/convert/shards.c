@@ -1,7 +1,8 @@
-/* shards.c - distributes tensors over files and makes the headers.
+/* shards.c - distributes the output tensors over files and makes the files' headers.
  *
- * Files are split like diffusers splits them, in the order in which tensors are loaded. In a file,
- * tensors whose byte size is a multiple of ALIGN come first, so that all of them are aligned. */
+ * Tensors are distributed over files as in diffusers, in the order in which they are loaded. In a
+ * file, tensors whose byte size is a multiple of ALIGN come first, so that all of them are
+ * aligned. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,8 @@ char *xd_cvt_path(const char *dir, const char *a, const char *b, xd_err *e)
 
 /* ---- which file ----------------------------------------------------------------------------- */
 
-/* Returns the bytes of the unit that begins at item i, and sets *end to the item after it. */
+/* Returns the bytes of the tensors that must stay in one file with tensor i, such as a matrix and
+ * its scales. Sets *end to the first tensor after these. */
 static size_t unit_bytes(const xd_cvt_part *c, int i, int *end)
 {
     size_t bytes = 0;
@@ -40,7 +42,7 @@ static size_t unit_bytes(const xd_cvt_part *c, int i, int *end)
     return bytes;
 }
 
-/* Returns the first item of the file after the one that begins at item i. */
+/* Returns the first tensor of the next file, if a file begins with tensor i. */
 static int next_file(const xd_cvt_part *c, int i, int64_t max_bytes)
 {
     int64_t bytes = 0;
@@ -58,7 +60,8 @@ static int is_odd(const xd_cvt_item *i)
     return xd_bytes(i->t) % ALIGN != 0;
 }
 
-/* Order in a file: tensors with aligned sizes, then others by element size, else as listed. */
+/* Compares the order of two tensors in a file: tensors with aligned sizes are first, then the
+ * others by element size, and otherwise in the order of the list. */
 static int by_place(const void *x, const void *y)
 {
     const xd_cvt_item *a = x, *b = y;
@@ -72,7 +75,8 @@ static int by_place(const void *x, const void *y)
 
 /* ---- headers -------------------------------------------------------------------------------- */
 
-/* Makes ComfyUI's metadata of quantized matrices: {"module": {"format": "int8_tensorwise"}}. */
+/* Makes ComfyUI's metadata of quantized matrices, such as {"module": {"format":
+ * "int8_tensorwise"}}. */
 static void add_formats(xd_cvt_part *c)
 {
     xd_text_buf *b = &c->formats;
@@ -96,8 +100,8 @@ static void add_formats(xd_cvt_part *c)
         xd_buf_add(b, "}}");
 }
 
-/* Makes the header. Every file has the formats of all matrices, since readers look into one
- * file. */
+/* Makes the header of a safetensors file. Every file has the quantization formats of all matrices,
+ * since readers look into only one file. */
 static xd_status make_header(const xd_cvt *v, const xd_cvt_part *c, xd_cvt_file *f, xd_err *e)
 {
     xd_st_item *items = calloc((size_t)f->n + 1, sizeof *items);

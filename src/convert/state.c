@@ -1,8 +1,9 @@
-/* state.c - state of the output directory, and resuming of an interrupted conversion.
+/* state.c - checks the state of the output directory, and resumes an interrupted conversion.
  *
- * While a conversion is incomplete, the output has a note file with the arguments and the hash of
- * the source model. A run with the same note resumes: files have their final names only when they
- * are complete, and each has a hash of arguments and source in its header. */
+ * While a conversion is incomplete, the output directory has a note file with the arguments and the
+ * hash of the source model. A run with the same note resumes the conversion: output files have
+ * their final names only when they are complete, and the header of each has a hash of arguments and
+ * source. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +42,8 @@ static xd_status write_note(const xd_cvt *v, xd_err *e)
     return s;
 }
 
-/* Reads the note, if there is one, and refuses that of another conversion. */
+/* Reads the note of the output directory, if there is one, and fails if the note is that of another
+ * conversion. */
 static xd_status read_note(const xd_cvt *v, const char *path, int *there, xd_err *e)
 {
     xd_json *j = NULL;
@@ -85,7 +87,7 @@ static int is_same(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Refuses an output that would replace a source file. */
+/* Fails if the output would replace a source file. */
 static xd_status check_apart(const xd_cvt *v, xd_err *e)
 {
     const char *of = is_same(v->a->output, v->m.dir) ? v->m.dir : NULL;
@@ -117,7 +119,7 @@ static xd_status check_taken(const xd_cvt *v, xd_err *e)
                            "a model", v->a->output, *taken ? "/" : "", taken) : XD_OK;
 }
 
-/* Returns 1 if an earlier run has written the file completely. */
+/* Returns 1 if an earlier run of the same conversion has written the file completely. */
 static int is_done(const xd_cvt_file *f)
 {
     unsigned char want[XD_ST_SIZE], have[XD_ST_SIZE];
@@ -150,8 +152,9 @@ static int is_old(const xd_cvt_part *c, const char *name)
     return 1;
 }
 
-/* Returns the bytes of weight files in the folder of a part that are not of this conversion and
- * that a loader could mistake for its weights. remove: deletes them. */
+/* Returns the bytes of those weight files in a component's output directory that are not part of
+ * this conversion, but that a loader could mistake for the component's weights. If `remove` is set,
+ * deletes these files. */
 static size_t old_bytes(const xd_cvt *v, const xd_cvt_part *c, int remove)
 {
     char       *dir = xd_cvt_path(v->a->output, c->p->name, NULL, NULL);
@@ -173,7 +176,8 @@ static size_t old_bytes(const xd_cvt *v, const xd_cvt_part *c, int remove)
 
 /* ---- free disk space ------------------------------------------------------------------------ */
 
-/* Returns the output, or its nearest existing parent folder; malloc'ed. */
+/* Returns the path of the output directory if it exists, else of its nearest existing parent. The
+ * caller frees the path. */
 static char *nearest_folder(const char *output)
 {
     if (xd_file_is_dir(output))
@@ -209,7 +213,7 @@ static xd_status check_room(const xd_cvt *v, xd_err *e)
                    v->a->output, xd_size_text(need).s, xd_size_text(free_bytes).s);
 }
 
-/* Counts the bytes left to write. */
+/* Counts the bytes that the conversion still has to write. */
 static void count_bytes(xd_cvt *v)
 {
     int done = 0, all = 0;

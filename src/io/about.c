@@ -12,7 +12,7 @@
 #define TEXT_(x) #x
 #define TEXT(x)  TEXT_(x)
 
-/* libjpeg has no function that returns its version. */
+/* Returns the version of libjpeg as text. libjpeg has no function that returns its version. */
 static const char *jpeg_text(void)
 {
 #ifdef LIBJPEG_TURBO_VERSION
@@ -22,7 +22,7 @@ static const char *jpeg_text(void)
 #endif
 }
 
-/* Loads FFmpeg like the writing of a video does. */
+/* Reports FFmpeg's version. Loads FFmpeg in the same way as when a video is written. */
 static void video_about(xd_fact *fact, void *cookie)
 {
 #ifdef XD_WITH_VIDEO

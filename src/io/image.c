@@ -1,5 +1,5 @@
-/* image.c - image files: selects the format by extension (writing) or by the first bytes (reading);
- * also the PPM format */
+/* image.c - reads and writes image files. The format follows from the file name's extension when
+ * writing, and from the first bytes when reading. The PPM format is implemented here. */
 #include "io/image.h"
 
 #include <ctype.h>
@@ -194,7 +194,8 @@ static int ppm_is(const uint8_t *data, size_t len)
     return len > 2 && data[0] == 'P' && data[1] == '6' && (isspace(data[2]) || data[2] == '#');
 }
 
-/* Reads the next number, after white space and comments; -1: none. */
+/* Returns the next number of a PPM header, after white space and comments, or -1 if there is
+ * none. */
 static int64_t ppm_number(const uint8_t *data, size_t len, size_t *at)
 {
     int64_t n = 0;

@@ -1,8 +1,8 @@
-/* movie.c - MP4, QuickTime, Matroska and WebM with FFmpeg.
+/* movie.c - writes MP4, QuickTime, Matroska and WebM videos with FFmpeg.
  *
  * FFmpeg writes through callbacks to a file that is already open and has no name yet. The second
- * pass, which moves the index of an MP4 to the front, opens the file by name; it gets another set
- * of callbacks for the open file. */
+ * pass over an MP4, which moves its index to the front, opens the file by name. That pass gets
+ * another set of callbacks for the open file. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,14 +20,14 @@ enum { DOOR_BYTES = 1 << 16, MAXCODER = 3, THREADS = 4 };
 
 typedef struct coder {
     const char *name;
-    const char *options;        /* "key=value:..."                                             */
+    const char *options;        /* encoder options, "key=value:..."                            */
     double      bits;           /* bits per pixel and frame, if there is no quality option     */
-    const char *warn;           /* its disadvantage to the first coder of the row, or NULL     */
+    const char *warn;           /* disadvantage compared to the row's first coder, or NULL     */
 } coder;
 
 typedef struct format {
     const char *muxer, *options;
-    coder       coders[MAXCODER];       /* by preference; the first available one is used      */
+    coder       coders[MAXCODER];       /* by preference; the first available coder is used    */
 } format;
 
 #define H264                                                                                      \
@@ -57,7 +57,7 @@ typedef struct movie {
 /* ---- I/O callbacks of FFmpeg on a file ----------------------------------------------------- */
 
 typedef struct door {
-    int     fd, why;            /* why: errno of the first failed write                        */
+    int     fd, why;            /* file; errno of the first failed write                       */
     int64_t at;
 } door;
 
@@ -121,7 +121,8 @@ static void door_close(const xd_av *av, AVIOContext **io)
     av->avio_context_free(io);
 }
 
-/* Callback for files that a muxer opens itself: only the output file, for reading. */
+/* Callback for files that an FFmpeg muxer opens itself. The only such file is the output file,
+ * opened for reading. */
 static int second_open(AVFormatContext *mux, AVIOContext **io, const char *url, int flags,
                        AVDictionary **options)
 {
@@ -173,7 +174,7 @@ static void set_colours(AVCodecContext *c)
     c->chroma_sample_location = AVCHROMA_LOC_LEFT;
 }
 
-/* Opens an encoder. NULL: not available on this machine, or it failed. */
+/* Opens a video encoder. Returns NULL if the encoder is not available on this machine or fails. */
 static AVCodecContext *coder_open(const movie *m, const coder *row, int *code)
 {
     const xd_film  *f = m->film;
@@ -299,8 +300,8 @@ static xd_status open_frames(movie *m)
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-/* Copies frame i into rows that are padded to complete vectors. Duplicates the last pixel of an odd
- * side. */
+/* Copies video frame i to rows that are padded to a multiple of the vector width. If a side is odd,
+ * duplicates the last pixel. */
 static void copy_frame(const movie *m, int64_t i)
 {
     const xd_film *f = m->film;
@@ -313,7 +314,7 @@ static void copy_frame(const movie *m, int64_t i)
     }
 }
 
-/* Writes the packets that the encoder has ready. */
+/* Writes the compressed packets that the encoder has ready. */
 static int write_packets(movie *m)
 {
     int code;

@@ -1,4 +1,4 @@
-/* stwrite.c - writes safetensors: the header, then the elements of each tensor in order */
+/* stwrite.c - writes safetensors files: the header, then the elements of each tensor in order */
 #include <string.h>
 
 #include "base/file.h"
@@ -11,7 +11,8 @@ static const char *const file_names[XD_NDTYPES] = {
     [XD_I16] = "I16",        [XD_I32] = "I32",        [XD_I64] = "I64",   [XD_BOOL] = "BOOL",
 };
 
-/* Returns the type of the elements in the file. */
+/* Returns the type in which elements of type t are stored: t if `keep` is set, else F32 for all
+ * floats. */
 static xd_dtype stored_type(xd_dtype t, int keep)
 {
     return !keep && (t == XD_F16 || t == XD_BF16 || t == XD_F64) ? XD_F32 : t;
@@ -29,7 +30,8 @@ static void header_item(xd_text_buf *b, const xd_st_item *item, int keep, size_t
     *at += xd_bytes(t);
 }
 
-/* Appends the header, padded with spaces so that the data begin at a multiple of `align`. */
+/* Appends the header of a safetensors file, padded with spaces so that the data begin at a multiple
+ * of `align`. */
 static void make_header(xd_text_buf *b, const xd_st_head *h, int keep, size_t align)
 {
     const xd_st_item  *items = h->items;
@@ -67,7 +69,7 @@ void xd_st_size(size_t n, unsigned char size[XD_ST_SIZE])
         size[i] = (unsigned char)((uint64_t)n >> 8 * i);
 }
 
-/* Writes n adjacent elements; n <= 256 if they are converted. */
+/* Writes n adjacent elements. n must be at most 256 if the elements are converted. */
 static void put_run(FILE *f, const char *p, xd_dtype from, xd_dtype to, int64_t n)
 {
     float  tmp[256];
@@ -87,7 +89,7 @@ static void put_row(FILE *f, const char *p, xd_tensor t, xd_dtype to)
         put_run(f, p + i * step * size, t.type, to, n - i < run ? n - i : run);
 }
 
-/* Writes the rows in order; k is the index of all dimensions but the last. */
+/* Writes the rows of a tensor in order. k is the index in all dimensions except the last. */
 static void put_tensor(FILE *f, xd_tensor t, xd_dtype to)
 {
     int64_t k[XD_MAXDIM] = { 0 };

@@ -1,4 +1,5 @@
-/* video.c - video files: selects the format by extension; also raw frames (.rgb) */
+/* video.c - writes video files. The file name's extension selects the format. Files of raw frames
+ * (.rgb) are written here. */
 #include "io/video.h"
 
 #include <math.h>

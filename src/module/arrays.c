@@ -1,4 +1,5 @@
-/* arrays.c - the program's arrays as tensors, and as named weights of a component */
+/* arrays.c - makes tensors of the program's arrays, and reads named arrays as the weights of a
+ * component */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* pass.c - one pass of a transformer over the program's inputs.
+/* pass.c - runs a transformer once on the program's inputs.
  *
  * The same code runs first on the count device, which computes how much memory the pass needs. */
 #include <math.h>
@@ -26,7 +26,7 @@ static float *host_of(xd_pass_run *t, xd_tensor to)
     return xd_counting(&t->x) || !xd_ok(&t->x) ? NULL : to.p;
 }
 
-/* Copies a program's array [n,E] to the rows from `row` on and the first E columns of a tensor. */
+/* Copies a program's array [n,E] to n rows of a tensor, from `row` on, in the first E columns. */
 static void put_rows(xd_pass_run *t, xd_tensor to, int64_t row, xd_tensor from)
 {
     float *p = host_of(t, to);
@@ -41,8 +41,8 @@ static void set_zero(xd_pass_run *t, xd_tensor to)
         memset(p, 0, xd_bytes(to));
 }
 
-/* Makes two views [W,C,p,p] of the patches in one line of tokens, frame k of each patch: v[0] of
- * the cells, v[1] of the tokens' features. */
+/* Makes two views [W,C,p,p] of the patches in one line of tokens, for frame k of each patch: v[0]
+ * in the latents' cells, v[1] in the tokens' features. */
 static void line_views(const xd_pass_run *t, xd_tensor cells, xd_tensor tokens, int64_t line, int k,
                        xd_tensor v[2])
 {
@@ -58,7 +58,7 @@ static void line_views(const xd_pass_run *t, xd_tensor cells, xd_tensor tokens, 
     v[1].s[0] = F, v[1].s[1] = (int64_t)p[0] * p[1] * p[2], v[1].s[2] = p[2];
 }
 
-/* Copies between cells [T,C,h,w] and tokens [N, C p0 p1 p2]. */
+/* Copies between latents as cells [T,C,h,w] and latents as tokens [N, C p0 p1 p2]. */
 static void copy_patches(xd_pass_run *t, xd_tensor cells, xd_tensor tokens, int to_tokens)
 {
     xd_tensor v[2];
@@ -101,7 +101,7 @@ static void put_latents(xd_pass_run *t)
     xd_copy_to(&t->x, t->in.extra, xd_cols(all, t->F, t->extra));
 }
 
-/* Sets the text input: rows of text, followed by rows of an image, then zeros. */
+/* Sets the transformer's text input: rows of text, followed by rows of an image, then zeros. */
 static void put_text(xd_pass_run *t)
 {
     const xd_pass *p = &t->p;
@@ -159,8 +159,8 @@ static size_t append(char *to, size_t at, const void *from, size_t bytes)
     return at + bytes;
 }
 
-/* Writes all inputs that a text's cached values depend on. Returns the size; `to` NULL: only
- * that. */
+/* Writes the cache key of a text: all inputs that its cached values depend on. Returns the key's
+ * size. If `to` is NULL, only computes the size. */
 static size_t write_key(const xd_pass_run *t, char *to)
 {
     const xd_tensor part[] = { t->text, t->image, t->pooled };
@@ -176,8 +176,8 @@ static size_t write_key(const xd_pass_run *t, char *to)
     return at;
 }
 
-/* Finds the cache entry of this text, or the least recently used one, with *fresh set to 1: it must
- * be filled. */
+/* Returns the cache entry of this text. If there is none, returns the least recently used entry and
+ * sets *fresh to 1, because it must be filled. */
 static xd_kept_text *find_text(xd_pass_run *t, char *key, size_t bytes, int *fresh)
 {
     xd_kept_text *oldest = t->m->text;
@@ -194,8 +194,8 @@ static xd_kept_text *find_text(xd_pass_run *t, char *key, size_t bytes, int *fre
 
 /* ---- computing ----------------------------------------------------------------------------- */
 
-/* If `reads`: computes the model's cached values of the text (`kept`, in `a`) and makes the pass
- * use them. */
+/* If `reads` is set, computes the values that the model caches per text (`kept`, in arena `a`), and
+ * makes the pass use these values. */
 static void keep_text(xd_pass_run *t, const xd_net *n, xd_arena *a, void *kept, int reads)
 {
     const xd_dit *d = t->m->part.dit;
@@ -209,7 +209,7 @@ static void keep_text(xd_pass_run *t, const xd_net *n, xd_arena *a, void *kept, 
         d->read(&t->x, n, &t->in, kept);
 }
 
-/* Runs all blocks; returns the prediction [N,F]. */
+/* Runs all blocks of the transformer, and returns the prediction [N,F]. */
 static xd_tensor compute(xd_pass_run *t, const xd_net *n, const void *kept)
 {
     xd_exec      *x = &t->x;
@@ -230,7 +230,7 @@ static xd_tensor compute(xd_pass_run *t, const xd_net *n, const void *kept)
     return d->head(x, n, &s);
 }
 
-/* Copies the prediction to `out` in the latents' layout. */
+/* Copies the transformer's prediction to `out` in the latents' layout. */
 static void give_prediction(xd_pass_run *t, xd_tensor pred, float *out)
 {
     if (t->tokens) {
@@ -255,7 +255,8 @@ static void begin(xd_pass_run *t, xd_dev *dev, xd_arena *a)
     memset(t->local, 0, t->m->dit.local_size);
 }
 
-/* Counts the bytes of the pass, and of the values that are cached for its text. */
+/* Counts the memory that the pass needs, and the bytes of the values that are cached for its
+ * text. */
 static xd_status count(xd_pass_run *t, size_t *bytes, size_t *kept_bytes, xd_err *e)
 {
     xd_module *m = t->m;
@@ -281,7 +282,7 @@ static xd_status count(xd_pass_run *t, size_t *bytes, size_t *kept_bytes, xd_err
     return s;
 }
 
-/* Finds the cache entry of this text and allocates its memory. */
+/* Finds the cache entry of this pass's text and allocates the entry's memory. */
 static xd_status open_text(xd_pass_run *t, size_t bytes, xd_kept_text **out, int *fresh, xd_err *e)
 {
     xd_module *m = t->m;
@@ -326,7 +327,7 @@ static xd_status run(xd_pass_run *t, float *out, xd_err *e)
         give_prediction(t, compute(t, &m->part.w->net, k ? k->kept : NULL), out);
         s = xd_module_end(&t->x, e);
     }
-    if (s != XD_OK && k && fresh)       /* the values may be incomplete                        */
+    if (s != XD_OK && k && fresh)       /* the cached values may be incomplete                 */
         close_text(m, k);
     return s;
 }

@@ -1,9 +1,9 @@
-/* stamps.c - pairs of device timestamps around ops */
+/* stamps.c - records pairs of device timestamps, before and after each op */
 #include "observe/stamps.h"
 
 #include <stdlib.h>
 
-enum { FULL = 8192 };           /* ops after which timestamps should be read                   */
+enum { FULL = 8192 };           /* number of ops after which timestamps must be read           */
 
 void xd_stamps_open(xd_stamps *s, xd_dev *d)
 {

@@ -1,9 +1,10 @@
 /* trace_comm.c - a proxy communicator that records messages.
  *
- * A message has two events: the call that begins it, on the computing thread, and its flight, from
- * the call to the end of the wait. The byte counts of collectives come from a count communicator,
- * because the real one may send some bytes later. Requests are those of the real communicator. A
- * message is sent even if it cannot be recorded. */
+ * A message is recorded as two events: the call that begins the message, on the computing thread,
+ * and the message's flight, from that call to the end of the wait. The byte counts of collectives
+ * come from a count communicator, because the real communicator may send some bytes later. The
+ * proxy returns the real communicator's requests. A message is sent even if it cannot be
+ * recorded. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +15,8 @@ typedef struct noted { /* the communicator comes first: see `comm_of`           
     xd_comm  *real, *count;
     xd_trace *t;
     int       group;            /* XD_GROUP_ALL, an axis, ...                                  */
-    int       base, unit;       /* member i is used rank base + i * unit                       */
-    int32_t  *out, *in;         /* number of messages to and from each member so far           */
+    int       base, unit;       /* member i of the group is used rank base + i * unit          */
+    int32_t  *out, *in;         /* number of messages to and from each member                  */
 } noted;
 
 static const xd_comm_ops ops;
@@ -68,7 +69,7 @@ static xd_req record_begin(noted *m, xd_call call, int peer, int64_t t0, int64_t
     return r;
 }
 
-/* Returns the bytes that the last counted call sends to other ranks. */
+/* Returns the bytes that the last call sends to other ranks, from the count communicator. */
 static int64_t counted_bytes(const noted *m)
 {
     int64_t n = m->count->traffic->bytes;
@@ -102,7 +103,7 @@ static xd_req trace_places(xd_comm *c, const xd_tensor *give, xd_tensor *get)
     return comm_of(c)->real->ops->exchange_places(comm_of(c)->real, give, get);
 }
 
-/* Messages of zero bytes are not sent. */
+/* Sends a message and records it. Messages of zero bytes are not sent. */
 static xd_req trace_send(xd_comm *c, xd_tensor t, int to)
 {
     noted  *m = comm_of(c);
@@ -121,7 +122,8 @@ static xd_req trace_recv(xd_comm *c, xd_tensor t, int from)
 
 /* ---- a message ends ----------------------------------------------------------------------- */
 
-/* Removes the flight of a request from the list. Returns 0 if there is none. */
+/* Removes the flight event of a request from the list of pending flights. Returns 0 if the request
+ * has none. */
 static int remove_flight(xd_trace *t, xd_req r, xd_event *ev)
 {
     for (int i = 0; r.p && i < t->nfly; i++)

@@ -1,8 +1,8 @@
 /* trace_device.c - a proxy device that records begin and end of each kernel.
  *
- * A kernel of an asynchronous device has two events: the call on the host, and the time on the
- * device, which is read later (xd_trace_collect). Fields of the proxy (priv, name) are those of the
- * real device; only the table of ops differs. */
+ * A kernel of an asynchronous device is recorded as two events: the call on the host, and the
+ * execution on the device, whose time is read later (xd_trace_collect). The proxy's fields (priv,
+ * name) are copies of the real device's, and only its table of ops differs. */
 #include <stdlib.h>
 
 #include "observe/device_proxy.h"

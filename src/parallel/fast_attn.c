@@ -1,12 +1,12 @@
-/* fast_attn.c - DiTFastAttn: reuse of attention outputs across steps and CFG passes, and windows
- * whose missing part (the residual) is reused from an earlier step.
+/* fast_attn.c - DiTFastAttn: reuses attention outputs across steps and CFG passes, and computes
+ * attention in windows, whose missing part (the residual) is reused from an earlier step.
  *
- * The method is the first of the stack: it works on this rank's tokens and on the heads of its
- * tensor rank, so reuse needs no message. The way of each attention follows from the table, the
- * step and earlier computation, which are equal on all ranks. Windows are those of window.c, which
- * x->window_off turns off.
+ * This method is the first of the parallel methods. It works on this rank's tokens and on the heads
+ * of its tensor-parallel rank, so reuse needs no message. The way in which each attention is
+ * computed follows from the table, the step and earlier computation, which are equal on all ranks.
+ * Windows are those of window.c; x->window_off turns them off.
  *
- * Per pass, block and attention it keeps the last output and, if the table has windows, the
+ * For every pass, block and attention, the last output is kept and, if the table has windows, the
  * residual: the full output minus the window's output. */
 #include <math.h>
 #include <stdlib.h>
@@ -17,13 +17,14 @@
 
 extern const xd_method xd_method_fast_attn;
 
-/* The tensors kept per attention. The last two are used only to search for a table. */
+/* The tensors that are kept per attention: output and residual. NEW_OUTPUT and NEW_REST are used
+ * only in the search for a table. */
 enum { OUTPUT, REST, NEW_OUTPUT, NEW_REST, KINDS };
 
-typedef struct slot {           /* per pass, block and attention                               */
-    int64_t rows;               /* rows of the output; 0: none                                 */
-    int     step;               /* step of the output                                          */
-    int     rest_step;          /* step of the residual; -1: none                              */
+typedef struct slot {           /* kept state per pass, block and attention                    */
+    int64_t rows;               /* rows of the kept output; 0: none                            */
+    int     step;               /* step of the kept output                                     */
+    int     rest_step;          /* step of the kept residual; -1: none                         */
 } slot;
 
 typedef struct fast {
@@ -33,8 +34,8 @@ typedef struct fast {
     xd_dev        *dev;
     char          *mem;
     slot          *slots;
-    double        *loss;        /* [blocks][XD_ATTN_WAYS]; negative: unknown                   */
-    float         *host;        /* two outputs on the host                                     */
+    double        *loss;        /* error [blocks][XD_ATTN_WAYS]; negative: unknown             */
+    float         *host;        /* copies of two outputs in host memory                        */
     int64_t        rows, heads, head_dim;
     xd_dtype       type;
     int            first, nlayers, sites, npass;
@@ -61,7 +62,7 @@ static xd_tensor kept(const fast *s, int i, int kind, int64_t rows)
                    (int64_t[]){ 1, rows, s->heads, s->head_dim });
 }
 
-/* Returns a copy in F32, in the arena. */
+/* Returns a copy of a tensor in F32, in the arena. */
 static xd_tensor as_f32(xd_exec *x, xd_tensor t)
 {
     xd_tensor c = xd_reshape(xd_new_f32(x, t.d[1], t.d[2] * t.d[3]), 4, t.d);
@@ -84,7 +85,8 @@ static void attend(xd_exec *x, const xd_hooks *m, xd_attn_args *a, int windowed)
     x->window_off = 0;
 }
 
-/* rest = a->out (full attention) minus the window's output. */
+/* Computes the residual: rest = a->out (output of full attention) minus the output of window
+ * attention. */
 static void store_rest(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, xd_tensor rest)
 {
     const fast  *s = m->priv;
@@ -108,8 +110,8 @@ static void add_rest(xd_exec *x, xd_tensor out, xd_tensor rest)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Returns 1 if a window follows before the next full attention. The first attention counts as such
- * for memory. */
+/* Returns 1 if window attention follows before the next full attention, so that the residual is
+ * needed. While memory is counted, the first attention always needs the residual. */
 static int wants_rest(const xd_exec *x, const fast *s, const slot *o)
 {
     if (!s->windows || (xd_counting(x) && !o->rows))
@@ -122,7 +124,8 @@ static int wants_rest(const xd_exec *x, const fast *s, const slot *o)
     return 0;
 }
 
-/* Returns 1 if the prompt's pass of this step has an output with this many rows. */
+/* Returns 1 if the pass with the prompt has already computed this step's output, with the same
+ * number of rows. */
 static int has_prompts(const xd_exec *x, const fast *s, int64_t rows)
 {
     const slot *p = &s->slots[slot_at(s, 0, x->layer, x->site)];
@@ -160,7 +163,7 @@ static void compute(xd_exec *x, const xd_hooks *m, xd_attn_args *a, slot *o, int
 
 /* ---- search for a table --------------------------------------------------------------------- */
 
-/* Returns mean |a - b| / mean |b|. */
+/* Returns the relative difference of two attention outputs, mean |a - b| / mean |b|. */
 static double distance(xd_exec *x, const fast *s, xd_tensor a, xd_tensor b)
 {
     const size_t  mark = xd_arena_mark(x->tmp);
@@ -178,7 +181,8 @@ static double distance(xd_exec *x, const fast *s, xd_tensor a, xd_tensor b)
     return size > 0 ? far / size : 0;
 }
 
-/* Returns the distance between `out` and the window's output plus the kept residual. */
+/* Returns the relative difference between the full output `out` and the window attention's output
+ * plus the kept residual. */
 static double window_distance(xd_exec *x, const fast *s, int i, xd_tensor out)
 {
     const size_t  mark = xd_arena_mark(x->tmp);
@@ -196,7 +200,8 @@ static void raise(double *loss, xd_attn_way w, double to)
     loss[w] = to > loss[w] ? to : loss[w];
 }
 
-/* Chooses the way of a block in the current step, and updates the kept outputs accordingly. */
+/* Chooses the way in which a block's attention is computed in the current step, and updates the
+ * kept outputs accordingly. */
 static void settle(xd_exec *x, fast *s, int layer)
 {
     double     *loss = s->loss + (ptrdiff_t)(layer - s->first) * XD_ATTN_WAYS;
@@ -222,7 +227,8 @@ static void settle(xd_exec *x, fast *s, int layer)
         loss[i] = -1;
 }
 
-/* Computes the full output, and the error of each way that could replace it. */
+/* Computes the output of full attention, and the error of each cheaper way that could replace
+ * it. */
 static void measure(xd_exec *x, const xd_hooks *m, xd_attn_args *a, slot *o)
 {
     fast         *s = m->priv;
@@ -259,7 +265,7 @@ static void fast_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     xd_attn_way w = xd_attn_way_at(s->table, x->layer, x->step);
     if (s->loss && x->pass == 0 && x->site == 0)
         settle(x, s, x->layer);
-    if (o->rows != n || x->step < o->step)      /* another image, or the first step             */
+    if (o->rows != n || x->step < o->step)      /* a different image size, or the first step    */
         *o = (slot){ .rest_step = -1 };
     if (s->loss)
         measure(x, m, a, o);
@@ -284,7 +290,7 @@ static void close_fast_attn(xd_hooks *m)
     free(s->slots), free(s->loss), free(s->host), free(s);
 }
 
-/* Allocates the losses of a search; returns 0 if there is no memory. */
+/* Allocates the errors of a search for a table. Returns 0 if out of memory. */
 static int open_losses(fast *s)
 {
     const int n = s->nlayers * XD_ATTN_WAYS;

@@ -1,10 +1,10 @@
-/* references.c - keys and values of reference images that are kept from step to step.
+/* references.c - keeps keys and values of reference images from step to step.
  *
  * Tokens of reference images are the last patch of the layout (xd_layout.refs_apart). A step with
- * all patches stores their keys and values; a step without them attends to the stored ones. The
- * hooks run after those of Ulysses (all tokens of the ring member, this rank's heads) and before
- * the ring's, which expects the rows of all patches in every step. With PipeFusion, stale.c stores
- * these keys and values. */
+ * all patches stores the reference tokens' keys and values. A step without the reference tokens
+ * attends to the stored keys and values. The hooks run after those of Ulysses, with all tokens of
+ * the ring member and this rank's heads, and before those of the ring, which expect the rows of all
+ * patches in every step. With PipeFusion, stale.c stores these keys and values instead. */
 #include <stdlib.h>
 
 #include "parallel/kept.h"
@@ -15,10 +15,10 @@ typedef struct references {
     xd_hooks hooks;
     xd_kept  kept;
     xd_kv   *seg;
-    int      room;              /* capacity of seg                                             */
+    int      room;              /* capacity of seg, in segments                                */
 } references;
 
-/* Stores rows [first, first + n) of the keys and values. */
+/* Stores rows [first, first + n) of the reference images' keys and values. */
 static void store_keys(xd_exec *x, const references *s, const xd_attn_args *a, int64_t first,
                        int64_t n)
 {

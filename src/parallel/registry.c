@@ -1,4 +1,4 @@
-/* registry.c - the list of parallel methods; its order decides how they compose */
+/* registry.c - the list of parallel methods. Hooks of the methods run in this order. */
 #include "parallel/method.h"
 
 #include <stdint.h>
@@ -9,16 +9,16 @@ extern const xd_method xd_method_ulysses, xd_method_stale, xd_method_displaced, 
                        xd_method_window, xd_method_references, xd_method_fast_attn;
 
 const xd_method *const xd_methods[] = {
-    &xd_method_fast_attn,       /* reuses outputs of a step, or of the other pass              */
-    &xd_method_ulysses,         /* exchanges tokens for heads: later hooks: fewer heads        */
+    &xd_method_fast_attn,       /* reuses attention outputs of steps or passes                 */
+    &xd_method_ulysses,         /* exchanges tokens for heads; then fewer heads                */
     &xd_method_stale,           /* PipeFusion: adds K, V of the other patches                  */
-    &xd_method_references,      /* or: K, V of reference images of an earlier step             */
+    &xd_method_references,      /* or: adds K, V of reference images of a past step            */
     &xd_method_displaced,       /* or: adds other ranks' previous K, V (DistriFusion)          */
     &xd_method_ring,            /* or: adds the K, V of other ranks                            */
     &xd_method_halo,            /* convolutions, row sums and attention of an image in bands   */
     &xd_method_tensor,          /* sums over features                                          */
-    &xd_method_window,          /* attention of tiles over boxes of keys                       */
-    NULL,                       /* then: the kernel                                            */
+    &xd_method_window,          /* attention of query tiles over boxes of keys                 */
+    NULL,                       /* last: the attention kernel                                  */
 };
 
 xd_status xd_method_stack_open_of(xd_method_stack *c, const xd_method *const *methods,

@@ -1,13 +1,14 @@
 /* ring.c - ring attention (Liu et al. 2023, arXiv:2310.01889): queries stay, keys and values travel
  * around the ring.
  *
- * Sums have the order of one rank regardless of how messages are sent: each rank attends to the
- * keys and values of all members at once, in global token order. Heads are independent in
- * attention, so they travel in groups: while one group is computed, the keys and values of the next
- * one are in transit. Members may have different numbers of rows, including none.
+ * The sums of attention have the same order as on one rank, however messages are sent: each rank
+ * attends to the keys and values of all members of the ring at once, in global token order.
+ * Attention heads are independent, so keys and values are sent for groups of heads: while attention
+ * of one group is computed, the keys and values of the next group are in transit. Ring members may
+ * have different numbers of token rows, including none.
  *
- * If all members are on one host and have shared-memory windows, no tensor bytes travel: each
- * member gets zero-copy views of the keys and values of all members and attends to them there. */
+ * If all members are on one host and have shared-memory windows, no tensor bytes are sent: each
+ * member gets zero-copy views of the keys and values of all members and attends to these views. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -16,7 +17,7 @@
 
 extern const xd_method xd_method_ring;
 
-/* Max number of head groups; min bytes of a group's message. */
+/* Max number of head groups; min bytes of the message for a group of heads. */
 enum { MOST_GROUPS = 4, LEAST_BYTES = 65536 };
 
 typedef struct ring {
@@ -24,22 +25,23 @@ typedef struct ring {
     const xd_topo *topo;
     xd_dev        *dev;
     int64_t        heads;       /* max heads per group                                         */
-    void          *buf[2];      /* K and V of all members for a group of heads                 */
+    void          *buf[2];      /* K and V of all ring members, for a group of heads           */
     size_t         bytes;
     xd_tensor     *give, *get;  /* [R]: arguments of the exchange                              */
-    xd_tensor     *k, *v;       /* [R]: per member                                             */
-    int64_t       *row;         /* [R]: next row of each member while sorting                  */
+    xd_tensor     *k, *v;       /* [R]: keys and values of each ring member                    */
+    int64_t       *row;         /* [R]: next row of each ring member while sorting             */
     xd_kv         *seg;         /* [npatch * streams * R]                                      */
     xd_qo         *part;        /* [U]: pieces of queries, one per Ulysses rank                */
 } ring;
 
-/* Rows of member r. After PipeFusion's stale.c these are the rows of all patches. */
+/* Returns the number of token rows of ring member r. With PipeFusion, whose stale.c adds rows,
+ * these are the rows of all patches. */
 static int64_t rows_of(const xd_exec *x, const ring *s, int r)
 {
     return xd_member_rows(x->lay, s->topo, x->lay->npatch > 1 ? XD_ALL : x->patch, r);
 }
 
-/* View of heads [first, first + n) of [1,N,H,D]. */
+/* Returns a view of the heads [first, first + n) of a tensor [1,N,H,D]. */
 static xd_tensor heads_view(xd_tensor t, int64_t first, int64_t n)
 {
     if (t.p)
@@ -48,7 +50,8 @@ static xd_tensor heads_view(xd_tensor t, int64_t first, int64_t n)
     return t;
 }
 
-/* Copies the keys and values of all segments to consecutive rows; heads from `first` on. */
+/* Copies this rank's keys and values of all segments to consecutive rows of k and v, for the heads
+ * from `first` on. */
 static void copy_own(xd_exec *x, const xd_attn_args *a, int64_t first, xd_tensor k, xd_tensor v)
 {
     int64_t at = 0, heads = k.d[2];
@@ -61,7 +64,8 @@ static void copy_own(xd_exec *x, const xd_attn_args *a, int64_t first, xd_tensor
 
 /* ---- the token order of one rank ---------------------------------------------------------- */
 
-/* Appends each member's next rows of a stream in a patch after n existing segments. */
+/* Appends segments with each ring member's next rows of a stream (text or image) in a patch, after
+ * n existing segments. */
 static int append_rows(const xd_exec *x, const ring *s, xd_stream_id stream, int patch, int n)
 {
     const xd_topo *t = s->topo;
@@ -77,7 +81,8 @@ static int append_rows(const xd_exec *x, const ring *s, xd_stream_id stream, int
     return n;
 }
 
-/* Attention over the keys and values of all members (s->k and s->v): text first, then patches. */
+/* Returns the arguments of attention over the keys and values of all ring members (s->k and s->v),
+ * text first, then patches. */
 static xd_attn_args attn_over_all(const xd_exec *x, const ring *s, const xd_attn_args *a)
 {
     xd_attn_args b = *a;
@@ -95,14 +100,15 @@ static xd_attn_args attn_over_all(const xd_exec *x, const ring *s, const xd_attn
 
 /* ---- shared-memory windows ---------------------------------------------------------------- */
 
-/* View of n rows of buffer b, for the heads of a failed member, whose data is in no window. */
+/* Returns a view of n rows of buffer b. The view replaces the data of a failed ring member, which
+ * is in no window. */
 static xd_tensor buffer_view(const ring *s, int b, xd_tensor like, int64_t n)
 {
     return xd_view(s->buf[b], like.type, 4, (int64_t[]){ 1, n, like.d[2], like.d[3] });
 }
 
-/* Sends a view of K or V to the next member and returns the view that the previous member sends.
- * Data outside any window is copied to `to`. */
+/* Sends a view of K or V to the next ring member and returns the view that the previous member
+ * sends. Data outside any window is received in `to`. */
 static xd_tensor pass_view(xd_exec *x, const ring *s, xd_tensor mine, xd_tensor to)
 {
     xd_comm *c = s->topo->group[XD_RING];
@@ -117,7 +123,8 @@ static xd_tensor pass_view(xd_exec *x, const ring *s, xd_tensor mine, xd_tensor 
     return s->get[before];
 }
 
-/* Puts this rank's keys and values into its window: in place, or copied to the arena. */
+/* Makes sure that this rank's keys and values are in its shared-memory window. Copies them to the
+ * arena if they are not. */
 static void place_own(xd_exec *x, const ring *s, const xd_attn_args *a)
 {
     xd_comm *c = s->topo->group[XD_RING];
@@ -128,7 +135,7 @@ static void place_own(xd_exec *x, const ring *s, const xd_attn_args *a)
         own = (xd_kv){ xd_new_as(x, a->q.type, 4, d), xd_new_as(x, a->q.type, 4, d) };
         copy_own(x, a, 0, own.k, own.v);
     }
-    if (!xd_ok(x))              /* a failed rank has no valid addresses                        */
+    if (!xd_ok(x))              /* a failed rank's tensors have no valid addresses             */
         own = (xd_kv){ buffer_view(s, 1, a->q, n), buffer_view(s, 1, a->q, n) };
     s->k[c->rank] = own.k;
     s->v[c->rank] = own.v;
@@ -149,11 +156,12 @@ static void attn_shared(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     }
     xd_attn_args b = attn_over_all(x, s, a);
     xd_next_attn(x, m, &b);
-    c->ops->barrier(c);         /* until no other rank reads this memory                       */
+    c->ops->barrier(c);         /* wait until no other rank reads this memory                  */
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* While counting, the existence of a window is unknown: counts the arena memory of attn_shared. */
+/* While memory is counted, it is not known whether windows will exist, so counts the arena memory
+ * that attn_shared would need. */
 static void count_window(xd_exec *x, const ring *s, const xd_attn_args *a)
 {
     size_t mark = xd_arena_mark(x->tmp);
@@ -168,7 +176,8 @@ static void count_window(xd_exec *x, const ring *s, const xd_attn_args *a)
 
 /* ---- messages ----------------------------------------------------------------------------- */
 
-/* Sets the views of K and V of all members, n heads, in a buffer, and its messages' parts. */
+/* Sets the views of K and V of all ring members in buffer b, for n heads, and the messages that
+ * fill the buffer. */
 static void view_buffer(const xd_exec *x, const ring *s, int b, xd_tensor like, int64_t n)
 {
     char *p = s->buf[b];
@@ -181,7 +190,7 @@ static void view_buffer(const xd_exec *x, const ring *s, int b, xd_tensor like, 
     }
 }
 
-/* Sends the group of heads that starts at `first`. */
+/* Starts the exchange of keys and values for the group of heads that starts at `first`. */
 static xd_req send_heads(xd_exec *x, const ring *s, const xd_attn_args *a, int b, int64_t first)
 {
     xd_comm *c = s->topo->group[XD_RING];
@@ -191,7 +200,8 @@ static xd_req send_heads(xd_exec *x, const ring *s, const xd_attn_args *a, int b
     return c->ops->circulate(c, s->give);
 }
 
-/* Returns the attention of a group of heads from `first` on, over the contents of a buffer. */
+/* Returns the arguments of attention for the group of heads from `first` on, over the keys and
+ * values in buffer b. */
 static xd_attn_args attn_of_heads(const xd_exec *x, const ring *s, const xd_attn_args *a, int b,
                                   int64_t first)
 {
@@ -239,15 +249,15 @@ static void ring_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 static void close_ring(xd_hooks *m)
 {
     ring *s = m->priv;
-    for (int i = 1; i >= 0; i--)        /* in reverse order: counted memory is a stack          */
+    for (int i = 1; i >= 0; i--)        /* in reverse order, because counted memory is a stack  */
         if (s->buf[i])
             s->dev->mem->put(s->dev, s->buf[i], s->bytes);
     free(s->give), free(s->get), free(s->k), free(s->v), free(s->row);
     free(s->seg), free(s->part), free(s);
 }
 
-/* Sets the number of heads per group, and the buffer size: one group of all members, or all heads
- * of the largest member. */
+/* Sets the number of heads per group, and the buffer size. A buffer has space for one group of
+ * heads of all ring members, and for all heads of the largest member. */
 static void set_sizes(ring *s, const xd_method_args *a)
 {
     int     R = a->topo->deg.n[XD_RING], groups = 1;

@@ -5,11 +5,11 @@
  *   the attention of the next hooks
  *   back              <--all-to-all--
  *
- * Tokens and heads may be uneven: every rank computes the other ranks' sizes from the layout, so
- * sizes are never sent. If the ranks are on one host and have shared-memory windows, no tensor
- * bytes are sent: attention reads queries, keys and values in the other ranks' windows and writes
- * outputs there; messages only signal that data is ready. Keys and values are passed on as views in
- * global token order, so that sums equal those of one rank. */
+ * Ranks may have different numbers of tokens and heads. Every rank computes the other ranks' sizes
+ * from the layout, so sizes are never sent. If the ranks are on one host and have shared-memory
+ * windows, no tensor bytes are sent: attention reads queries, keys and values in the other ranks'
+ * windows and writes outputs there; messages only signal that data is ready. Keys and values are
+ * passed on as views in global token order, so that sums equal those of one rank. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -26,7 +26,7 @@ typedef struct ulysses {
     const xd_topo *topo;
     const int64_t *heads;       /* uneven shards of heads (xd_layout.heads), or NULL           */
     xd_dev        *dev;
-    xd_kv         *seg;         /* [npatch * streams * U]                                      */
+    xd_kv         *seg;         /* [npatch * streams * U]: segments of keys and values         */
     xd_qo         *part;        /* [U]                                                         */
     views          set[NSETS];
     void          *failed_buf;  /* message buffer of a failed rank                             */
@@ -43,7 +43,7 @@ static xd_span heads_of(const ulysses *s, int64_t H, int u)
     return xd_cut_at((xd_span){ 0, H }, u, s->topo->deg.n[XD_ULYSSES], s->heads);
 }
 
-/* View of rows [row, row + n) and heads [head, head + h) of [1,n,H,D]. */
+/* Returns a view of rows [row, row + n) and heads [head, head + h) of a tensor [1,N,H,D]. */
 static xd_tensor slice_heads(xd_tensor t, int64_t row, int64_t n, int64_t head, int64_t h)
 {
     t.p = (char *)t.p + head * t.s[2] * (int64_t)xd_dtype_size(t.type);
@@ -51,7 +51,7 @@ static xd_tensor slice_heads(xd_tensor t, int64_t row, int64_t n, int64_t head, 
     return xd_piece_of(t, row, n);
 }
 
-/* A failed rank has no valid addresses. */
+/* Replaces the views of a failed rank, which have no valid addresses, by views of a buffer. */
 static void use_failed_buffer(const xd_exec *x, const ulysses *s, const views *w)
 {
     for (int u = 0; u < s->topo->deg.n[XD_ULYSSES] && !xd_ok(x); u++) {
@@ -67,10 +67,10 @@ static void end_exchange(xd_exec *x, ulysses *s, xd_req *r, int n)
         xd_exec_fail(x, XD_ECOMM, "ulysses: an all-to-all failed");
 }
 
-/* Starts the exchange of t [1,n,H,D]: rank u gets its heads of this rank's rows, and sends this
- * rank's heads of its own rows. After the exchange set.get[u] is [1,n_u,H_u,D] of rank u: in that
- * rank's window, else in new memory of this arena. For outputs these are destinations to write
- * to. */
+/* Starts the exchange of t [1,n,H,D]. Rank u gets the heads of rank u in this rank's rows, and
+ * sends this rank's heads in the rows of rank u. After the exchange, get[u] of view set `set` is
+ * the tensor [1,n_u,H_u,D] from rank u, in that rank's window or in new memory of the arena. For
+ * attention outputs, these tensors are the destinations to write to. */
 static xd_req tokens_for_heads(xd_exec *x, ulysses *s, int set, xd_tensor t)
 {
     const views *w = &s->set[set];
@@ -92,9 +92,10 @@ static xd_req tokens_for_heads(xd_exec *x, ulysses *s, int set, xd_tensor t)
     return (set == OUT ? c->ops->exchange_places : c->ops->exchange_views)(c, w->give, w->get);
 }
 
-/* Returns the outputs. Each rank has written the heads that it computed to the destination from
- * this rank, or sends them there. When this exchange has ended, every rank with heads has
- * confirmed, so no rank reads this rank's queries, keys and values any more. */
+/* Returns the attention outputs to the ranks of their tokens. Each rank has written the outputs of
+ * its heads to this rank's destination, or now sends the outputs there. When this exchange has
+ * ended, every rank with heads has confirmed, so no rank reads this rank's queries, keys and values
+ * any more. */
 static void heads_for_tokens(xd_exec *x, ulysses *s)
 {
     xd_comm *c = s->topo->group[XD_ULYSSES];

@@ -1,4 +1,4 @@
-/* plan.c - checks a plan, and splits blocks into stages */
+/* plan.c - checks a plan, and splits the transformer's blocks into pipeline stages */
 #include "plan/plan.h"
 
 #include <stdio.h>
@@ -11,7 +11,8 @@
 static const char *const axis_names[XD_NAXES] = { "tensor", "ulysses", "ring", "pipefusion", "cfg",
                                                   "data" };
 
-/* Writes "ulysses 2 x ring 2"; "1 rank" if every degree is 1. */
+/* Writes the degrees of a plan as text, such as "ulysses 2 x ring 2", or "1 rank" if every degree
+ * is 1. */
 static void degrees_text(xd_degrees d, char *out, size_t size)
 {
     size_t at = 0;
@@ -26,8 +27,8 @@ static void degrees_text(xd_degrees d, char *out, size_t size)
         snprintf(out, size, "1 rank");
 }
 
-/* Writes up to three plans on at most `ranks` ranks near d: each lowers one or two degrees of d;
- * those that lose the fewest ranks come first. */
+/* Writes up to three plans on at most `ranks` ranks that are close to the degrees d. Each plan
+ * lowers one or two of the degrees; plans that lose the fewest ranks are first. */
 static void nearest_plans(xd_degrees d, int ranks, char *out, size_t size)
 {
     xd_degrees best[3];
@@ -41,7 +42,7 @@ static void nearest_plans(xd_degrees d, int ranks, char *out, size_t size)
             c.n[a] = want / rest;
             best[n++] = c;
         }
-    for (int a = 0; a < XD_NAXES && n < 3; a++) {       /* degrees of one axis only            */
+    for (int a = 0; a < XD_NAXES && n < 3; a++) {       /* plans with a degree on one axis only */
         xd_degrees c = { { 1, 1, 1, 1, 1, 1 } };
         if (d.n[a] == 1)
             continue;
@@ -88,7 +89,8 @@ static xd_status read_list(xd_plan *p, const char *list, const xd_dit_info *d, x
     return XD_OK;
 }
 
-/* Writes the text of a plan: the degrees, then the other options in brackets; truncated if long. */
+/* Writes the text of a plan: the degrees, then the other options in brackets. A long text is
+ * truncated. */
 static xd_status describe_plan(xd_plan *p, const xd_parallel *a, const xd_dit_info *d,
                                const char *degrees, xd_err *e)
 {
@@ -102,8 +104,8 @@ static xd_status describe_plan(xd_plan *p, const xd_parallel *a, const xd_dit_in
     return s;
 }
 
-/* Text encoders are split over the first ranks of the plan; `lowest` is a lower limit of the number
- * of ranks in use. */
+/* Sets and checks the tensor-parallel degree of text encoders, which are split over the first ranks
+ * of the plan. `lowest` is a lower limit of the number of ranks in use. */
 static xd_status set_text_degree(xd_plan *p, int asked, int lowest, const char *plan, xd_err *e)
 {
     int used = xd_degrees_product(p->deg);
@@ -122,7 +124,7 @@ static xd_status set_text_degree(xd_plan *p, int asked, int lowest, const char *
                    p->text_tp, p->text_tp);
 }
 
-/* Fills in the degrees, and *product with their product. */
+/* Sets the degrees of a plan, and *product to the product of the degrees. */
 static xd_status set_degrees(xd_plan *p, const xd_parallel *a, double *product, xd_err *e)
 {
     const xd_plan_table *t = xd_plan_table_now();
@@ -160,7 +162,7 @@ static xd_status check_ranks(const xd_plan *p, const char *what, double product,
     return XD_OK;
 }
 
-/* Fills in the options that are not degrees. */
+/* Sets the options of a plan that are not degrees. */
 static xd_status set_options(xd_plan *p, const xd_parallel *a, const xd_dit_info *d, xd_err *e)
 {
     int asked = a->num_pipeline_patch;
@@ -177,7 +179,8 @@ static xd_status set_options(xd_plan *p, const xd_parallel *a, const xd_dit_info
     return XD_OK;
 }
 
-/* A reserved field that no row of the table uses belongs to a later version of the header. */
+/* Fails if a reserved field is set that no row of the table uses: such a field belongs to a later
+ * version of the header. */
 static xd_status check_reserved(const xd_parallel *a, xd_err *e)
 {
     const xd_plan_table *t = xd_plan_table_now();
@@ -207,7 +210,7 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
         s = set_degrees(p, a, &product, e);
     if (s != XD_OK)
         return s;
-    /* Checked before the number of ranks, because no other degrees would help. */
+    /* Options are checked before the number of ranks, because other degrees would not help. */
     p->displaced = a->use_displaced_patches;
     p->npatch = xd_plan_patches(a);
     if (p->displaced && p->npatch > 1)
@@ -217,7 +220,7 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
     s = check_ranks(p, what, product, ranks, e);
     if (s == XD_OK)
         s = set_options(p, a, d, e);
-    if (s == XD_OK)             /* without a model, degrees may still be open                  */
+    if (s == XD_OK)             /* without a model, degrees may still be undecided             */
         s = set_text_degree(p, a->text_tensor_parallel_degree, d ? 1 : ranks, what, e);
     if (s == XD_OK)
         s = read_list(p, a->attn_layer_num_for_pp, d, e);
@@ -259,7 +262,8 @@ int xd_plan_exact(const xd_plan *p)
     return p->warmup > 1 ? p->warmup : 1;
 }
 
-/* Returns 1 if every stage can run in at most `limit` seconds. Fills cut greedily. */
+/* Returns 1 if the blocks can be split so that every stage takes at most `limit` seconds. Sets
+ * `cut` to the first block of each stage, greedily. */
 static int stages_fit(const double *cost, int n, int stages, double head, double tail,
                       const double *speed, double limit, int *cut)
 {

@@ -1,9 +1,9 @@
 /* affinity.c - binds every rank to a share of its host's cores.
  *
  * A rank is bound to a set of cores, but its threads are not bound to single cores, so that the
- * system may still move them away from other load. Memory pages are then local to the rank's own
- * threads, which touch them first. All ranks compute the same division from the same system files,
- * so they need no communication. */
+ * system may still move them away from other load. Memory pages are then local to the cores of the
+ * rank's threads, which write the pages first. All ranks compute the same division from the same
+ * system files, so they need no communication. */
 #include "ranks/affinity.h"
 
 #include <errno.h>
@@ -43,7 +43,8 @@ static const char *user_binding(void)
     return NULL;
 }
 
-/* Computes this rank's share. Returns 0 if the share has fewer CPUs than the rank has threads. */
+/* Computes this rank's share of the host's cores. Returns 0 if the share has fewer CPUs than the
+ * rank has threads. */
 static int cut_share(const xd_cpus *c, const host *h, xd_cpuset *mine)
 {
     xd_cpuset other;
@@ -55,7 +56,8 @@ static int cut_share(const xd_cpus *c, const host *h, xd_cpuset *mine)
     return xd_cpus_share(c, h->rank, h->ranks, mine);
 }
 
-/* Returns 1, or 0 with the reason why the rank was not bound. */
+/* Binds this rank to its share of the host's cores. Returns 1, or 0 with the reason in `why` if the
+ * rank was not bound. */
 static int bind_to_share(const host *h, char why[160])
 {
     xd_cpuset mine;

@@ -1,9 +1,9 @@
 /* flow.c - Euler steps along the straight paths of rectified flow (Liu et al. 2022,
  * arXiv:2209.03003), as diffusers' FlowMatchEulerDiscreteScheduler.
  *
- * The noise level sigma goes from 1 to 0 and is the timestep input of the network. With dynamic
- * shifting, larger images spend more steps at high noise (Esser et al. 2024, arXiv:2403.03206,
- * 5.3.2). */
+ * The noise level sigma decreases from 1 to 0, and the network gets it as its timestep input. With
+ * dynamic shifting, larger images spend more steps at high noise (Esser et al. 2024,
+ * arXiv:2403.03206, 5.3.2). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,13 +43,15 @@ static double shift_sigma(double shift, double sigma)
     return shift * sigma / (1 + (shift - 1) * sigma);
 }
 
-/* diffusers stores levels from a pipeline in f32 and computes with them in f32. */
+/* Rounds a noise level from a pipeline to f32: diffusers stores such levels in f32 and computes
+ * with them in f32. */
 static double round_level(const xd_steps *a, double v)
 {
     return a->own_sigmas || a->sigmas || a->times ? (double)(float)v : v;
 }
 
-/* n levels before any shift, largest first: 1 .. 1/n, or over the range of the training levels. */
+/* Computes n noise levels before any shift, largest first: 1 .. 1/n, or evenly over the range of
+ * the training levels. */
 static void unshifted_levels(const xd_sched_cfg *c, const xd_steps *a, double *sigma)
 {
     double N = c->num_train_timesteps, max = 1, min = 1 / N;
@@ -142,7 +144,8 @@ static int count_draws(const xd_sampling *s, int step)
     return s->cfg.stochastic_sampling;
 }
 
-/* With stochastic_sampling the next latents are the predicted clean latents with new noise. */
+/* Makes an Euler step. With stochastic_sampling, the next latents are instead the predicted clean
+ * latents with new noise. */
 static void flow_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                       const xd_tensor *hist, xd_tensor noise)
 {
@@ -159,7 +162,7 @@ static void flow_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
         xd_axpby(x, lat, next, noise, 1 - next);
 }
 
-/* FlowMatchLCMScheduler always uses this stochastic step. */
+/* Opens FlowMatchLCMScheduler, which always uses stochastic steps. */
 static xd_status lcm_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
 {
     s->cfg.stochastic_sampling = 1;

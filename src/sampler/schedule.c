@@ -1,4 +1,5 @@
-/* schedule.c - noise levels, spacings and timesteps */
+/* schedule.c - computes the noise levels of training, and the timesteps and noise levels of a
+ * request */
 #include "sampler/schedule.h"
 
 #include <math.h>
@@ -30,7 +31,7 @@ double xd_linspace(double stop, int n, int i)
 /* Element i of numpy's arange(from, 0, -step), with its rounding errors. */
 static double arange(double from, double step, int i)
 {
-    double next = from - step;          /* numpy adds the difference of the first two elements  */
+    double next = from - step;          /* numpy adds the first two elements' difference        */
     return i == 0 ? from : from + i * (next - from);
 }
 
@@ -130,8 +131,8 @@ int xd_timesteps(const xd_sched_cfg *c, int n, double *t)
     return k;
 }
 
-/* torch.linspace in f32: computed from both ends with fused multiply-adds, so that both ends are
- * exact. */
+/* Returns element i of torch.linspace in f32. Elements are computed from the nearer end with fused
+ * multiply-adds, so that both ends are exact. */
 static float linspace32(double a, double b, int n, int i)
 {
     float lo = (float)a, hi = (float)b, step = n > 1 ? (hi - lo) / (float)(n - 1) : 0;
@@ -163,8 +164,8 @@ static float beta_at(const xd_sched_cfg *c, int i)
     return (float)(b < 0.999 ? b : 0.999);
 }
 
-/* Lin et al. 2023, algorithm 1: shifts and scales sqrt(acp) so that the last value is 0 and the
- * first is unchanged. Replaces the betas accordingly. */
+/* Rescales the betas to zero terminal signal-to-noise ratio (Lin et al. 2023, algorithm 1): shifts
+ * and scales sqrt(acp) so that its last value is 0 and its first is unchanged. */
 static int zero_snr(float *betas, int n)
 {
     float *root = malloc((size_t)n * sizeof *root);
@@ -185,7 +186,8 @@ static int zero_snr(float *betas, int n)
     return 1;
 }
 
-/* Fills acp and sigma; returns 0 if there is no memory. */
+/* Fills the cumulative alpha products (acp) and the sigmas of all timesteps. Returns 0 if out of
+ * memory. */
 static int fill_levels(xd_levels *l, const xd_sched_cfg *c, double zero_end, float *betas)
 {
     double product = 1;
@@ -254,9 +256,9 @@ static void shift_snr(xd_levels *l, const xd_sched_cfg *c)
     }
 }
 
-/* The algorithm of zero_snr on levels instead of betas. In f32, torch's square roots can differ in
- * the last digit, which 1 - acp amplifies. In f64, which all published models use, no difference is
- * visible. */
+/* Applies the algorithm of zero_snr to noise levels instead of betas. In f32, torch's square roots
+ * can differ in the last digit, which 1 - acp amplifies. In f64, which all published models use, no
+ * difference is visible. */
 static void end_in_zero(xd_levels *l, int f32)
 {
     for (int i = 0; i < l->n; i++)
@@ -295,7 +297,7 @@ void xd_levels_close(xd_levels *l)
     memset(l, 0, sizeof *l);
 }
 
-/* Rounded to f32, as numpy stores it. */
+/* Returns the logarithm of a noise level, rounded to f32, as numpy stores it. */
 static double log_level(const xd_levels *l, int i)
 {
     return (double)(float)log(l->sigma[i]);
@@ -383,7 +385,8 @@ void xd_noise_check(xd_exec *x, const xd_sampling *s, int step, xd_tensor noise)
         xd_exec_fail(x, XD_EINVAL, "step %d of %s has no noise tensor", step, s->def->name);
 }
 
-/* Clips to the range of clip_sample, on the host, because few configs use it. */
+/* Clips a tensor to the range of the config key clip_sample. This is done on the host, because few
+ * configs use it. */
 static void clip_sample(xd_exec *x, const xd_sched_cfg *c, xd_tensor t)
 {
     float  r = (float)c->clip_sample_range;

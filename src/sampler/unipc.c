@@ -1,11 +1,11 @@
 /* unipc.c - UniPC (Zhao et al. 2023, arXiv:2302.04867), orders 1 to 3, as diffusers'
  * UniPCMultistepScheduler.
  *
- * A step first corrects the latents predicted by the previous step, with the network's prediction
- * at their level, and then predicts the next latents. The history has one array per order with
+ * A step first corrects the latents that the previous step computed, with the network's prediction
+ * at these latents, and then computes the next latents. The history has solver_order arrays with
  * converted predictions (the newest in slot step % order), followed by the latents at the start of
- * the previous step. Both halves are linear combinations; their factors are computed on the
- * host. */
+ * the previous step. Both halves of a step are linear combinations, whose factors are computed on
+ * the host. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,8 +81,8 @@ static xd_status check_config(xd_sched_cfg *c, int steps, xd_err *e)
     return s == XD_OK ? xd_spacing_check(c, e) : s;
 }
 
-/* Levels of rectified flow. The first one stays below 1, where half the log signal-to-noise ratio
- * is infinite. */
+/* Computes the timesteps and noise levels of rectified flow. The first level stays below 1, because
+ * at 1 half the log signal-to-noise ratio is infinite. */
 static void flow_levels(const xd_sched_cfg *c, const xd_steps *a, double *time, double *sigma)
 {
     int    n = a->steps;
@@ -103,7 +103,8 @@ static void flow_levels(const xd_sched_cfg *c, const xd_steps *a, double *time, 
         time[i] = trunc(sigma[i] * N);
 }
 
-/* Levels that are spaced by their own values (respaced). */
+/* Computes noise levels that are spaced by their own values, such as Karras sigmas (respaced), and
+ * their timesteps. */
 static void spaced_levels(const xd_levels *l, const xd_sched_cfg *c, int n, double *time,
                           double *sigma)
 {
@@ -118,7 +119,8 @@ static void spaced_levels(const xd_levels *l, const xd_sched_cfg *c, int n, doub
     }
 }
 
-/* Fills times and noise levels, arrays of n + 2; returns the number of steps. */
+/* Fills the timesteps and noise levels of a request, arrays of n + 2 elements. Returns the number
+ * of steps. */
 static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a,
                          double *time, double *sigma)
 {
@@ -191,7 +193,7 @@ static void unipc_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor la
     xd_point_clean(x, &s->cfg, point_at(s, step), lat, pred);
 }
 
-/* Converts the prediction in place: to clean latents or, without predict_x0, to noise. */
+/* Converts the network's prediction in place to clean latents or, without predict_x0, to noise. */
 static void convert(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
 {
     xd_point    p = point_at(s, step);
@@ -204,8 +206,8 @@ static void convert(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, x
         xd_axpby(x, pred, (float)p.sigma, lat, (float)p.alpha);
 }
 
-/* Order of the prediction of a step: lower at the start, where predictions are missing, and with
- * lower_order_final at the end. */
+/* Returns the order of a step. The order is lower at the start, where previous predictions are
+ * missing, and, with lower_order_final, at the end. */
 static int order_of(const xd_sampling *s, int step)
 {
     int most = s->cfg.solver_order, left = s->steps - step;
@@ -214,8 +216,9 @@ static int order_of(const xd_sampling *s, int step)
     return step + 1 < most ? step + 1 : most;
 }
 
-/* Levels with equal log signal-to-noise ratios give no slope, nor does a step to the end of the
- * schedule, where the ratio is infinite: the order is lower there. */
+/* Returns the highest order, at most `order`, that is possible from a level. Levels with equal log
+ * signal-to-noise ratios give no slope, nor does a step to the end of the schedule, where the ratio
+ * is infinite. */
 static int usable_order(const xd_sampling *s, int from, int order)
 {
     if (isinf(point_at(s, from + 1).lambda))
@@ -226,7 +229,7 @@ static int usable_order(const xd_sampling *s, int from, int order)
     return order;
 }
 
-/* Solves the n x n system sum over k of r[k]^i rho[k] = b[i] by elimination. */
+/* Solves the n x n linear system sum over k of r[k]^i rho[k] = b[i] by elimination. */
 static void solve_powers(int n, const double *r, const double *b, double *rho)
 {
     double a[MOST][MOST + 1];
@@ -249,8 +252,8 @@ static void solve_powers(int n, const double *r, const double *b, double *rho)
     }
 }
 
-/* Right-hand sides of the system in section 3.1 of the paper, for the step hh of the exponential
- * integrator and its B(h). */
+/* Computes the right-hand sides of the linear system in section 3.1 of the paper, for a step of
+ * length hh and the paper's B(h). */
 static void right_sides(int n, double hh, double B, double *b)
 {
     double phi = expm1(hh) / hh - 1, factorial = 1;
@@ -261,8 +264,8 @@ static void right_sides(int n, double hh, double B, double *b)
     }
 }
 
-/* Returns the combination of this order from level `from` to the next one. With `corrects` it
- * includes the prediction at the next level. */
+/* Returns the linear combination of a step of this order from noise level `from` to the next level.
+ * With `corrects`, the combination includes the prediction at the next level. */
 static sum step_sum(const xd_sampling *s, int from, int order, int corrects)
 {
     xd_point t = point_at(s, from + 1), s0 = point_at(s, from);
@@ -305,7 +308,8 @@ static int is_corrected(const xd_sampling *s, int step)
     return step > 0;
 }
 
-/* lat = v.lat lat + v.m[0] (newest kept prediction, of step `newest`) + v.m[1] ... */
+/* Computes the linear combination lat = v.lat lat + v.m[0] (newest kept prediction, of step
+ * `newest`) + v.m[1] ... */
 static void add_sum(xd_exec *x, const xd_sampling *s, const sum *v, int newest, xd_tensor lat,
                     const xd_tensor *hist)
 {

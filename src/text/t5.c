@@ -1,9 +1,9 @@
 /* t5.c - the T5 encoder (Raffel et al. 2020), original and v1.1, as transformers'
  * T5EncoderModel, and UMT5 (Chung et al. 2023) as UMT5EncoderModel.
  *
- * Attention is not scaled. Positions are a learned bias per head and distance bucket, which T5's
- * first block has and all blocks use; each block of UMT5 has its own. Masked padding follows the
- * text, so that keys end before it and no mask is needed. */
+ * Attention is not scaled. Positions are a learned bias per head and distance bucket. In T5, the
+ * bias of the first block is used by all blocks; in UMT5, each block has its own. Padding follows
+ * the text, so keys end before the padding and no mask is needed. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -61,18 +61,18 @@ static const xd_field fields[] = { ROWS("t5") }, umt5_fields[] = { ROWS("umt5") 
 typedef struct blk {
     xd_tensor norm1, norm2;     /* [E]                                                        */
     xd_lin    qkv, out, wi, wo; /* wi: one matrix, or gate and value                          */
-    xd_tensor bias;             /* UMT5's [buckets,H]: of all heads                           */
+    xd_tensor bias;             /* UMT5's position bias [buckets,H] of all heads              */
 } blk;
 
 typedef struct glob {
     xd_tensor embed;            /* [V,E]                                                      */
-    xd_tensor bias;             /* T5's [buckets,H]: of all heads                             */
+    xd_tensor bias;             /* T5's position bias [buckets,H] of all heads                */
     xd_span   heads;            /* this rank's heads                                          */
     xd_tensor norm;             /* [E]                                                        */
 } glob;
 
 typedef struct local {
-    xd_tensor bias;             /* T5's [H of this rank,n,real] F32: a Toeplitz view          */
+    xd_tensor bias;             /* T5's [H of this rank,n,real] F32: overlapping rows         */
     int64_t   real;             /* number of tokens before padding                            */
 } local;
 
@@ -198,10 +198,10 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- positions ---------------------------------------------------------------------------- */
 
-/* Returns the bucket of key position - query position. Each sign has half of the buckets. In a
- * half, the first half of the buckets is one per distance; the rest grows with the logarithm up to
- * max_distance. Computed in f32 as in transformers, because the last bit can decide on the
- * bucket. */
+/* Returns the bucket of a distance (key position - query position). Each sign of the distance has
+ * half of the buckets. In each half, the first half of the buckets has one bucket per distance, and
+ * the buckets of the rest grow logarithmically up to max_distance. The bucket is computed in f32 as
+ * in transformers, because the last bit can change the bucket. */
 static int32_t bucket_of(const cfg *c, int64_t distance)
 {
     int   half = c->buckets / 2, exact = half / 2;
@@ -214,8 +214,9 @@ static int32_t bucket_of(const cfg *c, int64_t distance)
     return base + (b < (float)(half - 1 - exact) ? exact + (int32_t)b : half - 1);
 }
 
-/* [H,n,real] with bias[h,i,j] = table[bucket(j - i), h]. The value depends on j - i only: 2n - 1
- * values are stored per head, and the rows of the view overlap. */
+/* Returns the position bias [H,n,real] with bias[h,i,j] = table[bucket(j - i), h]. Values depend
+ * only on j - i, so 2n - 1 values are stored per head, and the rows of the returned view
+ * overlap. */
 static xd_tensor position_bias(xd_exec *x, const xd_net *net, xd_tensor table, int64_t n,
                                int64_t real)
 {

@@ -1,4 +1,4 @@
-/* added.c - added tokens: literal strings with their own ids, found anywhere in a text.
+/* added.c - added tokens: literal strings with their own ids, which are found anywhere in a text.
  *
  * Up to four files declare the tokens and their flags. The rules are those of transformers 5:
  * the added tokens in tokenizer_config.json take precedence, the first declaration of a token is
@@ -12,7 +12,8 @@
 
 /* ---- the list ------------------------------------------------------------------------------- */
 
-/* Returns the slot of a name in the hash table, or a free slot for it. */
+/* Returns the hash-table slot of an added token's text, or a free slot if the table does not have
+ * the text. */
 static size_t name_slot(const xd_tok *t, const char *s)
 {
     size_t i = xd_text_hash(s, strlen(s)) & (t->slots - 1);
@@ -27,7 +28,7 @@ int32_t xd_added_id(const xd_tok *t, const char *s)
     return i < 0 ? -1 : t->added[i].id;
 }
 
-/* Enlarges the list, and the hash table, which is at most half full. */
+/* Enlarges the list of added tokens, and the hash table so that it is at most half full. */
 static xd_status grow_list(xd_tok *t, xd_err *e)
 {
     int       cap = t->capadded * 2 + 128;
@@ -87,8 +88,8 @@ xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e)
 
 /* ---- finding -------------------------------------------------------------------------------- */
 
-/* Order by text, a prefix before its extensions; equal texts in the order in which they were
- * added. */
+/* Compares added tokens by text, a prefix before its extensions. Equal texts keep the order in
+ * which they were added. */
 static int by_text(const void *x, const void *y)
 {
     const xd_added *const *p = x, *const *q = y, *a = *p, *b = *q;
@@ -116,8 +117,8 @@ xd_status xd_added_sort(xd_tok *t, xd_err *e)
     return failed ? xd_fail(e, XD_ENOMEM, "no memory for %d added tokens", t->nadded) : XD_OK;
 }
 
-/* Binary search in [lo, hi), where all texts have the same first `at` bytes and are longer. Returns
- * the first text whose byte `at` is c or more. */
+/* Searches the sorted tokens [lo, hi), whose texts have the same first `at` bytes and are longer.
+ * Returns the first token whose byte `at` is c or greater. */
 static int first_from(const xd_tok *t, const int32_t *order, int lo, int hi, size_t at, int c)
 {
     while (lo < hi) {
@@ -130,8 +131,8 @@ static int first_from(const xd_tok *t, const int32_t *order, int lo, int hi, siz
     return lo;
 }
 
-/* Returns the longest added token that is a prefix of s; -1: none. Each byte of s narrows the range
- * of candidates. */
+/* Returns the longest added token that is a prefix of s, or -1 if there is none. Each byte of s
+ * narrows the range of candidate tokens. */
 static int longest_at(const xd_tok *t, int normalized, const char *s, size_t len)
 {
     const int32_t *order = t->order[normalized];
@@ -152,8 +153,8 @@ static int longest_at(const xd_tok *t, int normalized, const char *s, size_t len
 }
 
 /* Returns 1 for \w of regular expressions: letters, marks, digits, connectors, joiners, and symbols
- * that are letters in a circle or a square. The table has these symbols, and the additions of
- * Unicode 16. */
+ * that are letters in a circle or a square. The table in this function has these symbols, and the
+ * additions of Unicode 16. */
 static int is_word(int32_t c)
 {
     static const xd_range more[] = {
@@ -184,7 +185,8 @@ static int is_alone(const char *s, size_t len, size_t begin, size_t end)
            (end == len || !is_word(xd_utf8_get(s + end, len - end, &x)));
 }
 
-/* Extends the match by the white space that the token's flags include. */
+/* Extends the match of an added token by the white space that the token's flags lstrip and rstrip
+ * include. */
 static void extend_match(const xd_added_flags *f, const char *s, size_t len, size_t from,
                          size_t *begin, size_t *end)
 {
@@ -242,7 +244,7 @@ static xd_status add_list(xd_tok *t, const xd_json *list, xd_err *e)
     return s;
 }
 
-/* Adds the lists of tokens that all current files have, in the order of the ids. */
+/* Adds the lists of tokens that all current tokenizer files have, in the order of their ids. */
 static xd_status add_declared(xd_tok *t, const xd_special_files *f, xd_err *e)
 {
     const xd_json *list = xd_json_get(f->cfg, "added_tokens_decoder");
@@ -274,7 +276,7 @@ static const xd_json *special_token(const xd_special_files *f, const char *key)
     return j ? j : xd_json_get(f->cfg, key);
 }
 
-/* Default names of each kind of tokenizer. */
+/* Special tokens and their default texts in each kind of tokenizer. */
 static const struct { const char *key, *usual[XD_TOK_LM]; } names[] = {
     {"bos_token", {NULL, "<|startoftext|>", NULL}},
     {"eos_token", {"</s>", "<|endoftext|>", NULL}},
@@ -340,7 +342,7 @@ static int has_sentinel(const xd_json *list)
     return 0;
 }
 
-/* Adds the control and user-defined pieces of a spiece.model. */
+/* Makes the control pieces and user-defined pieces of a spiece.model added tokens. */
 static xd_status add_control(xd_tok *t, xd_err *e)
 {
     for (int i = 0; i < t->v.n; i++) {
@@ -357,8 +359,9 @@ static xd_status add_control(xd_tok *t, xd_err *e)
     return XD_OK;
 }
 
-/* Adds the remaining tokens. A list in the config replaces all other sources. Without it: the
- * control pieces of the model (or the list of special_tokens_map.json) and the sentinels. */
+/* Adds the remaining special tokens. A list in the config replaces all other sources. Without such
+ * a list, adds the control pieces of the model (or the list in special_tokens_map.json) and the
+ * sentinels. */
 static xd_status add_extra(xd_tok *t, const xd_special_files *f, xd_err *e)
 {
     const xd_json *extra = xd_json_get(f->cfg, "extra_special_tokens");

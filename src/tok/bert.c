@@ -1,11 +1,12 @@
 /* bert.c - BERT's tokenizer (Devlin et al. 2019), as transformers 5's BertTokenizer.
  *
- * Normalization removes control characters, makes every Chinese character a word, removes
- * accents and converts to lower case; each of the four can be off. The text is split at white
- * space, and every punctuation mark is a word. A word is segmented into the longest piece that it
- * begins with, then the longest piece of the rest, and so on; pieces inside a word have a prefix. A
- * word that cannot be segmented completely becomes one unknown id. The categories of characters are
- * those of an older Unicode version; the tables in this file list the differences to utf8proc. */
+ * Normalization removes control characters, makes every Chinese character a word, removes accents
+ * and converts to lower case; each of these four steps can be turned off. The text is split at
+ * white space, and every punctuation mark is a word. A word is segmented into the longest piece
+ * that it begins with, then the longest piece of the rest, and so on; pieces that do not begin a
+ * word have a prefix ("##"). A word that cannot be segmented completely becomes one unknown id. The
+ * categories of characters are those of an older Unicode version; the tables in this file list the
+ * differences to utf8proc. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -122,8 +123,8 @@ static int is_chinese(int32_t c)
     return IN(blocks, c);
 }
 
-/* Returns 1 for characters to remove: controls except white space, format characters, private use,
- * and the replacement for invalid bytes. */
+/* Returns 1 for characters that are removed: control characters except white space, format
+ * characters, private-use characters, and U+FFFD, the replacement of invalid bytes. */
 static int is_noise(int32_t c)
 {
     static const xd_range later[] = {{0x890, 0x8e2}, {0x110cd, 0x1343f}};
@@ -135,7 +136,7 @@ static int is_noise(int32_t c)
     }
 }
 
-/* Returns 1 for a nonspacing mark. */
+/* Returns 1 for a nonspacing mark, such as a combining accent. */
 static int is_accent(int32_t c)
 {
     static const xd_range later[] = {
@@ -152,7 +153,8 @@ static int is_accent(int32_t c)
     return c == 0x1734 || (utf8proc_category(c) == UTF8PROC_CATEGORY_MN && !IN(later, c));
 }
 
-/* All ASCII characters except letters, digits and space are punctuation. */
+/* Returns 1 for punctuation. All printable ASCII characters except letters, digits and space are
+ * punctuation. */
 static int is_punctuation(int32_t c)
 {
     static const xd_range later[] = {
@@ -174,7 +176,7 @@ static int is_punctuation(int32_t c)
 
 /* ---- normalization -------------------------------------------------------------------------- */
 
-/* Removes the characters of is_noise, and puts spaces around Chinese characters. */
+/* Removes control and format characters (is_noise), and puts spaces around Chinese characters. */
 static int separate_characters(xd_codes *c, const xd_bert_rules *r)
 {
     enum { GROWS = 3 };
@@ -227,7 +229,8 @@ static int64_t count_characters(const char *s, size_t len)
     return n;
 }
 
-/* Finds the longest piece that w begins with. Returns its id, and its length in *took; -1: none. */
+/* Finds the longest piece that the word w begins with. Returns the piece's id and sets *took to its
+ * length, or returns -1 if there is none. */
 static int32_t longest_piece(const xd_bert *b, const char *w, size_t len, int begins, size_t *took)
 {
     char   s[XD_PIECE_MAX + PREFIX_MAX];

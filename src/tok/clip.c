@@ -1,8 +1,9 @@
 /* clip.c - CLIP's tokenizer: normalizes a text and splits it into words like transformers 5's
  * CLIPTokenizer.
  *
- * Normalization is NFC, then white space to single spaces, then lower case (unicode.c). Letters
- * and digits are those of Unicode 16; the tables in this file list what an older PCRE2 lacks. */
+ * Normalization converts to NFC, then each run of white space to one space, then to lower case
+ * (unicode.c). Letters and digits are those of Unicode 16; the tables in this file list what an
+ * older PCRE2 lacks. */
 #include "tok/inside.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -14,7 +15,8 @@ struct xd_clip {
     pcre2_code *pattern;
 };
 
-/* Letters and numbers of Unicode 16 that PCRE2 10.42 does not know. */
+/* Regular expression classes of letters and numbers, with those of Unicode 16 that PCRE2 10.42 does
+ * not know. */
 #define LETTERS "\\p{L}"                                                                          \
     "\\x{1c89}\\x{1c8a}\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{105c0}-\\x{105f3}"               \
     "\\x{10d4a}-\\x{10d65}\\x{10d6f}-\\x{10d85}\\x{10ec2}-\\x{10ec4}\\x{1123f}\\x{11240}"         \
@@ -29,8 +31,8 @@ struct xd_clip {
     "\\x{16130}-\\x{16139}\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}\\x{1d2c0}-\\x{1d2d3}"        \
     "\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}"
 
-/* Words; white space is already a single space. Group 1 marks a special token's name in a literal
- * that is matched completely but whose brackets and name become separate words. */
+/* The expression that matches words. White space is already a single space. Group 1 is the name in
+ * a special token such as <|startoftext|>, whose brackets and name become separate words. */
 static const char words[] = "<\\|((?:start|end)oftext)\\|>|'(?:[stmd]|re|ve|ll)|[" LETTERS "]++"
                             "|[" NUMBERS "]|[^ " LETTERS NUMBERS "]++";
 

@@ -2,8 +2,8 @@
  *
  * Removes tags, comments and declarations, replaces entities, and makes white space between two
  * tags one character. The content of scripts, style sheets, templates and ruby annotations is not
- * text. Invalid HTML gives the same text as there; markup that html.parser rejects counts as a
- * comment. */
+ * part of the text. Invalid HTML gives the same text as with Beautiful Soup. Markup that
+ * html.parser rejects counts as a comment. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -31,9 +31,9 @@ typedef struct parser {
     const char  *s;
     size_t       len, at;
     xd_finder   *find[PATTERNS];
-    size_t       none[PATTERNS];        /* 1 + offset from which a pattern is absent; 0: unknown */
+    size_t       none[PATTERNS];        /* 1 + offset from which no match follows; 0: unknown    */
     xd_tags     *tags;
-    const char  *raw;                   /* the open script or style; or NULL                    */
+    const char  *raw;                   /* name of the open script or style tag; or NULL        */
     xd_slice    *open;                  /* stack of open tags                                   */
     size_t       nopen, cap;
     int          kept, silent;          /* number of open tags that keep white space; whose
@@ -81,7 +81,8 @@ static int is_same(xd_slice a, xd_slice b)
     return 1;
 }
 
-/* Updates `kept` and `silent` for a tag that opens (by 1) or closes (by -1). */
+/* Updates the counts `kept` and `silent` of open tags for a tag that opens (`by` 1) or closes (`by`
+ * -1). */
 static void count_tag(parser *h, xd_slice name, int by)
 {
     static const char *const kept[] = {"pre", "textarea"};
@@ -90,7 +91,7 @@ static void count_tag(parser *h, xd_slice name, int by)
     h->silent += is_one_of(name, silent, 5) >= 0 ? by : 0;
 }
 
-/* Appends a piece of text; if it is only white space, one character. */
+/* Appends a piece of text. If the piece is only white space, appends one character. */
 static void put_piece(parser *h, const char *s, size_t len)
 {
     int blank = 1, line = 0;
@@ -149,7 +150,8 @@ static void end_tag(parser *h, xd_slice name)
         }
 }
 
-/* ---- markup: each function returns its end; NONE: incomplete -------------------------------- */
+/* ---- markup: each function returns the end of the markup, or NONE if it is incomplete
+ * -------------------------------- */
 
 #define NONE ((size_t)-1)
 
@@ -239,7 +241,7 @@ static size_t read_end(parser *h, size_t i)
     return close + 1;
 }
 
-/* Reads "<!..." or "<?...": comments and declarations; only CDATA is text. */
+/* Reads a comment or declaration, "<!..." or "<?...". Only a CDATA section adds text. */
 static size_t read_declaration(parser *h, size_t i)
 {
     static const char *const standard[] = {"temp", "cdata", "ignore", "include", "rcdata"};
@@ -272,7 +274,7 @@ static size_t read_declaration(parser *h, size_t i)
 
 /* ---- entities ------------------------------------------------------------------------------- */
 
-/* Reads the entity at h->at. Returns 0 to stop the parser. */
+/* Reads the entity at h->at. Returns 0 if the parser must stop. */
 static int read_reference(parser *h)
 {
     size_t   i = h->at, span[4];
@@ -308,7 +310,7 @@ static int read_reference(parser *h)
 
 /* ---- all ------------------------------------------------------------------------------------ */
 
-/* Returns the beginning of the next markup or entity; NONE: an unclosed script. */
+/* Returns the beginning of the next markup or entity, or NONE in a script that is not closed. */
 static size_t next_markup(parser *h)
 {
     size_t span[4], i = h->at;
@@ -319,7 +321,7 @@ static size_t next_markup(parser *h)
     return i;
 }
 
-/* Reads the markup at h->at. Returns 0 to stop the parser. */
+/* Reads the markup at h->at. Returns 0 if the parser must stop. */
 static int read_markup(parser *h)
 {
     size_t i = h->at, k;

@@ -1,7 +1,7 @@
 /* skim.c - reads a large tokenizer.json without parsing its vocabulary to a tree.
  *
- * The vocabulary and the merges of a language model are 10 to 30 MB of JSON. They are located as
- * ranges of bytes and read string by string; the rest of the document is small and is parsed
+ * The vocabulary and the merges of a language model are 10 to 30 MB of JSON. Both are found as
+ * ranges of bytes and read string by string. The rest of the document is small and is parsed
  * normally. */
 #include "tok/inside.h"
 
@@ -25,7 +25,8 @@ int xd_skim_is(xd_skim *k, char c)
     return 1;
 }
 
-/* Skips a string; k->at is after the opening quote. Returns 0 if it has no end. */
+/* Skips a JSON string. k->at must be after the opening quote. Returns 0 if the string has no
+ * end. */
 static int skip_string(xd_skim *k)
 {
     for (; k->at < k->len; k->at++) {
@@ -38,7 +39,7 @@ static int skip_string(xd_skim *k)
     return 0;
 }
 
-/* Skips a value. Returns 0 if it has no end. */
+/* Skips a JSON value. Returns 0 if the value has no end. */
 static int skip_value(xd_skim *k)
 {
     int depth = 0;
@@ -79,7 +80,8 @@ static int hex_digits(const char *s, size_t left, int32_t *v)
     return 1;
 }
 
-/* Appends the character of \uXXXX, or of a surrogate pair; k->at is after the u. */
+/* Appends the character of an escape \uXXXX, or of a surrogate pair of two escapes. k->at must be
+ * after the "u". */
 static int read_unicode(xd_skim *k, xd_bytes_buf *out)
 {
     int32_t c, low;
@@ -167,7 +169,8 @@ xd_status xd_skim_broken(const xd_skim *k, const char *what, const char *part, x
                    k->len);
 }
 
-/* Stores a member's value as a range, and replaces it in the rest by `instead`. */
+/* Stores the value of an object's member as a range of bytes, and writes `instead` in its place to
+ * the rest of the document. */
 static void cut_out(xd_skim *k, size_t from, xd_slice *range, size_t *copied, const char *instead,
                     xd_bytes_buf *rest)
 {
@@ -182,8 +185,9 @@ static int is_key(const xd_slice *s, const char *key)
     return s->len == strlen(key) && !memcmp(s->p, key, s->len);
 }
 
-/* Reads the members of an object; those of "model" one level down. A document that is not an object
- * or is truncated stays unchanged, so that the parser reports it. */
+/* Reads the members of a tokenizer.json's object, and of its member "model" (`inner`). A document
+ * that is truncated or is not an object is left unchanged, so that the JSON parser reports the
+ * error. */
 static int skim_object(xd_skim *k, int inner, xd_skimmed *out, size_t *copied)
 {
     xd_bytes_buf buf = {0};

@@ -1,18 +1,18 @@
 /* unigram.c - segments a word into the pieces with the best sum of scores (Kudo 2018), by
  * dynamic programming over the positions of the word.
  *
- * Scores are added in double from the left, and a later candidate wins only if it is better; this
- * resolves ties like Hugging Face's tokenizers. A character without a piece costs ten more than the
- * worst piece; adjacent ones become one unknown id. */
+ * Scores are added in double from the left, and a later candidate is used only if its score is
+ * better, which resolves ties like Hugging Face's tokenizers. A character without a piece costs ten
+ * more than the worst piece. Adjacent characters without a piece become one unknown id. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
 
 enum { UNKNOWN = 2 };                   /* unk_id of T5Tokenizer, independent of the file       */
 
-typedef struct place {                  /* best segmentation up to this position                */
+typedef struct place {                  /* best segmentation of a word up to this position      */
     double  score;
-    int64_t from;                       /* -1: none yet                                         */
+    int64_t from;                       /* start of the last piece; -1: none yet                */
     int32_t id;
 } place;
 
@@ -42,8 +42,8 @@ static void best_path(const xd_tok *t, const char *s, size_t len, place *best)
     }
 }
 
-/* Reverses the links for a walk from the left: best[i].from becomes the next position, and the
- * id of a step is stored at its beginning. */
+/* Reverses the links for a walk from the left: best[i].from becomes the end of the piece that
+ * begins at i, and the piece's id is stored at its beginning. */
 static void reverse_path(place *best, size_t len)
 {
     int64_t to = (int64_t)len, next = -1;
@@ -75,7 +75,7 @@ void xd_unigram(const xd_tok *t, const char *s, size_t len, xd_ids *out)
         int32_t id = best[at].id;
         while (id == UNKNOWN && next < (int64_t)len && best[next].id == UNKNOWN)
             next = best[next].from;
-        if (id == UNKNOWN) {            /* adjacent unknown characters together may be a piece  */
+        if (id == UNKNOWN) {            /* several unknown characters may form a piece          */
             int found = xd_spm_find(t->spm, s + start, (size_t)(next - start));
             id = found < 0 ? UNKNOWN : found;
         }
