@@ -20,8 +20,7 @@ enum {
 };
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static char *volatile  writing[MAXOUT];
-static atomic_int      streams;         /* number of output streams (pipes, terminals) that are open
-                                         * or being opened                                     */
+static atomic_int      streams;         /* number of open output streams (pipes)                */
 
 int xd_file_exists(const char *path)
 {

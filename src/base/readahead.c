@@ -1,11 +1,12 @@
 /* readahead.c - a background thread that reads parts of files into the page cache.
  *
- * It requests small pieces (POSIX_FADV_WILLNEED): the system silently truncates larger ones to the
- * readahead window of the disk. Some MiB are in flight at a time. To wait, the thread reads one
- * byte of a piece that was requested DEPTH steps ago; this also reads the piece if the advice had
- * no effect. Nothing is copied, and data that is already cached costs about 10 ms per GB.
+ * The thread requests small pieces of a file (POSIX_FADV_WILLNEED), because the system silently
+ * truncates larger requests to the readahead window of the disk. Some MiB are in flight at a time.
+ * To wait, the thread reads one byte of a piece that was requested DEPTH steps ago, which also
+ * reads the piece if the request had no effect. The thread copies nothing, and data that is already
+ * cached costs about 10 ms per GB.
  *
- * The thread maps and allocates nothing. Its stack is small, because address space may be
+ * The thread maps and allocates no memory. Its stack is small, because address space may be
  * limited. */
 #define _POSIX_C_SOURCE 200809L /* posix_fadvise, sigset_t */
 #include "base/readahead.h"
@@ -20,8 +21,8 @@
 #include <unistd.h>
 
 enum {
-    PIECE = 128 << 10,          /* bytes of a request: the smallest usual readahead window      */
-    STEP = 1 << 20,             /* bytes between two waits                                      */
+    PIECE = 128 << 10,          /* bytes of a request: smallest usual readahead window          */
+    STEP = 1 << 20,             /* bytes requested between two waits                            */
     DEPTH = 8,                  /* steps in flight                                              */
     STACK = 64 << 10
 };
@@ -36,7 +37,7 @@ struct xd_readahead {
     const xd_canceller *cancel;
     int             running;
     pthread_t       thread;
-    pthread_mutex_t guard;      /* protects the members below                                  */
+    pthread_mutex_t guard;      /* protects the following members                              */
     pthread_cond_t  change;
     size_t          requested, used;
     int             stop;
@@ -54,7 +55,8 @@ xd_readahead *xd_readahead_open(size_t limit, const xd_canceller *cancel)
     return a;
 }
 
-/* Merges adjacent ranges of a file. If out of memory, drops this and later ranges. */
+/* Adds a range of a file to the queue. Merges adjacent ranges. If out of memory, drops this and
+ * later ranges. */
 void xd_readahead_add(xd_readahead *a, int fd, size_t at, size_t bytes)
 {
     range *last = a->n ? &a->r[a->n - 1] : NULL;
@@ -87,7 +89,7 @@ size_t xd_readahead_cold_bytes(const xd_readahead *a)
     return cold;
 }
 
-/* Waits until n more bytes may be requested. Returns 0 if the thread should stop. */
+/* Waits until n more bytes may be requested. Returns 0 if the thread must stop. */
 static int wait_for_space(xd_readahead *a, size_t n)
 {
     pthread_mutex_lock(&a->guard);
@@ -99,7 +101,8 @@ static int wait_for_space(xd_readahead *a, size_t n)
     return going;
 }
 
-/* Reads one byte. Returns 0 on an error, which the later use of the file reports. */
+/* Reads the byte at a mark. Returns 0 on an error, which is reported when the file is used
+ * later. */
 static int read_mark(mark m)
 {
     char c;

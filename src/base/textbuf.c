@@ -1,4 +1,5 @@
-/* textbuf.c - a growing text; after a failed allocation, `failed` stays set and text is dropped */
+/* textbuf.c - a text buffer that grows. After a failed allocation, `failed` stays set and appended
+ * text is dropped. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 
 #include "base/json.h"
 
-/* Makes space for `more` bytes and the closing NUL. */
+/* Enlarges the buffer for `more` bytes and the closing NUL. */
 static int reserve(xd_text_buf *b, size_t more)
 {
     size_t need = b->len + more + 1;
@@ -69,7 +70,8 @@ static void add_escaped(xd_text_buf *b, unsigned char c)
 }
 
 /* Appends the characters of s up to the first one for which `ends` is true, or the end of s. Bytes
- * that are not UTF-8 become U+FFFD. Returns where it stopped. */
+ * that are not valid UTF-8 become U+FFFD. Returns the position after the last appended
+ * character. */
 static const char *add_utf8(xd_text_buf *b, const char *s, int (*ends)(const char *s))
 {
     while (*s && !(ends && ends(s))) {

@@ -143,8 +143,7 @@ static inline void prefetch_run(const char *p, size_t run)
  * views. */
 static void copy_views(xd_tensor to, xd_tensor from)
 {
-    enum { AHEAD = 4, LONGEST = 8192 }; /* runs to prefetch ahead; bytes from which a run needs no
-                                         * prefetch                                            */
+    enum { AHEAD = 4, LONGEST = 8192 }; /* prefetch distance; bytes of a run that needs none    */
     int64_t inner = 1, at[XD_MAXDIM] = { 0 };
     int     nd = from.nd;
     while (nd > 0 && ((from.s[nd - 1] == inner && to.s[nd - 1] == inner) || from.d[nd - 1] == 1))

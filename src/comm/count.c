@@ -149,8 +149,7 @@ static xd_req count_bcast(xd_comm *c, xd_tensor io, int root)
     const xd_tensor none = { .type = io.type };
     reset_bytes(c);
     xd_count_call(&counter_of(c)->y->memory);
-    for (int r = 0; r < c->size; r++)   /* in a broadcast between devices the root sends to all
-                                         * ranks                                               */
+    for (int r = 0; r < c->size; r++)   /* in a direct broadcast the root sends to all          */
         count_views(c, r, c->rank == root ? io : none, r == root ? io : none, 1);
     for (int i = 0; i < n; i++)
         count_bytes(c, (child[i] + root) % c->size, xd_comm_bytes(io));

@@ -1,4 +1,5 @@
-/* mpi_call.c - the calls of a group, split into messages between pairs of ranks.
+/* mpi_call.c - the communication calls of a group, which are split into messages between pairs of
+ * ranks.
  *
  * MPI's own collectives are not used: pairwise messages can be counted and have any sizes and
  * strides, and sums have an order that does not depend on the MPI library. */
@@ -7,8 +8,8 @@
 
 #include <string.h>
 
-/* Returns the i-th other rank, counted from this rank on, so that not all ranks send to rank 0
- * first. */
+/* Returns the i-th of the other ranks, counted from this rank on, so that not all ranks send to
+ * rank 0 first. */
 static int nth_peer(const xd_comm *c, int i)
 {
     return (c->rank + i) % c->size;
@@ -30,8 +31,9 @@ xd_req xd_mpi_recv(xd_comm *c, xd_tensor t, int from)
     return xd_mpi_op_start(j);
 }
 
-/* Sends notes to the ranks of this host and tensor bytes to other ranks; exchange_places sends
- * nothing to other hosts. Only exchange_views and exchange_places write to `get`. */
+/* Starts an exchange: sends notes to the ranks of this host and tensor bytes to other ranks.
+ * exchange_places sends nothing to other hosts. Only exchange_views and exchange_places write to
+ * `get`. */
 static void post_exchange(xd_mpi_op *j, const xd_tensor *give, xd_tensor *get)
 {
     const xd_comm *c = &j->g->c;
@@ -88,7 +90,8 @@ xd_req xd_mpi_exchange_places(xd_comm *c, const xd_tensor *give, xd_tensor *get)
     return exchange_in_place(c, give, get, XD_EXCHANGE_PLACES);
 }
 
-/* Copies this rank's rows to their place in `out` first, and sends them from there. */
+/* Gathers the rows of all ranks in `out`. First copies this rank's rows to their position in `out`,
+ * and sends them from there. */
 xd_req xd_mpi_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
 {
     xd_mpi_op *j = xd_mpi_op_begin(c, 1);
@@ -114,7 +117,7 @@ xd_req xd_mpi_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor i
     return xd_mpi_op_start(j);
 }
 
-/* Forwards the part that was received in the previous hop. */
+/* Forwards to the next rank the part of the data that was received in the previous hop. */
 static void post_hop(xd_mpi_op *j)
 {
     const xd_comm   *c = &j->g->c;
@@ -165,8 +168,8 @@ xd_req xd_mpi_bcast(xd_comm *c, xd_tensor io, int root)
     return xd_mpi_op_start(j);
 }
 
-/* Adds n elements of each rank in rank order: those of rank r are in slot r of the stage, this
- * rank's are at `io`, which receives the sum. */
+/* Sums n elements of every rank in the order of the ranks. The elements of rank r are in slot r of
+ * the staging buffer. This rank's elements are at `io`, where the sum is written. */
 static void sum_slots(xd_mpi_op *j, char *io, int64_t n)
 {
     const xd_comm *c = &j->g->c;
@@ -196,7 +199,8 @@ static void direct_begin(xd_mpi_op *j)
     j->then = direct_end;
 }
 
-/* Returns the address of the piece of rank r, and its bytes. */
+/* Returns the address of the piece of an all-reduce that rank r sums, and sets *bytes to its
+ * size. */
 static char *piece_at(const xd_mpi_op *j, int r, size_t *bytes)
 {
     int64_t n = xd_comm_elems(j->io), from = xd_reduce_piece(n, r, j->g->c.size);

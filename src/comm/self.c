@@ -1,4 +1,4 @@
-/* self.c - the communicator of a run on one rank: every message goes to the rank itself */
+/* self.c - the communicator of a run on one rank: every message is sent to the rank itself */
 #include "comm/comm.h"
 
 #include "comm/kinds.h"
@@ -14,7 +14,7 @@ struct message {
     int64_t   serial;
 };
 
-typedef struct block block;     /* "shared" memory of the one rank                             */
+typedef struct block block;     /* "shared" memory of the only rank                            */
 struct block {
     block *next;
     void  *p;
@@ -24,7 +24,7 @@ typedef struct self {
     xd_comm    c;
     xd_traffic traffic;
     xd_err     err;
-    message   *open, *unused;   /* open: oldest first                                          */
+    message   *open, *unused;   /* open messages, oldest first; messages free for reuse        */
     int64_t    serial;
     block     *blocks;
 } self;
@@ -113,7 +113,8 @@ static xd_req self_exchange_views(xd_comm *c, const xd_tensor *give, xd_tensor *
     return (xd_req){ 0 };
 }
 
-/* Matches a send with the oldest open receive, or the reverse; queues it if there is none. */
+/* Matches a send with the oldest open receive, or a receive with the oldest open send. Queues the
+ * message if there is no match. */
 static xd_req match_message(self *s, xd_tensor t, int sent)
 {
     message **at = &s->open, *l;
@@ -151,7 +152,7 @@ static xd_req self_recv(xd_comm *c, xd_tensor t, int from)
     return match_message(c->priv, t, 0);
 }
 
-/* Returns 1 if the request is complete; its message is then freed. */
+/* Returns 1 if the request is complete, and then frees the request's message. */
 static int collect_req(self *s, xd_req *r)
 {
     message **at = &s->open, *l;
@@ -220,7 +221,7 @@ static void self_abort(xd_comm *c, int code)
     _Exit(code);
 }
 
-/* Removes the messages of these requests, so that nothing is written to their buffers later. */
+/* Removes the messages of n requests, so that nothing is written to the requests' buffers later. */
 static void self_drop(xd_comm *c, xd_req *r, int n)
 {
     self *s = c->priv;

@@ -1,18 +1,18 @@
 /* zero_copy_sum.c - an all-reduce between ranks of one host in their shared-memory windows.
  *
- * 1. Each rank sends a note with the position of its elements.
- * 2. Each rank sums one piece, reads the other ranks' elements in their windows, and confirms.
- * 3. Each rank copies the pieces that the others have summed, and confirms again.
+ * 1. Each rank sends a note with the position of its elements in its window.
+ * 2. Each rank sums one piece of the elements, read from all ranks' windows, and confirms.
+ * 3. Each rank copies the pieces that the other ranks have summed, and confirms again.
  *
- * If the elements of a rank are not in a window, which its note tells, all ranks use messages
- * instead (mpi_call.c). */
+ * If a rank's note states that its elements are not in a window, all ranks use messages instead
+ * (mpi_call.c). */
 #include "comm/kinds.h"
 #include "comm/mpi_op.h"
 
 #include <string.h>
 
 typedef struct place {          /* position of a rank's elements                               */
-    uint64_t block;             /* 0: not in its own window                                    */
+    uint64_t block;             /* block of the window; 0: not in the rank's own window        */
     int64_t  at, bytes;
     char     confirmation;
 } place;
@@ -22,8 +22,8 @@ static place *rank_places(const xd_mpi_op *j)
     return (place *)(void *)j->stage;
 }
 
-/* Returns the address in rank r's elements of the piece of rank `of`. NULL: the operation
- * failed. */
+/* Returns the address, in the elements of rank r, of the piece that rank `of` sums. Returns NULL if
+ * the operation has failed. */
 static char *piece_address(xd_mpi_op *j, int r, int of, size_t *bytes)
 {
     const place *p = &rank_places(j)[r];
@@ -39,7 +39,7 @@ static char *piece_address(xd_mpi_op *j, int r, int of, size_t *bytes)
     return q;
 }
 
-/* Sends a confirmation to all ranks and expects one from each. */
+/* Sends a confirmation to all ranks, and starts to receive one from each. Then `then` is called. */
 static void exchange_confirmations(xd_mpi_op *j, void (*then)(xd_mpi_op *j))
 {
     const xd_comm *c = &j->g->c;
@@ -69,7 +69,8 @@ static void copy_other_pieces(xd_mpi_op *j)
     exchange_confirmations(j, NULL);
 }
 
-/* Adds in rank order; the order of the first two terms does not change the sum. */
+/* Sums this rank's piece in the order of the ranks. The order of the first two terms does not
+ * change the sum. */
 static void sum_my_piece(xd_mpi_op *j)
 {
     const xd_comm *c = &j->g->c;
@@ -95,7 +96,7 @@ static void sum_my_piece(xd_mpi_op *j)
     exchange_confirmations(j, copy_other_pieces);
 }
 
-/* Called when all notes have arrived: continues in shared memory or by messages. */
+/* Continues the all-reduce in shared memory or by messages. Called when all notes have arrived. */
 static void choose_way(xd_mpi_op *j)
 {
     for (int r = 0; r < j->g->c.size; r++)

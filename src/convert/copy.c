@@ -1,7 +1,8 @@
-/* copy.c - copies configs, tokenizers, the scheduler, and components that are not converted.
+/* copy.c - copies to the output: configs, tokenizers, the scheduler, and components that are not
+ * converted.
  *
- * From folders of converted components, all files except weights are copied; from other folders
- * that model_index.json or the pipeline names, all files. */
+ * In directories of converted components, all files except weights are copied. In other directories
+ * that model_index.json or the pipeline names, all files are copied. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -34,7 +35,8 @@ static int is_weights(const char *name)
     return ends_with_any(name, ends);
 }
 
-/* Returns 1 for weights in formats of other programs, which are never copied. */
+/* Returns 1 for hidden files and for weights in formats of other programs, which are never
+ * copied. */
 static int is_unused_format(const char *name)
 {
     static const char *const ends[] = { ".ckpt", ".h5", ".msgpack", ".onnx", ".onnx_data",
@@ -77,7 +79,7 @@ static xd_status add_entry(xd_cvt *v, const char *below, const char *name, int w
     return s;
 }
 
-/* Lists the files of a folder; none if it does not exist. */
+/* Lists the files of a directory for copying. A missing directory has no files. */
 static xd_status add_folder(xd_cvt *v, const char *below, int weights, int depth, xd_err *e)
 {
     char     *path = xd_cvt_path(v->m.dir, below, NULL, e);
@@ -104,7 +106,7 @@ static xd_status add_other(xd_cvt *v, const char *folder, xd_err *e)
     return !folder || is_part(v, folder) ? XD_OK : add_folder(v, folder, 1, 1, e);
 }
 
-/* Lists files of the model's top folder: index, licence and description. */
+/* Lists files of the model's top directory for copying: index, licence and description. */
 static xd_status add_top(xd_cvt *v, xd_err *e)
 {
     static const char *const begins[] = { "LICENSE", "NOTICE", "README", NULL };
@@ -125,7 +127,8 @@ static xd_status add_top(xd_cvt *v, xd_err *e)
     return s;
 }
 
-/* Lists the folders that model_index.json names, and those that the pipeline reads. */
+/* Lists the files of the directories that model_index.json names, and of those that the pipeline
+ * reads. */
 static xd_status add_others(xd_cvt *v, xd_err *e)
 {
     const xd_recipe *r = v->m.recipe;
@@ -171,7 +174,7 @@ void xd_cvt_copies_free(xd_cvt *v)
 
 /* ---- copies --------------------------------------------------------------------------------- */
 
-/* Creates the parent folders of an output file. */
+/* Creates the parent directories of an output file. */
 static xd_status make_folders(const xd_cvt *v, char *path, xd_err *e)
 {
     for (char *slash = path + strlen(v->a->output); (slash = strchr(slash + 1, '/'));) {
@@ -201,8 +204,8 @@ static xd_status copy_bytes(xd_cvt *v, FILE *in, FILE *out, const xd_cvt_copy *c
     return s;
 }
 
-/* Reads a config and removes its quantization_config, since the weights have been decoded. The
- * buffer stays empty if there is none. */
+/* Reads a config and removes its quantization_config, since the converted weights are no longer
+ * quantized that way. The buffer stays empty if the config has no quantization_config. */
 static xd_status read_config(const xd_cvt_copy *c, xd_text_buf *b, xd_err *e)
 {
     static const char key[] = "quantization_config";

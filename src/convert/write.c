@@ -1,8 +1,8 @@
 /* write.c - writes the tensors of a file, some rows at a time.
  *
- * Each thread converts its own band of rows: it reads them as f32, adds LoRA terms, then rounds or
- * quantizes. When all threads are done, the rows are written, and the pages of the source files are
- * released. */
+ * Each thread converts its own band of rows: it reads the rows as f32, adds LoRA terms, then rounds
+ * or quantizes the sums. When all threads are done, the converted rows are written, and the pages
+ * of the source files are released. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,17 +16,17 @@
 #include "convert/inside.h"
 #include "exec/reader.h"
 
-enum { BAND = 1 << 20 };        /* max elements per thread and step, but at least one row      */
+enum { BAND = 1 << 20 };        /* max elements per thread and step; at least one row          */
 
 typedef struct band_work {      /* the rows that all threads convert in one step               */
     const xd_reader   *r;
     const xd_cvt_item *i;
     int64_t row, end, band;     /* range of rows; rows per thread                              */
     size_t  row_bytes;          /* bytes of an output row                                      */
-    float  *wide;               /* [threads, band, cols]                                       */
+    float  *wide;               /* [threads, band, cols]: rows as f32                          */
     char   *out;                /* [threads, band] rows of the output                          */
     float  *scale;              /* scales of all rows of a quantized matrix                    */
-    int     bad;                /* 1: there are NaN or infinite values                         */
+    int     bad;                /* 1: the matrix has NaN or infinite values                    */
 } band_work;
 
 static void make_band(void *ctx, int64_t begin, int64_t end, int thread)
@@ -69,7 +69,7 @@ static xd_status seek_to(const sink *s, size_t at, xd_err *e)
                ? XD_OK : xd_fail(e, XD_EIO, "cannot write %s: %s", s->to->path, strerror(errno));
 }
 
-/* Writes rows [row, row + n) in their stored type. */
+/* Writes the source tensor's rows [row, row + n) unchanged, in their stored type. */
 static xd_status write_stored(const sink *s, const xd_reader *r, int64_t row, int64_t n, xd_err *e)
 {
     const size_t from = xd_dtype_bytes(r->t.type, row * r->cols);

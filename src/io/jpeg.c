@@ -1,8 +1,9 @@
-/* jpeg.c - JPEG with libjpeg: written without chroma subsampling, texts as Exif and as one comment;
- * read like Pillow, CMYK in Adobe's inverted form.
+/* jpeg.c - writes and reads JPEG images with libjpeg. Images are written without chroma
+ * subsampling, with their texts as Exif and as one comment. Images are read as by Pillow, CMYK in
+ * Adobe's inverted form.
  *
- * libjpeg's error handler leaves by longjmp. Everything that must be freed afterwards is
- * referenced by the codec's own struct. */
+ * libjpeg's error handler returns by longjmp. Memory that must be freed afterwards is referenced by
+ * the codec's own struct. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +16,14 @@
 
 enum { MAX_COMMENT = 65533, EXIF_MARK = 6, MAX_SCANS = 100 };
 
-typedef struct notes {          /* metadata of an image; each may be NULL                      */
+typedef struct notes {          /* metadata of an image; each field may be NULL                */
     char    *lines;
     uint8_t *exif;              /* begins with "Exif"                                          */
     size_t   n;
 } notes;
 
 typedef struct trap {
-    struct jpeg_error_mgr mgr;  /* must be first: libjpeg's pointer is cast to trap            */
+    struct jpeg_error_mgr mgr;  /* must be first: a pointer to `mgr` is cast to trap           */
     jmp_buf     jump;
     const char *path;
     xd_status   code;           /* status for libjpeg's errors                                 */
@@ -39,8 +40,8 @@ static void on_error(j_common_ptr c)
     longjmp(t->jump, 1);
 }
 
-/* Ignores libjpeg's warnings, such as extra bytes before a marker, except one: a truncated file,
- * whose missing part libjpeg would invent. */
+/* Ignores all warnings of libjpeg, such as extra bytes before a marker, except the warning about a
+ * truncated file, whose missing part libjpeg would invent. */
 static void take_warning(j_common_ptr c, int level)
 {
     trap *t = (trap *)(void *)c->err;
@@ -144,7 +145,7 @@ static int begins_with(jpeg_saved_marker_ptr m, const char *name, size_t n)
     return m->data_length >= n && !memcmp(m->data, name, n);
 }
 
-/* Finds the orientation in the first Exif block and the last XMP block, like Pillow. */
+/* Returns the image's orientation from the first Exif block and the last XMP block, like Pillow. */
 static int find_orientation(const struct jpeg_decompress_struct *c)
 {
     static const char     exif_name[] = "Exif\0", xmp_name[] = "http://ns.adobe.com/xap/1.0/";
@@ -159,14 +160,14 @@ static int find_orientation(const struct jpeg_decompress_struct *c)
                         xmp ? xmp->data : NULL, xmp ? xmp->data_length : 0);
 }
 
-/* Returns a b / 255, rounded. */
+/* Returns a times b / 255, rounded. */
 static int share(int a, int b)
 {
     int v = a * b + 128;
     return (v + (v >> 8)) >> 8;
 }
 
-/* Converts CMYK that is stored inverted (255: no ink). */
+/* Converts pixels to RGB from CMYK that is stored inverted (255 means no ink). */
 static void inks_to_rgb(const JSAMPLE *from, int64_t n, uint8_t *rgb)
 {
     for (int64_t i = 0; i < n; i++)

@@ -1,4 +1,4 @@
-/* movie_read.c - decodes MP4, QuickTime, Matroska, WebM and GIF with FFmpeg */
+/* movie_read.c - decodes the frames of MP4, QuickTime, Matroska, WebM and GIF files with FFmpeg */
 #include "io/movie_read.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ static xd_status fail_call(const xd_movie_reader *m, int code, const char *what,
                    "%s: FFmpeg cannot %s it: %s", m->path, what, why);
 }
 
-/* Opens a local file, only in the formats that this program writes. */
+/* Opens a local video file. Only the formats that this program writes are accepted. */
 static int open_file(xd_movie_reader *m)
 {
     AVDictionary *options = NULL;
@@ -94,7 +94,7 @@ xd_status xd_movie_reader_open(xd_movie_reader **out, const char *path, xd_err *
     return XD_OK;
 }
 
-/* Decodes the next frame. Returns 0 after the last one; negative: FFmpeg's error. */
+/* Decodes the next frame. Returns 0 after the last frame, or FFmpeg's negative error code. */
 static int decode_frame(xd_movie_reader *m)
 {
     for (;;) {
@@ -115,7 +115,7 @@ static int decode_frame(xd_movie_reader *m)
     }
 }
 
-/* Converts the frame to RGB with its own colour matrix and range. */
+/* Converts the decoded frame to RGB with the frame's own colour matrix and range. */
 static int convert_frame(xd_movie_reader *m, uint8_t *rgb)
 {
     const AVFrame *f = m->frame;

@@ -1,8 +1,8 @@
 /* orientation.c - reads the orientation in Exif or XMP, and rotates images upright.
  *
- * Works like Pillow's exif_transpose, with which diffusers loads images. Ignores invalid blocks.
- * Exif is a TIFF: a byte order, then a directory of rows of 12 bytes (TIFF 6.0; the tags are those
- * of CIPA DC-008). */
+ * The rules are those of Pillow's exif_transpose, with which diffusers loads images. Invalid
+ * metadata blocks are ignored. Exif data is a TIFF file: a byte order, then a directory of rows of
+ * 12 bytes (TIFF 6.0; the tags are those of CIPA DC-008). */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ enum { ORIENTATION = 0x0112, HEAD = 8, ROW = 12, NAME = 6 };
 
 typedef struct block { const uint8_t *p; size_t n; int little; } block;
 
-/* Reads a number of `bytes` bytes at offset `at`, which is inside the block. */
+/* Reads an integer of `bytes` bytes at offset `at`, which must be inside the block. */
 static uint32_t number_at(const block *b, size_t at, int bytes)
 {
     uint32_t v = 0;
@@ -22,13 +22,13 @@ static uint32_t number_at(const block *b, size_t at, int bytes)
     return v;
 }
 
-/* Returns the bytes of an integer TIFF type; 0: not an integer. */
+/* Returns the number of bytes of an integer TIFF type, or 0 if the type is not an integer. */
 static int bytes_of(uint32_t type)
 {
     return type == 3 || type == 8 ? 2 : type == 4 || type == 9 ? 4 : type == 6 ? 1 : 0;
 }
 
-/* Returns the first number of the directory row at `at`; -1: none. */
+/* Returns the first integer of the directory row at offset `at`, or -1 if there is none. */
 static int64_t row_value(const block *b, size_t at)
 {
     int      bytes = bytes_of(number_at(b, at + 2, 2));
@@ -40,7 +40,7 @@ static int64_t row_value(const block *b, size_t at)
     return from + n * (uint64_t)bytes <= b->n ? (int64_t)number_at(b, (size_t)from, bytes) : -1;
 }
 
-/* Returns the orientation in an Exif block; -1: none. */
+/* Returns the orientation in an Exif block, or -1 if there is none. */
 static int64_t find_in_exif(block b)
 {
     int64_t v = -1;
@@ -55,11 +55,12 @@ static int64_t find_in_exif(block b)
     int64_t rows = number_at(&b, at, 2);
     for (at += 2; rows-- && b.n - at >= ROW; at += ROW)
         if (number_at(&b, at, 2) == ORIENTATION && row_value(&b, at) >= 0)
-            v = row_value(&b, at);      /* the last one counts                                 */
+            v = row_value(&b, at);      /* the last orientation in the directory is used       */
     return v;
 }
 
-/* Finds tiff:Orientation="6" as an attribute or an element. */
+/* Returns the orientation in an XMP block, where tiff:Orientation (such as "6") is an attribute or
+ * an element. */
 static int find_in_xmp(const uint8_t *p, size_t n)
 {
     static const char key[] = "tiff:Orientation";
@@ -82,8 +83,8 @@ int xd_exif_orientation(const uint8_t *exif, size_t n, const uint8_t *xmp, size_
     return v >= 2 && v <= 8 ? (int)v : 0;
 }
 
-/* Sets of orientations, as bits: columns in reverse order in the file, rows in reverse order, rows
- * and columns transposed. */
+/* Sets of Exif orientations, one bit each. BACKWARDS: the file's columns are in reverse order.
+ * UPWARDS: the rows are in reverse order. SIDEWAYS: rows and columns are transposed. */
 enum { BACKWARDS = 1 << 2 | 1 << 3 | 1 << 7 | 1 << 8, UPWARDS = 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7,
        SIDEWAYS = 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 };
 

@@ -1,4 +1,5 @@
-/* palette.c - reduction to 256 colours by splitting boxes of largest variance, and dithering */
+/* palette.c - reduces images to 256 colours by splitting boxes of colours with the largest
+ * variance, and dithers them */
 #include "io/palette.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@ typedef struct cell {           /* pixels with equal upper 6 bits in each channe
 } cell;
 
 typedef struct box {
-    int64_t from, to, n;        /* range in the list of cells; number of pixels                */
+    int64_t from, to, n;        /* range of cells in the list; number of pixels                */
     double  mean[3], worst;     /* worst: squared error along `axis`, the largest of three     */
     int     axis;
 } box;
@@ -45,8 +46,8 @@ static void measure_box(box *b, const cell *cells)
     }
 }
 
-/* Splits box `b` at its mean: cells above the mean become the new box `more`. Returns 0 if there
- * are none. */
+/* Splits the box `b` of colours at its mean: cells above the mean become the new box `more`.
+ * Returns 0 if no cell is above the mean. */
 static int split_box(box *b, box *more, cell *cells)
 {
     int64_t at = b->from;
@@ -136,7 +137,8 @@ static int nearest_color(xd_palette *p, const uint8_t *px)
 void xd_palette_draw(xd_palette *p, uint8_t *out, const uint8_t *rgb, int64_t w, int64_t h,
                      int *err)
 {
-    int *here = err + 3, *next = here + (w + 2) * 3;    /* in 16ths; a padding column each side */
+    int *here = err + 3, *next = here + (w + 2) * 3;    /* errors in 1/16; a padding column each
+                                                         * side                                 */
     memset(err, 0, sizeof *err * (size_t)(w + 2) * 6);
     for (int64_t y = 0; y < h; y++) {
         int64_t way = y % 2 ? -1 : 1;

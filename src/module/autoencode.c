@@ -6,10 +6,10 @@
 #include "module/inside.h"
 #include "pipeline/arenas.h"
 
-typedef struct call {           /* one decode or encode                                        */
+typedef struct call {           /* a call of decode or encode                                  */
     xd_module *m;
     xd_tensor  from;            /* the program's array                                         */
-    int64_t    in[4], out[4];   /* shapes, channels last                                       */
+    int64_t    in[4], out[4];   /* shapes of input and output, channels last                   */
     int        encodes, tiled;
 } call;
 
@@ -69,7 +69,7 @@ xd_status xd_module_encoded(const xd_module *m, const int64_t p[4], int64_t mome
     return XD_OK;
 }
 
-/* Copies the input to device memory, channels last. */
+/* Copies the program's input to device memory, channels last. */
 static xd_tensor put_input(const call *c, xd_exec *x)
 {
     xd_tensor in = xd_new_as(x, XD_F32, 4, c->in);
@@ -135,7 +135,8 @@ static xd_status run(const call *c, float *to, xd_err *e)
     return s;
 }
 
-/* Reads the shape of an array as four dimensions; one with three is a single frame. */
+/* Reads the shape of an array as four dimensions. An array with three dimensions is a single
+ * frame. */
 static xd_status shape_of(const xd_array *a, const char *what, xd_tensor *t, int64_t d[4],
                           xd_err *e)
 {

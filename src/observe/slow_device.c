@@ -1,4 +1,5 @@
-/* slow_device.c - a proxy device whose kernels busy-wait after their work */
+/* slow_device.c - a proxy device that simulates a slower one: its kernels busy-wait after their
+ * work */
 #include "observe/slow_device.h"
 
 #include <stdlib.h>
@@ -44,7 +45,8 @@ XD_KERNELS(SLOWED)
 
 #define PUT(slot, type, op) n->w.ops.slot = slot;
 
-/* Returns the factor of a rank in "1:2,3:1.5"; 1 if the rank is not listed. */
+/* Returns the slowdown factor of a rank in a list such as "1:2,3:1.5", or 1 if the rank is not
+ * listed. */
 static double factor_of(const char *list, int rank)
 {
     for (const char *p = list; p && *p;) {

@@ -2,8 +2,8 @@
  * the ring axis attends to its own fresh keys and values and to the other members' keys and values
  * of the previous step. The exchange overlaps all other computation.
  *
- * Exact steps wait for the exchange at once. The method is offered for comparison: it needs memory
- * for the keys and values of all tokens, for every block and pass. */
+ * In exact steps, the exchange is waited for at once. This method exists for comparison: it needs
+ * memory for the keys and values of all tokens, for every block and pass. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -16,17 +16,19 @@ typedef struct displaced {
     const xd_topo *topo;
     xd_dev        *dev;
     xd_dtype       type;
-    char          *mem;         /* per attention: K, V of all members; own fresh K, V            */
-    size_t         bytes, one;  /* of all attentions; of one attention                          */
-    int64_t        total, mine, heads, head_dim;        /* total, mine: max rows                */
-    int64_t        now, *rows;  /* rows in the current attention: total; [R] per member         */
+    char          *mem;         /* per attention: K, V of all ranks; own fresh K, V              */
+    size_t         bytes, one;  /* bytes of all attentions; bytes of one attention              */
+    int64_t        total, mine, heads, head_dim;        /* max rows of all ring members; max rows of
+                                                         * this one                             */
+    int64_t        now, *rows;  /* rows of the current attention; [R]: per member               */
     xd_kv         *seg;
-    xd_req        *req;         /* [attentions][2]                                             */
+    xd_req        *req;         /* [attentions][2]: exchanges of K and of V                    */
     int            first, nlayers, sites, count;
 } displaced;
 
-/* View of the rows of the current attention; offsets are those of the maximum number of rows.
- * which: 0 K of all, 1 V of all, 2 own K, 3 own V. */
+/* Returns a view of the stored rows of attention i. Offsets are computed from the maximum number of
+ * rows. `which` is 0 for K of all ring members, 1 for V of all members, 2 for own K, 3 for own
+ * V. */
 static xd_tensor stored_view(const displaced *s, int64_t i, int which)
 {
     int64_t row = s->heads * s->head_dim, size = (int64_t)xd_dtype_size(s->type);
@@ -54,7 +56,7 @@ static void displaced_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     xd_comm      *c = s->topo->group[XD_RING];
     int64_t i = (xd_my_pass(x, s->topo) * s->nlayers + (x->layer - s->first)) * s->sites + x->site,
             at = 0;
-    finish_exchange(x, s, i);   /* the exchange of the previous step                            */
+    finish_exchange(x, s, i);   /* wait for the exchange that the previous step began           */
     s->now = 0;
     for (int r = 0; r < c->size; r++)
         s->now += s->rows[r] = xd_member_rows(x->lay, s->topo, XD_ALL, r);
@@ -82,7 +84,7 @@ static void displaced_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     b.kv = s->seg;
     b.nkv = c->size;
     xd_next_attn(x, m, &b);
-    for (int w = 0; w < 2 && !x->exact; w++)    /* for the next step, during other computation */
+    for (int w = 0; w < 2 && !x->exact; w++)    /* used in the next step; overlaps computation */
         s->req[2 * i + w] = c->ops->gather(c, as_matrix(stored_view(s, i, w)), s->rows,
                                            as_matrix(stored_view(s, i, 2 + w)));
 }

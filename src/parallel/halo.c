@@ -1,10 +1,12 @@
-/* halo.c - the VAE on bands of rows: convolutions, group norms and attention.
+/* halo.c - runs the VAE in parallel on bands of image rows, one band per rank: convolutions, group
+ * norms and attention.
  *
  * The layout splits the rows of the latents over the ranks (lay->len[XD_IMG] rows, nsp ranks). At
- * each resolution a band is that range times a scale, which follows from the width of the current
- * tensor. Bands may be uneven or empty. A convolution fetches the rows beyond its band from the
- * ranks that have them. Group norms add the partial sums of all rows in row order, and attention
- * reads all keys in order, so results equal those of one rank. */
+ * each resolution, a rank's band is its range of latent rows times a scale, which follows from the
+ * width of the current tensor. Bands may be uneven or empty. A convolution fetches the input rows
+ * beyond its band (halo rows) from the ranks that have them. Group norms add the partial sums of
+ * all rows in row order, and attention reads all keys in order, so results equal those of one
+ * rank. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +18,7 @@ extern const xd_method xd_method_halo;
 typedef struct halo {
     xd_hooks     hooks;
     xd_comm   *c;
-    int64_t    scale;           /* rows of the current map per latent row                       */
+    int64_t    scale;           /* rows of the current feature map per latent row               */
     xd_tensor *give, *get;
     int64_t   *rows;
 } halo;
@@ -35,7 +37,8 @@ static xd_span intersect(xd_span a, xd_span b)
     return (xd_span){ lo, hi > lo ? hi - lo : 0 };
 }
 
-/* Returns the input rows, inside the image, that output rows `out` need. */
+/* Returns the input rows, inside the image, that a convolution needs to compute the output rows
+ * `out`. */
 static xd_span input_rows(xd_span out, const xd_conv *a, int64_t height)
 {
     if (!out.n)
@@ -47,7 +50,8 @@ static xd_span input_rows(xd_span out, const xd_conv *a, int64_t height)
     return (xd_span){ lo, hi - lo };
 }
 
-/* View of rows [s.start, s.start + s.n) of frames [T,H,W,C] whose first row is `first`. */
+/* Returns a view of the image rows [s.start, s.start + s.n) of frames [T,H,W,C] whose first row is
+ * image row `first`. */
 static xd_tensor rows_view(xd_tensor t, int64_t first, xd_span s)
 {
     if (t.p)
@@ -56,20 +60,21 @@ static xd_tensor rows_view(xd_tensor t, int64_t first, xd_span s)
     return t;
 }
 
-/* Output rows that need a neighbour's input rows; `in` has all their input, own and received. */
+/* Output rows at an edge of a band, which need a neighbour's input rows. `in` has all their input
+ * rows, own and received. */
 typedef struct edge {
     xd_span   out, need;
     xd_tensor in;
-    xd_tensor plus;             /* the residual of these rows                                  */
+    xd_tensor plus;             /* residual that is added to the edge rows                     */
 } edge;
 
-typedef struct band_conv {      /* convolution of this rank's band                             */
+typedef struct band_conv {      /* convolution of this rank's band of rows                     */
     const xd_conv *a;
     int64_t scale, out_scale, height;
     xd_span mine, out;          /* input rows and output rows of the band                      */
-    xd_span inner;              /* output rows that need own rows only                         */
+    xd_span inner;              /* output rows that need only own input rows                   */
     int     over;               /* 1: kernel over frames; edges are computed twice (run_inner) */
-    edge    e[2];               /* above and below                                             */
+    edge    e[2];               /* edges above and below the inner rows                        */
 } band_conv;
 
 static int is_inner(const band_conv *k, int64_t row)
@@ -78,7 +83,8 @@ static int is_inner(const band_conv *k, int64_t row)
     return n.start >= k->mine.start && n.start + n.n <= k->mine.start + k->mine.n;
 }
 
-/* Without inner rows, all rows belong to the first edge. */
+/* Divides the output rows of a band into inner rows and two edges. Without inner rows, all rows
+ * belong to the first edge. */
 static void find_edges(xd_exec *x, band_conv *k)
 {
     int64_t lo = k->out.start, end = lo + k->out.n, hi = end;
@@ -98,9 +104,9 @@ static void find_edges(xd_exec *x, band_conv *k)
     }
 }
 
-/* Sets `give` to the rows that other ranks need, and `get` to the places for their rows that this
- * rank's edges need. A rank above or below has rows for one edge only. Without an exchange the view
- * is empty. */
+/* Sets `give` to views of the rows that other ranks need, and `get` to views of the memory for the
+ * other ranks' rows that this rank's edges need. A rank above or below has rows for only one edge.
+ * The view of a rank with which no rows are exchanged is empty. */
 static void set_views(xd_exec *x, halo *h, const band_conv *k, xd_tensor in,
                       const xd_tensor edges[2])
 {
@@ -132,8 +138,8 @@ static xd_req begin_exchange(xd_exec *x, halo *h, const band_conv *k)
     return h->c->ops->exchange(h->c, h->give, h->get);
 }
 
-/* Convolves output rows `out` from `in`, which has all rows they need. Padding is used only outside
- * the image. */
+/* Computes the convolution's output rows `out` from `in`, which has all input rows that they need.
+ * Padding is used only outside the image. */
 static void run_rows(xd_exec *x, const xd_hooks *next, const band_conv *k, xd_span out,
                      xd_tensor in, xd_tensor plus)
 {
@@ -151,10 +157,11 @@ static void run_rows(xd_exec *x, const xd_hooks *next, const band_conv *k, xd_sp
     next->conv(x, next, &b);
 }
 
-/* Convolves the rows that need own rows only. With a kernel over frames the inner rows of several
- * frames are not contiguous and would be copied, so the complete band is convolved with padding in
- * place of halo rows. That is correct for the inner rows and wrong for the edges, which are
- * computed again later; their residuals are saved first. */
+/* Computes the convolution's inner rows, which need only own input rows. If the kernel spans
+ * several frames, the inner rows of these frames are not contiguous and would be copied. In that
+ * case the complete band is convolved with padding in place of halo rows. The result is correct for
+ * the inner rows and wrong for the edge rows, which are computed again later; the residuals of the
+ * edge rows are saved first. */
 static void run_inner(xd_exec *x, const xd_hooks *next, band_conv *k)
 {
     xd_conv a = *k->a;
@@ -174,8 +181,8 @@ static void run_inner(xd_exec *x, const xd_hooks *next, band_conv *k)
         next->conv(x, next, &a);
 }
 
-/* Inner rows are convolved while the halo rows are in transit; then the few edge rows, from a copy
- * of their input. */
+/* Computes a convolution of this rank's band. Inner rows are computed while the halo rows are in
+ * transit, then the few edge rows from a copy of their input rows. */
 static void halo_conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
 {
     halo         *h = m->priv;
@@ -213,7 +220,7 @@ static void halo_conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Returns the image rows next to a band: at most lo above and hi below. */
+/* Returns the image rows next to a band: at most `lo` rows above and at most `hi` rows below. */
 static void rows_beside(xd_span band, int lo, int hi, int64_t height, xd_span out[2])
 {
     int64_t end = band.start + band.n;
@@ -223,7 +230,8 @@ static void rows_beside(xd_span band, int lo, int hi, int64_t height, xd_span ou
     out[1] = (xd_span){ end, b - end };
 }
 
-/* A rank above or below has rows for one side only, and needs rows for one side only. */
+/* Sets the views of halo rows to send and receive. A rank above or below has rows for only one side
+ * of the band, and needs rows for only one side. */
 static void set_halo_views(xd_exec *x, halo *h, int64_t height, const int reach[2], xd_tensor in,
                            const xd_tensor side[2])
 {
@@ -294,7 +302,8 @@ static void halo_rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor p
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Attention of this rank's queries over the keys and values of all bands, in order. */
+/* Computes attention of this rank's queries over the keys and values of all bands, in the order of
+ * the bands. */
 static void halo_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     halo     *h = m->priv;

@@ -1,7 +1,9 @@
-/* order.c - keys and values in token order, from the members of an axis or from segments */
+/* order.c - lists keys and values in token order, from the members of a parallel axis or from
+ * segments */
 #include "parallel/rows.h"
 
-/* Returns the first row of patch p of stream order[st] among the rows of member `sp`. */
+/* Returns the first row of patch p of the stream order[st] among the token rows of axis member
+ * `sp`. */
 static int64_t row_of(const xd_exec *x, const xd_stream_id *order, int st, int p, int sp)
 {
     int64_t row = 0;

@@ -1,10 +1,10 @@
-/* stale.c - PipeFusion's stale keys and values (Fang et al. 2024, arXiv:2405.14430). The patches
- * that are not being computed contribute the keys and values of their last computation: earlier
- * patches those of this step, later patches those of the previous step.
+/* stale.c - PipeFusion's stale keys and values (Fang et al. 2024, arXiv:2405.14430). While one
+ * patch is computed, the other patches contribute the keys and values of their last computation:
+ * earlier patches contribute those of this step, later patches those of the previous step.
  *
- * The hooks run after those of Ulysses (all tokens of the ring member, this rank's heads) and
- * before the ring's. For each pass, block and attention all rows are stored in global token order.
- * An exact step fills all of them. */
+ * The hooks run after those of Ulysses, with all tokens of the ring member and this rank's heads,
+ * and before those of the ring. The keys and values of all rows are stored for each pass, block and
+ * attention, in global token order. An exact step fills all rows. */
 #include <stdlib.h>
 
 #include "parallel/kept.h"
@@ -13,16 +13,17 @@ extern const xd_method xd_method_stale;
 
 typedef struct stale {
     xd_hooks hooks;
-    xd_kept  kept;              /* all rows of the ring member: text, padding, reference
-                                   images, image, patch by patch */
+    xd_kept  kept;              /* keys and values of all rows of the ring member: text, padding,
+                                 * reference images, image, patch by patch */
 } stale;
 
-/* Returns where fresh row `row` of this patch is stored; reduces *n to the rows adjacent there. */
+/* Returns the index at which row `row` of this patch's new keys and values is stored. Reduces *n to
+ * the number of rows that are adjacent in the store. */
 static int64_t stored_row(const xd_exec *x, const stale *s, int64_t row, int64_t *n)
 {
     static const xd_stream_id order[XD_NSTREAMS] = { XD_TXT, XD_PAD, XD_REF, XD_IMG };
     int64_t at = 0;
-    if (x->patch == XD_ALL)     /* all rows from the first one                                  */
+    if (x->patch == XD_ALL)     /* all rows are stored in their own order                       */
         return row;
     for (int i = 0; i < XD_NSTREAMS; i++) {
         const xd_topo *t = s->kept.topo;

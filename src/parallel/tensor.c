@@ -1,5 +1,6 @@
 /* tensor.c - tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053): each rank has some outputs
- * of a layer and the matching inputs of the next layer. The partial results are summed here. */
+ * of a layer and the matching inputs of the next layer. This file sums the ranks' partial
+ * results. */
 #include <stdlib.h>
 
 #include "exec/op.h"

@@ -1,4 +1,5 @@
-/* topo.c - conversion of ranks to coordinates, and the groups along axes */
+/* topo.c - converts ranks to coordinates on the parallel axes, and opens the groups of ranks along
+ * axes */
 #include "parallel/topo.h"
 
 #include <string.h>
@@ -16,7 +17,8 @@ int xd_topo_sp(const xd_topo *t, int ulysses, int ring)
     return ulysses + ring * t->deg.n[XD_ULYSSES];
 }
 
-/* Opens the group of the ranks that differ from this one only on axes [from, to). */
+/* Opens the group of those ranks whose coordinates differ from this rank's only on the axes [from,
+ * to). */
 static xd_status open_group(xd_topo *t, int from, int to, xd_comm **out, xd_err *e)
 {
     int unit = 1, size = 1, key = 0, first = t->world->rank;

@@ -3,15 +3,18 @@
  *
  * Based on sliding tiles (Zhang et al. 2025, arXiv:2502.04507): the image tokens are split into
  * tiles, and all queries of a tile attend to one box of keys around it, shifted inwards at the
- * edges so that all boxes have the same size. Each tile is one attention over its queries in pieces
- * and its keys in segments, which any kernel computes without a mask.
+ * edges so that all boxes have the same size. The attention of each tile is one kernel call, with
+ * the tile's queries in pieces and its keys in segments. Any attention kernel computes it without a
+ * mask.
  *
- * A line is a window over tokens in order that moves with each query, as in xDiT: the queries of a
- * tile then have a mask for the keys that only some of them attend to.
+ * A line window covers the tokens before and after each query in token order, and moves with the
+ * query, as in xDiT. The queries of a tile then have a mask for the keys that only some of the
+ * queries attend to.
  *
- * The method is the last of the stack: it gets all keys of its heads in the token order of one
- * rank, regardless of the methods before it. The layout determines the queries it gets. A query's
- * keys depend only on its position, so results equal those of one rank. */
+ * This method is the last of the parallel methods: its hook gets all keys of this rank's heads in
+ * the token order of one rank, regardless of the methods before it. The layout determines the
+ * hook's queries. A query's keys depend only on the query's position, so results equal those of one
+ * rank. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,23 +27,23 @@ extern const xd_method xd_method_window;
 
 enum { NAXES = 3 };
 
-/* Max tokens of a tile along an axis, or along a line: the keys of a box are packed once per
- * tile. */
+/* Max tokens of a tile along each axis, or along a line. Tiles should be large, because the keys of
+ * a box are packed once per tile. */
 static const int64_t most_tile[NAXES] = { 4, 10, 16 };
 enum { MOST_LINE = 64 };
 
 typedef struct window {
     xd_hooks       hooks;
     const xd_topo *topo;
-    int64_t        size[NAXES];         /* size of boxes: t, h, w; 0: all of the axis         */
+    int64_t        size[NAXES];         /* size of boxes: t, h, w; 0: the complete axis       */
     int            line;                /* 1: size[2] / 2 tokens on each side of a query       */
-    int64_t        row[MOST_LINE];      /* line: image tokens of the tile's queries            */
+    int64_t        row[MOST_LINE];      /* line: image token of each of the tile's queries     */
     int            nrows;
     int64_t        grid[NAXES], most[NAXES];    /* tokens of the image; max tokens of a tile   */
     xd_kv         *seg;
     xd_qo         *part;
-    int            segs, parts;         /* capacity of both arrays                            */
-    int            nseg, nparts;        /* used by the current tile                           */
+    int            segs, parts;         /* capacity of the arrays of segments and parts       */
+    int            nseg, nparts;        /* segments and parts of the current tile             */
 } window;
 
 typedef struct box { xd_span at[NAXES]; } box;          /* t, h, w                             */
@@ -50,7 +53,7 @@ static int64_t box_size(const window *s, int axis)
     return s->size[axis] && s->size[axis] < s->grid[axis] ? s->size[axis] : s->grid[axis];
 }
 
-/* Returns the number of tiles along an axis; 1 if boxes span the axis. */
+/* Returns the number of tiles along an axis, which is 1 if boxes span the complete axis. */
 static int tiles_of(const window *s, int axis)
 {
     int64_t size = box_size(s, axis), most = s->most[axis] < size ? s->most[axis] : size;
@@ -59,14 +62,14 @@ static int tiles_of(const window *s, int axis)
     return size == s->grid[axis] ? 1 : (int)((s->grid[axis] + most - 1) / most);
 }
 
-/* Returns the union of the windows of a tile's queries on a line. */
+/* Returns the union of the line windows of a tile's queries. */
 static xd_span seen_on_line(const window *s, xd_span tile)
 {
     const int64_t reach = s->size[NAXES - 1] / 2, start = xd_max(tile.start - reach, 0);
     return (xd_span){ start, xd_min(tile.start + tile.n + reach, s->grid[NAXES - 1]) - start };
 }
 
-/* Returns the range of an axis that a tile attends to. */
+/* Returns the range of keys along an axis to which the queries of a tile attend. */
 static xd_span seen_by(const window *s, int axis, xd_span tile)
 {
     const int64_t size = box_size(s, axis), twice = 2 * tile.start + tile.n - size;
@@ -76,8 +79,8 @@ static xd_span seen_by(const window *s, int axis, xd_span tile)
     return (xd_span){ start + size < s->grid[axis] ? start : s->grid[axis] - size, size };
 }
 
-/* Returns the next run of consecutive tokens of a box; n is 0 at the end. *row, the row among the
- * box's rows and frames, starts at 0. */
+/* Returns the next run of consecutive tokens of a box, or a run with n = 0 at the end. *row counts
+ * the rows of all frames of the box; it must be 0 before the first call. */
 static xd_span next_run(const box *b, const int64_t *grid, int64_t *row)
 {
     const xd_span *t = &b->at[0], *h = &b->at[1], *w = &b->at[2];
@@ -95,7 +98,8 @@ static xd_span next_run(const box *b, const int64_t *grid, int64_t *row)
 
 /* ---- queries ------------------------------------------------------------------------------ */
 
-/* Returns part u of the queries: those of Ulysses rank u, all in one piece. */
+/* Returns part u of the queries: the queries of Ulysses rank u, or all queries if they are in one
+ * piece. */
 static xd_qo part_of(const xd_attn_args *a, int u)
 {
     return a->nparts ? a->part[u] : (xd_qo){ a->q, a->out };
@@ -106,7 +110,7 @@ static int part_count(const xd_attn_args *a)
     return a->nparts ? a->nparts : 1;
 }
 
-/* Returns the number of rows of part u outside the image: they come first. */
+/* Returns the number of rows of part u that are not image tokens. These rows are first. */
 static int64_t rows_before(const xd_exec *x, const window *s, int u)
 {
     const int sp = xd_topo_sp(s->topo, u, s->topo->at[XD_RING]);
@@ -121,7 +125,7 @@ static void add_rows(xd_exec *x, window *s, xd_qo part, int64_t row, int64_t n)
             (xd_qo){ xd_piece_of(part.q, row, n), xd_piece_of(part.out, row, n) };
 }
 
-/* Appends the image tokens of a run that are among the queries. */
+/* Appends those image tokens of a run that are among this rank's queries. */
 static void add_queries(xd_exec *x, window *s, const xd_attn_args *a, xd_span run)
 {
     for (int u = 0; u < part_count(a); u++) {
@@ -137,7 +141,8 @@ static void add_queries(xd_exec *x, window *s, const xd_attn_args *a, xd_span ru
 
 /* ---- attention ---------------------------------------------------------------------------- */
 
-/* Makes the mask of a line's queries: first the keys outside the image, then those of the image. */
+/* Makes the mask of the queries of a line window. Its columns are first the keys that are not image
+ * tokens, then the image's keys. */
 static xd_tensor mask_of(xd_exec *x, const window *s, int64_t heads, int64_t others, xd_span seen)
 {
     const int64_t keys = others + seen.n, reach = s->size[NAXES - 1] / 2;
@@ -152,7 +157,7 @@ static xd_tensor mask_of(xd_exec *x, const window *s, int64_t heads, int64_t oth
                         .s = { 0, keys, 1 } };
 }
 
-/* Runs attention of the gathered queries over these keys. */
+/* Computes attention of the gathered queries over the keys `kv`. */
 static void attend(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, const xd_kv *kv, int nkv,
                    xd_tensor mask)
 {
@@ -194,7 +199,7 @@ static void attend_tile(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, co
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Returns 1 if queries and keys are those of the layout. */
+/* Returns 1 if an attention's queries and keys are all tokens of the layout. */
 static int are_all_tokens(xd_exec *x, const window *s, const xd_attn_args *a)
 {
     int64_t keys = 0, tokens = 0, rows = 0;
@@ -240,7 +245,8 @@ static void close_window(xd_hooks *m)
     free(s->seg), free(s->part), free(s);
 }
 
-/* A line is one row of all tokens. */
+/* Sets the sizes of the image and of tiles. For a line window, the image is one row of all
+ * tokens. */
 static void set_axes(window *s, const xd_method_args *a)
 {
     const int line = s->line = a->window[0] < 0;
@@ -263,7 +269,7 @@ static xd_status open_window(const xd_method_args *a, const xd_hooks *next, xd_h
     s->hooks = (xd_hooks){ .name = "window", .attn = window_attn, .next = next, .priv = s };
     s->topo = a->topo;
     set_axes(s, a);
-    /* runs of a box or a tile, split at the borders of ranks' shards */
+    /* runs of a box or a tile are split at the borders of the ranks' shards */
     const int cuts = XD_NSTREAMS * a->lay->nsp + 1;
     s->segs = (int)(box_size(s, 0) * box_size(s, 1)) + 2 * cuts;
     s->parts = (int)(s->grid[0] * s->grid[1]) + 2 * cuts;

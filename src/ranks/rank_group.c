@@ -1,5 +1,5 @@
-/* rank_group.c - the ranks of a program that serves, and what rank 0 broadcasts to them between
- * requests */
+/* rank_group.c - the ranks of a server program. Rank 0 broadcasts commands to them between
+ * requests. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -7,7 +7,7 @@
 #include "ranks/world.h"
 #include "xdit/tools.h"
 
-enum { SHORTEST_US = 20, LONGEST_US = 2000 };   /* pause between two polls for a message        */
+enum { SHORTEST_US = 20, LONGEST_US = 2000 };   /* min and max pause between two polls          */
 
 struct xd_rank_group { xd_comm *comm; };
 
@@ -43,7 +43,8 @@ int xd_rank_group_size(const xd_rank_group *g)
     return g->comm->size;
 }
 
-/* Waits with growing sleeps between polls: the next request may be hours away. */
+/* Waits for a message, with growing sleeps between polls, because the next request may be hours
+ * away. */
 static xd_status wait_idle(xd_comm *c, xd_req r, xd_err *e)
 {
     long us = SHORTEST_US;
@@ -72,7 +73,7 @@ xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *bytes, xd_e
         return s == XD_OK && n ? broadcast(c, *data, n, e) : s;
     *bytes = (size_t)n;
     *data = calloc(1, (size_t)n + 1);
-    if (!*data)                 /* the message cannot be received: a communication failure     */
+    if (!*data)                 /* no memory for the message: a communication failure          */
         return xd_fail(e, XD_ECOMM, "no memory for %lld bytes of rank 0", (long long)n);
     return n ? broadcast(c, *data, n, e) : XD_OK;
 }

@@ -8,8 +8,8 @@
 #include "sampler/schedule.h"
 
 typedef struct ddim {
-    double *acp;                /* [steps] cumulative product at each step                     */
-    double *prev;               /* [steps] cumulative product at the next level                */
+    double *acp;                /* [steps] cumulative alpha product at each step               */
+    double *prev;               /* [steps] cumulative alpha product after each step            */
 } ddim;
 
 static int count_draws(const xd_sampling *s, int step)
@@ -60,7 +60,7 @@ static xd_status ddim_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
             break;
         }
         s->in_scale[i] = 1;
-        d->acp[i] = l.acp[t < 0 ? l.n + t : t];         /* Python: -1 is the last element */
+        d->acp[i] = l.acp[t < 0 ? l.n + t : t];         /* like Python: -1 is the last one */
         d->prev[i] = to >= 0 ? l.acp[to] : c->set_alpha_to_one ? 1 : l.acp[0];
         if (a->leap && s->steps == 1)
             d->prev[i] = 1;
@@ -94,7 +94,7 @@ static void ddim_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat
     xd_to_clipped(x, &s->cfg, ((const ddim *)s->priv)->acp[step], lat, pred);
 }
 
-/* Formula (16) of the paper, times eta: the standard deviation of a step's noise. */
+/* Returns the standard deviation of a step's noise: formula (16) of the paper, times eta. */
 static double noise_of(const xd_sampling *s, double acp, double prev)
 {
     return s->cfg.eta * sqrt(fmax((1 - prev) / (1 - acp) * (1 - acp / prev), 0));
@@ -113,7 +113,7 @@ static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
         xd_noise_check(x, s, step, noise);
     xd_copy_to(x, x0, pred);
     ddim_clean(x, s, step, lat, x0);
-    if (!strcmp(type, "v_prediction"))          /* pred becomes epsilon                        */
+    if (!strcmp(type, "v_prediction"))          /* converts pred to epsilon                    */
         xd_axpby(x, pred, (float)rb, lat, (float)ra);
     else if (strcmp(type, "epsilon"))
         xd_axpby(x, pred, (float)(1 / rb), lat, (float)(-ra / rb));

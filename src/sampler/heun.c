@@ -1,10 +1,11 @@
 /* heun.c - Heun's method on noise levels (Karras et al. 2022, arXiv:2206.00364, algorithm 1 without
- * churn), as diffusers' HeunDiscreteScheduler, and in rectified flow, as its
+ * churn), as diffusers' HeunDiscreteScheduler, and in rectified flow, as diffusers'
  * FlowMatchHeunDiscreteScheduler.
  *
- * n steps are 2 n - 1 evaluations of the network: an even one makes an Euler step, an odd one
- * repeats it with the mean of the slopes at both ends; the last step is Euler's. The history is the
- * first slope, and the latents at the start of the step. */
+ * n steps are 2 n - 1 evaluations of the network. An even evaluation makes an Euler step, and the
+ * next, odd evaluation repeats that step with the mean of the slopes at both ends. The last step is
+ * only an Euler step. The history is the slope at the start of the step, and the latents at the
+ * start of the step. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +19,14 @@ static int history_length(const xd_sched_cfg *c)
     return 2;
 }
 
-/* Returns the index of the level of an evaluation. */
+/* Returns the index of the noise level at which an evaluation of the network happens. */
 static int level_of(int evaluation)
 {
     return (evaluation + 1) / 2;
 }
 
-/* Repeats the times and scales of n steps for their evaluations, and sets s->steps. */
+/* Repeats the timesteps and input scales of n steps for each of the steps' evaluations, and sets
+ * s->steps to the number of evaluations. */
 static xd_status repeat_steps(xd_sampling *s, int n, xd_err *e)
 {
     double *time = calloc((size_t)n * 2, sizeof *time);
@@ -40,7 +42,8 @@ static xd_status repeat_steps(xd_sampling *s, int n, xd_err *e)
            xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", n);
 }
 
-/* Runs one evaluation. pred becomes the slope at its level. */
+/* Completes one evaluation of the network. `pred` is replaced by the slope at the evaluation's
+ * noise level. */
 static void heun_step(xd_exec *x, const double *sigma, int step, xd_tensor lat, xd_tensor pred,
                       const xd_tensor *hist)
 {
@@ -101,7 +104,8 @@ static xd_status discrete_open(xd_sampling *s, const xd_sched_cfg *c, const xd_s
     return st;
 }
 
-/* The image has factor 1 at every level. */
+/* Returns the factors of image and noise in the latents before a step. The image has factor 1 at
+ * every noise level. */
 static void discrete_shares(const xd_sampling *s, int step, double of[2])
 {
     of[0] = 1, of[1] = step < s->steps ? ((const double *)s->priv)[level_of(step)] : 0;
@@ -175,8 +179,8 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-/* The keys of dynamic shifting are those of the Euler scheduler, whose levels are used here:
- * FlowMatchHeunDiscreteScheduler has none of its own. */
+/* Config keys of rectified flow. The keys of dynamic shifting are those of the Euler scheduler,
+ * whose noise levels are used here; FlowMatchHeunDiscreteScheduler has no such keys. */
 static const xd_field flow_fields[] = {
     { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
     { "shift", AT(shift), 'd', 1, NULL },

@@ -1,9 +1,9 @@
 /* lcm.c - samplers of models that are distilled for few steps: latent consistency models (Luo et
  * al. 2023, arXiv:2310.04378), as diffusers' LCMScheduler, and trajectory consistency (Zheng et al.
- * 2024, arXiv:2402.19159), as its TCDScheduler.
+ * 2024, arXiv:2402.19159), as diffusers' TCDScheduler.
  *
- * Both choose their timesteps among those of the distillation (original_inference_steps), and add
- * new noise between steps. */
+ * Both samplers choose their timesteps among the timesteps of the distillation
+ * (original_inference_steps), and add new noise between steps. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +12,10 @@
 #include "sampler/schedule.h"
 
 typedef struct level {
-    double acp;                 /* cumulative product at this step                             */
+    double acp;                 /* cumulative alpha product at this step                       */
     double clean, lat;          /* LCM: factors of the boundary condition                      */
-    double to;                  /* cumulative product at the level of the prediction            */
-    double next;                /* and at the next step, after adding noise                    */
+    double to;                  /* cumulative alpha product at the prediction's level           */
+    double next;                /* cumulative alpha product at the next step                   */
 } level;
 
 static int history_length(const xd_sched_cfg *c)
@@ -46,7 +46,7 @@ static void make_timesteps(const xd_sched_cfg *c, int n, double *t)
         t[i] = (most - floor(i * step)) * (c->num_train_timesteps / most) - 1;
 }
 
-/* Opens the schedule without clean, lat and to of the levels. */
+/* Opens the schedule. Sets all fields of the levels except `clean`, `lat` and `to`. */
 static xd_status open_levels(xd_sampling *s, xd_levels *l, const xd_steps *a, xd_err *e)
 {
     const xd_sched_cfg *c = &s->cfg;
@@ -132,7 +132,8 @@ static void lcm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
 
 /* ---- TCD ---------------------------------------------------------------------------------- */
 
-/* The prediction goes to a fraction 1 - eta of the next timestep; f32, as in diffusers. */
+/* Opens TCD. The prediction is for the timestep (1 - eta) times the next timestep, computed in f32
+ * as in diffusers. */
 static xd_status tcd_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
 {
     xd_levels l = { 0 };
@@ -150,7 +151,7 @@ static xd_status tcd_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps 
     return st;
 }
 
-/* Not clipped, as in diffusers. */
+/* Computes the clean latents, which are not clipped, as in diffusers. */
 static void tcd_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
 {
     xd_to_clean(x, &s->cfg, ((const level *)s->priv)[step].acp, lat, pred);
@@ -196,7 +197,8 @@ static void tcd_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
     { "rescale_betas_zero_snr", AT(rescale_betas_zero_snr), 'b', 0, NULL }
 
 static const xd_field lcm_fields[] = { COMMON, { NULL, 0, 0, 0, NULL } };
-/* The default of eta in the class is 0.3, but every pipeline passes its own, with default 0. */
+/* Config keys of TCD. The scheduler class has an eta of 0.3 by default, but every pipeline passes
+ * its own eta, with default 0. */
 static const xd_field tcd_fields[] = { COMMON, { "eta", AT(eta), 'd', 0, NULL },
                                        { NULL, 0, 0, 0, NULL } };
 

@@ -1,4 +1,4 @@
-/* spacing.c - noise levels between the largest and the smallest one */
+/* spacing.c - spaces noise levels between the largest and the smallest level */
 #include "sampler/schedule.h"
 
 #include <math.h>
@@ -29,11 +29,11 @@ void xd_sigmas_lu(double max, double min, int n, double *out)
         out[i] = exp(a + ramp_at(i, n) * (b - a));
 }
 
-/* Both parameters of the (symmetric) beta distribution. */
+/* Both shape parameters of the (symmetric) beta distribution of "beta sigmas". */
 static const double SHAPE = 0.6;
 
-/* The regularized incomplete beta function at x <= 1/2, by its series (DLMF 8.17.7 and 8.17.8):
- * x^a (1-x)^a / (a B(a,a)) times the sum of x^n (2a)(2a+1).. / (a+1)(a+2).. */
+/* Returns the regularized incomplete beta function at x <= 1/2, by its series (DLMF 8.17.7 and
+ * 8.17.8): x^a (1-x)^a / (a B(a,a)) times the sum of x^n (2a)(2a+1).. / (a+1)(a+2).. */
 static double lower_share(double x, double norm)
 {
     double term = 1, sum = 0;
@@ -44,8 +44,8 @@ static double lower_share(double x, double norm)
     return pow(x, SHAPE) * pow(1 - x, SHAPE) / norm * sum;
 }
 
-/* Newton's method in u = x^a, in which the function is smooth up to the end: its slope is
- * (1-x)^(a-1) / (a B(a,a)). */
+/* Inverts lower_share by Newton's method in u = x^a. As a function of u, lower_share is smooth up
+ * to the end, with slope (1-x)^(a-1) / (a B(a,a)). */
 static double lower_quantile(double p)
 {
     double norm = SHAPE * tgamma(SHAPE) * tgamma(SHAPE) / tgamma(2 * SHAPE), u = p * norm;

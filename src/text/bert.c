@@ -1,8 +1,9 @@
-/* bert.c - BERT (Devlin et al. 2019), as the last hidden state of transformers' BertModel.
+/* bert.c - BERT (Devlin et al. 2019). The result equals the last hidden state of transformers'
+ * BertModel.
  *
- * Norms follow the residual sums (post-norm), and the embedding has a norm too. Every token
- * attends to all real tokens. Padding follows the text, so that keys end before it and no mask
- * is needed. All token types are 0, as for a single text. */
+ * Norms follow the residual sums (post-norm), and the embedding has a norm too. Every token attends
+ * to all real tokens. Padding follows the text, so keys end before the padding and no mask is
+ * needed. All token types are 0, as for a single text. */
 #include <stddef.h>
 #include <string.h>
 
@@ -17,7 +18,7 @@ typedef struct cfg {
     xd_act  act;
 } cfg;
 
-/* Defaults are those of transformers' BertConfig. */
+/* Config keys. Their defaults are those of transformers' BertConfig. */
 #define AT(m) offsetof(cfg, m)
 static const xd_field fields[] = {
     { "vocab_size", AT(vocab), 'l', 30522, NULL },
@@ -199,7 +200,7 @@ static void embed_ids(xd_exec *x, const cfg *c, const glob *g, const int32_t *id
 {
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor type = xd_rows(g->type, 0, 1);
-    type.d[0] = n, type.s[0] = 0;       /* one row for all tokens                             */
+    type.d[0] = n, type.s[0] = 0;       /* stride 0: all tokens have row 0                    */
     xd_copy_to(x, out, xd_lookup_rows(x, g->embed, ids, n, XD_F32));
     xd_add(x, out, type);
     xd_add(x, out, xd_rows(g->position, 0, n));

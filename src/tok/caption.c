@@ -1,17 +1,17 @@
 /* caption.c - prepares prompts like the pipelines of diffusers that were trained on captions from
- * the web: lower case and stripped, or also cleaned of typical parts of such captions
- * (_clean_caption).
+ * the web: converts them to lower case and strips white space, or also removes typical parts of
+ * such captions (_clean_caption).
  *
- * Lower case is Python's str.lower(): Unicode's SpecialCasing without a language, which affects two
- * characters. White space is Python's. */
+ * Lower case is that of Python's str.lower(): Unicode's SpecialCasing without a language, which
+ * affects two characters. White space is defined as in Python. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
-/* Returns 1 for Cased: letters of category Lu, Ll, Lt, and Unicode's Other_Lowercase and
- * Other_Uppercase. */
+/* Returns 1 for characters with Unicode's property Cased: letters of category Lu, Ll, Lt, and
+ * Other_Lowercase and Other_Uppercase. */
 static int is_cased(int32_t c)
 {
     static const xd_range other[] = {
@@ -28,7 +28,8 @@ static int is_cased(int32_t c)
            xd_in_ranges(other, sizeof other / sizeof *other, c);
 }
 
-/* Returns 1 for Case_Ignorable: marks, format characters, modifiers, and punctuation in words. */
+/* Returns 1 for characters with Unicode's property Case_Ignorable: marks, format characters,
+ * modifiers, and punctuation in words. */
 static int is_ignorable(int32_t c)
 {
     static const int32_t middle[] = {0x27,   0x2e,   0x3a,   0xb7,   0x387,  0x55f,
@@ -73,7 +74,7 @@ static void lower_case(const char *s, size_t len, xd_bytes_buf *out)
     size_t took;
     for (size_t i = 0; i < len; i += took) {
         int32_t c = xd_utf8_get(s + i, len - i, &took);
-        if (c == 0x130) {               /* the only character with two in lower case            */
+        if (c == 0x130) {               /* the only character whose lower case is two characters */
             xd_bytes_add(out, "i\xcc\x87", 3);
         } else if (c == 0x3a3) {
             xd_bytes_add(out, is_final(s, len, i) ? "\xcf\x82" : "\xcf\x83", 2);
@@ -85,7 +86,7 @@ static void lower_case(const char *s, size_t len, xd_bytes_buf *out)
     }
 }
 
-/* str.lower().strip() */
+/* Converts a text to lower case and strips white space, like Python's str.lower().strip(). */
 static void lower_and_strip(xd_bytes_buf *text)
 {
     xd_bytes_buf b = {0};
@@ -120,7 +121,7 @@ static int hex_of(char c)
                ? (c | 0x20) - 'a' + 10 : -1;
 }
 
-/* Returns the length of an incomplete character at s, at most three bytes. */
+/* Returns the number of bytes, at most three, of an incomplete UTF-8 character at s. */
 static size_t broken_length(const unsigned char *s, size_t len)
 {
     size_t whole = s[0] < 0xc2 ? 1 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 1, n = 1;
@@ -133,7 +134,7 @@ static size_t broken_length(const unsigned char *s, size_t len)
     return n;
 }
 
-/* Appends bytes as UTF-8; invalid bytes become U+FFFD. */
+/* Appends bytes decoded as UTF-8. Invalid bytes become U+FFFD. */
 static void put_decoded(const xd_bytes_buf *bytes, xd_bytes_buf *out)
 {
     size_t took;
@@ -146,8 +147,8 @@ static void put_decoded(const xd_bytes_buf *bytes, xd_bytes_buf *out)
     }
 }
 
-/* Decodes "%41" and "+" as in URLs, like urllib's unquote_plus; decodes the bytes of a character
- * together. */
+/* Decodes "%41" and "+" as in URLs, like urllib's unquote_plus; decodes all the bytes of a
+ * character together. */
 static void unquote(xd_bytes_buf *text)
 {
     xd_bytes_buf run = {0}, out = {0};
@@ -180,7 +181,8 @@ typedef struct rule { const char *find, *by; } rule;
 #define EDGE  "(?:(?<=" W ")(?!" W ")|(?<!" W ")(?=" W "))"
 #define SITE  "[a-zA-Z0-9.\\-]+[.](?:com|co|ru|net|org|edu|gov|it)[/\\-" XD_LETTERS "]*" EDGE    \
     "/?(?!@)"
-/* Speeds up a failed match of a URL: skips to the end of the word, or to `but`. */
+/* Speeds up a failed match of a URL: the search continues at the end of the word, or at the pattern
+ * `but`. */
 #define SKIPPED(but) "(?:(?!" but ")[a-zA-Z0-9.\\-])+(*SKIP)(*FAIL)"
 #define FILES "(?:png|jpg|jpeg|bmp|webp|eps|pdf|apk|mp4)"
 
@@ -240,8 +242,8 @@ static void apply(xd_bytes_buf *text, const rule *r, size_t n)
 }
 #define APPLY(text, rules) apply(text, rules, sizeof rules / sizeof *rules)
 
-/* File names and URLs have words joined by dashes: replaces the dashes by spaces if there are more
- * than three. */
+/* Replaces dashes by spaces if there are more than three, as in file names and URLs, whose words
+ * are joined by dashes. */
 static void part_words(xd_bytes_buf *text)
 {
     int joints = 0;

@@ -1,7 +1,9 @@
-/* rewrite.c - search and replace with built-in regular expressions, in PCRE2 with Python's classes.
+/* rewrite.c - searches and replaces text with built-in regular expressions, in PCRE2 with Python's
+ * character classes.
  *
  * The expressions use XD_SPACES, XD_LETTERS and XD_DIGIT for classes that differ between versions
- * of PCRE2. A search that exceeds the match limit (which would take seconds) finds nothing. */
+ * of PCRE2. A search that exceeds PCRE2's match limit, because it would take seconds, finds
+ * nothing. */
 #include "tok/inside.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -59,7 +61,8 @@ int xd_finder_next(const xd_finder *f, const char *s, size_t len, size_t at, int
     return found > 0;
 }
 
-/* Enlarges the output buffer until the result fits. */
+/* Replaces all matches of a pattern in a text by `by`. Enlarges the output buffer until the result
+ * fits. */
 void xd_replace(xd_bytes_buf *text, const char *pattern, const char *by, int flags)
 {
     xd_finder *f = xd_finder_open(pattern, flags);

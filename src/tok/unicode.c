@@ -1,8 +1,9 @@
-/* unicode.c - texts as code points: ranges, lower case, and the canonical forms (NFD, NFC) of the
- * tokenizers library of transformers 5.
+/* unicode.c - processes texts as code points: ranges of characters, lower case, and the canonical
+ * forms (NFD, NFC) as in the tokenizers library of transformers 5.
  *
- * That library's tables are from different versions of Unicode: decomposition and composition from
- * 9, lower case from 17. The tables in this file list the differences to utf8proc. */
+ * The tables of the tokenizers library are from different versions of Unicode: decomposition and
+ * composition from Unicode 9, lower case from Unicode 17. The tables in this file list the
+ * differences to utf8proc. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -28,9 +29,9 @@ int xd_codes_read(xd_codes *c, const char *s, size_t len)
 
 /* ---- canonical forms ------------------------------------------------------------------------ */
 
-/* Returns 1 for characters that are newer than Unicode 9 and that later versions reorder or
- * compose. They stay unchanged, and nothing is reordered across them. The table has complete blocks
- * that are newer. */
+/* Returns 1 for characters that are newer than Unicode 9 and that newer versions of Unicode reorder
+ * or compose. These characters stay unchanged, and nothing is reordered across them. Blocks that
+ * are entirely newer than Unicode 9 are in the table as one range. */
 static int is_later(int32_t c)
 {
     static const xd_range later[] = {
@@ -51,8 +52,8 @@ static int class_of(int32_t c)
     return c < 0x300 ? 0 : utf8proc_get_property(c)->combining_class;
 }
 
-/* Sorts a run of combining characters by class, stably. Counting sort, because a run may be as
- * long as the text. `scratch` has n elements. */
+/* Sorts a run of combining characters by class, stably. Uses counting sort, because a run may be as
+ * long as the text. `scratch` must have n elements. */
 static void order_marks(int32_t *p, size_t n, int32_t *scratch)
 {
     size_t first[257] = {0};
@@ -77,8 +78,8 @@ static void order_runs(int32_t *p, size_t n, int32_t *scratch)
     }
 }
 
-/* Reorders and, if `composed`, composes p[0..n), a stretch across whose ends nothing is
- * reordered; returns the new length. */
+/* Reorders the combining characters of the code points p[0..n) and, if `composed` is set, composes
+ * characters. Nothing is reordered across the ends of this stretch. Returns the new length. */
 static size_t finish_stretch(int32_t *p, size_t n, int composed, int32_t *scratch)
 {
     order_runs(p, n, scratch);
@@ -87,7 +88,7 @@ static size_t finish_stretch(int32_t *p, size_t n, int composed, int32_t *scratc
     return left < 0 ? n : (size_t)left;
 }
 
-enum { GROWS = 4 };                     /* code points of the longest canonical decomposition   */
+enum { GROWS = 4 };                     /* code points in the longest decomposition             */
 
 int xd_codes_canonical(xd_codes *c, int form)
 {
@@ -133,7 +134,8 @@ int xd_codes_canonical(xd_codes *c, int form)
 
 /* ---- case ----------------------------------------------------------------------------------- */
 
-/* Lower case of all characters but one, with what utf8proc lacks of Unicode 17. */
+/* Returns the lower case of any character except U+0130, including characters of Unicode 17 that
+ * utf8proc lacks. */
 static int32_t lower_case(int32_t c)
 {
     static const struct { int32_t from, to, by, step; } later[] = {
@@ -150,7 +152,7 @@ static int32_t lower_case(int32_t c)
 
 void xd_lower(int32_t c, xd_bytes_buf *out)
 {
-    if (c == 0x130)                     /* the only character with two in lower case            */
+    if (c == 0x130)                     /* the only character whose lower case is two characters */
         xd_bytes_add(out, "i\xcc\x87", 3);
     else
         xd_utf8_put(lower_case(c), out);

@@ -1,4 +1,4 @@
-/* utf8.c - UTF-8 decoding, white space, and growing buffers */
+/* utf8.c - decodes and encodes UTF-8, tests for white space, and has byte buffers that grow */
 #include "tok/inside.h"
 
 #include <stdlib.h>
