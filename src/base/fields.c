@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/word_list.h"
 
-static const double exact = 9007199254740992.0;         /* 2^53: integers up to this are exact  */
+static const double exact = 9007199254740992.0;         /* 2^53: integers up to this are exact */
 
 typedef struct reader {
     const char *what;

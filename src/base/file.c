@@ -20,7 +20,7 @@ enum {
 };
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static char *volatile  writing[MAXOUT];
-static atomic_int      streams;         /* number of open output streams (pipes)                */
+static atomic_int      streams;         /* number of open output streams (pipes)               */
 
 int xd_file_exists(const char *path)
 {

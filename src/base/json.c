@@ -17,7 +17,7 @@
 #include "base/file.h"
 
 enum { MAXDEPTH = 64 };                 /* max nesting of lists and objects                   */
-static const size_t max_file = (size_t)1 << 28;         /* bytes; a large tokenizer.json has 2^25 */
+static const size_t max_file = (size_t)1 << 28;         /* bytes; large tokenizers have 2^25   */
 
 /* The string that replaces NaN in the text for cJSON. It is as long as "NaN", and no document can
  * contain it, because the prescan refuses its byte. */

@@ -62,7 +62,7 @@ static struct {
 } pool = { .caller = PTHREAD_MUTEX_INITIALIZER, .spins = SPINS };
 
 static const xd_par_omp *_Atomic team;  /* the OpenMP team for new rounds, or NULL              */
-static _Thread_local int inside;     /* 1 while this thread does a piece: nested calls are serial */
+static _Thread_local int inside;        /* 1 while the thread does a piece                      */
 
 /* Counts the cores on which the process may run. Tries CPU masks of growing size, because hosts
  * with more than 1024 cores need a longer mask than cpu_set_t. */

@@ -143,7 +143,7 @@ static inline void prefetch_run(const char *p, size_t run)
  * views. */
 static void copy_views(xd_tensor to, xd_tensor from)
 {
-    enum { AHEAD = 4, LONGEST = 8192 }; /* prefetch distance; bytes of a run that needs none    */
+    enum { AHEAD = 4, LONGEST = 8192 }; /* prefetch distance; bytes of a run that needs none   */
     int64_t inner = 1, at[XD_MAXDIM] = { 0 };
     int     nd = from.nd;
     while (nd > 0 && ((from.s[nd - 1] == inner && to.s[nd - 1] == inner) || from.d[nd - 1] == 1))
@@ -183,7 +183,7 @@ void xd_comm_pack(void *to, xd_tensor from)
 void xd_comm_unpack(xd_tensor to, const void *from)
 {
     xd_tensor f = xd_view(NULL, to.type, to.nd, to.d);
-    memcpy(&f.p, &from, sizeof from);      /* tensors have no const pointers; `from` is only read */
+    memcpy(&f.p, &from, sizeof from);           /* tensors lack const; `from` is only read     */
     if (xd_comm_elems(to))
         copy_views(to, f);
 }

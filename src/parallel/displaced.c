@@ -18,8 +18,7 @@ typedef struct displaced {
     xd_dtype       type;
     char          *mem;         /* per attention: K, V of all ranks; own fresh K, V              */
     size_t         bytes, one;  /* bytes of all attentions; bytes of one attention              */
-    int64_t        total, mine, heads, head_dim;        /* max rows of all ring members; max rows of
-                                                         * this one                             */
+    int64_t        total, mine, heads, head_dim;        /* max rows of all ranks; of this one   */
     int64_t        now, *rows;  /* rows of the current attention; [R]: per member               */
     xd_kv         *seg;
     xd_req        *req;         /* [attentions][2]: exchanges of K and of V                    */

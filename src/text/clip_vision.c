@@ -12,7 +12,7 @@
 
 typedef struct cfg {
     xd_clip_dims of;            /* dimensions of the blocks                                    */
-    int64_t channels, side, patch;     /* image channels; pixels of an image's and a patch's side */
+    int64_t channels, side, patch;      /* image channels; side of image and patch             */
     int     nlayers;
     char    act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
 } cfg;

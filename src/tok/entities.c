@@ -335,8 +335,7 @@ static const char *const table[] = {
     "zscr 1d4cf zwj 200d zwnj 200c",
 };
 
-enum { LINES = sizeof table / sizeof *table, BARE_MAX = 6 };   /* BARE_MAX: max length of names with
-                                                                * "*"                         */
+enum { LINES = sizeof table / sizeof *table, BARE_MAX = 6 };   /* BARE_MAX: longest name with "*" */
 
 typedef struct reference { xd_slice name; const char *codes; int no_semicolon; } reference;
 

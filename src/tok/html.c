@@ -150,8 +150,7 @@ static void end_tag(parser *h, xd_slice name)
         }
 }
 
-/* ---- markup: each function returns the end of the markup, or NONE if it is incomplete
- * -------------------------------- */
+/* ---- markup: each function returns the markup's end, or NONE if incomplete ------------------ */
 
 #define NONE ((size_t)-1)
 

@@ -179,7 +179,7 @@ static int translate(reader *r)
             continue;
         }
         if (r->inside && (c == '[' || (c == '&' && r->at + 1 < r->len && r->s[r->at + 1] == '&')))
-            return 0;                  /* Oniguruma's nested and intersected classes: unsupported */
+            return 0;                   /* Oniguruma's nested classes are not supported         */
         if (!r->inside && (c == '^' || (c == '(' && !is_known_group(r))))
             return 0;
         if (c == '[') {
@@ -220,7 +220,7 @@ static xd_status compile(xd_pattern *p, const char *regex, const char *what, xd_
             s = xd_fail(e, XD_EFORMAT, "%s: PCRE2 refuses the pattern '%.200s', error %d", what,
                         regex, code);
         else
-            pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);   /* without JIT: slower, same result */
+            pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);   /* same result without JIT, slower  */
     }
     free(r.out.p);
     return s;

@@ -18,7 +18,7 @@ typedef struct wire {
 } wire;
 
 typedef struct field {
-    uint64_t number, value;         /* field number; value of wire type 0, or raw bits of 1 and 5 */
+    uint64_t number, value;             /* field number; value or raw bits of wire type 0, 1, 5 */
     wire     bytes;                     /* contents of a field of wire type 2                   */
     int      type;
 } field;
