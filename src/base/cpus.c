@@ -138,7 +138,7 @@ static int read_number(const char *root, int cpu, const char *name)
     return v < XD_CPU_MAX ? v : -1;
 }
 
-/* Calls fn(ctx, node, cpus of the node) for every NUMA node. */
+/* Calls fn for every NUMA node, with the node's number and cpus. */
 static void each_node(const char *root, void (*fn)(void *ctx, int node, const xd_cpuset *cpus),
                       void *ctx)
 {
@@ -298,7 +298,8 @@ int xd_cpus_share(const xd_cpus *c, int r, int n, xd_cpuset *share)
     return got;
 }
 
-/* Adds the first cpu of each of `threads` cores of a node (-1: of any node). */
+/* Adds to the share the first cpu of each of up to `threads` cores of a NUMA node (-1: any
+ * node). */
 static int add_cores(const xd_cpus *c, int node, int threads, xd_cpuset *share)
 {
     int got = 0;

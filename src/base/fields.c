@@ -252,7 +252,7 @@ static void set_default(const xd_field *f, char *at)
     }
 }
 
-/* Keys of diffusers and transformers that describe the file, not the model. */
+/* Config keys of diffusers and transformers that describe the config file, not the model. */
 static const char of_file[] = "_class_name _diffusers_version _name_or_path _commit_hash "
                               "_use_default_values _auto_class transformers_version";
 

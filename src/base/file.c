@@ -15,7 +15,7 @@
 #include "base/pages.h"
 
 enum {
-    MAXOUT = 64,                /* max open files that xd_out_sweep can remove                 */
+    MAXOUT = 64,                /* max temporary files that xd_out_sweep can remove            */
     WINDOW = 16384              /* pages mapped at a time to query the page cache (mincore)    */
 };
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
@@ -104,7 +104,7 @@ fail:
     return e ? e->code : XD_EIO;
 }
 
-/* Reads an open pipe, terminal or file to its end. */
+/* Reads all bytes of an open pipe, terminal or file. */
 static xd_status read_stream(FILE *f, const char *name, size_t max, char **data, size_t *len,
                              xd_err *e)
 {
@@ -148,8 +148,8 @@ xd_status xd_file_read_any(const char *path, size_t max, char **data, size_t *le
     return s;
 }
 
-/* Counts the pages of [from, from + bytes) that are not in the page cache; `from` is a multiple of
- * the page size. */
+/* Counts the pages of a file's range [from, from + bytes) that are not in the page cache. `from`
+ * must be a multiple of the page size. */
 static size_t cold_pages(int fd, size_t from, size_t bytes, size_t page)
 {
     unsigned char in[WINDOW];
@@ -316,7 +316,7 @@ static int link_name(xd_out *o, int fd)
         return 0;
     if (errno != EEXIST)
         return -1;
-    int old = make_tmp(o);      /* finds an unused name                                        */
+    int old = make_tmp(o);      /* creates a file to find an unused name                       */
     if (old < 0)
         return -1;
     close(old);

@@ -27,8 +27,9 @@
 #include "base/clock.h"
 #include "base/signals.h"
 
-/* Max threads of a process; iterations of a waiting loop before a thread sleeps (about 20 us;
- * SHORT_SPINS if it should sleep at once); bits of `state` for the number of pieces. */
+/* MAX_THREADS: max threads of a process. SPINS: iterations of a waiting loop before a thread sleeps
+ * (about 20 us). SHORT_SPINS: the same for a thread that should sleep almost at once. PIECES: bits
+ * of `state` for the number of pieces. */
 enum { MAX_THREADS = 4096, SPINS = 1000, SHORT_SPINS = 10, PIECES = 16 };
 
 static int threads;
@@ -45,20 +46,20 @@ typedef struct job {
     void           *ctx;
     int64_t         n;
     int             pieces, dynamic;
-    const xd_par_omp *team;     /* NULL: the pool's threads                                    */
+    const xd_par_omp *team;     /* OpenMP team of the round; NULL: the pool's threads          */
     _Atomic int64_t next;       /* next loop index of a round with dynamic scheduling          */
 } job;
 
 static struct {
-    pthread_mutex_t  caller;    /* held during a round                                         */
-    _Atomic uint64_t state;     /* round << PIECES | pieces                                    */
+    pthread_mutex_t  caller;    /* locked by the caller of a round                             */
+    _Atomic uint64_t state;     /* number of the round << PIECES | number of pieces            */
     _Atomic uint64_t taken[MAX_THREADS]; /* the last round whose piece i a thread claimed       */
     atomic_int       wakeup;      /* counter that changes when a round begins                    */
-    atomic_int       left;      /* number of pieces that are not done                          */
+    atomic_int       left;      /* number of pieces of the round that are not done             */
     atomic_int       asleep, waiting;   /* workers asleep on `wakeup`; caller asleep on `left`   */
     job              job;
-    atomic_int       spins;     /* atomic: it may be set while workers wait                    */
-    int              workers, handles_fork;     /* handles_fork: a fork handler is registered  */
+    atomic_int       spins;     /* iterations before sleep; may be set at any time             */
+    int              workers, handles_fork;     /* workers started; 1: fork handler registered */
 } pool = { .caller = PTHREAD_MUTEX_INITIALIZER, .spins = SPINS };
 
 static const xd_par_omp *_Atomic team;  /* the OpenMP team for new rounds, or NULL              */
@@ -243,7 +244,7 @@ static void run_round(int pieces)
     uint64_t round = (atomic_load_explicit(&pool.state, memory_order_relaxed) >> PIECES) + 1;
     atomic_store_explicit(&pool.left, pieces, memory_order_relaxed);
     if (pool.job.team) {
-        atomic_store(&pool.state, round << PIECES);     /* no piece for the pool's workers      */
+        atomic_store(&pool.state, round << PIECES);     /* the pool's workers get no piece      */
         pool.job.team->parallel(join_round, &round, (unsigned)pieces, 0);
         (void)atomic_load(&pool.left);
         return;

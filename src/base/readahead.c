@@ -23,7 +23,7 @@
 enum {
     PIECE = 128 << 10,          /* bytes of a request: smallest usual readahead window          */
     STEP = 1 << 20,             /* bytes requested between two waits                            */
-    DEPTH = 8,                  /* steps in flight                                              */
+    DEPTH = 8,                  /* number of steps in flight                                    */
     STACK = 64 << 10
 };
 

@@ -201,7 +201,7 @@ uint32_t xd_rng_random_seed(void)
         fclose(f);
     if (n == 1)
         return v;
-    clock_gettime(CLOCK_REALTIME, &t);          /* fallback: time and process id                */
+    clock_gettime(CLOCK_REALTIME, &t);          /* otherwise: time and process id               */
     return (uint32_t)xd_hash_mix((uint64_t)t.tv_sec << 32 | (uint64_t)t.tv_nsec,
                                  (uint64_t)getpid());
 }

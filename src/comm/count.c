@@ -30,7 +30,7 @@ typedef struct tally {          /* counts that a world shares with its groups   
     second     later[LATER];    /* all-reduces whose second half has not begun                 */
 } tally;
 
-typedef struct counter {        /* `c` comes first: a pointer to it points to this struct      */
+typedef struct counter {        /* `c` must be first: an xd_comm * is cast to counter *        */
     xd_comm c;
     tally  *y;
     int     id;

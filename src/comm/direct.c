@@ -10,7 +10,7 @@
 #include "comm/kinds.h"
 
 enum {
-    BOXES = 256,                /* max mailboxes of one rank for another                       */
+    BOXES = 256,                /* max mailboxes of one rank for one other rank                */
     MAX_RANKS = 64,             /* max ranks of a group                                        */
 };
 
@@ -34,8 +34,8 @@ typedef struct peer_boxes {
 } peer_boxes;
 
 typedef struct cell {           /* state of a mailbox, in host memory that all ranks share     */
-    _Atomic uint64_t taken;     /* number of messages whose copy has been queued               */
-    xd_handle        mark;      /* event after the last of these copies                        */
+    _Atomic uint64_t taken;     /* number of messages whose copy the receiver has queued       */
+    xd_handle        mark;      /* event after the last copy by the receiver                   */
 } cell;
 
 struct xd_mailboxes {

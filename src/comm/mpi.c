@@ -174,7 +174,7 @@ static void free_world(xd_mpi_world *w)
     free(w);
 }
 
-/* Finalises MPI when the last world is closed, if this library initialised it. */
+/* Finalises MPI if this library initialised MPI and the last world is closed. */
 static void stop_mpi(void)
 {
     if (mpi.open)
@@ -256,7 +256,8 @@ static xd_status check_srun(xd_err *e)
     return XD_OK;
 }
 
-/* Detects a launcher of another MPI library, under which each process has a world of size 1. */
+/* Fails if the launcher belongs to another MPI library, under which each process has a world of
+ * size 1. */
 static xd_status check_world_size(MPI_Comm world, xd_err *e)
 {
     char name[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "", why[256];
@@ -291,7 +292,8 @@ static xd_status start_mpi(int lent, xd_err *e)
     if ((code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level)) != MPI_SUCCESS)
         return fail_with_code(e, "starting MPI", code);
     mpi.ours = 1;
-    /* Errors of calls without a communicator go to MPI_COMM_WORLD's handler, fatal by default. */
+    /* Errors of MPI calls without a communicator are passed to MPI_COMM_WORLD's handler, which by
+     * default aborts the program. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     if (level < MPI_THREAD_FUNNELED)

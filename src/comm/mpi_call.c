@@ -60,7 +60,7 @@ xd_req xd_mpi_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
     xd_tensor *to;
     if (!j)
         return xd_mpi_op_start(j);
-    memcpy(&to, &get, sizeof to);       /* `exchange` does not change the views                */
+    memcpy(&to, &get, sizeof to);       /* a plain exchange does not change the views          */
     post_exchange(j, give, to);
     if (!xd_comm_copy(get[c->rank], give[c->rank]))
         xd_mpi_op_fail(j, XD_EINVAL, "the views that a rank exchanges with itself differ in shape "

@@ -57,7 +57,7 @@ void xd_mpi_op_fail(xd_mpi_op *j, xd_status code, const char *fmt, ...)
     if (j->status == XD_OK)
         j->status = code;
     record_error(j->g->world, j->g->world->rank, code, text);
-    if (code == XD_ENOMEM)      /* the message will never be sent                              */
+    if (code == XD_ENOMEM)      /* out of memory: the message will never be sent               */
         j->g->world->lost = 1;
 }
 

@@ -19,7 +19,7 @@ typedef struct note {
 } note;
 
 struct xd_zero_copy {
-    xd_tensor view, *got;       /* got: result of exchange_views and exchange_places           */
+    xd_tensor view, *got;       /* view to send; where to store the received view              */
     int       peer, gives;
     note      n;
     char      taken;

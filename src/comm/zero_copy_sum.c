@@ -74,7 +74,7 @@ static void copy_other_pieces(xd_mpi_op *j)
 static void sum_my_piece(xd_mpi_op *j)
 {
     const xd_comm *c = &j->g->c;
-    const int      me = c->rank;        /* ranks 0 and 1 sum in place                          */
+    const int      me = c->rank;        /* ranks 0 and 1 sum in their own elements             */
     size_t         bytes;
     char *io = piece_address(j, me, me, &bytes), *sum = me < 2 ? io : xd_mpi_op_stage(j, bytes);
     const int64_t  n = (int64_t)(bytes / xd_dtype_size(j->io.type));

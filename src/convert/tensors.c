@@ -43,7 +43,7 @@ static xd_dtype plain_type(const xd_cvt_part *c, xd_dtype stored, int vector, in
 
 static xd_cvt_item *add_item(xd_cvt_part *c, const char *name, xd_tensor t, xd_err *e)
 {
-    if ((c->n & (c->n - 1)) == 0) {     /* the list grows by powers of two                     */
+    if ((c->n & (c->n - 1)) == 0) {     /* the list is full: its capacity is a power of two    */
         xd_cvt_item *v = realloc(c->item, (size_t)(c->n ? 2 * c->n : 1) * sizeof *v);
         if (!v) {
             xd_fail(e, XD_ENOMEM, "no memory for the list of tensors");
@@ -70,7 +70,8 @@ static int is_listed(const xd_cvt_part *c, const char *name)
     return 0;
 }
 
-/* Adds the scales of a quantized matrix: "a.weight" has "a.weight_scale" [out,1]. */
+/* Adds the tensor with the scales of a quantized matrix: the scales of "a.weight" are
+ * "a.weight_scale" [out,1]. */
 static xd_status add_scales(xd_cvt_part *c, const xd_cvt_item *of, xd_err *e)
 {
     char          name[600];

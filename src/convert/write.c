@@ -18,13 +18,13 @@
 
 enum { BAND = 1 << 20 };        /* max elements per thread and step; at least one row          */
 
-typedef struct band_work {      /* the rows that all threads convert in one step               */
+typedef struct band_work {      /* the rows of a tensor that all threads convert in one step   */
     const xd_reader   *r;
     const xd_cvt_item *i;
-    int64_t row, end, band;     /* range of rows; rows per thread                              */
+    int64_t row, end, band;     /* rows [row, end) of this step; rows per thread               */
     size_t  row_bytes;          /* bytes of an output row                                      */
     float  *wide;               /* [threads, band, cols]: rows as f32                          */
-    char   *out;                /* [threads, band] rows of the output                          */
+    char   *out;                /* [threads, band]: converted rows                             */
     float  *scale;              /* scales of all rows of a quantized matrix                    */
     int     bad;                /* 1: the matrix has NaN or infinite values                    */
 } band_work;

@@ -1,4 +1,4 @@
-/* av.c - loads FFmpeg's libraries and finds their functions */
+/* av.c - loads FFmpeg's shared libraries and finds their functions */
 #include "io/av.h"
 
 #include <pthread.h>

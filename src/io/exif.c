@@ -48,7 +48,7 @@ static uint32_t next_char(const char **s)
     }
 }
 
-/* Encodes c as one or two units of UTF-16. */
+/* Encodes the character c as one or two 16-bit units of UTF-16. Returns their number. */
 static int units_of(uint32_t c, uint16_t u[2])
 {
     u[0] = (uint16_t)(c < 0x10000 ? c : 0xd800 + ((c - 0x10000) >> 10));
@@ -136,7 +136,7 @@ static bytes assemble_exif(const xd_text_buf *about, const bytes *note)
     put_row(p, EXIF_PART, LONG, 1, part);
     p = b.p + part;
     put_be(p, more, 2);
-    p = put_row(p + 2, EXIF_VERSION, UNDEFINED, 4, 0x30323332);         /* "0232"              */
+    p = put_row(p + 2, EXIF_VERSION, UNDEFINED, 4, 0x30323332);         /* "0232": Exif 2.32   */
     if (note->n) {
         put_row(p, USER_COMMENT, UNDEFINED, note->n, at);
         memcpy(b.p + at, note->p, note->n);

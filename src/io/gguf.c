@@ -58,7 +58,7 @@ const char *xd_gguf_type_name(xd_dtype t)
 
 /* ---- bytes of the header ------------------------------------------------------------------ */
 
-typedef struct shape_note {     /* comfy.gguf.orig_shape.NAME                                   */
+typedef struct shape_note {     /* value of the metadata key comfy.gguf.orig_shape.NAME         */
     char   *name;
     int     nd;
     int64_t d[MAX_RANK];
@@ -68,7 +68,7 @@ typedef struct reader {
     const xd_st_file *f;
     xd_gguf    *g;
     xd_err     *e;
-    size_t      at;             /* next byte of the file                                        */
+    size_t      at;             /* offset in the file of the next byte to read                  */
     size_t      from, have;     /* bytes [from, from + have) of the file are in `buf`           */
     uint64_t    alignment;
     shape_note *notes;
@@ -519,7 +519,7 @@ const char *xd_gguf_meta(const xd_gguf *g, const char *key)
 
 /* ---- shards ------------------------------------------------------------------------------- */
 
-enum { SHARD_TAIL = 20 };       /* bytes of "-00002-of-00003.gguf"                              */
+enum { SHARD_TAIL = 20 };       /* length of "-00002-of-00003.gguf"                             */
 
 int xd_gguf_is_shard(const char *path, int *no, int *count)
 {

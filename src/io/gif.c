@@ -28,7 +28,7 @@ typedef struct lzw {
     int      have, bits, size;  /* bytes in the output block; pending bits; bits per code      */
     uint32_t wait;
     int      next;              /* code for the next new string                                */
-    int32_t  key[HASH];         /* prefix << 8 | last byte of a string; -1: free               */
+    int32_t  key[HASH];         /* code of prefix << 8 | last byte of a string; -1: free       */
     int16_t  code[HASH];
 } lzw;
 
@@ -114,7 +114,7 @@ static void put_pixels(lzw *z, const uint8_t *px, int64_t n, int depth)
 
 static int depth_of(int colours)
 {
-    int depth = 2;              /* the minimum code size of GIF's LZW                          */
+    int depth = 2;              /* at least 2, GIF's minimum LZW code size                     */
     while (1 << depth < colours)
         depth++;
     return depth;

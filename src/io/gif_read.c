@@ -27,7 +27,7 @@ typedef struct codes {          /* reader of LZW codes in blocks of up to 255 by
     int      size, bits;        /* bits per code; bits read but not yet used                   */
     uint32_t wait;
     size_t   left;              /* bytes left in this block                                    */
-    int      next, last;        /* code for the next new string; previous code, -1: none       */
+    int      next, last;        /* code of the next new string; previous code, -1: none        */
     int16_t  prefix[MAXCODES];
     uint8_t  end[MAXCODES], text[MAXCODES];
 } codes;

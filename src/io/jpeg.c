@@ -26,7 +26,7 @@ typedef struct trap {
     struct jpeg_error_mgr mgr;  /* must be first: a pointer to `mgr` is cast to trap           */
     jmp_buf     jump;
     const char *path;
-    xd_status   code;           /* status for libjpeg's errors                                 */
+    xd_status   code;           /* status to return for libjpeg's errors                       */
     int         ended;          /* 1: the file is truncated                                    */
     xd_err     *e;
 } trap;
@@ -128,8 +128,8 @@ static int jpeg_is(const uint8_t *data, size_t len)
     return len > 3 && data[0] == 0xff && data[1] == 0xd8 && data[2] == 0xff;
 }
 
-/* Limits the number of scans of a progressive image. Every scan processes all pixels, so that a
- * small malicious file could take hours. */
+/* Limits the number of scans of a progressive image. Every scan processes all pixels, so a small
+ * malicious file with many scans could take hours. */
 static void count_scans(j_common_ptr c)
 {
     struct jpeg_decompress_struct *d = (struct jpeg_decompress_struct *)(void *)c;

@@ -21,7 +21,7 @@ enum { DOOR_BYTES = 1 << 16, MAXCODER = 3, THREADS = 4 };
 typedef struct coder {
     const char *name;
     const char *options;        /* encoder options, "key=value:..."                            */
-    double      bits;           /* bits per pixel and frame, if there is no quality option     */
+    double      bits;           /* bits per pixel and frame; 0: the options set the quality    */
     const char *warn;           /* disadvantage compared to the row's first coder, or NULL     */
 } coder;
 
@@ -163,7 +163,8 @@ static xd_status fail_call(const movie *m, int code, const char *what)
                    (long long)m->film->n, (long long)m->film->w, (long long)m->film->h, why);
 }
 
-/* Sets the colour space of HD video: BT.709, range 16..235, colour samples at the left pixel. */
+/* Sets the encoder's colour space to that of HD video: BT.709, range 16..235, and chroma samples at
+ * the left pixel. */
 static void set_colours(AVCodecContext *c)
 {
     c->pix_fmt = AV_PIX_FMT_YUV420P;
@@ -418,7 +419,7 @@ static xd_status movie_ready(const xd_vcodec *c, xd_err *e)
                    ".png for each frame", row->coders[0].name, c->tail);
 }
 
-#else                           /* built without FFmpeg: no writer                             */
+#else                           /* without FFmpeg in the build there is no writer              */
 #define movie_write NULL
 #define movie_ready NULL
 #endif

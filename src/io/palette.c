@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct cell {           /* pixels with equal upper 6 bits in each channel              */
+typedef struct cell {           /* all pixels with equal upper 6 bits in each channel          */
     int64_t n, sum[3];
 } cell;
 
 typedef struct box {
     int64_t from, to, n;        /* range of cells in the list; number of pixels                */
-    double  mean[3], worst;     /* worst: squared error along `axis`, the largest of three     */
+    double  mean[3], worst;     /* mean colour; largest squared error of a channel, `axis`     */
     int     axis;
 } box;
 
@@ -104,7 +104,7 @@ xd_status xd_palette_make(xd_palette *p, const uint8_t *rgb, int64_t n, xd_err *
         if (split_box(&boxes[at], &boxes[p->n], cells))
             p->n++;
         else
-            boxes[at].worst = -1;       /* all cells are equal: cannot be split                */
+            boxes[at].worst = -1;       /* all its cells are equal: the box cannot be split    */
     }
     memset(p->nearest, -1, sizeof p->nearest);
     for (int i = 0; i < p->n; i++) {

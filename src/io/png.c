@@ -17,7 +17,7 @@ typedef struct session {
     const char *path;
     xd_err     *e;
     png_bytepp  rows;
-    png_text   *texts;          /* [n]; keys and texts are owned                              */
+    png_text   *texts;          /* [n]: texts to write; owns keys and texts                   */
     int         n;
     const uint8_t *data;        /* reading: remaining bytes                                   */
     size_t      left;
@@ -278,7 +278,7 @@ static void read_bytes(png_structp png, png_bytep to, size_t n)
     s->left -= n;
 }
 
-/* Returns 1 if the image has alpha and is read as a mask. */
+/* Returns 1 if alpha must be read: the image has alpha and is read as a mask. */
 static int reads_alpha(const session *s)
 {
     return s->p->as_mask && (png_get_color_type(s->png, s->info) & PNG_COLOR_MASK_ALPHA ||

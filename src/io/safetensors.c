@@ -159,7 +159,7 @@ static xd_status check_places(const xd_st_file *f, entry *t, int64_t n, xd_err *
     if (end > have)
         return xd_fail(e, XD_EFORMAT, "%s is truncated: its tensors need %zu bytes, the file has "
                        "%zu", f->path, end + f->data, f->size);
-    if (used < have && !f->gguf)        /* GGUF files have gaps for the alignment          */
+    if (used < have && !f->gguf)        /* GGUF files have gaps that align the tensors     */
         xd_log(XD_LOG_WARN, "%s: %zu of %zu bytes of data belong to no tensor", f->path,
                have - used,
                f->size);
@@ -271,7 +271,8 @@ static int by_name(const void *a, const void *b)
     return c ? c : x->shard - y->shard;
 }
 
-/* Returns the index of the first tensor whose name is not below `name`. */
+/* Returns the index of the first tensor, in the order of names, whose name is equal to or after
+ * `name`. */
 static int64_t lower_bound(const xd_st *s, const char *name)
 {
     int64_t low = 0, high = s->n;
@@ -308,7 +309,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Lists the distinct shard names of a weight_map, sorted; the strings are borrowed from the map. */
+/* Lists the distinct shard file names of a weight_map, sorted. The strings belong to the map. */
 static xd_status shard_names(const char *index, const xd_json *map, const char ***names, int *n,
                              xd_err *e)
 {

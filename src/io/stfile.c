@@ -23,7 +23,7 @@
 
 enum { MAX_HEADER = 100000000 };        /* bytes; limit of the safetensors format              */
 enum { PAGES = 64, PAGE = 4096 };       /* pages hashed per file; bytes per page               */
-static const size_t ahead = (size_t)1 << 20;    /* min bytes of a tensor for readahead         */
+static const size_t ahead = (size_t)1 << 20;    /* bytes from which a tensor gets readahead    */
 
 void xd_st_file_init(xd_st_file *f)
 {
@@ -67,8 +67,8 @@ static const char *other_format(const unsigned char *p)
 {
     if (!memcmp(p, "version ", 8))
         return "is a Git LFS pointer, not the weights: fetch them with git lfs pull";
-    /* A header length of 640 begins like a pickle of protocol 2, but bytes 4 to 7 of a header
-     * length are 0. */
+    /* The header length 640 of a safetensors file begins with the same bytes as a Python pickle of
+     * protocol 2, but bytes 4 to 7 of a header length are 0. */
     int pickle = p[0] == 0x80 && p[1] >= 2 && p[1] <= 5 && (p[4] | p[5] | p[6] | p[7]);
     if (!memcmp(p, "PK\3\4", 4) || pickle)
         return "is a PyTorch pickle, not safetensors: load it with diffusers or transformers and "

@@ -1,5 +1,5 @@
-/* autoencode.c - decodes a program's latents to pixels, and encodes pixels to the moments of
- * latents */
+/* autoencode.c - decodes a program's latents to pixels, and encodes pixels to the mean and
+ * log-variance of latents */
 #include <stdio.h>
 
 #include "exec/op.h"
@@ -8,7 +8,7 @@
 
 typedef struct call {           /* a call of decode or encode                                  */
     xd_module *m;
-    xd_tensor  from;            /* the program's array                                         */
+    xd_tensor  from;            /* the program's input array                                   */
     int64_t    in[4], out[4];   /* shapes of input and output, channels last                   */
     int        encodes, tiled;
 } call;

@@ -20,7 +20,8 @@ void xd_pass_init_size(xd_pass *p, size_t size)
 
 /* ---- inputs -------------------------------------------------------------------------------- */
 
-/* Returns a tensor's address on the host; NULL while counting and after a failure. */
+/* Returns a tensor's address in host memory, or NULL while memory is counted and after a
+ * failure. */
 static float *host_of(xd_pass_run *t, xd_tensor to)
 {
     return xd_counting(&t->x) || !xd_ok(&t->x) ? NULL : to.p;
@@ -88,7 +89,7 @@ static xd_tensor whole_tokens(xd_pass_run *t)
     return all;
 }
 
-/* Sets the transformer's image inputs: latents and extra channels. */
+/* Sets the transformer's image inputs: the latents and the program's extra channels. */
 static void put_latents(xd_pass_run *t)
 {
     xd_tensor all = whole_tokens(t);

@@ -60,7 +60,7 @@ static xd_status check_tokens(xd_pass_run *t, xd_err *e)
                    (long long)(t->F + t->extra));
 }
 
-/* Refuses sizes for which the model has no position embeddings. */
+/* Fails if the latents have a size for which the model has no position embeddings. */
 static xd_status check_places(const xd_pass_run *t, xd_err *e)
 {
     const xd_dit_info *d = &t->m->dit;

@@ -14,7 +14,7 @@ typedef struct noted { /* the communicator comes first: see `comm_of`           
     xd_comm   c;
     xd_comm  *real, *count;
     xd_trace *t;
-    int       group;            /* XD_GROUP_ALL, an axis, ...                                  */
+    int       group;            /* kind of group: XD_GROUP_ALL, an axis, ...                   */
     int       base, unit;       /* member i of the group is used rank base + i * unit          */
     int32_t  *out, *in;         /* number of messages to and from each member                  */
 } noted;

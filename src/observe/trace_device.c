@@ -8,7 +8,7 @@
 #include "observe/device_proxy.h"
 #include "observe/trace.h"
 
-typedef struct noted {          /* the proxy comes first: pointers to both are equal           */
+typedef struct noted {          /* the proxy must be first: an xd_dev * is cast to noted *     */
     xd_device_proxy w;
     xd_trace       *t;          /* t->device has this device's timestamps                      */
 } noted;

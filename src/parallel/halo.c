@@ -23,7 +23,7 @@ typedef struct halo {
     int64_t   *rows;
 } halo;
 
-/* Returns the band of rank r at a scale. */
+/* Returns the band of image rows of rank r at a scale. */
 static xd_span band_of(const xd_exec *x, int r, int64_t scale)
 {
     xd_span s = xd_own(x->lay, XD_IMG, 0, r);
@@ -73,7 +73,7 @@ typedef struct band_conv {      /* convolution of this rank's band of rows      
     int64_t scale, out_scale, height;
     xd_span mine, out;          /* input rows and output rows of the band                      */
     xd_span inner;              /* output rows that need only own input rows                   */
-    int     over;               /* 1: kernel over frames; edges are computed twice (run_inner) */
+    int     over;               /* 1: kernel spans frames: edges computed twice (run_inner)    */
     edge    e[2];               /* edges above and below the inner rows                        */
 } band_conv;
 

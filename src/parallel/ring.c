@@ -24,13 +24,13 @@ typedef struct ring {
     xd_hooks         hooks;
     const xd_topo *topo;
     xd_dev        *dev;
-    int64_t        heads;       /* max heads per group                                         */
+    int64_t        heads;       /* max attention heads per group                               */
     void          *buf[2];      /* K and V of all ring members, for a group of heads           */
     size_t         bytes;
-    xd_tensor     *give, *get;  /* [R]: arguments of the exchange                              */
+    xd_tensor     *give, *get;  /* [R]: views to send and to receive                           */
     xd_tensor     *k, *v;       /* [R]: keys and values of each ring member                    */
     int64_t       *row;         /* [R]: next row of each ring member while sorting             */
-    xd_kv         *seg;         /* [npatch * streams * R]                                      */
+    xd_kv         *seg;         /* [npatch * streams * R]: segments of keys and values         */
     xd_qo         *part;        /* [U]: pieces of queries, one per Ulysses rank                */
 } ring;
 

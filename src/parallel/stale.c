@@ -13,8 +13,8 @@ extern const xd_method xd_method_stale;
 
 typedef struct stale {
     xd_hooks hooks;
-    xd_kept  kept;              /* keys and values of all rows of the ring member: text, padding,
-                                 * reference images, image, patch by patch */
+    xd_kept  kept;              /* K, V of all rows of the ring member, patch by patch: text,
+                                   padding, reference images, image */
 } stale;
 
 /* Returns the index at which row `row` of this patch's new keys and values is stored. Reduces *n to

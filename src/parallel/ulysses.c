@@ -24,12 +24,12 @@ typedef struct views { xd_tensor *give, *get; } views;          /* [U]          
 typedef struct ulysses {
     xd_hooks         hooks;
     const xd_topo *topo;
-    const int64_t *heads;       /* uneven shards of heads (xd_layout.heads), or NULL           */
+    const int64_t *heads;       /* shards of heads if uneven (xd_layout.heads), or NULL        */
     xd_dev        *dev;
     xd_kv         *seg;         /* [npatch * streams * U]: segments of keys and values         */
     xd_qo         *part;        /* [U]                                                         */
     views          set[NSETS];
-    void          *failed_buf;  /* message buffer of a failed rank                             */
+    void          *failed_buf;  /* message buffer that a failed rank uses                      */
     size_t         failed_bytes;
 } ulysses;
 

@@ -36,7 +36,7 @@ typedef struct window {
     xd_hooks       hooks;
     const xd_topo *topo;
     int64_t        size[NAXES];         /* size of boxes: t, h, w; 0: the complete axis       */
-    int            line;                /* 1: size[2] / 2 tokens on each side of a query       */
+    int            line;                /* 1: line window of size[2] / 2 tokens on each side   */
     int64_t        row[MOST_LINE];      /* line: image token of each of the tile's queries     */
     int            nrows;
     int64_t        grid[NAXES], most[NAXES];    /* tokens of the image; max tokens of a tile   */

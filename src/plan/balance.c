@@ -21,7 +21,7 @@ enum { SIDE = 256, RUNS = 24, UNIT = 32 };
 
 struct xd_balance {
     int      nsp, U, P, bands;
-    int64_t *share, *heads, *rows;      /* [nsp + 1], [U + 1], [bands + 1]: prefix sums        */
+    int64_t *share, *heads, *rows;      /* [nsp + 1], [U + 1], [bands + 1]: speed sums         */
     double  *stage;             /* [P]: speed relative to the fastest stage                    */
     int      staged;            /* 1: stages have different speeds                             */
     float   *speed;             /* [ranks]: speed relative to the fastest rank                 */

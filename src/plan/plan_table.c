@@ -1,4 +1,5 @@
-/* plan_table.c - the options of a plan, and everything that is derived from their rows */
+/* plan_table.c - the table of a plan's options, and the flags, names and texts that follow from
+ * it */
 #include "plan/plan_table.h"
 
 #include <stdio.h>
@@ -175,7 +176,7 @@ static int is_named(const xd_plan_row *r, const xd_parallel *a, const xd_dit_inf
            (r->always & always || strcmp(xd_plan_value(r, a, digits), r->default_text) != 0);
 }
 
-/* Appends a value, quoted for a shell if necessary. */
+/* Appends the value of an option, quoted for a shell if necessary. */
 static void add_quoted(xd_text_buf *out, const char *v)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

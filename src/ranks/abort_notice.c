@@ -7,10 +7,10 @@
 
 #include "base/clock.h"
 
-static const double PAUSE_S = 1e-3;     /* time between two polls for notices                  */
+static const double PAUSE_S = 1e-3;     /* seconds between two polls for notices               */
 
 typedef struct notice {         /* message with a rank's failure                               */
-    int32_t code, rank;         /* code 0: no failure                                          */
+    int32_t code, rank;         /* code 0: rank has not failed                                 */
     char    msg[1000];
 } notice;
 

@@ -33,7 +33,7 @@ xd_status xd_world_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e)
         goto out_of_step;
     *e = sent;
     return sent.code;
-out_of_step:                    /* the rank's own failure takes precedence                     */
+out_of_step:                    /* the rank's own failure is reported first                    */
     if (mine == XD_OK)
         *e = lost;
     e->rank = -1;

@@ -14,7 +14,7 @@
 
 typedef struct level {
     double acp, prev;           /* cumulative alpha product at this and the next step           */
-    int    last;                /* 1: last timestep                                             */
+    int    last;                /* 1: the request's last timestep                               */
 } level;
 
 static int no_history(const xd_sched_cfg *c)

@@ -11,7 +11,7 @@
 #include "exec/op.h"
 #include "sampler/dpm.h"
 
-enum { MOST = 3 };              /* max order                                                   */
+enum { MOST = 3 };              /* max order of a step                                         */
 
 static int history_length(const xd_sched_cfg *c)
 {
@@ -45,7 +45,7 @@ static int order_of(const xd_sampling *s, int step)
         return 1;
     if (last && c->lower_order_final && c->solver_order > 1 && whole % c->solver_order == 0)
         return 1;
-    return step + 1 < order ? step + 1 : order;     /* the first group may be shorter           */
+    return step + 1 < order ? step + 1 : order;     /* the first group may have fewer steps     */
 }
 
 /* Factors of a step's linear combination: of the latents, of the latest predictions (newest first),

@@ -13,7 +13,7 @@
 
 typedef struct level {
     double acp;                 /* cumulative alpha product at this step                       */
-    double clean, lat;          /* LCM: factors of the boundary condition                      */
+    double clean, lat;          /* LCM's factors of the boundary condition                     */
     double to;                  /* cumulative alpha product at the prediction's level           */
     double next;                /* cumulative alpha product at the next step                   */
 } level;
@@ -37,7 +37,7 @@ static xd_status check_config(const xd_sched_cfg *c, int steps, int given, xd_er
     return s;
 }
 
-/* Chooses n of the distillation's timesteps, largest first. */
+/* Chooses n of the timesteps that the distillation used, largest first. */
 static void make_timesteps(const xd_sched_cfg *c, int n, double *t)
 {
     int    most = c->original_inference_steps;

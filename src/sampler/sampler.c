@@ -1,4 +1,4 @@
-/* sampler.c - the registry of samplers; opens configs and schedules */
+/* sampler.c - the registry of samplers. Opens the configs and schedules of samplers. */
 #include "sampler/sampler.h"
 
 #include <stdlib.h>

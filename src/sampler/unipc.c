@@ -13,10 +13,11 @@
 #include "exec/op.h"
 #include "sampler/schedule.h"
 
-enum { MOST = 3 };              /* max order                                                   */
+enum { MOST = 3 };              /* max order of a step                                         */
 
-/* A linear combination: x = lat (latents at the start of the step) + new (for a correction: the
- * prediction at the end of the step) + m[0] (the newest kept prediction) + m[1] ... */
+/* Factors of a linear combination that gives the latents after a step. `lat` is the factor of the
+ * latents at the start of the step, `new` (in a correction) of the prediction at the end of the
+ * step, m[0] of the newest kept prediction, m[1] of the one before, and so on. */
 typedef struct sum { double lat, new, m[MOST]; int order; } sum;
 
 static int history_length(const xd_sched_cfg *c)
@@ -91,7 +92,7 @@ static void flow_levels(const xd_sched_cfg *c, const xd_steps *a, double *time, 
         step = n > 1 ? (1.0 / n - 1) / (n - 1) : 0;
     for (int i = 0; i < n; i++) {
         double v = a->sigmas ? a->sigmas[i] : a->own_sigmas && i && i == n - 1 ? 1.0 / n :
-                   i * step + 1;        /* numpy's linspace, whose last value is exact         */
+                   i * step + 1;        /* like numpy's linspace, with an exact last value     */
         sigma[i] = c->use_dynamic_shifting ? k / (k + (1 / v - 1)) : k * v / (1 + (k - 1) * v);
     }
     double scale = (1 - sigma[n - 1]) / (1 - c->shift_terminal);

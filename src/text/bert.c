@@ -66,9 +66,9 @@ typedef struct blk {
 } blk;
 
 typedef struct glob {
-    xd_tensor embed;            /* [V,E]                                                      */
-    xd_tensor position;         /* [positions,E] F32                                          */
-    xd_tensor type;             /* [types,E] F32                                              */
+    xd_tensor embed;            /* [V,E]: token embeddings                                    */
+    xd_tensor position;         /* [positions,E] F32: position embeddings                     */
+    xd_tensor type;             /* [types,E] F32: token type embeddings                       */
     xd_tensor gain, bias;       /* [E]                                                        */
 } glob;
 

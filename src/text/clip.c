@@ -47,9 +47,9 @@ static const xd_field fields[] = {
 };
 
 typedef struct glob {
-    xd_tensor embed;            /* [V,E]                                                      */
-    xd_tensor position;         /* [positions,E] F32                                          */
-    xd_tensor gain, bias;       /* [E]                                                        */
+    xd_tensor embed;            /* [V,E]: token embeddings                                    */
+    xd_tensor position;         /* [positions,E] F32: position embeddings                     */
+    xd_tensor gain, bias;       /* [E]: final norm                                            */
     xd_lin    proj;             /* pooled projection; absent in a model without one           */
 } glob;
 

@@ -44,9 +44,9 @@ static const xd_field fields[] = {
 };
 
 typedef struct glob {
-    xd_tensor class;            /* [E] F32                                                     */
-    xd_lin    patch;            /* [E, C p p]                                                  */
-    xd_tensor position;         /* [rows,E] F32                                                */
+    xd_tensor class;            /* [E] F32: class token                                        */
+    xd_lin    patch;            /* [E, C p p]: patch embedding                                 */
+    xd_tensor position;         /* [rows,E] F32: position embeddings                           */
     xd_tensor gain, bias;       /* [E]: norm before the first block                            */
 } glob;
 
@@ -158,7 +158,7 @@ static xd_tensor cut_patches(xd_exec *x, const cfg *c, xd_tensor pixels)
     return out;
 }
 
-/* Computes the input of the first block for one image: h [rows,E]. */
+/* Computes h [rows,E], the input of the first block, for one image. */
 static void embed(xd_exec *x, const xd_net *n, const float *image_pixels, xd_tensor h)
 {
     const glob *g = n->glob;

@@ -13,25 +13,25 @@
 #include "text/decoder.h"
 
 typedef struct blk {
-    xd_tensor norm1, norm2;     /* [E]: before attention and before the MLP                   */
+    xd_tensor norm1, norm2;     /* [E]: norms before attention and before the MLP             */
     xd_tensor post1, post2;     /* [E]: after attention and MLP (Gemma), or absent            */
     xd_tensor qnorm, knorm;     /* [D]: per-head norms, or absent                             */
     xd_lin    qkv, out, gate_up, down;
 } blk;
 
 typedef struct glob {
-    xd_tensor embed;            /* [V,E]                                                      */
+    xd_tensor embed;            /* [V,E]: token embeddings                                    */
     xd_tensor norm;             /* [E]: norm of the last hidden state                         */
     xd_qwen_vision_glob vision;
 } glob;
 
-typedef struct angles { xd_tensor cos, sin; } angles;   /* [n,D/2] F32                        */
+typedef struct angles { xd_tensor cos, sin; } angles;   /* [n,D/2] F32: rope                  */
 
 typedef struct local {
     int64_t   first, real;      /* first row and number of rows of the text                   */
     angles    all, window;      /* for layers with full, and with window attention             */
-    xd_tensor ones;             /* [1,D] F32: Gemma's gains are 1 + weight                    */
-    xd_tensor zeros;            /* [1,H D] in the compute type: attention of leading padding  */
+    xd_tensor ones;             /* [1,D] F32: added to Gemma's norm weights                   */
+    xd_tensor zeros;            /* [1,H D] in the compute type: output of padding before text */
 } local;
 
 /* ---- weights ------------------------------------------------------------------------------ */
@@ -221,7 +221,7 @@ static void rms_norm_into(xd_exec *x, const xd_decoder *c, xd_tensor out, xd_ten
                           xd_tensor gain)
 {
     xd_norm a = { .out = out, .in = in, .gain = gain, .rms = 1, .eps = c->eps };
-    if (c->kind->gemma) {       /* gains are 1 + weight                                        */
+    if (c->kind->gemma) {       /* Gemma's norm factors are 1 + weight                         */
         a.gain = (xd_tensor){ 0 };
         a.scale = xd_view2(gain.p, XD_F32, 1, gain.d[0]);
     }
@@ -261,7 +261,8 @@ static xd_tensor gain_of_heads(xd_exec *x, const xd_decoder *c, const local *l, 
     return xd_view(plus.p, XD_F32, 1, &c->D);
 }
 
-/* Computes attention of q, k, v [n,H,D] with this layer's mask. Returns [n,H,D]. */
+/* Computes attention of q, k, v [n,H,D] with the layer's mask: causal, and with a window if
+ * `slides` is set. Returns [n,H,D]. */
 static xd_tensor attend(xd_exec *x, const xd_decoder *c, const local *l, int slides,
                         const xd_tensor qkv[3])
 {

@@ -12,8 +12,8 @@
 
 enum { MAX_TOWER = 1 << 16 };  /* upper limit of the sizes in a vision tower's config         */
 
-/* Sizes: vocabulary, width, MLP, layers, heads, key heads (0: as many as heads), head size (0:
- * width / heads). */
+/* Config keys of the sizes, with default values: vocabulary, width, MLP width, layers, heads, key
+ * heads (0: as many as heads), head size (0: width / heads). */
 #define SIZES(V, E, F, L, H, KV, W)                                                                \
     { "text_config", 0, '>', 0, NULL }, { "vocab_size", AT(vocab), 'l', V, NULL },                 \
         { "hidden_size", AT(dim), 'l', E, NULL }, { "intermediate_size", AT(ff), 'l', F, NULL },   \
@@ -27,8 +27,8 @@ enum { MAX_TOWER = 1 << 16 };  /* upper limit of the sizes in a vision tower's c
         { "rms_norm_eps", AT(eps), 'f', eps_, NULL },                                              \
         { "tie_word_embeddings", AT(tied), 'b', tied_, NULL }
 
-/* Sizes of a vision tower: config keys of its layers and image channels; defaults of layers, width,
- * MLP. */
+/* Config keys of the sizes of a vision tower. The arguments are the keys of layers and image
+ * channels, and the defaults of layers, width and MLP width. */
 #define SEES(key, m, def) { "vision_config." key, AT(tower.m), 'l', def, NULL }
 #define TOWER(layers, colours, L, E, F)                                                            \
     { "vision_config." layers, AT(tower.nlayers), 'i', L, NULL }, SEES(colours, channels, 3),      \

@@ -2,7 +2,7 @@
  * read, lm_head and vision towers, so that they are not reported as unknown */
 #include "text/decoder.h"
 
-typedef struct layer {          /* "NAME.weight" [out,in], or [out] if `in` is 0; "NAME.bias"  */
+typedef struct layer {          /* "NAME.weight" is [out,in], or [out] if `in` is 0            */
     const char *name;
     int64_t     out, in;
     int         bias;

@@ -166,7 +166,8 @@ static void fill_colours(void *ctx, float *to)
     each_patch(ctx, patch_colours, to);
 }
 
-/* Writes the rope angles of a patch: the first half of the pairs by row, the second by column. */
+/* Writes the rope angles of a patch: the first half of the element pairs is rotated by the patch's
+ * row, the second half by its column. */
 static float *patch_angles(const table *t, const xd_text_image *i, int64_t y, int64_t x, float *row)
 {
     int64_t half = t->c->dim / t->c->heads / 2;
@@ -189,7 +190,7 @@ static void fill_angles(void *ctx, float *to)
 
 typedef struct local {
     const xd_text_read *r;
-    xd_tensor           cos, sin;       /* [patches, D/2] F32                                  */
+    xd_tensor           cos, sin;       /* [patches, D/2] F32: rope table                      */
 } local;
 
 /* Computes attention among the n rows that begin at *at, and adds n to *at. */
@@ -200,7 +201,7 @@ static void attend_rows(xd_exec *x, xd_tensor out, const xd_tensor qkv[3], int64
     *at += n;
 }
 
-/* Computes attention among the patches of each image, or of each window. */
+/* Computes attention among the patches of each image or, in layers with windows, of each window. */
 static xd_tensor attend(xd_exec *x, const xd_qwen_vision *c, const xd_text_read *r,
                         const xd_tensor qkv[3])
 {
@@ -235,8 +236,8 @@ void xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_v
     xd_linear_add(x, s->h, none, y, &w->down);
 }
 
-/* Concatenates the patches of each token, applies the MLP, and copies the result to its row in
- * `rows`. */
+/* Concatenates the patches of each image token, applies the MLP, and copies the token's result to
+ * its row in `rows`. */
 static void merge_patches(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vision_glob *g,
                           const xd_text_read *r, xd_tensor patches, xd_tensor rows)
 {

@@ -60,14 +60,14 @@ static const xd_field fields[] = { ROWS("t5") }, umt5_fields[] = { ROWS("umt5") 
 
 typedef struct blk {
     xd_tensor norm1, norm2;     /* [E]                                                        */
-    xd_lin    qkv, out, wi, wo; /* wi: one matrix, or gate and value                          */
+    xd_lin    qkv, out, wi, wo; /* wi: input of the MLP, or its gate and value                */
     xd_tensor bias;             /* UMT5's position bias [buckets,H] of all heads              */
 } blk;
 
 typedef struct glob {
-    xd_tensor embed;            /* [V,E]                                                      */
+    xd_tensor embed;            /* [V,E]: token embeddings                                    */
     xd_tensor bias;             /* T5's position bias [buckets,H] of all heads                */
-    xd_span   heads;            /* this rank's heads                                          */
+    xd_span   heads;            /* this rank's attention heads                                */
     xd_tensor norm;             /* [E]                                                        */
 } glob;
 
@@ -78,8 +78,9 @@ typedef struct local {
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
-/* feed_forward_proj is "ACT" or "gated-ACT"; "gated-gelu" means the tanh form. The keys
- * dense_act_fn and is_gated_act take precedence if a config has them. */
+/* Reads the activation of the MLP from the config. feed_forward_proj is "ACT" or "gated-ACT", where
+ * "gated-gelu" means the tanh form. The keys dense_act_fn and is_gated_act take precedence if a
+ * config has them. */
 static xd_status read_act(cfg *c, xd_err *e)
 {
     const char *act = c->proj;

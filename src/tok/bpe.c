@@ -80,7 +80,8 @@ static xd_status open_merges(xd_bpe *b, int n, const char *what, xd_err *e)
 
 typedef struct part { const char *s; size_t len; } part;
 
-/* Adds a merge; a repeated pair keeps its last rank. `number` counts lines or entries from 1. */
+/* Adds a merge to the hash table. A repeated pair keeps its last rank. `number` is the number of
+ * the line or list entry, from 1, for error messages. */
 static xd_status add_merge(xd_bpe *b, const part two[2], int rank, int number, const char *what,
                            xd_err *e)
 {
@@ -374,7 +375,7 @@ static void merge_all(const xd_bpe *b, symbol *s, heap *h)
     }
 }
 
-enum { SMALL = 64 };                    /* max symbols of a word without allocation             */
+enum { SMALL = 64 };                    /* max symbols of a word that needs no allocation       */
 
 void xd_bpe_merge(const xd_bpe *b, const int32_t *ids, size_t count, xd_ids *out)
 {

@@ -74,7 +74,7 @@ static void lower_case(const char *s, size_t len, xd_bytes_buf *out)
     size_t took;
     for (size_t i = 0; i < len; i += took) {
         int32_t c = xd_utf8_get(s + i, len - i, &took);
-        if (c == 0x130) {               /* the only character whose lower case is two characters */
+        if (c == 0x130) {               /* the only one with two in lower case                  */
             xd_bytes_add(out, "i\xcc\x87", 3);
         } else if (c == 0x3a3) {
             xd_bytes_add(out, is_final(s, len, i) ? "\xcf\x82" : "\xcf\x83", 2);
@@ -100,7 +100,7 @@ static void lower_and_strip(xd_bytes_buf *text)
             end = i + took;
     text->len = 0;
     text->failed |= b.failed;
-    if (end > from)                     /* p may be NULL                                       */
+    if (end > from)                     /* a text without characters may have p NULL           */
         xd_bytes_add(text, b.p + from, end - from);
     xd_bytes_free(&b);
 }
@@ -216,7 +216,7 @@ static const rule before_repair[] = {
 };
 
 static const rule after_repair[] = {
-    {EDGE "[a-zA-Z]{1,3}" D "{3,15}" EDGE, ""},                 /* product codes                */
+    {EDGE "[a-zA-Z]{1,3}" D "{3,15}" EDGE, ""},                 /* product codes (ABC12345)     */
     {EDGE "[a-zA-Z]+" D "+[a-zA-Z]+" EDGE, ""},
     {EDGE D "+[a-zA-Z]+" D "+" EDGE, ""},
     {"(?:worldwide" S "+)?(?:free" S "+)?shipping", ""},
@@ -225,7 +225,7 @@ static const rule after_repair[] = {
     {EDGE FILES "(?:" S "images?)?", ""},
     {EDGE "page" S "+" D "+" EDGE, ""},
     {EDGE D "*[a-zA-Z]+" D "+[a-zA-Z]+" D "+[a-zA-Z" XD_DIGIT "]*" EDGE, " "},
-    {EDGE D "+\\.?" D "*[x\\x{445}\\x{d7}]" D "+\\.?" D "*" EDGE, ""},  /* sizes                 */
+    {EDGE D "+\\.?" D "*[x\\x{445}\\x{d7}]" D "+\\.?" D "*" EDGE, ""},  /* sizes (600x400)       */
     {EDGE S "+:" S "+", ": "},
     {"([^" XD_DIGIT "][,./])" EDGE, "$1 "},
     {S "+", " "},

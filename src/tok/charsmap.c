@@ -90,8 +90,9 @@ static void replace_text(const xd_charsmap *m, const char *s, size_t len, xd_byt
     }
 }
 
-/* Replaces characters that extend (or begin) a grapheme in Unicode 17, as used by the tokenizers
- * library, and that Debian 12's utf8proc does not know, by a known character of the same class. */
+/* Returns a character of the same grapheme class that utf8proc knows. Characters that extend or
+ * begin a grapheme in Unicode 17, which the tokenizers library uses, may be unknown to Debian 12's
+ * utf8proc. */
 static int32_t stand_in(int32_t c)
 {
     static const int32_t extend[][2] = {

@@ -1,5 +1,6 @@
 /* clean.c - prepares a prompt like the video pipelines of diffusers (prompt_clean): repairs the
- * text (ftfy.fix_text), replaces HTML entities twice, and makes runs of white space one space. */
+ * text (ftfy.fix_text), replaces HTML entities twice, and replaces each run of white space by one
+ * space. */
 #include "tok/inside.h"
 
 #include <stdlib.h>

@@ -38,9 +38,9 @@ typedef struct parser {
     size_t       nopen, cap;
     int          kept, silent;          /* number of open tags that keep white space; whose
                                            content is not text                                  */
-    size_t       closed[32];            /* pending end tags of void elements                    */
+    size_t       closed[32];            /* number of end tags to skip, per void element         */
     xd_bytes_buf data, out;
-    int          last;                  /* 1: end of the document                               */
+    int          last;                  /* 1: the text ends at the end of the document          */
 } parser;
 
 /* ---- the tree ------------------------------------------------------------------------------- */

@@ -73,7 +73,7 @@ static size_t run(const xd_tags *t, int kind, size_t at)
     return t->end[kind][at];
 }
 
-/* Skips white space and slashes, except the slash of "/>". */
+/* Returns the offset after white space and slashes at `at`, except the slash of "/>". */
 static size_t behind_gap(const xd_tags *t, size_t at)
 {
     size_t end = run(t, GAP, at);

@@ -15,11 +15,11 @@ enum { STEPS = 16 };                    /* max number of normalizers, and of pre
 typedef enum norm_kind { NORM_NFC, NORM_NFD, NORM_REPLACE, NORM_PREPEND } norm_kind;
 typedef struct norm {
     norm_kind   kind;
-    xd_pattern *from;                   /* of NORM_REPLACE                                      */
+    xd_pattern *from;                   /* pattern of NORM_REPLACE                              */
     char       *text;                   /* new text of NORM_REPLACE and NORM_PREPEND            */
 } norm;
 
-typedef struct step {                   /* a pre-tokenizer; `at` NULL: adds a space before a word */
+typedef struct step {                   /* pre-tokenizer; `at` NULL: adds a space before words    */
     xd_pattern  *at;
     xd_split_how how;
     int          invert;
@@ -146,7 +146,7 @@ static xd_status read_steps(const rules *r, const xd_json *j)
     const xd_json *many = xd_json_get(j, "pretokenizers");
     if (xd_json_null(j))
         return XD_OK;
-    if (r->l->bytes)                    /* ByteLevel must be the last step                      */
+    if (r->l->bytes)                    /* ByteLevel must be the last pre-tokenizer             */
         return not_known(r, "pre_tokenizer after ByteLevel,", type);
     if (!strcmp(type, "Split"))
         return read_split(r, j);
@@ -192,7 +192,7 @@ static xd_status find_bytes(const rules *r)
         char   s[8];
         size_t n = l->bytes ? xd_byte_letter(i, s) : (size_t)snprintf(s, 8, "<0x%02X>", i);
         l->byte[i] = xd_pieces_find(xd_bpe_pieces(l->bpe), s, n);
-        /* bytes 0xc0, 0xc1 and those from 0xf5 on never occur in UTF-8 */
+        /* the bytes 0xc0, 0xc1 and 0xf5 to 0xff never occur in UTF-8 */
         if (l->bytes && l->byte[i] < 0 && i < 0xf5 && i != 0xc0 && i != 0xc1)
             return xd_fail(r->e, XD_EFORMAT, "%s has no piece for byte %d", r->what, i);
     }

@@ -168,7 +168,8 @@ static int by_id(const void *x, const void *y)
     return (a->id > b->id) - (a->id < b->id);
 }
 
-/* Returns the list of additional special tokens of the config, or of special_tokens_map.json. */
+/* Returns the JSON list of additional special tokens in tokenizer_config.json, or in
+ * special_tokens_map.json. */
 static const xd_json *further(const xd_special_files *f)
 {
     const xd_json *list = xd_json_get(f->cfg, "extra_special_tokens");
@@ -193,7 +194,8 @@ static int is_special(const xd_special_files *f, const char *name)
     return 0;
 }
 
-/* Adds the tokens of added_tokens_decoder ({id: token}) or added_tokens.json ({name: id}). */
+/* Adds the added tokens listed in the config's added_tokens_decoder ({id: token}) or in
+ * added_tokens.json ({name: id}). */
 static xd_status add_members(xd_tok *t, const xd_special_files *f, xd_err *e)
 {
     const xd_json *list = xd_json_get(f->cfg, "added_tokens_decoder");

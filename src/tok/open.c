@@ -132,7 +132,7 @@ typedef struct sources {
     xd_lm_files   lm;
 } sources;
 
-/* Reads a tokenizer other than that of a language model. */
+/* Reads a T5, CLIP or BERT tokenizer. */
 static xd_status read_other(xd_tok *t, const sources *from, const xd_special_files *f, xd_err *e)
 {
     xd_status s;
@@ -266,7 +266,7 @@ int xd_tok_has(const char *dir, const char *name)
     return n > 0 && (size_t)n < sizeof path && xd_file_exists(path);
 }
 
-/* Reads a JSON file of the directory; a missing file is not an error. */
+/* Reads a JSON file of the tokenizer's directory. A missing file is not an error. */
 static xd_status read_beside(xd_json **j, const char *dir, const char *name, xd_err *e)
 {
     char     *path = xd_path_join(dir, name);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 struct xd_pattern {
-    pcre2_code *code;                   /* NULL: searches for the literal `text`                */
+    pcre2_code *code;                   /* NULL: search for the literal `text`                  */
     char       *text;
     size_t      len;
 };
@@ -155,7 +155,8 @@ static int read_escape(reader *r)
     return 1;
 }
 
-/* Returns 1 for groups such as (?i: that both libraries interpret alike. */
+/* Returns 1 for the beginning of a group, such as "(?i:", that Oniguruma and PCRE2 interpret
+ * alike. */
 static int is_known_group(const reader *r)
 {
     static const char *const known[] = {"(?i:", "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};

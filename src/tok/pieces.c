@@ -103,7 +103,7 @@ static xd_status no_id(const char *what, xd_slice s, xd_err *e)
                    (int)(s.len < 80 ? s.len : 80), s.p, (int)MAX_ID);
 }
 
-/* Adds one member of the vocabulary's object. */
+/* Adds the piece of one member "piece": id of the vocabulary's JSON object. */
 static xd_status add_member(xd_pieces *v, const xd_json *j, unsigned char *seen, const char *what,
                             xd_err *e)
 {

@@ -152,7 +152,7 @@ static int32_t lower_case(int32_t c)
 
 void xd_lower(int32_t c, xd_bytes_buf *out)
 {
-    if (c == 0x130)                     /* the only character whose lower case is two characters */
+    if (c == 0x130)                     /* the only one with two in lower case                  */
         xd_bytes_add(out, "i\xcc\x87", 3);
     else
         xd_utf8_put(lower_case(c), out);

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-enum { UNKNOWN = 2 };                   /* unk_id of T5Tokenizer, independent of the file       */
+enum { UNKNOWN = 2 };                   /* unknown id of T5Tokenizer, whatever the file says    */
 
 typedef struct place {                  /* best segmentation of a word up to this position      */
     double  score;

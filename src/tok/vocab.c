@@ -1,5 +1,5 @@
-/* vocab.c - vocabularies: reads a serialized SentencePiece ModelProto or the Unigram model of a
- * tokenizer.json, and writes a ModelProto to memory.
+/* vocab.c - reads a vocabulary from a serialized SentencePiece ModelProto or from the Unigram model
+ * of a tokenizer.json, and writes a ModelProto to memory.
  *
  * A protobuf message is a sequence of keys (field number << 3 | wire type) and values. Only the
  * pieces, the type and the character map of the model are used here. */
@@ -179,7 +179,7 @@ xd_status xd_vocab_spiece(xd_vocab *v, const char *data, size_t len, int type, c
 {
     wire      w = {(const unsigned char *)data, len, 0};
     xd_status s = XD_OK;
-    uint64_t  have = 0;                 /* unspecified                                          */
+    uint64_t  have = 0;                 /* 0: the file does not specify the type                */
     field     f;
     while (w.at < w.len && s == XD_OK) {
         size_t at = w.at;
