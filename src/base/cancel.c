@@ -1,5 +1,5 @@
-/* cancel.c - cancels a run. The reason is written before the flag is set, so that a reader of the
- * flag sees a complete reason. */
+/* cancel.c - cancels a run. The reason of a cancellation is written before the flag is set, so that
+ * a thread that reads the flag sees the complete reason. */
 #include "base/cancel.h"
 
 #include <stdio.h>

@@ -100,8 +100,8 @@ int xd_cpuset_bind(const xd_cpuset *s)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Reads the beginning of the file `name` below the directory `root`. Returns 0 if there is no such
- * file. */
+/* Reads the beginning of the file `name` below the directory `root`. Returns 0 if the file does not
+ * exist. */
 static int read_text(const char *root, const char *name, char *text, size_t size)
 {
     char path[4096];
@@ -353,7 +353,7 @@ void xd_interleave(void *p, size_t bytes, const xd_cpuset *nodes)
     if (syscall(SYS_get_mempolicy, &mode, NULL, 0UL, NULL, 0UL) != 0 || mode != MPOL_DEFAULT)
         return;
     /* An error of mbind is ignored, since it only costs speed. The kernel uses one bit less than
-     * the given number of bits, hence the added 1. */
+     * mbind's number of bits, so 1 is added. */
     syscall(SYS_mbind, (char *)p - skip, skip + bytes, (long)MPOL_INTERLEAVE, nodes->w, 1024UL + 1,
             0UL);
 }

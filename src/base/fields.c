@@ -1,8 +1,8 @@
 /* fields.c - fills a struct from a JSON object by a table of fields, see json.h.
  *
  * The table is processed twice, each time from its end to its start: first to set the defaults,
- * then to set the object's values. So the first of several rows with the same offset takes
- * precedence. */
+ * then to set the object's values. If several rows of the table have the same offset, the first of
+ * these rows therefore takes precedence. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>

@@ -226,9 +226,9 @@ static void out_free(xd_out *o)
     *o = (xd_out){ 0 };
 }
 
-/* Opens a file without a name in the directory of `path`. The file disappears if this process dies.
- * Returns -1 if the file system does not support this, or if there is no /proc, which is needed to
- * name the file later. */
+/* Opens a file without a name in the directory of `path`. The nameless file disappears if this
+ * process dies. Returns -1 if the file system does not support nameless files, or if there is no
+ * /proc, which is needed to name the file later. */
 static int open_nameless(const char *path)
 {
 #ifdef O_TMPFILE
@@ -274,8 +274,8 @@ static int open_named(xd_out *o)
     return -1;
 }
 
-/* Returns the path of the file to replace. If `path` is a symlink, this is the symlink's target, so
- * that the symlink stays. */
+/* Returns the path of the file to replace. If `path` is a symlink, returns the symlink's target, so
+ * that the symlink is kept. */
 static char *real_name(const char *path)
 {
     struct stat st;
@@ -325,7 +325,7 @@ static int link_name(xd_out *o, int fd)
     return rename(o->tmp, o->path);
 }
 
-/* Copies the nameless file to a file with a temporary name. This is used if linkat is not
+/* Copies the nameless file to a file with a temporary name. The copy is made only if linkat is not
  * allowed. */
 static int copy_over(xd_out *o, int from)
 {

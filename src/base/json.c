@@ -19,8 +19,8 @@
 enum { MAXDEPTH = 64 };                 /* max nesting of lists and objects                   */
 static const size_t max_file = (size_t)1 << 28;         /* bytes; large tokenizers have 2^25   */
 
-/* The string that replaces NaN in the text for cJSON. It is as long as "NaN", and no document can
- * contain it, because the prescan refuses its byte. */
+/* The string that replaces NaN in the text for cJSON. The replacement of NaN is as long as "NaN",
+ * and no document can contain it, because the prescan refuses its byte. */
 static const char nan_mark[] = "\xff";
 
 struct xd_json {
@@ -129,8 +129,8 @@ static size_t count_nodes(const cJSON *v)
     return n;
 }
 
-/* Copies a subtree of cJSON's tree. `next` is the first free node. The recursion is at most
- * MAXDEPTH deep. */
+/* Copies a subtree of cJSON's tree. `next` is the first free node of the xd_json tree. The function
+ * recurses at most MAXDEPTH levels deep. */
 static xd_json *fill_nodes(xd_json *j, xd_json *next)
 {
     j->kids = next;

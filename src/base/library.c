@@ -1,7 +1,8 @@
 /* library.c - loads shared libraries and looks up their functions.
  *
- * meson.build defines the XD_NAMES_* lists. A list has the library's SONAME at build time, which
- * may have a minor version, and the name with only the major version. */
+ * The lists XD_NAMES_* of library file names are defined in meson.build. Each list has a library's
+ * SONAME at build time, which may have a minor version, and the library's name with only the major
+ * version. */
 #include "base/library.h"
 
 #include <dlfcn.h>

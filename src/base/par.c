@@ -1,15 +1,15 @@
 /* par.c - the thread pool of CPU kernels.
  *
- * It is not OpenMP, for three reasons. The time a thread spins before it sleeps can be set at any
- * time (libgomp reads it before main). If a busy machine does not schedule a worker in time, the
- * caller does that worker's piece of the work. Several threads of a process can make parallel calls
- * without a thread team for each.
+ * The pool does not use OpenMP's threads, for three reasons. The time a thread spins before it
+ * sleeps can be set at any time (libgomp reads it before main). If a busy machine does not schedule
+ * a worker in time, the caller does that worker's piece of the work. Several threads of a process
+ * can make parallel calls without a thread team for each.
  *
  * A round is one parallel call, whose work is divided into pieces, one per thread. The word `state`
  * holds the round's number and its count of pieces. Worker i owns piece i, and the caller owns
  * piece 0. A thread claims a piece by writing the round's number to the piece's element of `taken`.
- * A worker that slept through a round finds its piece claimed. Only a thread that has a piece reads
- * the job, which does not change until all pieces are done. */
+ * A worker that slept through a round finds that its piece has been claimed. Only a thread that has
+ * a piece reads the job, which does not change until all pieces are done. */
 #define _GNU_SOURCE             /* sched_getaffinity, syscall */
 #include "base/par.h"
 
@@ -28,8 +28,8 @@
 #include "base/signals.h"
 
 /* MAX_THREADS: max threads of a process. SPINS: iterations of a waiting loop before a thread sleeps
- * (about 20 us). SHORT_SPINS: the same for a thread that should sleep almost at once. PIECES: bits
- * of `state` for the number of pieces. */
+ * (about 20 us). SHORT_SPINS: these iterations for a thread that should sleep almost at once.
+ * PIECES: bits of `state` for the number of pieces. */
 enum { MAX_THREADS = 4096, SPINS = 1000, SHORT_SPINS = 10, PIECES = 16 };
 
 static int threads;
@@ -224,10 +224,10 @@ static void start_workers(int n)
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-/* Runs on each thread of an OpenMP team: does its own piece of the round, and unclaimed pieces.
- * OpenMP orders this function after the caller's earlier writes and before the caller's later
- * reads. The atomic operations express the same order for tools that do not know OpenMP's
- * barriers. */
+/* Runs on each thread of an OpenMP team: computes the thread's own piece of the round, then pieces
+ * that no thread has claimed. OpenMP orders this function after the caller's earlier writes and
+ * before the caller's later reads. Atomic operations repeat the order of memory accesses for tools
+ * that do not know OpenMP's barriers. */
 static void join_round(void *data)
 {
     (void)atomic_load(&pool.state);

@@ -1,13 +1,13 @@
 /* readahead.c - a background thread that reads parts of files into the page cache.
  *
  * The thread requests small pieces of a file (POSIX_FADV_WILLNEED), because the system silently
- * truncates larger requests to the readahead window of the disk. Some MiB are in flight at a time.
- * To wait, the thread reads one byte of a piece that was requested DEPTH steps ago, which also
- * reads the piece if the request had no effect. The thread copies nothing, and data that is already
- * cached costs about 10 ms per GB.
+ * truncates larger requests to the readahead window of the disk. Requests for some MiB are in
+ * flight at a time. To wait, the thread reads one byte of a piece that was requested DEPTH steps
+ * ago, which also reads the piece if the request had no effect. The thread copies nothing, and data
+ * that is already cached costs about 10 ms per GB.
  *
- * The thread maps and allocates no memory. Its stack is small, because address space may be
- * limited. */
+ * The thread maps and allocates no memory. The thread's stack is small, because address space may
+ * be limited. */
 #define _POSIX_C_SOURCE 200809L /* posix_fadvise, sigset_t */
 #include "base/readahead.h"
 #include "base/file.h"
@@ -37,7 +37,7 @@ struct xd_readahead {
     const xd_canceller *cancel;
     int             running;
     pthread_t       thread;
-    pthread_mutex_t guard;      /* protects the following members                              */
+    pthread_mutex_t guard;      /* protects the following fields of this struct                */
     pthread_cond_t  change;
     size_t          requested, used;
     int             stop;
@@ -55,8 +55,8 @@ xd_readahead *xd_readahead_open(size_t limit, const xd_canceller *cancel)
     return a;
 }
 
-/* Adds a range of a file to the queue. Merges adjacent ranges. If out of memory, drops this and
- * later ranges. */
+/* Adds a range of a file to the queue. Adjacent ranges of a file are merged. If out of memory, this
+ * range and later ranges are dropped. */
 void xd_readahead_add(xd_readahead *a, int fd, size_t at, size_t bytes)
 {
     range *last = a->n ? &a->r[a->n - 1] : NULL;
@@ -89,7 +89,7 @@ size_t xd_readahead_cold_bytes(const xd_readahead *a)
     return cold;
 }
 
-/* Waits until n more bytes may be requested. Returns 0 if the thread must stop. */
+/* Waits until n more bytes may be requested. Returns 0 if the readahead thread must stop. */
 static int wait_for_space(xd_readahead *a, size_t n)
 {
     pthread_mutex_lock(&a->guard);

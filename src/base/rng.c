@@ -1,7 +1,8 @@
 /* rng.c - draws normally distributed noise for latents, with Torch's values.
  *
- * Torch's random values depend on where Torch rounds to f32, so this file rounds at the same steps.
- * Only the logarithm, sine and cosine are computed more exactly (in double) and rounded once. */
+ * Torch's random values depend on where Torch rounds to f32, so this file rounds to f32 at the same
+ * steps as Torch. Only the logarithm, sine and cosine are computed more exactly (in double) and
+ * rounded once. */
 #include "base/rng.h"
 
 #include <math.h>

@@ -1,8 +1,9 @@
 /* count.c - a communicator that sends nothing and counts the bytes it would send.
  *
  * The communicator never dereferences tensors, so a plan's traffic can be counted for any rank of
- * any number of ranks without running these ranks. Collectives are split into the same messages as
- * in mpi.c (kinds.h). Messages without bytes are not sent by MPI and not counted here. */
+ * any number of ranks without running these ranks. Collective operations are split into the same
+ * messages as in mpi.c (kinds.h). Messages of zero bytes are not sent by MPI and are not
+ * counted. */
 #include "comm/comm.h"
 
 #include "comm/count_memory.h"
@@ -12,8 +13,8 @@
 
 enum { LATER = 8 };
 
-/* The second half of an all-reduce that is split into pieces. This half begins after operation
- * `number`, and sends `bytes` to each rank. */
+/* The second half of an all-reduce that is split into pieces. The second half begins after
+ * operation `number`, and sends `bytes` bytes to each rank. */
 typedef struct second {
     xd_comm *c;
     int64_t  number, bytes;

@@ -1,5 +1,5 @@
 /* direct.c - sends messages between the devices of a host through mailboxes in shared device
- * memory. Notes describe the mailboxes' contents. */
+ * memory. Messages in host memory, called notes, describe the contents of mailboxes. */
 #include "comm/direct.h"
 
 #include <sched.h>
@@ -98,7 +98,7 @@ static int make_box(const xd_mailboxes *m, box *b, size_t bytes)
 }
 
 /* Returns the number of the smallest free mailbox of at least `bytes` bytes, or of a new mailbox.
- * Returns -1 if out of memory. */
+ * Returns -1 if there is no memory for a mailbox. */
 static int find_box(const xd_mailboxes *m, int to, size_t bytes)
 {
     peer_boxes *q = &m->peer[to];
@@ -255,8 +255,8 @@ static xd_status receive_box(xd_mailboxes *m, xd_stage_call *k, int from, const 
     return st;
 }
 
-/* Copies a received message from `from` in device memory to a tensor in host memory. Blocks until
- * the copy has ended. */
+/* Copies a received message from `from` in device memory to a tensor in host memory. The function
+ * returns when the copy has ended. */
 static xd_status download_tensor(xd_staging *w, xd_tensor t, const char *from)
 {
     size_t bytes = xd_comm_bytes(t);
@@ -364,7 +364,7 @@ static int try_boxes(xd_mailboxes *m)
     return xd_comm_all_can(c, ok);
 }
 
-/* Opens mailboxes between the ranks of a host. Returns the same result on all of these ranks. */
+/* Opens mailboxes between the ranks of a host. The result is the same on all ranks of the host. */
 static int open_on_host(xd_mailboxes *m, const char **why)
 {
     xd_comm     *h = m->host;

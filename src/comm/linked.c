@@ -104,7 +104,7 @@ static int each_has_its_own(xd_staging *w, xd_comm *c)
     return ok;
 }
 
-/* Opens one NCCL link between all ranks. Returns 0 if this failed on any rank. */
+/* Opens one NCCL link between all ranks. Returns 0 if opening the link failed on any rank. */
 static int open_link(xd_links *l, xd_comm *c, int i, xd_err *e)
 {
     xd_link_id id = { { 0 } };

@@ -1,8 +1,8 @@
 /* mpi.c - initialises MPI, and opens, splits and closes groups of ranks.
  *
  * Calls that set up groups block; calls that move data are in mpi_call.c and never block. Opening
- * the first world initialises MPI, unless the program did so. Closing the last world finalises
- * MPI. */
+ * the first MPI world initialises MPI, unless the program has initialised it. Closing the last MPI
+ * world finalises MPI. */
 #define _GNU_SOURCE             /* sched_yield, nanosleep */
 #include "comm/mpi_op.h"
 
@@ -53,7 +53,8 @@ static void find_host_members(MPI_Group host, MPI_Comm m, int size, char *on_hos
     MPI_Group_free(&all);
 }
 
-/* Makes a group of the communicator `m`. Takes ownership of `m`, even if it fails. */
+/* Makes a group of the communicator `m`. The group owns `m` from now on, and `m` is freed even if
+ * this function fails. */
 static xd_status open_group(xd_mpi_world *w, MPI_Comm m, xd_comm **out, xd_err *e)
 {
     xd_mpi_group *g = calloc(1, sizeof *g);
@@ -123,8 +124,8 @@ static void poke_hook(void *arg)
 }
 
 /* Pauses a waiting rank, so that it does not occupy a core that a computing rank needs. On a host
- * with fewer cores than ranks, yields at once and soon sleeps. Otherwise first lets the caller poll
- * for a while. */
+ * with fewer cores than ranks, yields at once and soon sleeps. On other hosts, first lets the
+ * caller poll for a while. */
 void xd_mpi_idle(int polls)
 {
     int eager = mpi.crowded ? 0 : 200, awake = mpi.crowded ? 40 : 20000;
@@ -136,8 +137,8 @@ void xd_mpi_idle(int polls)
         nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
 }
 
-/* Waits for all ranks of a group. MPI_Barrier is not used, because it may spin, and pending
- * operations would not progress meanwhile. */
+/* Waits for all ranks of a group. MPI_Barrier is not used, because MPI_Barrier may spin, and
+ * pending operations would not progress during the barrier. */
 static void mpi_barrier(xd_comm *c)
 {
     xd_mpi_group   *g = c->priv;
@@ -327,7 +328,8 @@ static void survey_host(xd_mpi_world *w)
 }
 
 /* Counts the other processes of the job that may compute on this host, if the program passed its
- * own communicator. If the launcher does not publish their number, ranks are not bound to cores. */
+ * own communicator. Ranks are not bound to cores if the launcher does not publish the number of
+ * processes on this host. */
 static void count_others(void)
 {
     int rank, ranks;
@@ -383,7 +385,7 @@ static xd_status open_world(xd_mpi_world *w, MPI_Comm base, xd_err *e)
     return s;
 }
 
-/* Opens the first group of an MPI world, which has all its ranks. */
+/* Opens the first group of an MPI world, which has all ranks of the world. */
 static xd_status open_first(xd_mpi_world *w, MPI_Comm base, xd_comm **c, xd_err *e)
 {
     MPI_Comm m = MPI_COMM_NULL;

@@ -90,8 +90,8 @@ xd_req xd_mpi_exchange_places(xd_comm *c, const xd_tensor *give, xd_tensor *get)
     return exchange_in_place(c, give, get, XD_EXCHANGE_PLACES);
 }
 
-/* Gathers the rows of all ranks in `out`. First copies this rank's rows to their position in `out`,
- * and sends them from there. */
+/* Gathers the rows of all ranks in `out`. This rank's rows are first copied to their position in
+ * `out`, and sent from this position. */
 xd_req xd_mpi_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
 {
     xd_mpi_op *j = xd_mpi_op_begin(c, 1);
@@ -169,7 +169,7 @@ xd_req xd_mpi_bcast(xd_comm *c, xd_tensor io, int root)
 }
 
 /* Sums n elements of every rank in the order of the ranks. The elements of rank r are in slot r of
- * the staging buffer. This rank's elements are at `io`, where the sum is written. */
+ * the staging buffer. The elements of this rank are at `io`, where the sum is written, too. */
 static void sum_slots(xd_mpi_op *j, char *io, int64_t n)
 {
     const xd_comm *c = &j->g->c;

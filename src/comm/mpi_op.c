@@ -1,5 +1,5 @@
-/* mpi_op.c - pending MPI operations: starts them, stages their data, advances them, and waits for
- * them */
+/* mpi_op.c - starts pending MPI operations, stages their data, advances them, and waits for their
+ * end */
 #include "comm/mpi_op.h"
 
 #include "base/log.h"
@@ -106,7 +106,7 @@ static void return_staging(xd_mpi_op *j)
     j->stages = NULL;
 }
 
-/* Grows an array to `cap` elements of `size` bytes. Returns 0 if out of memory. */
+/* Grows an array to `cap` elements of `size` bytes. Returns 1, or 0 if out of memory. */
 static int grow_array(void **p, int cap, size_t size)
 {
     void *q = realloc(*p, (size_t)cap * size);
@@ -404,7 +404,7 @@ xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n)
 }
 
 /* Returns 1 if an operation is complete. A failed operation counts as complete, even if some of its
- * messages never arrive; xd_mpi_wait then returns the error. */
+ * messages never arrive. xd_mpi_wait returns the error of a failed operation. */
 int xd_mpi_test(xd_comm *c, xd_req *r)
 {
     xd_mpi_op *j = op_of(*r);

@@ -114,7 +114,7 @@ static xd_req self_exchange_views(xd_comm *c, const xd_tensor *give, xd_tensor *
 }
 
 /* Matches a send with the oldest open receive, or a receive with the oldest open send. Queues the
- * message if there is no match. */
+ * message if no open send or receive matches it. */
 static xd_req match_message(self *s, xd_tensor t, int sent)
 {
     message **at = &s->open, *l;

@@ -23,8 +23,8 @@ static int all_ok(const xd_mpi_group *g, int ok)
     return MPI_Allreduce(MPI_IN_PLACE, &ok, 1, MPI_INT, MPI_MIN, g->mpi) == MPI_SUCCESS && ok;
 }
 
-/* Opens on every rank the shared-memory file that rank 0 creates. Returns -1 on all ranks if one
- * rank fails. */
+/* Opens on every rank the shared-memory file that rank 0 creates. Returns a file descriptor, or -1
+ * on all ranks if one rank fails. */
 static int open_file(const xd_mpi_group *g, size_t bytes)
 {
     xd_shm_key key = { .fd = -1 };
@@ -39,8 +39,8 @@ static int open_file(const xd_mpi_group *g, size_t bytes)
     return -1;
 }
 
-/* Creates a shared-memory file and maps it on all ranks of a group. Returns NULL on all ranks if
- * that is not possible. */
+/* Creates a shared-memory file and maps the file on all ranks of a group. Returns NULL on all ranks
+ * if no shared memory is available. */
 static xd_shm_block *open_block(const xd_mpi_group *g, size_t bytes)
 {
     xd_shm_block   *b = calloc(1, sizeof *b);
@@ -67,8 +67,9 @@ static void close_block(xd_shm_block *b)
 
 /* ---- memory that all ranks write: share -------------------------------------------------- */
 
-/* Allocates this rank's part of the shared pages in advance, in complete huge pages. Otherwise the
- * first access to a page would kill the process when memory is short. */
+/* Allocates this rank's part of the shared pages in advance, in complete huge pages. If pages were
+ * not allocated in advance, the first access to a page would kill the process when memory is
+ * short. */
 static int allocate_part(const xd_comm *c, void *p, size_t bytes, int nodes)
 {
     size_t n = (bytes + XD_HUGE_PAGE - 1) / XD_HUGE_PAGE,
@@ -109,8 +110,8 @@ void xd_mpi_unshare(xd_mpi_group *g)
 /* ---- windows: each rank writes its part, all ranks read ---------------------------------- */
 
 /* Returns the sum of the bytes of all ranks' parts, and sets *at to the offset of this rank's part.
- * `mine` is the bytes of this rank's part, a multiple of the huge page size. Returns 0 if a rank
- * passed 0 bytes. */
+ * `mine` is the bytes of this rank's part, a multiple of the huge page size. Returns 0 if any rank
+ * passed a size of 0 bytes. */
 static size_t sum_parts(const xd_mpi_group *g, size_t mine, size_t *at)
 {
     unsigned long long part = mine, sum = 0, smallest = 0, before = 0;

@@ -1,9 +1,9 @@
 /* staged.c - messages between devices by way of host memory: the sender copies device memory to
  * host memory, and the receiver copies the message from host memory to its device.
  *
- * A communication call returns while its data is still being copied to the host. Its message starts
- * later, in a wait, a test, a poke or the next call; messages start in the order of the calls. The
- * device continues its work meanwhile. */
+ * A communication call returns while its data is still being copied to the host. The message of a
+ * call starts later, in a wait, a test, a poke or the next call; messages start in the order of the
+ * calls. The device continues to compute while a message waits. */
 #include "comm/staged.h"
 
 #include <sched.h>

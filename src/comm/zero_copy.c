@@ -1,12 +1,12 @@
 /* zero_copy.c - exchanges data between ranks of one host through shared-memory windows.
  *
  * The sender sends a note with the position and the strides of a view in its window (shared.c). In
- * exchange, the receiver copies the view once, directly into its own layout, and confirms the copy;
- * the sender waits for the confirmation. A view that the sender has already written to its
- * destination (exchange_places) is not copied. In exchange_views and exchange_places, the receiver
- * gets the view itself. Data outside of windows (of a rank that has failed) is sent as a message
- * after the note. The first tag of a call is for notes, the second for messages, the third for
- * confirmations. */
+ * a plain exchange, the receiver copies the view once, directly into its own layout, and confirms
+ * the copy; the sender waits for the confirmation. A view that the sender has already written to
+ * its destination (exchange_places) is not copied. In exchange_views and exchange_places, the
+ * receiver gets the view itself. Data outside of windows (of a rank that has failed) is sent as a
+ * message after the note. The first tag of a call is for notes, the second for messages, the third
+ * for confirmations. */
 #include "comm/kinds.h"
 #include "comm/mpi_op.h"
 

@@ -39,7 +39,8 @@ static char *piece_address(xd_mpi_op *j, int r, int of, size_t *bytes)
     return q;
 }
 
-/* Sends a confirmation to all ranks, and starts to receive one from each. Then `then` is called. */
+/* Sends a confirmation to all ranks, and starts to receive one from each. The function `then` is
+ * called when all confirmations have arrived. */
 static void exchange_confirmations(xd_mpi_op *j, void (*then)(xd_mpi_op *j))
 {
     const xd_comm *c = &j->g->c;
@@ -96,7 +97,8 @@ static void sum_my_piece(xd_mpi_op *j)
     exchange_confirmations(j, copy_other_pieces);
 }
 
-/* Continues the all-reduce in shared memory or by messages. Called when all notes have arrived. */
+/* Continues the all-reduce in shared memory or by messages. This function is called when the notes
+ * of all ranks have arrived. */
 static void choose_way(xd_mpi_op *j)
 {
     for (int r = 0; r < j->g->c.size; r++)

@@ -126,8 +126,8 @@ static const char *type_text(int type)
                                  : xd_dtype_name((xd_dtype)type);
 }
 
-/* Describes the conversion's arguments as text. This text must be the same when an interrupted
- * conversion is resumed. */
+/* Describes the conversion's arguments as text. The described arguments must be the same when an
+ * interrupted conversion is resumed. */
 static xd_status describe(xd_cvt *v, xd_err *e)
 {
     for (int i = 0; i < v->nparts; i++)

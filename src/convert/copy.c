@@ -79,7 +79,8 @@ static xd_status add_entry(xd_cvt *v, const char *below, const char *name, int w
     return s;
 }
 
-/* Lists the files of a directory for copying. A missing directory has no files. */
+/* Lists the files of a directory for copying. A directory that does not exist has no files to
+ * copy. */
 static xd_status add_folder(xd_cvt *v, const char *below, int weights, int depth, xd_err *e)
 {
     char     *path = xd_cvt_path(v->m.dir, below, NULL, e);

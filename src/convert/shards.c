@@ -1,8 +1,8 @@
 /* shards.c - distributes the output tensors over files and makes the files' headers.
  *
- * Tensors are distributed over files as in diffusers, in the order in which they are loaded. In a
- * file, tensors whose byte size is a multiple of ALIGN come first, so that all of them are
- * aligned. */
+ * Tensors are distributed over files as in diffusers, in the order in which they are loaded. In
+ * each file, tensors whose byte size is a multiple of ALIGN are first, so that all these tensors
+ * are aligned. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ char *xd_cvt_path(const char *dir, const char *a, const char *b, xd_err *e)
 /* ---- which file ----------------------------------------------------------------------------- */
 
 /* Returns the bytes of the tensors that must stay in one file with tensor i, such as a matrix and
- * its scales. Sets *end to the first tensor after these. */
+ * its scales. Sets *end to the first tensor that may be in another file. */
 static size_t unit_bytes(const xd_cvt_part *c, int i, int *end)
 {
     size_t bytes = 0;

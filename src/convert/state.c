@@ -154,7 +154,7 @@ static int is_old(const xd_cvt_part *c, const char *name)
 
 /* Returns the bytes of those weight files in a component's output directory that are not part of
  * this conversion, but that a loader could mistake for the component's weights. If `remove` is set,
- * deletes these files. */
+ * the counted files are deleted. */
 static size_t old_bytes(const xd_cvt *v, const xd_cvt_part *c, int remove)
 {
     char       *dir = xd_cvt_path(v->a->output, c->p->name, NULL, NULL);
@@ -177,7 +177,7 @@ static size_t old_bytes(const xd_cvt *v, const xd_cvt_part *c, int remove)
 /* ---- free disk space ------------------------------------------------------------------------ */
 
 /* Returns the path of the output directory if it exists, else of its nearest existing parent. The
- * caller frees the path. */
+ * caller must free the returned path. */
 static char *nearest_folder(const char *output)
 {
     if (xd_file_is_dir(output))

@@ -1,7 +1,7 @@
 /* tensors.c - lists the tensors that a converted model component will have, and their types.
  *
- * Tensors that the network declares get their declared names, whatever their names in the source
- * files. Undeclared tensors of files that use the declared names are kept for other programs. */
+ * A tensor that the network declares gets its declared name, whatever its name in the source files.
+ * Undeclared tensors of files that use the declared names are kept for other programs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +101,7 @@ static xd_status add_declared(xd_cvt_part *c, const xd_declared *d, xd_err *e)
     t = xd_view(NULL, quantized ? d->type : plain_type(c, t.type, vector, has_terms(p, name)),
                 t.nd, t.d);
     const int fours = !d->unread && d->type == XD_Q4_0;
-    if (fours)                  /* safetensors has no Q4_0, so it is written as bytes          */
+    if (fours)                  /* safetensors has no Q4_0: written as bytes                   */
         t = xd_view2(NULL, XD_U8, t.d[0], (int64_t)xd_dtype_bytes(XD_Q4_0, t.d[1]));
     xd_cvt_item *i = add_item(c, name, t, e);
     if (i) {

@@ -12,7 +12,8 @@
 #define TEXT_(x) #x
 #define TEXT(x)  TEXT_(x)
 
-/* Returns the version of libjpeg as text. libjpeg has no function that returns its version. */
+/* Returns the version of libjpeg as text. The version comes from libjpeg's header, because libjpeg
+ * has no function that returns it. */
 static const char *jpeg_text(void)
 {
 #ifdef LIBJPEG_TURBO_VERSION
@@ -22,7 +23,7 @@ static const char *jpeg_text(void)
 #endif
 }
 
-/* Reports FFmpeg's version. Loads FFmpeg in the same way as when a video is written. */
+/* Reports FFmpeg's version. FFmpeg is loaded in the same way as for writing a video. */
 static void video_about(xd_fact *fact, void *cookie)
 {
 #ifdef XD_WITH_VIDEO

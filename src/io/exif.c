@@ -48,7 +48,8 @@ static uint32_t next_char(const char **s)
     }
 }
 
-/* Encodes the character c as one or two 16-bit units of UTF-16. Returns their number. */
+/* Encodes the character c as one or two 16-bit units of UTF-16. Returns the number of 16-bit
+ * units. */
 static int units_of(uint32_t c, uint16_t u[2])
 {
     u[0] = (uint16_t)(c < 0x10000 ? c : 0xd800 + ((c - 0x10000) >> 10));
@@ -56,8 +57,8 @@ static int units_of(uint32_t c, uint16_t u[2])
     return c < 0x10000 ? 1 : 2;
 }
 
-/* Makes a UserComment of at most `max` bytes. A longer text is cut between characters. The comment
- * is empty if out of memory. */
+/* Makes a UserComment of at most `max` bytes. A text that is too long is cut between characters.
+ * The UserComment is empty if out of memory. */
 static bytes make_comment(const char *s, size_t max)
 {
     bytes b = { malloc(PREFIX + 2 * strlen(s) + 4), PREFIX };

@@ -22,7 +22,8 @@ typedef enum value_type {
 /* Bytes of a metadata value by its type number; 0 for strings and arrays. */
 static const size_t value_bytes[VALUE_TYPES] = { 1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8 };
 
-/* GGUF's tensor types by their number in the file. A type without `read` is not supported. */
+/* GGUF's tensor types by their number in the file. A tensor type whose `read` is NULL is not
+ * supported. */
 static const struct type {
     const char *name;
     xd_dtype    type;
@@ -127,7 +128,7 @@ static xd_status take_number(reader *r, size_t bytes, uint64_t *v)
     return s;
 }
 
-/* Reads a string, which is stored after its length. The caller frees *text. */
+/* Reads a string, which is stored after its length. The caller must free *text. */
 static xd_status take_text(reader *r, uint64_t max, const char *what, char **text)
 {
     uint64_t  n;
@@ -242,8 +243,8 @@ static xd_status skip_list(reader *r, int depth)
     return s;
 }
 
-/* Reads the metadata key with the original shape of the tensor `name`. Such a tensor is stored with
- * another shape that fits the blocks of its quantized type. */
+/* Reads the metadata key with the original shape of the tensor `name`. A tensor has this key if the
+ * file stores it with another shape, which fits the blocks of its quantized type. */
 static xd_status read_note(reader *r, const char *name)
 {
     value_type type;
@@ -378,8 +379,8 @@ static xd_status set_type(const reader *r, xd_gguf_tensor *t, uint64_t type, int
                    "(%s)", r->f->path, t->name, type, list);
 }
 
-/* Replaces the tensor's stored shape by the original shape from the metadata. Both must have the
- * same number of elements. */
+/* Replaces the tensor's stored shape by the original shape from the metadata. The stored and the
+ * original shape must have the same number of elements. */
 static xd_status obey_note(const reader *r, xd_gguf_tensor *t, int64_t count)
 {
     for (int i = 0; i < r->nnotes; i++) {

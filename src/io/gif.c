@@ -1,9 +1,9 @@
 /* gif.c - writes animated GIFs that loop forever, with dithering and one palette for all frames.
  *
  * The format is GIF89a with Netscape's looping block. GIF counts delays in hundredths of a second.
- * Each frame ends at the hundredth that is nearest to its exact end time, so that the duration of
- * the film is kept. Viewers treat delays below two hundredths as ten; there are therefore at most
- * 50 frames per second. */
+ * Each frame ends at the hundredth of a second that is nearest to the frame's exact end time, so
+ * that the duration of the film is kept. Viewers treat a delay of less than two hundredths of a
+ * second as ten hundredths, so a GIF has at most 50 frames per second. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +102,7 @@ static void put_pixels(lzw *z, const uint8_t *px, int64_t n, int depth)
         prefix = px[i];
     }
     put_code(z, prefix);
-    z->size += z->next >> z->size && z->next < MAXCODES;        /* the decoder is one code ahead */
+    z->size += z->next >> z->size && z->next < MAXCODES;        /* decoders are one code ahead   */
     put_code(z, (1 << depth) + 1);
     while (z->bits > 0)
         put_byte(z);

@@ -1,8 +1,8 @@
 /* gif_read.c - decodes the first frame of a GIF, like Pillow.
  *
- * A frame may cover only a part of the image. The rest has the transparent colour, or the first
- * colour of the palette. The format is GIF89a, whose LZW codes grow from code size + 1 to 12
- * bits. */
+ * A frame may cover only a part of the image. The rest of the image has the transparent colour, or
+ * the first colour of the palette. The format is GIF89a, whose LZW codes grow from code size + 1 to
+ * 12 bits. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,8 +44,8 @@ static int64_t read16(const gif *g, size_t at)
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 
-/* Reads a palette. Without a palette, colours are greys. Colours after the last entry of a palette
- * are black. */
+/* Reads a palette. If the GIF has no palette, its colours are greys. Colours after the last entry
+ * of a palette are black. */
 static int read_palette(gif *g, int flags)
 {
     size_t n = (size_t)3 << ((flags & 7) + 1);
@@ -82,7 +82,8 @@ static int read_extension(gif *g)
     return g->at <= g->n;
 }
 
-/* Moves the read position to the data of the first frame. Skips bytes that do not begin a block. */
+/* Moves the read position to the data of the first frame. Bytes that do not begin a block are
+ * skipped. */
 static int find_frame(gif *g)
 {
     while (has_bytes(g, 1)) {

@@ -1,5 +1,6 @@
 /* image.c - reads and writes image files. The format follows from the file name's extension when
- * writing, and from the first bytes when reading. The PPM format is implemented here. */
+ * writing, and from the first bytes when reading. The PPM format is read and written in this
+ * file. */
 #include "io/image.h"
 
 #include <ctype.h>

@@ -92,8 +92,8 @@ xd_status xd_image_crop(uint8_t **rgb, int64_t w, xd_box box, xd_err *e)
 
 /* ---- other aspect ratios ------------------------------------------------------------------- */
 
-/* Copies an image into another one at (left, top), which may be negative; pixels outside of the
- * other image are dropped. */
+/* Copies an image into a second image at position (left, top), which may be negative. Pixels
+ * outside of the second image are dropped. */
 static void paste(uint8_t *to, int64_t to_w, int64_t to_h, const uint8_t *from, int64_t w,
                   int64_t h, int64_t left, int64_t top)
 {

@@ -1,8 +1,8 @@
 /* movie.c - writes MP4, QuickTime, Matroska and WebM videos with FFmpeg.
  *
  * FFmpeg writes through callbacks to a file that is already open and has no name yet. The second
- * pass over an MP4, which moves its index to the front, opens the file by name. That pass gets
- * another set of callbacks for the open file. */
+ * pass over an MP4, which moves its index to the front, opens the file by name. The second pass
+ * gets another set of callbacks for the open file. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -301,8 +301,8 @@ static xd_status open_frames(movie *m)
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-/* Copies video frame i to rows that are padded to a multiple of the vector width. If a side is odd,
- * duplicates the last pixel. */
+/* Copies video frame i to rows that are padded to a multiple of the vector width. If the width or
+ * height is odd, duplicates the last pixel. */
 static void copy_frame(const movie *m, int64_t i)
 {
     const xd_film *f = m->film;

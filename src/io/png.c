@@ -55,8 +55,8 @@ static void session_free(session *s)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Converts UTF-8 to printable Latin-1, the encoding of tEXt; malloc'ed. NULL if a character is not
- * in Latin-1. */
+/* Converts UTF-8 to printable Latin-1, the encoding of tEXt; malloc'ed. Returns NULL if a character
+ * of s is not in Latin-1. */
 static char *to_latin1(const char *s)
 {
     char *out = malloc(strlen(s) + 1), *p = out;
@@ -205,8 +205,8 @@ static int hex_digit(int c)
            : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Decodes a "Raw profile" text in place. The text has an empty line, the profile's name, its
- * length, and its bytes in hexadecimal. */
+/* Decodes a "Raw profile" text in place. The text of a profile has an empty line, the profile's
+ * name, its length, and its bytes in hexadecimal. */
 static void read_profile(block *b)
 {
     size_t at = 0, n = 0;

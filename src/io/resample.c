@@ -45,7 +45,8 @@ static double weight_at(xd_filter f, double x)
 }
 
 /* Computes the windows of all output positions of an axis that is resized from `in` to `out`
- * pixels. The windows and their weights are one allocation. Returns NULL if out of memory. */
+ * pixels. All windows and weights of an axis are in one allocation. Returns NULL if out of
+ * memory. */
 static window *make_windows(xd_filter f, int64_t in, int64_t out)
 {
     double  scale = (double)in / (double)out, wide = scale > 1 ? scale : 1,

@@ -1,7 +1,7 @@
 /* safetensors.c - opens checkpoints and finds their tensors.
  *
- * A checkpoint's headers are checked completely when it is opened, so that a tensor's view never
- * exceeds its file. stfile.c maps or reads the bytes. */
+ * All headers are checked completely when a checkpoint is opened, so that a tensor's view never
+ * exceeds its file. The bytes of files are mapped or read in stfile.c. */
 #include "io/safetensors.h"
 
 #include <stdio.h>
@@ -166,7 +166,8 @@ static xd_status check_places(const xd_st_file *f, entry *t, int64_t n, xd_err *
     return XD_OK;
 }
 
-/* Stores the keys and strings of a header's `__metadata__`. Ignores values that are not strings. */
+/* Stores the keys and strings of a header's `__metadata__`. Metadata values that are not strings
+ * are ignored. */
 static int read_meta(xd_st *s, const xd_json *list)
 {
     size_t have = (size_t)s->nmeta, more = (size_t)xd_json_size(list);
@@ -309,7 +310,8 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Lists the distinct shard file names of a weight_map, sorted. The strings belong to the map. */
+/* Lists the distinct shard file names of a weight_map, sorted. The strings belong to the JSON map,
+ * and the caller does not free them. */
 static xd_status shard_names(const char *index, const xd_json *map, const char ***names, int *n,
                              xd_err *e)
 {
@@ -357,8 +359,8 @@ static int find_shard(const char *const *names, int n, const char *name)
 }
 
 /* If two shards contain a tensor of the same name, keeps the tensor of the shard that the index
- * names. Keeps tensors that the index does not name. The tensors s->t must be sorted by name and
- * stay sorted. */
+ * names. Tensors that the index does not name are kept, too. The tensors s->t must be sorted by
+ * name and stay sorted. */
 static void obey_index(xd_st *s, const xd_json *map, const char *const *names)
 {
     for (const xd_json *v = xd_json_first(map); v; v = xd_json_next(v)) {
@@ -412,7 +414,7 @@ static xd_status open_shards(xd_st *s, const char *dir, const char *index, const
     return st == XD_OK ? check_index(s, index, map, e) : st;
 }
 
-/* Opens the shards that an index file lists; they are in the same directory as the index. */
+/* Opens the shards that an index file lists. Shards are in the same directory as the index. */
 static xd_status open_index(xd_st *s, const char *index, xd_err *e)
 {
     xd_json     *j = NULL;

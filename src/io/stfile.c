@@ -38,7 +38,8 @@ void xd_st_file_close(xd_st_file *f)
     xd_st_file_init(f);
 }
 
-/* Reads n bytes at offset `at` of a file. Returns 0 or errno; EPIPE means end of file. */
+/* Reads n bytes at offset `at` of a file. Returns 0, or errno if reading failed; EPIPE means the
+ * end of the file. */
 static int read_at(int fd, void *to, size_t n, size_t at)
 {
     char *p = to;
@@ -62,7 +63,7 @@ static const char *why_read(int err)
 }
 
 /* Recognizes by the first 8 bytes other file formats that are mistaken for safetensors. Returns the
- * end of an error message, or NULL if the file is in none of these formats. */
+ * end of an error message, or NULL if the file is in none of the known other formats. */
 static const char *other_format(const unsigned char *p)
 {
     if (!memcmp(p, "version ", 8))

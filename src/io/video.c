@@ -1,5 +1,5 @@
 /* video.c - writes video files. The file name's extension selects the format. Files of raw frames
- * (.rgb) are written here. */
+ * (.rgb) are written by this file. */
 #include "io/video.h"
 
 #include <math.h>

@@ -160,8 +160,8 @@ static size_t append(char *to, size_t at, const void *from, size_t bytes)
     return at + bytes;
 }
 
-/* Writes the cache key of a text: all inputs that its cached values depend on. Returns the key's
- * size. If `to` is NULL, only computes the size. */
+/* Writes the cache key of a text: all inputs that its cached values depend on. Returns the size of
+ * the cache key in bytes. If `to` is NULL, only the size of the key is computed. */
 static size_t write_key(const xd_pass_run *t, char *to)
 {
     const xd_tensor part[] = { t->text, t->image, t->pooled };
@@ -177,8 +177,8 @@ static size_t write_key(const xd_pass_run *t, char *to)
     return at;
 }
 
-/* Returns the cache entry of this text. If there is none, returns the least recently used entry and
- * sets *fresh to 1, because it must be filled. */
+/* Returns the cache entry of this text. If this text has no entry, returns the least recently used
+ * entry and sets *fresh to 1, because the entry must be filled. */
 static xd_kept_text *find_text(xd_pass_run *t, char *key, size_t bytes, int *fresh)
 {
     xd_kept_text *oldest = t->m->text;

@@ -122,8 +122,8 @@ static xd_req trace_recv(xd_comm *c, xd_tensor t, int from)
 
 /* ---- a message ends ----------------------------------------------------------------------- */
 
-/* Removes the flight event of a request from the list of pending flights. Returns 0 if the request
- * has none. */
+/* Removes the flight event of a request from the list of pending flights. Returns 0 if the list has
+ * no flight of the request. */
 static int remove_flight(xd_trace *t, xd_req r, xd_event *ev)
 {
     for (int i = 0; r.p && i < t->nfly; i++)

@@ -1,9 +1,9 @@
 /* displaced.c - DistriFusion's displaced patches (Li et al. 2024, arXiv:2402.19481): each member of
  * the ring axis attends to its own fresh keys and values and to the other members' keys and values
- * of the previous step. The exchange overlaps all other computation.
+ * of the previous step. The exchange of keys and values overlaps all other computation.
  *
- * In exact steps, the exchange is waited for at once. This method exists for comparison: it needs
- * memory for the keys and values of all tokens, for every block and pass. */
+ * In exact steps, each rank waits for the exchange at once. DistriFusion is implemented for
+ * comparison: it needs memory for the keys and values of all tokens, for every block and pass. */
 #include <stdlib.h>
 
 #include "exec/op.h"

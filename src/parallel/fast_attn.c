@@ -1,10 +1,10 @@
 /* fast_attn.c - DiTFastAttn: reuses attention outputs across steps and CFG passes, and computes
  * attention in windows, whose missing part (the residual) is reused from an earlier step.
  *
- * This method is the first of the parallel methods. It works on this rank's tokens and on the heads
- * of its tensor-parallel rank, so reuse needs no message. The way in which each attention is
- * computed follows from the table, the step and earlier computation, which are equal on all ranks.
- * Windows are those of window.c; x->window_off turns them off.
+ * DiTFastAttn is the first in the list of parallel methods. DiTFastAttn works on this rank's tokens
+ * and on the heads of its tensor-parallel rank, so reuse needs no message. The way in which each
+ * attention is computed follows from the table, the step and earlier computation, which are equal
+ * on all ranks. The attention windows are those of window.c, and x->window_off turns windows off.
  *
  * For every pass, block and attention, the last output is kept and, if the table has windows, the
  * residual: the full output minus the window's output. */
@@ -290,7 +290,7 @@ static void close_fast_attn(xd_hooks *m)
     free(s->slots), free(s->loss), free(s->host), free(s);
 }
 
-/* Allocates the errors of a search for a table. Returns 0 if out of memory. */
+/* Allocates the errors of a search for a table. Returns 1, or 0 if out of memory. */
 static int open_losses(fast *s)
 {
     const int n = s->nlayers * XD_ATTN_WAYS;

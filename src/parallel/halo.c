@@ -3,10 +3,10 @@
  *
  * The layout splits the rows of the latents over the ranks (lay->len[XD_IMG] rows, nsp ranks). At
  * each resolution, a rank's band is its range of latent rows times a scale, which follows from the
- * width of the current tensor. Bands may be uneven or empty. A convolution fetches the input rows
- * beyond its band (halo rows) from the ranks that have them. Group norms add the partial sums of
- * all rows in row order, and attention reads all keys in order, so results equal those of one
- * rank. */
+ * width of the current tensor. Bands of different ranks may have different heights, and may be
+ * empty. A convolution fetches the input rows beyond its band (halo rows) from the ranks that have
+ * them. Group norms add the partial sums of all rows in row order, and attention reads all keys in
+ * order, so results equal those of one rank. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,8 +60,8 @@ static xd_tensor rows_view(xd_tensor t, int64_t first, xd_span s)
     return t;
 }
 
-/* Output rows at an edge of a band, which need a neighbour's input rows. `in` has all their input
- * rows, own and received. */
+/* Output rows at an edge of a band, which need a neighbour's input rows. The tensor `in` has all
+ * input rows of the edge, own and received. */
 typedef struct edge {
     xd_span   out, need;
     xd_tensor in;
@@ -105,8 +105,8 @@ static void find_edges(xd_exec *x, band_conv *k)
 }
 
 /* Sets `give` to views of the rows that other ranks need, and `get` to views of the memory for the
- * other ranks' rows that this rank's edges need. A rank above or below has rows for only one edge.
- * The view of a rank with which no rows are exchanged is empty. */
+ * other ranks' rows that this rank's edges need. A rank with rows above or below this rank's band
+ * has rows for only one edge. The view of a rank with which no rows are exchanged is empty. */
 static void set_views(xd_exec *x, halo *h, const band_conv *k, xd_tensor in,
                       const xd_tensor edges[2])
 {
@@ -158,10 +158,10 @@ static void run_rows(xd_exec *x, const xd_hooks *next, const band_conv *k, xd_sp
 }
 
 /* Computes the convolution's inner rows, which need only own input rows. If the kernel spans
- * several frames, the inner rows of these frames are not contiguous and would be copied. In that
- * case the complete band is convolved with padding in place of halo rows. The result is correct for
- * the inner rows and wrong for the edge rows, which are computed again later; the residuals of the
- * edge rows are saved first. */
+ * several frames, the inner rows of these frames are not contiguous and would be copied. Therefore
+ * the complete band is convolved with padding in place of halo rows if the kernel spans several
+ * frames. The result of this convolution is correct for the inner rows and wrong for the edge rows,
+ * which are computed again later; the residuals of the edge rows are saved first. */
 static void run_inner(xd_exec *x, const xd_hooks *next, band_conv *k)
 {
     xd_conv a = *k->a;
@@ -230,8 +230,8 @@ static void rows_beside(xd_span band, int lo, int hi, int64_t height, xd_span ou
     out[1] = (xd_span){ end, b - end };
 }
 
-/* Sets the views of halo rows to send and receive. A rank above or below has rows for only one side
- * of the band, and needs rows for only one side. */
+/* Sets the views of halo rows to send and receive. A rank with rows above or below this rank's band
+ * exchanges rows for only one side of each band. */
 static void set_halo_views(xd_exec *x, halo *h, int64_t height, const int reach[2], xd_tensor in,
                            const xd_tensor side[2])
 {

@@ -1,4 +1,5 @@
-/* registry.c - the list of parallel methods. Hooks of the methods run in this order. */
+/* registry.c - the list of parallel methods. The hooks of the methods run in the order of the
+ * list. */
 #include "parallel/method.h"
 
 #include <stdint.h>

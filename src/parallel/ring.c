@@ -34,8 +34,8 @@ typedef struct ring {
     xd_qo         *part;        /* [U]: pieces of queries, one per Ulysses rank                */
 } ring;
 
-/* Returns the number of token rows of ring member r. With PipeFusion, whose stale.c adds rows,
- * these are the rows of all patches. */
+/* Returns the number of token rows of ring member r. With PipeFusion, whose stale.c adds rows, the
+ * rows of all patches are counted. */
 static int64_t rows_of(const xd_exec *x, const ring *s, int r)
 {
     return xd_member_rows(x->lay, s->topo, x->lay->npatch > 1 ? XD_ALL : x->patch, r);
@@ -108,7 +108,7 @@ static xd_tensor buffer_view(const ring *s, int b, xd_tensor like, int64_t n)
 }
 
 /* Sends a view of K or V to the next ring member and returns the view that the previous member
- * sends. Data outside any window is received in `to`. */
+ * sends. Data that is in no shared-memory window is received in `to`. */
 static xd_tensor pass_view(xd_exec *x, const ring *s, xd_tensor mine, xd_tensor to)
 {
     xd_comm *c = s->topo->group[XD_RING];
@@ -123,8 +123,8 @@ static xd_tensor pass_view(xd_exec *x, const ring *s, xd_tensor mine, xd_tensor 
     return s->get[before];
 }
 
-/* Makes sure that this rank's keys and values are in its shared-memory window. Copies them to the
- * arena if they are not. */
+/* Makes sure that this rank's keys and values are in its shared-memory window. Copies keys and
+ * values that are not in the window to the arena. */
 static void place_own(xd_exec *x, const ring *s, const xd_attn_args *a)
 {
     xd_comm *c = s->topo->group[XD_RING];

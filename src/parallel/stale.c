@@ -4,7 +4,7 @@
  *
  * The hooks run after those of Ulysses, with all tokens of the ring member and this rank's heads,
  * and before those of the ring. The keys and values of all rows are stored for each pass, block and
- * attention, in global token order. An exact step fills all rows. */
+ * attention, in global token order. An exact step stores new keys and values of all rows. */
 #include <stdlib.h>
 
 #include "parallel/kept.h"

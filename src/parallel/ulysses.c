@@ -8,8 +8,8 @@
  * Ranks may have different numbers of tokens and heads. Every rank computes the other ranks' sizes
  * from the layout, so sizes are never sent. If the ranks are on one host and have shared-memory
  * windows, no tensor bytes are sent: attention reads queries, keys and values in the other ranks'
- * windows and writes outputs there; messages only signal that data is ready. Keys and values are
- * passed on as views in global token order, so that sums equal those of one rank. */
+ * windows, and writes its outputs to these windows. Messages only signal that data is ready. Keys
+ * and values are passed on as views in global token order, so that sums equal those of one rank. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -69,8 +69,8 @@ static void end_exchange(xd_exec *x, ulysses *s, xd_req *r, int n)
 
 /* Starts the exchange of t [1,n,H,D]. Rank u gets the heads of rank u in this rank's rows, and
  * sends this rank's heads in the rows of rank u. After the exchange, get[u] of view set `set` is
- * the tensor [1,n_u,H_u,D] from rank u, in that rank's window or in new memory of the arena. For
- * attention outputs, these tensors are the destinations to write to. */
+ * the tensor [1,n_u,H_u,D] from rank u, in that rank's window or in new memory of the arena. If the
+ * exchange is for attention outputs, the tensors in `get` are the destinations to write to. */
 static xd_req tokens_for_heads(xd_exec *x, ulysses *s, int set, xd_tensor t)
 {
     const views *w = &s->set[set];

@@ -2,19 +2,19 @@
  * columns, and to all other tokens; the other tokens attend to everything.
  *
  * Based on sliding tiles (Zhang et al. 2025, arXiv:2502.04507): the image tokens are split into
- * tiles, and all queries of a tile attend to one box of keys around it, shifted inwards at the
- * edges so that all boxes have the same size. The attention of each tile is one kernel call, with
- * the tile's queries in pieces and its keys in segments. Any attention kernel computes it without a
- * mask.
+ * tiles, and all queries of a tile attend to one box of keys around the tile. At the edges of the
+ * image, boxes are shifted inwards, so that all boxes have the same size. The attention of each
+ * tile is one kernel call, with the tile's queries in pieces and its keys in segments. Any
+ * attention kernel can compute a tile's attention without a mask.
  *
  * A line window covers the tokens before and after each query in token order, and moves with the
  * query, as in xDiT. The queries of a tile then have a mask for the keys that only some of the
  * queries attend to.
  *
- * This method is the last of the parallel methods: its hook gets all keys of this rank's heads in
- * the token order of one rank, regardless of the methods before it. The layout determines the
- * hook's queries. A query's keys depend only on the query's position, so results equal those of one
- * rank. */
+ * Local attention is the last of the parallel methods. Its hook gets all keys of this rank's heads
+ * in the token order of one rank, regardless of the methods before it. The queries of the hook
+ * follow from the layout. A query's keys depend only on the query's position, so results equal
+ * those of one rank. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +80,7 @@ static xd_span seen_by(const window *s, int axis, xd_span tile)
 }
 
 /* Returns the next run of consecutive tokens of a box, or a run with n = 0 at the end. *row counts
- * the rows of all frames of the box; it must be 0 before the first call. */
+ * the rows in all frames of the box, and must be 0 before the first call. */
 static xd_span next_run(const box *b, const int64_t *grid, int64_t *row)
 {
     const xd_span *t = &b->at[0], *h = &b->at[1], *w = &b->at[2];
@@ -110,7 +110,8 @@ static int part_count(const xd_attn_args *a)
     return a->nparts ? a->nparts : 1;
 }
 
-/* Returns the number of rows of part u that are not image tokens. These rows are first. */
+/* Returns the number of rows of part u that are not image tokens. The rows that are not image
+ * tokens are first in the part. */
 static int64_t rows_before(const xd_exec *x, const window *s, int u)
 {
     const int sp = xd_topo_sp(s->topo, u, s->topo->at[XD_RING]);
@@ -141,8 +142,8 @@ static void add_queries(xd_exec *x, window *s, const xd_attn_args *a, xd_span ru
 
 /* ---- attention ---------------------------------------------------------------------------- */
 
-/* Makes the mask of the queries of a line window. Its columns are first the keys that are not image
- * tokens, then the image's keys. */
+/* Makes the mask of the queries of a line window. The mask's columns are first the keys that are
+ * not image tokens, then the image's keys. */
 static xd_tensor mask_of(xd_exec *x, const window *s, int64_t heads, int64_t others, xd_span seen)
 {
     const int64_t keys = others + seen.n, reach = s->size[NAXES - 1] / 2;

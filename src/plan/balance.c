@@ -21,7 +21,7 @@ enum { SIDE = 256, RUNS = 24, UNIT = 32 };
 
 struct xd_balance {
     int      nsp, U, P, bands;
-    int64_t *share, *heads, *rows;      /* [nsp + 1], [U + 1], [bands + 1]: speed sums         */
+    int64_t *share, *heads, *rows;      /* prefix sums [nsp + 1], [U + 1], [bands + 1]         */
     double  *stage;             /* [P]: speed relative to the fastest stage                    */
     int      staged;            /* 1: stages have different speeds                             */
     float   *speed;             /* [ranks]: speed relative to the fastest rank                 */
@@ -148,8 +148,8 @@ static double share_of(const xd_balance *b, int sp)
                     : 1.0 / b->nsp;
 }
 
-/* Sets the speed of every pipeline stage. A stage is as fast as its rank that finishes its tokens
- * last. */
+/* Sets the speed of every pipeline stage. The speed of a stage is that of the rank in it that
+ * finishes its tokens last. */
 static void set_stages(xd_balance *b, const xd_plan *plan)
 {
     const xd_degrees *d = &plan->deg;
@@ -186,7 +186,7 @@ static xd_status make_balance(const xd_plan *plan, xd_balance *b, xd_err *e)
 }
 
 /* Converts v from the test seconds of all ranks to speeds, rounded to 1/32 of the fastest rank's.
- * Returns the lowest speed. */
+ * Returns the lowest speed of all ranks. */
 static double to_speeds(float *v, int n)
 {
     float best = v[0], least = 1;

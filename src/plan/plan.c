@@ -89,8 +89,8 @@ static xd_status read_list(xd_plan *p, const char *list, const xd_dit_info *d, x
     return XD_OK;
 }
 
-/* Writes the text of a plan: the degrees, then the other options in brackets. A long text is
- * truncated. */
+/* Writes the text of a plan: the degrees, then the other options in brackets. A text that is too
+ * long is truncated. */
 static xd_status describe_plan(xd_plan *p, const xd_parallel *a, const xd_dit_info *d,
                                const char *degrees, xd_err *e)
 {

@@ -73,7 +73,7 @@ void xd_plan_table_use(const xd_plan_table *t)
 
 const xd_option *xd_parallel_options(int *n)
 {
-    static xd_option flat[XD_PLAN_ROWS];        /* every thread writes the same contents       */
+    static xd_option flat[XD_PLAN_ROWS];        /* all threads write the same contents         */
     for (int i = 0; i < now->n; i++)
         flat[i] = now->rows[i].option;
     *n = now->n;
@@ -220,8 +220,8 @@ void xd_plan_name(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out)
         xd_buf_add(out, "1");
 }
 
-/* Appends the option's text, such as "# patches", with the value in place of "#". Commas of a list
- * become pluses. */
+/* Appends the option's text, such as "# patches", with the value in place of "#". Commas in the
+ * value, which separate a list, are replaced by pluses. */
 static void add_option(xd_text_buf *out, const xd_plan_row *r, const char *value)
 {
     const char *at = strchr(r->description, '#');

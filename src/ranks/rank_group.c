@@ -1,5 +1,5 @@
-/* rank_group.c - the ranks of a server program. Rank 0 broadcasts commands to them between
- * requests. */
+/* rank_group.c - the ranks of a server program. Rank 0 broadcasts commands to the other ranks
+ * between requests. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

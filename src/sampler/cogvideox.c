@@ -1,10 +1,10 @@
 /* cogvideox.c - the two samplers of CogVideoX (Yang et al. 2024, arXiv:2408.06072), as
  * diffusers' CogVideoXDDIMScheduler and CogVideoXDPMScheduler.
  *
- * Both use noise levels with a shifted signal-to-noise ratio. The first sampler is DDIM with eta 0.
- * The second sampler is DPM-Solver++ 2M with noise (Lu et al. 2022, arXiv:2211.01095), and its
- * history is the previous prediction of the clean latents. clip_sample is read but not used, as in
- * diffusers. */
+ * Both samplers use noise levels with a shifted signal-to-noise ratio. The first sampler is DDIM
+ * with eta 0. The second sampler is DPM-Solver++ 2M with noise (Lu et al. 2022, arXiv:2211.01095),
+ * and its history is the previous prediction of the clean latents. clip_sample is read but not
+ * used, as in diffusers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +111,7 @@ static double half_log_snr(double acp)
 }
 
 /* Computes the factors of a step, x = cx x + f[0] x0 + f[1] (x0 of the previous step) + f[2] noise.
- * Returns cx. */
+ * Returns the factor cx. */
 static double step_factors(const xd_sampling *s, int step, double f[3])
 {
     const level *v = (const level *)s->priv + step;

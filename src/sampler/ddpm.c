@@ -1,8 +1,8 @@
 /* ddpm.c - ancestral sampling (Ho et al. 2020, arXiv:2006.11239), as diffusers' DDPMScheduler.
  *
  * A step computes the latents at the next timestep of the list; the last step computes clean
- * latents. A step adds noise with the variance of the true posterior. Coefficients are f32, as in
- * diffusers. */
+ * latents. A step adds noise with the variance of the true posterior. The coefficients of a step
+ * are f32, as in diffusers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

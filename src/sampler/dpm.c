@@ -83,7 +83,7 @@ static int last_time(const xd_levels *l, const xd_sched_cfg *c)
 }
 
 /* Fills the timesteps and noise levels of a request, arrays of n + 2 elements. Returns the number
- * of steps. */
+ * of sampling steps. */
 static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a, int rounds,
                          double *time, double *sigma)
 {

@@ -1,10 +1,10 @@
 /* dpm_single.c - DPM-Solver++ singlestep (Lu et al. 2022, arXiv:2211.01095, algorithm 1), orders 1
  * to 3, without noise or with noise in every step, as diffusers' DPMSolverSinglestepScheduler.
  *
- * Steps come in groups of 1 to solver_order. A step of order k starts again from the latents at the
- * start of its group and uses the k predictions since then. The history has solver_order arrays
- * with predictions of the clean latents (the newest in slot step % order), followed by the latents
- * at the start of the group. */
+ * Sampling steps are divided into groups of 1 to solver_order steps. A step of order k starts again
+ * from the latents at the start of its group, and uses the k predictions since the start of the
+ * group. The history has solver_order arrays with predictions of the clean latents (the newest in
+ * slot step % order), followed by the latents at the start of the group. */
 #include <math.h>
 #include <string.h>
 

@@ -35,8 +35,8 @@ static xd_status check_config(const xd_sched_cfg *c, xd_err *e)
     return s == XD_OK ? xd_respacing_check(c, e) : s;
 }
 
-/* Writes the timesteps of a request, largest first; they may be fractions with "linspace" spacing.
- * Returns their number, at most n + 1. */
+/* Writes the timesteps of a request, largest first. Timesteps with "linspace" spacing may be
+ * fractions. Returns the number of timesteps, at most n + 1. */
 static int spaced_timesteps(const xd_sched_cfg *c, int n, double *t)
 {
     if (strcmp(c->timestep_spacing, "linspace") != 0)
@@ -120,8 +120,8 @@ static xd_status euler_open(xd_sampling *s, const xd_sched_cfg *c, const xd_step
     return st;
 }
 
-/* Returns the factors of image and noise in the latents before a step. The image has factor 1 at
- * every noise level. */
+/* Returns the factors of image and noise in the latents before a step. The factor of the image is 1
+ * at every noise level. */
 static void euler_shares(const xd_sampling *s, int step, double of[2])
 {
     of[0] = 1, of[1] = step < s->steps ? ((const euler *)s->priv)->sigma[step] : 0;

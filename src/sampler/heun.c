@@ -3,9 +3,9 @@
  * FlowMatchHeunDiscreteScheduler.
  *
  * n steps are 2 n - 1 evaluations of the network. An even evaluation makes an Euler step, and the
- * next, odd evaluation repeats that step with the mean of the slopes at both ends. The last step is
- * only an Euler step. The history is the slope at the start of the step, and the latents at the
- * start of the step. */
+ * next, odd evaluation repeats that step with the mean of the slopes at both ends. The last step of
+ * the schedule is only an Euler step. The history is the slope at the start of the step, and the
+ * latents at the start of the step. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,8 +42,8 @@ static xd_status repeat_steps(xd_sampling *s, int n, xd_err *e)
            xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", n);
 }
 
-/* Completes one evaluation of the network. `pred` is replaced by the slope at the evaluation's
- * noise level. */
+/* Updates the latents after one evaluation of the network. `pred` must be the slope at the
+ * evaluation's noise level. */
 static void heun_step(xd_exec *x, const double *sigma, int step, xd_tensor lat, xd_tensor pred,
                       const xd_tensor *hist)
 {
@@ -104,8 +104,8 @@ static xd_status discrete_open(xd_sampling *s, const xd_sched_cfg *c, const xd_s
     return st;
 }
 
-/* Returns the factors of image and noise in the latents before a step. The image has factor 1 at
- * every noise level. */
+/* Returns the factors of image and noise in the latents before a step. The factor of the image is 1
+ * at every noise level. */
 static void discrete_shares(const xd_sampling *s, int step, double of[2])
 {
     of[0] = 1, of[1] = step < s->steps ? ((const double *)s->priv)[level_of(step)] : 0;

@@ -197,8 +197,8 @@ static void tcd_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
     { "rescale_betas_zero_snr", AT(rescale_betas_zero_snr), 'b', 0, NULL }
 
 static const xd_field lcm_fields[] = { COMMON, { NULL, 0, 0, 0, NULL } };
-/* Config keys of TCD. The scheduler class has an eta of 0.3 by default, but every pipeline passes
- * its own eta, with default 0. */
+/* Config keys of TCD. TCDScheduler has an eta of 0.3 by default, but every pipeline passes its own
+ * eta, with default 0. */
 static const xd_field tcd_fields[] = { COMMON, { "eta", AT(eta), 'd', 0, NULL },
                                        { NULL, 0, 0, 0, NULL } };
 

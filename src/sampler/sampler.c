@@ -107,8 +107,8 @@ int xd_sched_has(const xd_sampler *d, const char *key)
     return 0;
 }
 
-/* Refuses a request's lists of timesteps or sigmas if the sampler does not support them, or not
- * with its config. */
+/* Refuses a request's lists of timesteps or sigmas if the sampler, or the sampler with its config,
+ * does not support such lists. */
 static xd_status check_lists(const xd_sampler *d, const xd_sched_cfg *c, const xd_steps *a,
                              xd_err *e)
 {

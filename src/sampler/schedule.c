@@ -186,8 +186,8 @@ static int zero_snr(float *betas, int n)
     return 1;
 }
 
-/* Fills the cumulative alpha products (acp) and the sigmas of all timesteps. Returns 0 if out of
- * memory. */
+/* Fills the cumulative alpha products (acp) and the sigmas of all timesteps. Returns 1, or 0 if out
+ * of memory. */
 static int fill_levels(xd_levels *l, const xd_sched_cfg *c, double zero_end, float *betas)
 {
     double product = 1;
@@ -385,8 +385,8 @@ void xd_noise_check(xd_exec *x, const xd_sampling *s, int step, xd_tensor noise)
         xd_exec_fail(x, XD_EINVAL, "step %d of %s has no noise tensor", step, s->def->name);
 }
 
-/* Clips a tensor to the range of the config key clip_sample. This is done on the host, because few
- * configs use it. */
+/* Clips a tensor to the range of the config key clip_sample. Clipping runs on the host, because few
+ * configs use clip_sample. */
 static void clip_sample(xd_exec *x, const xd_sched_cfg *c, xd_tensor t)
 {
     float  r = (float)c->clip_sample_range;

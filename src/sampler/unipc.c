@@ -17,7 +17,7 @@ enum { MOST = 3 };              /* max order of a step                          
 
 /* Factors of a linear combination that gives the latents after a step. `lat` is the factor of the
  * latents at the start of the step, `new` (in a correction) of the prediction at the end of the
- * step, m[0] of the newest kept prediction, m[1] of the one before, and so on. */
+ * step, m[0] of the newest kept prediction, m[1] of the prediction before m[0]'s, and so on. */
 typedef struct sum { double lat, new, m[MOST]; int order; } sum;
 
 static int history_length(const xd_sched_cfg *c)
@@ -121,7 +121,7 @@ static void spaced_levels(const xd_levels *l, const xd_sched_cfg *c, int n, doub
 }
 
 /* Fills the timesteps and noise levels of a request, arrays of n + 2 elements. Returns the number
- * of steps. */
+ * of sampling steps. */
 static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a,
                          double *time, double *sigma)
 {

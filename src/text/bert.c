@@ -18,7 +18,7 @@ typedef struct cfg {
     xd_act  act;
 } cfg;
 
-/* Config keys. Their defaults are those of transformers' BertConfig. */
+/* Config keys. The defaults of the config keys are those of transformers' BertConfig. */
 #define AT(m) offsetof(cfg, m)
 static const xd_field fields[] = {
     { "vocab_size", AT(vocab), 'l', 30522, NULL },

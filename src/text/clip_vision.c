@@ -1,8 +1,8 @@
 /* clip_vision.c - CLIP's vision model (Radford et al. 2021), as transformers' CLIPVisionModel.
  *
  * An image becomes the rows of a tensor: a class token, then the patches row by row. Pipelines read
- * hidden states of these rows. The pooled embedding is not computed, and its norm and projection
- * are not read. */
+ * hidden states of the class token and the patches. The pooled embedding is not computed, and the
+ * weights of its norm and projection are not read. */
 #include <stddef.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ typedef struct cfg {
     char    act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
 } cfg;
 
-/* Config keys. Their defaults are those of transformers' CLIPVisionConfig. */
+/* Config keys. The defaults of the config keys are those of transformers' CLIPVisionConfig. */
 #define AT(m) offsetof(cfg, m)
 static const xd_field fields[] = {
     { "hidden_size", AT(of.dim), 'l', 768, NULL },
@@ -175,7 +175,7 @@ static void embed(xd_exec *x, const xd_net *n, const float *image_pixels, xd_ten
 }
 
 /* Copies hidden state `index` to its columns of the output if the caller requested that state.
- * Hidden state `index` is the input of block `index`; for index nlayers it is the output of the
+ * Hidden state `index` is the input of block `index`. Hidden state nlayers is the output of the
  * last block, without a norm. */
 static void hand_out(xd_exec *x, const xd_net *n, const xd_text_read *r, int index, xd_tensor h,
                      xd_tensor out)

@@ -2,9 +2,9 @@
  * Llama 3, Gemma 2 and Gemma 3. The results equal the hidden states of transformers.
  *
  * All these models have blocks of causal grouped-query attention and a gated MLP with RMS norms.
- * The config determines the differences (doc/models/decoder.md). Padding is before or after the
- * text. Text tokens never attend to padding. Padding rows before the text attend to nothing, and
- * their attention output is 0. Padding rows after the text attend to the text. */
+ * The config determines the differences (doc/models/decoder.md). The padding of a prompt is before
+ * or after its text. Text tokens never attend to padding. Padding rows before the text attend to
+ * nothing, and their attention output is 0. Padding rows after the text attend to the text. */
 #include <math.h>
 #include <string.h>
 
@@ -166,10 +166,10 @@ static int axis_of(const xd_ints *sections, int64_t i)
     return s % 3;
 }
 
-/* Returns the position of row i on an axis of multimodal rope. Text has the same position on all
- * axes. An image token has the position of the image's first token; axis 1 adds the token's row in
- * the image, and axis 2 adds its column. Text after an image continues after the image's longer
- * side. */
+/* Returns the position of row i on an axis of multimodal rope. A text token has the same position
+ * on all axes. An image token has the position of the image's first token; axis 1 adds the token's
+ * row in the image, and axis 2 adds its column. Text after an image continues after the image's
+ * longer side. */
 static int64_t position_of(const xd_decoder *c, const xd_text_read *r, int64_t i, int axis)
 {
     int64_t unit = c->vision.patch * c->vision.merge, gone = 0;
@@ -408,7 +408,7 @@ static void tower_of(const void *c, xd_text_tower *out)
 
 /* ---- the registry's entries --------------------------------------------------------------- */
 
-/* Prefixes of tensor names. A file may have the names of another class than its config's; the names
+/* Prefixes of tensor names. The prefix may be that of another class than the config's. The prefixes
  * of the config's class are tried first. */
 static const char *const prefixes[] = { "language_model.model.", "model.language_model.",
                                         "language_model.", NULL };

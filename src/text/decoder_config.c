@@ -254,7 +254,8 @@ static xd_status check_config(xd_decoder *c, const xd_decoder_kind *kind, xd_err
     return s == XD_OK ? check_rope(c, &c->local, e) : s;
 }
 
-/* Checks the sections of multimodal rope. Their default in transformers is 16, 24 and 24 pairs. */
+/* Checks the sections of multimodal rope. The default sections in transformers are 16, 24 and 24
+ * element pairs. */
 static xd_status check_sections(xd_decoder *c, xd_err *e)
 {
     int64_t sum = 0;

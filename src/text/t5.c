@@ -1,9 +1,10 @@
 /* t5.c - the T5 encoder (Raffel et al. 2020), original and v1.1, as transformers'
  * T5EncoderModel, and UMT5 (Chung et al. 2023) as UMT5EncoderModel.
  *
- * Attention is not scaled. Positions are a learned bias per head and distance bucket. In T5, the
- * bias of the first block is used by all blocks; in UMT5, each block has its own. Padding follows
- * the text, so keys end before the padding and no mask is needed. */
+ * T5's attention scores are not scaled. Positions are a learned bias per head and distance bucket.
+ * In T5, the position bias of the first block is used by all blocks. In UMT5, each block has its
+ * own position bias. Padding follows the text, so keys end before the padding and no mask is
+ * needed. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -215,7 +216,7 @@ static int32_t bucket_of(const cfg *c, int64_t distance)
     return base + (b < (float)(half - 1 - exact) ? exact + (int32_t)b : half - 1);
 }
 
-/* Returns the position bias [H,n,real] with bias[h,i,j] = table[bucket(j - i), h]. Values depend
+/* Returns the position bias [H,n,real] with bias[h,i,j] = table[bucket(j - i), h]. The bias depends
  * only on j - i, so 2n - 1 values are stored per head, and the rows of the returned view
  * overlap. */
 static xd_tensor position_bias(xd_exec *x, const xd_net *net, xd_tensor table, int64_t n,

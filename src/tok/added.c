@@ -1,8 +1,8 @@
 /* added.c - added tokens: literal strings with their own ids, which are found anywhere in a text.
  *
- * Up to four files declare the tokens and their flags. The rules are those of transformers 5:
- * the added tokens in tokenizer_config.json take precedence, the first declaration of a token is
- * used, and a token outside the vocabulary gets the next free id. */
+ * Up to four tokenizer files declare the added tokens and their flags. The rules are those of
+ * transformers 5: the added tokens in tokenizer_config.json take precedence, the first declaration
+ * of a token is used, and a token outside the vocabulary gets the next free id. */
 #include "tok/inside.h"
 
 #include <stdio.h>
@@ -88,8 +88,8 @@ xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e)
 
 /* ---- finding -------------------------------------------------------------------------------- */
 
-/* Compares added tokens by text, a prefix before its extensions. Equal texts keep the order in
- * which they were added. */
+/* Compares added tokens by text, a prefix before its extensions. Tokens with equal texts keep the
+ * order in which they were added. */
 static int by_text(const void *x, const void *y)
 {
     const xd_added *const *p = x, *const *q = y, *a = *p, *b = *q;
@@ -153,8 +153,8 @@ static int longest_at(const xd_tok *t, int normalized, const char *s, size_t len
 }
 
 /* Returns 1 for \w of regular expressions: letters, marks, digits, connectors, joiners, and symbols
- * that are letters in a circle or a square. The table in this function has these symbols, and the
- * additions of Unicode 16. */
+ * that are letters in a circle or a square. The table in this function has the symbols in circles
+ * and squares, and the additions of Unicode 16. */
 static int is_word(int32_t c)
 {
     static const xd_range more[] = {

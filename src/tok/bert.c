@@ -2,11 +2,11 @@
  *
  * Normalization removes control characters, makes every Chinese character a word, removes accents
  * and converts to lower case; each of these four steps can be turned off. The text is split at
- * white space, and every punctuation mark is a word. A word is segmented into the longest piece
- * that it begins with, then the longest piece of the rest, and so on; pieces that do not begin a
- * word have a prefix ("##"). A word that cannot be segmented completely becomes one unknown id. The
- * categories of characters are those of an older Unicode version; the tables in this file list the
- * differences to utf8proc. */
+ * white space, and every punctuation mark is a word. A word is segmented into the longest piece at
+ * its beginning, then the longest piece at the beginning of the rest, and so on; pieces that do not
+ * begin a word have a prefix ("##"). A word that cannot be segmented completely becomes one unknown
+ * id. The categories of characters are those of an older Unicode version; the tables in this file
+ * list the differences to utf8proc. */
 #include "tok/inside.h"
 
 #include <stdlib.h>

@@ -3,9 +3,9 @@
  * In a byte-level vocabulary characters stand for bytes: a printable Latin-1 character stands for
  * its own byte, and U+0100 and the following characters stand for the other 68 bytes. In CLIP's
  * vocabulary the last character of a word has the suffix "</w>". A word is first split into bytes
- * or characters. Then the neighbouring pair with the lowest rank (the leftmost of equal pairs) is
- * merged, until no pair has a rank. A heap of pairs and a linked list of symbols make the time O(n
- * log n). */
+ * or characters. Then the neighbouring pair of symbols with the lowest rank (the leftmost of equal
+ * pairs) is merged, until no pair of the word has a rank. A heap of pairs and a linked list of
+ * symbols make the time O(n log n). */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -80,8 +80,8 @@ static xd_status open_merges(xd_bpe *b, int n, const char *what, xd_err *e)
 
 typedef struct part { const char *s; size_t len; } part;
 
-/* Adds a merge to the hash table. A repeated pair keeps its last rank. `number` is the number of
- * the line or list entry, from 1, for error messages. */
+/* Adds a merge to the hash table. If a pair is repeated in the list of merges, its last rank is
+ * used. `number` is the number of the line or list entry, from 1, for error messages. */
 static xd_status add_merge(xd_bpe *b, const part two[2], int rank, int number, const char *what,
                            xd_err *e)
 {
@@ -122,8 +122,8 @@ static xd_status not_two(const char *what, const char *kind, int number, const c
                    what, kind, number, (int)(len < 80 ? len : 80), s);
 }
 
-/* Reads merges.txt, which has one pair per line, the lowest rank first. Skips lines that begin with
- * #version. */
+/* Reads merges.txt, which has one pair per line, the lowest rank first. Lines of merges.txt that
+ * begin with #version are skipped. */
 static xd_status read_lines(xd_bpe *b, const char *s, size_t len, const char *what, xd_err *e)
 {
     int64_t lines = 1;
@@ -350,9 +350,9 @@ static void add_pair(const xd_bpe *b, heap *h, const symbol *s, int64_t at)
         push_pair(h, (pair) {at, m->rank, m->id});
 }
 
-/* Merges pairs in the order of the heap. Skips a pair whose symbols have changed since the pair was
- * added, unless they still merge to the same piece. Each merge adds two pairs and removes one, so
- * that the heap has at most 2n entries. */
+/* Merges pairs in the order of the heap. A pair whose symbols have changed since the pair was added
+ * is skipped, unless the symbols still merge to the same piece. Each merge adds two pairs and
+ * removes one, so that the heap has at most 2n entries. */
 static void merge_all(const xd_bpe *b, symbol *s, heap *h)
 {
     while (h->n > 0) {

@@ -3,7 +3,7 @@
  * such captions (_clean_caption).
  *
  * Lower case is that of Python's str.lower(): Unicode's SpecialCasing without a language, which
- * affects two characters. White space is defined as in Python. */
+ * affects two characters. White space is what Python's str.isspace() accepts. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -74,7 +74,7 @@ static void lower_case(const char *s, size_t len, xd_bytes_buf *out)
     size_t took;
     for (size_t i = 0; i < len; i += took) {
         int32_t c = xd_utf8_get(s + i, len - i, &took);
-        if (c == 0x130) {               /* the only one with two in lower case                  */
+        if (c == 0x130) {               /* its lower case is two characters                     */
             xd_bytes_add(out, "i\xcc\x87", 3);
         } else if (c == 0x3a3) {
             xd_bytes_add(out, is_final(s, len, i) ? "\xcf\x82" : "\xcf\x83", 2);

@@ -4,8 +4,8 @@
  * The map is a binary object: the size of the trie in bytes (u32), the trie as a double array (Aoe
  * 1989, in the form of Darts-clone), then the replacements, each ended by NUL. SentencePiece
  * replaces the longest match at every position. The tokenizers library, like this file, looks up
- * complete graphemes of less than six bytes, then single characters. That library uses the shortest
- * match, whose replacement replaces the complete string that was looked up. */
+ * complete graphemes of less than six bytes, then single characters. The tokenizers library uses
+ * the shortest match, whose replacement replaces the complete string that was looked up. */
 #include "tok/inside.h"
 
 #include <string.h>
@@ -41,8 +41,8 @@ static size_t unit_offset(uint32_t u)
     return (size_t)(u >> 10) << ((u & (1u << 9)) >> 6);
 }
 
-/* Finds the replacement of the shortest key that s[0..len) begins with. Returns 0 if no key
- * matches. */
+/* Finds the replacement of the shortest key that s[0..len) begins with. Returns 0 if no key of the
+ * map matches. */
 static int lookup_key(const xd_charsmap *m, const char *s, size_t len, const char **text, size_t *n)
 {
     if (m->units == 0)

@@ -31,8 +31,9 @@ struct xd_clip {
     "\\x{16130}-\\x{16139}\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}\\x{1d2c0}-\\x{1d2d3}"        \
     "\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}"
 
-/* The expression that matches words. White space is already a single space. Group 1 is the name in
- * a special token such as <|startoftext|>, whose brackets and name become separate words. */
+/* The expression that matches words. The expression is applied to text whose white space is single
+ * spaces. Group 1 is the name in a special token such as <|startoftext|>, whose brackets and name
+ * become separate words. */
 static const char words[] = "<\\|((?:start|end)oftext)\\|>|'(?:[stmd]|re|ve|ll)|[" LETTERS "]++"
                             "|[" NUMBERS "]|[^ " LETTERS NUMBERS "]++";
 

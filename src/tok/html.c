@@ -1,8 +1,8 @@
 /* html.c - extracts the text of HTML, like Beautiful Soup with Python's html.parser (3.11).
  *
- * Removes tags, comments and declarations, replaces entities, and makes white space between two
- * tags one character. The content of scripts, style sheets, templates and ruby annotations is not
- * part of the text. Invalid HTML gives the same text as with Beautiful Soup. Markup that
+ * Removes tags, comments and declarations, replaces entities, and replaces white space between two
+ * tags by one character. The content of scripts, style sheets, templates and ruby annotations is
+ * not part of the text. Invalid HTML gives the same text as with Beautiful Soup. Markup that
  * html.parser rejects counts as a comment. */
 #include "tok/inside.h"
 
@@ -91,7 +91,7 @@ static void count_tag(parser *h, xd_slice name, int by)
     h->silent += is_one_of(name, silent, 5) >= 0 ? by : 0;
 }
 
-/* Appends a piece of text. If the piece is only white space, appends one character. */
+/* Appends a piece of text. If the piece of text is only white space, appends one character. */
 static void put_piece(parser *h, const char *s, size_t len)
 {
     int blank = 1, line = 0;
@@ -240,7 +240,8 @@ static size_t read_end(parser *h, size_t i)
     return close + 1;
 }
 
-/* Reads a comment or declaration, "<!..." or "<?...". Only a CDATA section adds text. */
+/* Reads a comment or declaration, "<!..." or "<?...". Of all declarations, only a CDATA section
+ * adds text. */
 static size_t read_declaration(parser *h, size_t i)
 {
     static const char *const standard[] = {"temp", "cdata", "ignore", "include", "rcdata"};

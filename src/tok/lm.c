@@ -1,9 +1,9 @@
 /* lm.c - tokenizers of decoder language models: Qwen, Llama, Mistral, Gemma.
  *
- * All these tokenizers are byte pair encodings that a tokenizer.json describes. The normalizers
- * change the text, the pre-tokenizers split the text into words, and the merges of bpe.c segment a
- * word. With a ByteLevel pre-tokenizer a word is first split into bytes, otherwise into characters.
- * Characters without a piece become the pieces <0x00> .. <0xFF> of their bytes. */
+ * The tokenizers of these models are byte pair encodings that a tokenizer.json describes. The
+ * normalizers change the text, the pre-tokenizers split the text into words, and the merges of
+ * bpe.c segment a word. With a ByteLevel pre-tokenizer a word is first split into bytes, otherwise
+ * into characters. Characters without a piece become the pieces <0x00> .. <0xFF> of their bytes. */
 #include "tok/inside.h"
 
 #include <stdio.h>
@@ -97,7 +97,7 @@ static xd_status read_norm(const rules *r, const xd_json *j)
     return s;
 }
 
-/* Appends a pre-tokenizer. Without regex and text, the pre-tokenizer adds a space before a word. */
+/* Appends a pre-tokenizer. A pre-tokenizer without regex and text adds a space before a word. */
 static xd_status add_step(const rules *r, const char *regex, const char *text, xd_split_how how,
                           int invert)
 {
@@ -318,10 +318,10 @@ static int32_t whole_word(const xd_lm *l, const char *s, size_t len)
     return xd_pieces_find(xd_lm_pieces(l), text, n);
 }
 
-/* Adds a character without a piece: adds the ids of its bytes if they have pieces, otherwise
- * increments *pending, the number of unknown ids to write. As in transformers, pending ids are
- * written before the next character that has a piece, and so after the byte ids of characters
- * without a piece. */
+/* Adds a character without a piece: adds the ids of the character's bytes if these have pieces.
+ * Otherwise increments *pending, the number of unknown ids to write. As in transformers, pending
+ * ids are written before the next character that has a piece, and so after the byte ids of
+ * characters without a piece. */
 static void add_character(const xd_lm *l, const char *s, size_t len, int *pending, xd_ids *ids)
 {
     int32_t id = xd_pieces_find(xd_lm_pieces(l), s, len);

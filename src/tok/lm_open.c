@@ -1,9 +1,9 @@
 /* lm_open.c - opens tokenizers of language models: selects the files of a directory, reads special
  * tokens, and the tokens to add before and after a text.
  *
- * The rules are those of transformers 5: a tokenizer.json contains all rules. Without that file,
- * vocab.json and merges.txt are used with the rules of Qwen2Tokenizer, and tokenizer.model with the
- * rules of GemmaTokenizer. */
+ * The rules are those of transformers 5: a tokenizer.json contains all rules. Without a
+ * tokenizer.json, vocab.json and merges.txt are used with the rules of Qwen2Tokenizer, and
+ * tokenizer.model with the rules of GemmaTokenizer. */
 #include "tok/inside.h"
 
 #include <stdio.h>

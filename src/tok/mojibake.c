@@ -133,8 +133,8 @@ static const uint16_t high[CHARSETS][128] = {
     },
 };
 
-/* Returns 1 for the Windows character sets. They have no characters for some bytes, and byte 0x1a
- * stands for U+FFFD. */
+/* Returns 1 for the Windows character sets. The Windows character sets have no characters for some
+ * bytes, and byte 0x1a stands for U+FFFD in these sets. */
 static int is_windows(int set)
 {
     return set >= CP1252 && set <= CP1257;
@@ -166,7 +166,8 @@ int32_t xd_windows_code(int byte)
     return code_of(CP1252, byte);
 }
 
-/* Encodes the text in a character set. Returns 0 if the set lacks a character of the text. */
+/* Encodes the text in a character set. Returns 0 if the character set lacks a character of the
+ * text. */
 static int encode(const xd_bytes_buf *text, int set, xd_bytes_buf *out)
 {
     size_t took;
@@ -351,8 +352,8 @@ static int decode(const xd_bytes_buf *bytes, xd_bytes_buf *out)
 enum { FIRST_OF_2 = 1, FIRST_OF_3 = 2, FIRST_OF_4 = 4, NEXT_BYTE = 8, NEXT_ALONE = 16 };
 
 /* Returns the roles that the character c can have if it is a byte of UTF-8 that was decoded as
- * Latin-1 or a Windows character set. A space may have been byte 0xa0. Spaces, dashes and quotes do
- * not count as the only continuation byte. */
+ * Latin-1 or a Windows character set. A space counts as byte 0xa0, which may have been replaced by
+ * a space. Spaces, dashes and quotes do not count as the only continuation byte. */
 static int role_of(int32_t c)
 {
     int role = c == ' ' ? NEXT_BYTE : 0;
@@ -441,7 +442,7 @@ int xd_fix_controls(xd_bytes_buf *text)
 }
 
 /* Encodes a text back to the bytes of a character set, and decodes these bytes as UTF-8. Returns 0
- * if that is not possible. */
+ * if encoding or decoding is not possible. */
 static int decode_from(xd_bytes_buf *text, int set, xd_bytes_buf *bytes, xd_bytes_buf *out)
 {
     if (!encode(text, set, bytes))

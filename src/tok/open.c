@@ -57,7 +57,8 @@ static xd_status add_sentinels(xd_vocab *v, const xd_json *cfg, const char *what
 
 typedef struct t5_files { const char *data; size_t len; const char *name; } t5_files;
 
-/* Reads a T5 tokenizer from a spiece.model in memory, or without one from tokenizer.json. */
+/* Reads a T5 tokenizer from a spiece.model in memory, or from tokenizer.json if there is no
+ * spiece.model. */
 static xd_status read_t5(xd_tok *t, const t5_files *p, const xd_special_files *f, xd_err *e)
 {
     xd_status s = p->data ? xd_vocab_spiece(&t->v, p->data, p->len, XD_SPM_UNIGRAM,
@@ -124,7 +125,7 @@ static xd_status check_bert(xd_tok *t, const xd_special_files *f, const char *wh
 
 /* ---- all, from memory ----------------------------------------------------------------------- */
 
-/* The files of each kind of tokenizer. The kind selects one member. */
+/* The files of each kind of tokenizer. The kind of tokenizer selects one member. */
 typedef struct sources {
     t5_files      t5;
     xd_bpe_files  clip;
@@ -182,7 +183,8 @@ xd_status xd_tok_open_spiece(xd_tok **t, const void *data, size_t len, xd_err *e
     return open_with(t, &from, &f, e);
 }
 
-/* Detects the kind of tokenizer of a tokenizer.json. Early files do not have the key model.type. */
+/* Detects the kind of tokenizer of a tokenizer.json. Early tokenizer.json files do not have the key
+ * model.type. */
 static xd_tok_kind kind_of_json(const xd_json *tj)
 {
     const xd_json *model = xd_json_get(tj, "model");
@@ -393,8 +395,8 @@ static xd_status open_clip(xd_tok **t, const char *dir, beside *b, xd_err *e)
 }
 
 /* Opens a BERT tokenizer from vocab.txt or tokenizer.json. If the config names the class
- * BertTokenizer, only the vocabulary of tokenizer.json is used; its rules are used if no class is
- * named. */
+ * BertTokenizer, only the vocabulary of tokenizer.json is used. If the config names no class, the
+ * rules of tokenizer.json are used, too. */
 static xd_status open_bert(xd_tok **t, const char *dir, beside *b, int named, xd_err *e)
 {
     int       lines = xd_tok_has(dir, "vocab.txt") && (named || !xd_tok_has(dir, "tokenizer.json"));
@@ -436,8 +438,8 @@ static const struct { const char *name; int kind; xd_lm_class named; } classes[]
     {"LlamaTokenizer", XD_TOK_LM, XD_LM_OTHER}, {"LlamaTokenizerFast", XD_TOK_LM, XD_LM_OTHER},
 };
 
-/* Returns the kind of tokenizer of a class name. Class names that fit several kinds leave the
- * choice to the files. */
+/* Returns the kind of tokenizer of a class name. For other class names, returns OTHER: the files of
+ * the directory then determine the kind. */
 static int kind_of_class(const char *name, xd_lm_class *named)
 {
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)

@@ -83,7 +83,8 @@ static void put_text(reader *r, const char *s)
     xd_bytes_add(&r->out, s, strlen(s));
 }
 
-/* Appends a character class with the members `body`. Inside brackets, appends only the members. */
+/* Appends a character class with the members `body`. Inside the brackets of a class, appends only
+ * the members. */
 static void put_class(reader *r, int negated, const char *body)
 {
     if (!r->inside)
@@ -93,8 +94,8 @@ static void put_class(reader *r, int negated, const char *body)
         put_text(r, "]");
 }
 
-/* Appends the character class of a Unicode category. Inside brackets, appends only its members.
- * Returns 0 if the category is unknown. */
+/* Appends the character class of a Unicode category. Inside the brackets of a class, appends only
+ * the category's members. Returns 0 if the category is unknown. */
 static int put_category(reader *r, int negated, const char *name, size_t n)
 {
     for (size_t i = 0; i < sizeof categories / sizeof *categories; i++) {
@@ -116,7 +117,8 @@ static int put_category(reader *r, int negated, const char *name, size_t n)
     return 0;
 }
 
-/* Translates \p{NAME} or \P{NAME}. r->at must be after the p or P. Returns 0 if NAME is unknown. */
+/* Translates \p{NAME} or \P{NAME}. r->at must be after the p or P. Returns 0 if the category NAME
+ * is unknown. */
 static int read_category(reader *r, int negated)
 {
     const char *name = r->s + r->at + 1;
@@ -128,8 +130,8 @@ static int read_category(reader *r, int negated)
     return 1;
 }
 
-/* Translates an escape sequence. r->at must be at the backslash. Returns 0 if the escape is
- * unknown. */
+/* Translates an escape sequence. r->at must be at the backslash. Returns 0 if the escape sequence
+ * is unknown. */
 static int read_escape(reader *r)
 {
     if (r->at + 1 >= r->len)

@@ -80,7 +80,8 @@ static xd_status too_long(int n, size_t len, const char *what, xd_err *e)
 
 /* ---- an object of pieces and ids ---------------------------------------------------------- */
 
-/* Adds a piece, and fails if its id was used before. `seen` has a bit per id. */
+/* Adds a piece, and fails if its id was used before. `seen` has one bit per id that has been
+ * used. */
 static xd_status add_piece(xd_pieces *v, xd_slice s, int32_t id, unsigned char *seen,
                            const char *what, xd_err *e)
 {

@@ -1,8 +1,8 @@
 /* skim.c - reads a large tokenizer.json without parsing its vocabulary to a tree.
  *
- * The vocabulary and the merges of a language model are 10 to 30 MB of JSON. Both are found as
- * ranges of bytes and read string by string. The rest of the document is small and is parsed
- * normally. */
+ * The vocabulary and the merges of a language model are 10 to 30 MB of JSON. Vocabulary and merges
+ * are found as ranges of bytes and read string by string. The rest of the document is small and is
+ * parsed normally. */
 #include "tok/inside.h"
 
 #include <string.h>

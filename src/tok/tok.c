@@ -1,5 +1,5 @@
 /* tok.c - converts a text to token ids: first finds added tokens, then tokenizes the text between
- * them. inside.h describes the steps. */
+ * them. The steps of tokenizing are described in inside.h. */
 #include "tok/inside.h"
 
 #include <stdlib.h>

@@ -30,8 +30,8 @@ int xd_codes_read(xd_codes *c, const char *s, size_t len)
 /* ---- canonical forms ------------------------------------------------------------------------ */
 
 /* Returns 1 for characters that are newer than Unicode 9 and that newer versions of Unicode reorder
- * or compose. These characters stay unchanged, and nothing is reordered across them. Blocks that
- * are entirely newer than Unicode 9 are in the table as one range. */
+ * or compose. Characters that are newer than Unicode 9 stay unchanged, and nothing is reordered
+ * across them. Blocks that are entirely newer than Unicode 9 are in the table as one range. */
 static int is_later(int32_t c)
 {
     static const xd_range later[] = {
@@ -53,7 +53,7 @@ static int class_of(int32_t c)
 }
 
 /* Sorts a run of combining characters by class, stably. Uses counting sort, because a run may be as
- * long as the text. `scratch` must have n elements. */
+ * long as the text. `scratch` must have space for n elements. */
 static void order_marks(int32_t *p, size_t n, int32_t *scratch)
 {
     size_t first[257] = {0};
@@ -79,7 +79,8 @@ static void order_runs(int32_t *p, size_t n, int32_t *scratch)
 }
 
 /* Reorders the combining characters of the code points p[0..n) and, if `composed` is set, composes
- * characters. Nothing is reordered across the ends of this stretch. Returns the new length. */
+ * characters. Nothing is reordered across the ends of this stretch. Returns the new number of code
+ * points. */
 static size_t finish_stretch(int32_t *p, size_t n, int composed, int32_t *scratch)
 {
     order_runs(p, n, scratch);
@@ -152,7 +153,7 @@ static int32_t lower_case(int32_t c)
 
 void xd_lower(int32_t c, xd_bytes_buf *out)
 {
-    if (c == 0x130)                     /* the only one with two in lower case                  */
+    if (c == 0x130)                     /* its lower case is two characters                     */
         xd_bytes_add(out, "i\xcc\x87", 3);
     else
         xd_utf8_put(lower_case(c), out);

@@ -1,8 +1,8 @@
 /* vocab.c - reads a vocabulary from a serialized SentencePiece ModelProto or from the Unigram model
  * of a tokenizer.json, and writes a ModelProto to memory.
  *
- * A protobuf message is a sequence of keys (field number << 3 | wire type) and values. Only the
- * pieces, the type and the character map of the model are used here. */
+ * A protobuf message is a sequence of keys (field number << 3 | wire type) and values. This file
+ * uses only the pieces, the model type and the character map of the ModelProto. */
 #include "tok/inside.h"
 
 #include <float.h>
