@@ -1,6 +1,6 @@
 /* cpus.c - reads the topology of the host's cpus, and divides the cpus into shares for several
  * processes */
-#define _GNU_SOURCE             /* sched_setaffinity, syscall */
+#define _GNU_SOURCE             /* for sched_setaffinity, syscall */
 #include "base/cpus.h"
 
 #include <ctype.h>

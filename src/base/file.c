@@ -1,5 +1,5 @@
 /* file.c - reads files, and writes files atomically */
-#define _GNU_SOURCE             /* O_TMPFILE, mincore */
+#define _GNU_SOURCE             /* for O_TMPFILE, mincore */
 #include "base/file.h"
 
 #include <errno.h>

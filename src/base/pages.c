@@ -3,7 +3,7 @@
  * Files in memory get small pages unless tmpfs is mounted with huge=. Therefore one small page in
  * the range of each huge page is allocated, and the range is then collapsed to a huge page
  * (MADV_COLLAPSE), which copies almost nothing. */
-#define _GNU_SOURCE             /* MAP_ANONYMOUS, madvise */
+#define _GNU_SOURCE             /* for MAP_ANONYMOUS, madvise */
 #include "base/pages.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #if defined(__linux__) && !defined(MADV_COLLAPSE)
-#define MADV_COLLAPSE 25        /* since Linux 6.1; older headers lack this constant           */
+#define MADV_COLLAPSE 25        /* since Linux 6.1; older headers lack the constant            */
 #endif
 
 size_t xd_page_bytes(void)

@@ -10,7 +10,7 @@
  * piece 0. A thread claims a piece by writing the round's number to the piece's element of `taken`.
  * A worker that slept through a round finds that its piece has been claimed. Only a thread that has
  * a piece reads the job, which does not change until all pieces are done. */
-#define _GNU_SOURCE             /* sched_getaffinity, syscall */
+#define _GNU_SOURCE             /* for sched_getaffinity, syscall */
 #include "base/par.h"
 
 #include <limits.h>

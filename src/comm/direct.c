@@ -18,7 +18,7 @@ typedef struct box {            /* this rank's mailbox for messages to another r
     char     *p;
     size_t    cap;
     xd_mark  *full, *taken;     /* events: data is ready (ours), copied out (receiver's)       */
-    uint64_t  sent;             /* number of messages sent so far                              */
+    uint64_t  sent;             /* number of messages sent with this mailbox                   */
     xd_handle memory, mark;
 } box;
 

@@ -3,7 +3,7 @@
  * Calls that set up groups block; calls that move data are in mpi_call.c and never block. Opening
  * the first MPI world initialises MPI, unless the program has initialised it. Closing the last MPI
  * world finalises MPI. */
-#define _GNU_SOURCE             /* sched_yield, nanosleep */
+#define _GNU_SOURCE             /* for sched_yield, nanosleep */
 #include "comm/mpi_op.h"
 
 #include "base/log.h"

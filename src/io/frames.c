@@ -1,5 +1,5 @@
 /* frames.c - reads frames from an image, from the images of a directory, or from a video */
-#define _GNU_SOURCE             /* strverscmp */
+#define _GNU_SOURCE             /* for strverscmp */
 #include "io/frames.h"
 
 #include <dirent.h>

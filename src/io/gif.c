@@ -1,9 +1,9 @@
 /* gif.c - writes animated GIFs that loop forever, with dithering and one palette for all frames.
  *
- * The format is GIF89a with Netscape's looping block. GIF counts delays in hundredths of a second.
- * Each frame ends at the hundredth of a second that is nearest to the frame's exact end time, so
- * that the duration of the film is kept. Viewers treat a delay of less than two hundredths of a
- * second as ten hundredths, so a GIF has at most 50 frames per second. */
+ * The format is GIF89a with Netscape's extension block for loops. GIF counts delays in hundredths
+ * of a second. Each frame ends at the hundredth of a second that is nearest to the frame's exact
+ * end time, so that the duration of the film is kept. Viewers treat a delay of less than two
+ * hundredths of a second as ten hundredths, so a GIF has at most 50 frames per second. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -23,7 +23,7 @@ typedef struct gif {
     int      pass;              /* current pass (of four) of an interlaced frame               */
 } gif;
 
-typedef struct codes {          /* reader of LZW codes in blocks of up to 255 bytes            */
+typedef struct codes {          /* reader of LZW codes, in blocks of at most 255 bytes         */
     int      size, bits;        /* bits per code; bits read but not yet used                   */
     uint32_t wait;
     size_t   left;              /* bytes left in this block                                    */
@@ -194,7 +194,7 @@ static int read_codes(gif *g, codes *z)
         }
         int known = (code >= 0 && code < clear) || (code > clear + 1 && code < z->next);
         if (!known && (code != z->next || z->last < 0 || z->next == MAXCODES))
-            return 0;           /* invalid code, end of data, or end code                      */
+            return 0;           /* stops at an invalid code, end code, or end of data          */
         if (z->last >= 0 && z->next < MAXCODES)
             add_string(z, first_byte(z, known ? code : z->last));
         put_string(g, z, code);

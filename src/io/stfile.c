@@ -3,7 +3,7 @@
  *
  * Only the pages of tensors in use are mapped, so that a file may be larger than the allowed
  * address space. If mapping fails, the bytes are read with pread. */
-#define _DEFAULT_SOURCE         /* madvise */
+#define _DEFAULT_SOURCE         /* for madvise */
 #include "io/stfile.h"
 
 #include <errno.h>

@@ -328,7 +328,7 @@ static xd_status run(xd_pass_run *t, float *out, xd_err *e)
         give_prediction(t, compute(t, &m->part.w->net, k ? k->kept : NULL), out);
         s = xd_module_end(&t->x, e);
     }
-    if (s != XD_OK && k && fresh)       /* the cached values may be incomplete                 */
+    if (s != XD_OK && k && fresh)       /* the entry's cached values may be incomplete         */
         close_text(m, k);
     return s;
 }

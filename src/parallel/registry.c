@@ -13,9 +13,9 @@ const xd_method *const xd_methods[] = {
     &xd_method_fast_attn,       /* reuses attention outputs of steps or passes                 */
     &xd_method_ulysses,         /* exchanges tokens for heads; then fewer heads                */
     &xd_method_stale,           /* PipeFusion: adds K, V of the other patches                  */
-    &xd_method_references,      /* or: adds K, V of reference images of a past step            */
+    &xd_method_references,      /* or: adds stored K, V of reference images                    */
     &xd_method_displaced,       /* or: adds other ranks' K, V of the past step                 */
-    &xd_method_ring,            /* or: adds the K, V of other ranks                            */
+    &xd_method_ring,            /* or: adds the K, V of the other ring ranks                   */
     &xd_method_halo,            /* VAE in bands: convolutions, norms, attention                */
     &xd_method_tensor,          /* sums the partial results of tensor shards                   */
     &xd_method_window,          /* attention of query tiles over boxes of keys                 */

@@ -50,7 +50,7 @@ typedef struct glob {
     xd_tensor embed;            /* [V,E]: token embeddings                                    */
     xd_tensor position;         /* [positions,E] F32: position embeddings                     */
     xd_tensor gain, bias;       /* [E]: final norm                                            */
-    xd_lin    proj;             /* pooled projection; absent in a model without one           */
+    xd_lin    proj;             /* projection of the pooled embedding, or absent              */
 } glob;
 
 /* ---- configuration ------------------------------------------------------------------------ */

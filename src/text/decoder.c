@@ -1,10 +1,11 @@
 /* decoder.c - decoder language models as text encoders: Qwen3, Qwen2, Qwen2.5-VL (text), Mistral,
  * Llama 3, Gemma 2 and Gemma 3. The results equal the hidden states of transformers.
  *
- * All these models have blocks of causal grouped-query attention and a gated MLP with RMS norms.
- * The config determines the differences (doc/models/decoder.md). The padding of a prompt is before
- * or after its text. Text tokens never attend to padding. Padding rows before the text attend to
- * nothing, and their attention output is 0. Padding rows after the text attend to the text. */
+ * All models of this file have blocks of causal grouped-query attention and a gated MLP with RMS
+ * norms. The config determines the differences between the models (doc/models/decoder.md). The
+ * padding of a prompt is before or after its text. Text tokens never attend to padding. Padding
+ * rows before the text attend to nothing, and their attention output is 0. Padding rows after the
+ * text attend to the text. */
 #include <math.h>
 #include <string.h>
 
@@ -28,7 +29,7 @@ typedef struct glob {
 typedef struct angles { xd_tensor cos, sin; } angles;   /* [n,D/2] F32: rope                  */
 
 typedef struct local {
-    int64_t   first, real;      /* first row and number of rows of the text                   */
+    int64_t   first, real;      /* first row of the text; number of its rows                  */
     angles    all, window;      /* for layers with full, and with window attention             */
     xd_tensor ones;             /* [1,D] F32: added to Gemma's norm weights                   */
     xd_tensor zeros;            /* [1,H D] in the compute type: output of padding before text */

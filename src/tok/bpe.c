@@ -1,11 +1,11 @@
-/* bpe.c - byte pair encoding: vocabularies, merges, and the segmentation of a word.
+/* bpe.c - byte pair encoding: reads vocabularies and merges, and segments a word into pieces.
  *
  * In a byte-level vocabulary characters stand for bytes: a printable Latin-1 character stands for
  * its own byte, and U+0100 and the following characters stand for the other 68 bytes. In CLIP's
  * vocabulary the last character of a word has the suffix "</w>". A word is first split into bytes
  * or characters. Then the neighbouring pair of symbols with the lowest rank (the leftmost of equal
  * pairs) is merged, until no pair of the word has a rank. A heap of pairs and a linked list of
- * symbols make the time O(n log n). */
+ * symbols make the segmentation of a word take O(n log n) time. */
 #include "tok/inside.h"
 
 #include <stdlib.h>

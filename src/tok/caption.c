@@ -74,7 +74,7 @@ static void lower_case(const char *s, size_t len, xd_bytes_buf *out)
     size_t took;
     for (size_t i = 0; i < len; i += took) {
         int32_t c = xd_utf8_get(s + i, len - i, &took);
-        if (c == 0x130) {               /* its lower case is two characters                     */
+        if (c == 0x130) {               /* lower case of U+0130 is two characters               */
             xd_bytes_add(out, "i\xcc\x87", 3);
         } else if (c == 0x3a3) {
             xd_bytes_add(out, is_final(s, len, i) ? "\xcf\x82" : "\xcf\x83", 2);
@@ -100,7 +100,7 @@ static void lower_and_strip(xd_bytes_buf *text)
             end = i + took;
     text->len = 0;
     text->failed |= b.failed;
-    if (end > from)                     /* a text without characters may have p NULL           */
+    if (end > from)                     /* text->p may be NULL if the text is empty            */
         xd_bytes_add(text, b.p + from, end - from);
     xd_bytes_free(&b);
 }
@@ -194,7 +194,7 @@ static const rule before_html[] = {
 
 static const rule before_repair[] = {
     {"@" W "+" EDGE, ""},
-    {"[\\x{31c0}-\\x{9fff}]+", ""},     /* Chinese characters and neighbouring blocks            */
+    {"[\\x{31c0}-\\x{9fff}]+", ""},     /* removes Chinese characters and neighbouring blocks    */
     {"[\\-\\x{58a}\\x{5be}\\x{1400}\\x{1806}\\x{2010}-\\x{2015}\\x{2e17}\\x{2e1a}\\x{2e3a}\\x{2e3b}"
      "\\x{2e40}\\x{301c}\\x{3030}\\x{30a0}\\x{fe31}\\x{fe32}\\x{fe58}\\x{fe63}\\x{ff0d}]+", "-"},
     {"[`\\x{b4}\\x{ab}\\x{bb}\\x{201c}\\x{201d}\\x{a8}]", "\""},

@@ -31,8 +31,8 @@ static const char *letters_of(int32_t c)
     return NULL;
 }
 
-/* Appends the character c. A half-width or full-width form is replaced by the character of normal
- * width. */
+/* Appends the character c, or the character of normal width if c is a half-width or full-width
+ * form. */
 static void put_width(int32_t c, xd_bytes_buf *out)
 {
     utf8proc_int32_t code[8];

@@ -159,7 +159,7 @@ static const xd_json *named_token(const xd_special_files *f, int key, const char
     return j;
 }
 
-/* An entry of added_tokens_decoder or added_tokens.json, and the token's id. */
+/* An added token's entry in added_tokens_decoder or added_tokens.json, and its id. */
 typedef struct member { const xd_json *j; double id; } member;
 
 static int by_id(const void *x, const void *y)

@@ -388,7 +388,7 @@ static size_t read_sequence(const char *s, size_t len)
 static void fix_all(xd_bytes_buf *text, const xd_finder *f);
 
 /* Repairs the parts of a text that look like wrongly decoded UTF-8 and are unlikely otherwise.
- * Returns 1 if the text changed. */
+ * Returns 1 if the repair changed the text. */
 static int fix_stretches(xd_bytes_buf *text, const xd_finder *f)
 {
     xd_bytes_buf out = {0};
@@ -454,7 +454,7 @@ static int decode_from(xd_bytes_buf *text, int set, xd_bytes_buf *bytes, xd_byte
     return !bytes->failed && decode(bytes, out);
 }
 
-/* Makes one repair of wrongly decoded text. Returns 1 if the text changed. */
+/* Makes one repair of wrongly decoded text. Returns 1 if the repair changed the text. */
 static int fix_once(xd_bytes_buf *text, const xd_finder *f)
 {
     xd_bytes_buf bytes = {0}, out = {0};

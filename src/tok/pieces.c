@@ -193,7 +193,7 @@ xd_status xd_pieces_list(xd_pieces *v, const xd_vocab *list, const char *what, x
 
 /* ---- one piece per line ------------------------------------------------------------------- */
 
-/* Adds the piece of a line. An empty line uses up an id but adds no piece. */
+/* Adds the piece in a line of vocab.txt. An empty line uses up an id but adds no piece. */
 static xd_status add_line(xd_pieces *v, const char *s, size_t len, int number, const char *what,
                           xd_err *e)
 {

@@ -153,7 +153,7 @@ static int32_t lower_case(int32_t c)
 
 void xd_lower(int32_t c, xd_bytes_buf *out)
 {
-    if (c == 0x130)                     /* its lower case is two characters                     */
+    if (c == 0x130)                     /* lower case of U+0130 is two characters               */
         xd_bytes_add(out, "i\xcc\x87", 3);
     else
         xd_utf8_put(lower_case(c), out);
