@@ -37,7 +37,7 @@ typedef struct scan {
     size_t      len, at;
     const char *what;
     int         depth;
-    size_t      marks;                  /* number of commas and brackets: limits that of values */
+    size_t      marks;                  /* commas and brackets: at least as many as values    */
 } scan;
 
 static xd_status syntax_error(const scan *s, size_t at, const char *why, xd_err *e)

@@ -8,7 +8,7 @@
  *
  * The thread maps and allocates no memory. The thread's stack is small, because address space may
  * be limited. */
-#define _POSIX_C_SOURCE 200809L /* posix_fadvise, sigset_t */
+#define _POSIX_C_SOURCE 200809L /* for posix_fadvise, sigset_t */
 #include "base/readahead.h"
 #include "base/file.h"
 #include "base/signals.h"

@@ -9,7 +9,7 @@
 struct xd_links {
     xd_staging         *w;
     const xd_dev_links *ops;
-    xd_link           **link;           /* links of collective calls; [1 + r]: of rank r        */
+    xd_link           **link;           /* [0]: collective calls; [1 + r]: messages from rank r */
     int                 rank, n, lost;
 };
 

@@ -507,7 +507,7 @@ static xd_status choose_way(xd_staged *s, xd_err *e)
         w->links = xd_links_open(w, s->real, &no_links);
     if (first != STAGED && !w->links && s->c.err->code == XD_OK)
         w->mailboxes = xd_mailboxes_open(w, s->real, &w->direct, &no_boxes);
-    if (s->c.err->code != XD_OK)        /* the ranks' messages no longer match                 */
+    if (s->c.err->code != XD_OK)        /* messages of the ranks no longer match               */
         return xd_fail(e, s->c.err->code, "%s", s->c.err->msg);
     w->direct = w->direct || w->links;
     w->traffic->way = w->links ? XD_WAY_LINKS : w->mailboxes ? XD_WAY_MAILBOXES : XD_WAY_STAGED;

@@ -137,7 +137,7 @@ static int nearest_color(xd_palette *p, const uint8_t *px)
 void xd_palette_draw(xd_palette *p, uint8_t *out, const uint8_t *rgb, int64_t w, int64_t h,
                      int *err)
 {
-    int *here = err + 3, *next = here + (w + 2) * 3;    /* 16 * error, columns -1 to w          */
+    int *here = err + 3, *next = here + (w + 2) * 3;    /* errors * 16, padded on both sides    */
     memset(err, 0, sizeof *err * (size_t)(w + 2) * 6);
     for (int64_t y = 0; y < h; y++) {
         int64_t way = y % 2 ? -1 : 1;

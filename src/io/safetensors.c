@@ -18,7 +18,7 @@ typedef struct entry {
     char     *name;
     char     *unknown_dtype;    /* name of an unsupported dtype, or NULL                      */
     int       shard;
-    int       rank;             /* dimensions; tensors with more than XD_MAXDIM are unusable   */
+    int       rank;             /* dimensions; a tensor with > XD_MAXDIM is unusable           */
     int       users;            /* number of users of `view`; obey_index uses it as a mark     */
     size_t    at, bytes;        /* offset and size in the file, in bytes                      */
     xd_tensor shape;

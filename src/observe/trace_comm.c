@@ -10,7 +10,7 @@
 
 #include "observe/trace.h"
 
-typedef struct noted { /* the communicator comes first: see `comm_of`                      */
+typedef struct noted { /* the communicator must be first (comm_of)                         */
     xd_comm   c;
     xd_comm  *real, *count;
     xd_trace *t;

@@ -1,20 +1,20 @@
 /* window.c - local attention: image tokens attend to the image tokens near them in time, rows and
  * columns, and to all other tokens; the other tokens attend to everything.
  *
- * Based on sliding tiles (Zhang et al. 2025, arXiv:2502.04507): the image tokens are split into
- * tiles, and all queries of a tile attend to one box of keys around the tile. At the edges of the
- * image, boxes are shifted inwards, so that all boxes have the same size. The attention of each
- * tile is one kernel call, with the tile's queries in pieces and its keys in segments. Any
- * attention kernel can compute a tile's attention without a mask.
+ * The method is based on sliding tiles (Zhang et al. 2025, arXiv:2502.04507): the image tokens are
+ * split into tiles, and all queries of a tile attend to one box of keys around the tile. At the
+ * edges of the image, boxes are shifted inwards, so that all boxes have the same size. The
+ * attention of each tile is one kernel call, with the tile's queries in pieces and its keys in
+ * segments. Any attention kernel can compute a tile's attention without a mask.
  *
  * A line window covers the tokens before and after each query in token order, and moves with the
  * query, as in xDiT. The queries of a tile then have a mask for the keys that only some of the
  * queries attend to.
  *
- * Local attention is the last of the parallel methods. Its hook gets all keys of this rank's heads
- * in the token order of one rank, regardless of the methods before it. The queries of the hook
- * follow from the layout. A query's keys depend only on the query's position, so results equal
- * those of one rank. */
+ * Local attention is the last of the parallel methods. The hook of local attention gets all keys of
+ * this rank's heads in the token order of one rank, regardless of the methods before it. The
+ * queries of the hook follow from the layout. A query's keys depend only on the query's position,
+ * so results equal those of one rank. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -15,8 +15,8 @@
 #define SWITCH(name, help) { #name, XD_OPT_FLAG, AT(name), 0, 1, NULL, NULL, help }
 #define TEXT(name, choices, arg, help) { #name, XD_OPT_TEXT, AT(name), 0, 0, choices, arg, help }
 
-/* The options of a plan. Names of plans and lists of flags have the options in the order of the
- * table. */
+/* The table of a plan's options. Names of plans and lists of flags have the options in the order of
+ * the table. */
 static const xd_plan_row rows[] = {
     { DEGREE(ulysses_degree, "sequence-parallel ranks, all-to-all (Ulysses)"),
       XD_ULYSSES, "u", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },

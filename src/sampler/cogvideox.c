@@ -1,4 +1,4 @@
-/* cogvideox.c - the two samplers of CogVideoX (Yang et al. 2024, arXiv:2408.06072), as
+/* cogvideox.c - the two samplers of CogVideoX (Yang et al. 2024, arXiv:2408.06072), as in
  * diffusers' CogVideoXDDIMScheduler and CogVideoXDPMScheduler.
  *
  * Both samplers use noise levels with a shifted signal-to-noise ratio. The first sampler is DDIM

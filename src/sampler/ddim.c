@@ -1,5 +1,5 @@
-/* ddim.c - DDIM (Song et al. 2020, arXiv:2010.02502), as diffusers' DDIMScheduler. Steps add noise
- * if eta is above 0. */
+/* ddim.c - DDIM (Song et al. 2020, arXiv:2010.02502), as in diffusers' DDIMScheduler. Steps add
+ * noise if eta is above 0. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

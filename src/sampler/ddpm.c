@@ -1,4 +1,4 @@
-/* ddpm.c - ancestral sampling (Ho et al. 2020, arXiv:2006.11239), as diffusers' DDPMScheduler.
+/* ddpm.c - ancestral sampling (Ho et al. 2020, arXiv:2006.11239), as in diffusers' DDPMScheduler.
  *
  * A step computes the latents at the next timestep of the list; the last step computes clean
  * latents. A step adds noise with the variance of the true posterior. The coefficients of a step

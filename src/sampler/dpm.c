@@ -1,5 +1,5 @@
 /* dpm.c - DPM-Solver++ multistep (Lu et al. 2022, arXiv:2211.01095), orders 1 to 3, without noise
- * or with noise in every step (sde-dpmsolver++), as diffusers' DPMSolverMultistepScheduler.
+ * or with noise in every step (sde-dpmsolver++), as in diffusers' DPMSolverMultistepScheduler.
  *
  * The history has solver_order arrays with predictions of the clean latents. The newest prediction
  * is in slot step % order, so that no array is copied. A step is a linear combination of latents,

@@ -1,5 +1,5 @@
 /* dpm_single.c - DPM-Solver++ singlestep (Lu et al. 2022, arXiv:2211.01095, algorithm 1), orders 1
- * to 3, without noise or with noise in every step, as diffusers' DPMSolverSinglestepScheduler.
+ * to 3, without noise or with noise in every step, as in diffusers' DPMSolverSinglestepScheduler.
  *
  * Sampling steps are divided into groups of 1 to solver_order steps. A step of order k starts again
  * from the latents at the start of its group, and uses the k predictions since the start of the

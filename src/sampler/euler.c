@@ -1,5 +1,5 @@
 /* euler.c - Euler steps on noise levels (Karras et al. 2022, arXiv:2206.00364, algorithm 2 without
- * churn), as diffusers' EulerDiscreteScheduler, and with noise in every step, as diffusers'
+ * churn), as in diffusers' EulerDiscreteScheduler, and with noise in every step, as in diffusers'
  * EulerAncestralDiscreteScheduler */
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* flow.c - Euler steps along the straight paths of rectified flow (Liu et al. 2022,
- * arXiv:2209.03003), as diffusers' FlowMatchEulerDiscreteScheduler.
+ * arXiv:2209.03003), as in diffusers' FlowMatchEulerDiscreteScheduler.
  *
  * The noise level sigma decreases from 1 to 0, and the network gets it as its timestep input. With
  * dynamic shifting, larger images spend more steps at high noise (Esser et al. 2024,

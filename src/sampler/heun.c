@@ -1,5 +1,5 @@
 /* heun.c - Heun's method on noise levels (Karras et al. 2022, arXiv:2206.00364, algorithm 1 without
- * churn), as diffusers' HeunDiscreteScheduler, and in rectified flow, as diffusers'
+ * churn), as in diffusers' HeunDiscreteScheduler, and in rectified flow, as in diffusers'
  * FlowMatchHeunDiscreteScheduler.
  *
  * n steps are 2 n - 1 evaluations of the network. An even evaluation makes an Euler step, and the

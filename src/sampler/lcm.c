@@ -1,6 +1,6 @@
 /* lcm.c - samplers of models that are distilled for few steps: latent consistency models (Luo et
- * al. 2023, arXiv:2310.04378), as diffusers' LCMScheduler, and trajectory consistency (Zheng et al.
- * 2024, arXiv:2402.19159), as diffusers' TCDScheduler.
+ * al. 2023, arXiv:2310.04378), as in diffusers' LCMScheduler, and trajectory consistency (Zheng et
+ * al. 2024, arXiv:2402.19159), as in diffusers' TCDScheduler.
  *
  * Both samplers choose their timesteps among the timesteps of the distillation
  * (original_inference_steps), and add new noise between steps. */

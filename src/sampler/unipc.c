@@ -1,4 +1,4 @@
-/* unipc.c - UniPC (Zhao et al. 2023, arXiv:2302.04867), orders 1 to 3, as diffusers'
+/* unipc.c - UniPC (Zhao et al. 2023, arXiv:2302.04867), orders 1 to 3, as in diffusers'
  * UniPCMultistepScheduler.
  *
  * A step first corrects the latents that the previous step computed, with the network's prediction

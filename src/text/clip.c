@@ -1,4 +1,4 @@
-/* clip.c - CLIP's text model (Radford et al. 2021), as transformers' CLIPTextModel and
+/* clip.c - CLIP's text model (Radford et al. 2021), as in transformers' CLIPTextModel and
  * CLIPTextModelWithProjection.
  *
  * Attention is causal, so the pooled embedding is the row of the end token. Padding after the end

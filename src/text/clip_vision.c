@@ -1,4 +1,4 @@
-/* clip_vision.c - CLIP's vision model (Radford et al. 2021), as transformers' CLIPVisionModel.
+/* clip_vision.c - CLIP's vision model (Radford et al. 2021), as in transformers' CLIPVisionModel.
  *
  * An image becomes the rows of a tensor: a class token, then the patches row by row. Pipelines read
  * hidden states of the class token and the patches. The pooled embedding is not computed, and the

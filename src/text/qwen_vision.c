@@ -1,4 +1,4 @@
-/* qwen_vision.c - the vision tower of Qwen2.5-VL, as transformers'
+/* qwen_vision.c - the vision tower of Qwen2.5-VL, as in transformers'
  * Qwen2_5_VisionTransformerPretrainedModel.
  *
  * Tensor rows are the patches of all images, ordered by attention window, within a window by token,

@@ -1,4 +1,4 @@
-/* t5.c - the T5 encoder (Raffel et al. 2020), original and v1.1, as transformers'
+/* t5.c - the T5 encoder (Raffel et al. 2020), original and v1.1, as in transformers'
  * T5EncoderModel, and UMT5 (Chung et al. 2023) as UMT5EncoderModel.
  *
  * T5's attention scores are not scaled. Positions are a learned bias per head and distance bucket.

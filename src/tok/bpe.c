@@ -17,7 +17,7 @@ struct xd_bpe {
     xd_pieces v;
     merge    *m;                        /* hash table of merges, by pair of ids                 */
     size_t    mslots;
-    int32_t   byte[2][256];             /* id of a byte inside, at the end of a word, or -1     */
+    int32_t   byte[2][256];             /* id of a byte inside and at the end of a word; or -1  */
     int32_t   unknown;
 };
 

@@ -100,7 +100,7 @@ static void lower_and_strip(xd_bytes_buf *text)
             end = i + took;
     text->len = 0;
     text->failed |= b.failed;
-    if (end > from)                     /* text->p may be NULL if the text is empty            */
+    if (end > from)                     /* b.p may be NULL if the text is empty                */
         xd_bytes_add(text, b.p + from, end - from);
     xd_bytes_free(&b);
 }

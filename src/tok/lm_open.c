@@ -168,7 +168,7 @@ static int by_id(const void *x, const void *y)
     return (a->id > b->id) - (a->id < b->id);
 }
 
-/* Returns the JSON list of additional special tokens in tokenizer_config.json, or in
+/* Returns the JSON list of the additional special tokens in tokenizer_config.json, or in
  * special_tokens_map.json. */
 static const xd_json *further(const xd_special_files *f)
 {

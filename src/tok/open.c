@@ -196,8 +196,8 @@ static xd_tok_kind kind_of_json(const xd_json *tj)
     return XD_TOK_T5;
 }
 
-/* Sets the sources from a tokenizer.json. If `rules` is 1, BERT's rules come from this file,
- * otherwise from the config. */
+/* Sets the files to read for a tokenizer of this kind from a tokenizer.json. If `rules` is 1,
+ * BERT's rules come from this file, otherwise from the config. */
 static xd_status sources_of_json(sources *from, const xd_json *tj, xd_tok_kind kind, int rules,
                                  const char *what, xd_err *e)
 {
@@ -263,7 +263,7 @@ xd_status xd_tok_open_lines(xd_tok **t, const char *vocab, size_t len, xd_err *e
 
 int xd_tok_has(const char *dir, const char *name)
 {
-    char path[4096];            /* a failed allocation would look like a missing file          */
+    char path[4096];            /* array: a failed malloc would look like a missing file       */
     int  n = snprintf(path, sizeof path, "%s/%s", dir, name);
     return n > 0 && (size_t)n < sizeof path && xd_file_exists(path);
 }
