@@ -395,7 +395,8 @@ static float *denoise_image(loop *l, int nth, const xd_prompts *w, xd_err *e)
     int        image = xd_job_image(j, nth);
     float     *lat = malloc((size_t)j->numbers * sizeof *lat + 1);
     int        prompt = image / j->r->num_images_per_prompt;
-    xd_cond    cond[XD_MAXPASS] = { w->cond[prompt], w->cond[xd_prompts_negative(w, prompt)] };
+    xd_cond    cond[XD_MAXPASS] = { w->text[prompt].cond,
+                                    w->text[xd_prompts_negative(w, prompt)].cond };
     xd_denoise    f;
     xd_status     s = XD_OK;
     xd_arena_rewind(&l->a, 0);

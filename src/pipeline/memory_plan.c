@@ -200,7 +200,7 @@ static xd_status count_rows(xd_job *j, int64_t prompt, int64_t negative, xd_need
 /* Returns the number of rows in the embedding of prompt i's negative prompt. */
 static int64_t negative_rows(const xd_prompts *w, int i)
 {
-    return w->rows[xd_prompts_negative(w, i)];
+    return w->text[xd_prompts_negative(w, i)].rows;
 }
 
 /* Returns 1 if an earlier prompt and its negative prompt have as many rows as prompt i and its
@@ -208,7 +208,8 @@ static int64_t negative_rows(const xd_prompts *w, int i)
 static int is_counted(const xd_prompts *w, int i)
 {
     int k = 0;
-    while (k < i && (w->rows[k] != w->rows[i] || negative_rows(w, k) != negative_rows(w, i)))
+    while (k < i && (w->text[k].rows != w->text[i].rows ||
+                     negative_rows(w, k) != negative_rows(w, i)))
         k++;
     return k < i;
 }
@@ -219,12 +220,12 @@ static xd_status count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
 {
     int64_t most = 0;
     for (int i = 0; i < w->n; i++)
-        most = xd_max(most, w->rows[i]);
+        most = xd_max(most, w->text[i].rows);
     xd_status s = count_rows(j, most, most, need, e);
     for (int i = 0; i < w->prompts && s == XD_OK; i++)
         if (!is_counted(w, i) &&
-            (w->rows[i] < most || (j->npass > 1 && negative_rows(w, i) < most)))
-            s = count_rows(j, w->rows[i], negative_rows(w, i), need, e);
+            (w->text[i].rows < most || (j->npass > 1 && negative_rows(w, i) < most)))
+            s = count_rows(j, w->text[i].rows, negative_rows(w, i), need, e);
     return s;
 }
 

@@ -122,14 +122,14 @@ static xd_text_key key_of(const xd_prompts *w, int i)
 {
     int64_t n = 2, at = 0;
     for (int k = 0; k < w->ntext; k++)
-        n += 2 + (w->ids[i * w->ntext + k] ? w->len[i * w->ntext + k] : 0);
+        n += 2 + (w->text[i].ids[k].v ? w->text[i].ids[k].n : 0);
     int64_t *v = malloc((size_t)n * sizeof *v + 1);
     for (int k = 0; k < w->ntext && v; k++) {
-        int64_t len = w->len[i * w->ntext + k];
+        int64_t len = w->text[i].ids[k].n;
         v[at++] = len;
-        v[at++] = w->real[i * w->ntext + k];
-        for (int64_t m = 0; m < len && w->ids[i * w->ntext + k]; m++)
-            v[at++] = w->ids[i * w->ntext + k][m];
+        v[at++] = w->text[i].ids[k].real;
+        for (int64_t m = 0; m < len && w->text[i].ids[k].v; m++)
+            v[at++] = w->text[i].ids[k].v[m];
     }
     for (int k = 0; k < 2 && v; k++)
         v[at++] = w->seen[k];
@@ -151,7 +151,7 @@ static xd_status recall_own(xd_prompts *w, xd_job *j, xd_err *e)
     xd_engine_caches *caches = j->ctx->caches;
     xd_exec_init(&x, j->ctx->dev, &none, j->ctx->type);
     for (int i = 0; i < w->n && caches && caches->embeddings; i++) {
-        const xd_cond *c = &w->cond[i];
+        const xd_cond *c = &w->text[i].cond;
         size_t         bytes = (size_t)size_of_cond(c) * sizeof(float);
         xd_text_key    key = bytes ? key_of(w, i) : (xd_text_key){ 0 };
         const float   *v = key.v ? xd_text_cache_find(caches->embeddings, key, bytes) : NULL;
@@ -159,13 +159,14 @@ static xd_status recall_own(xd_prompts *w, xd_job *j, xd_err *e)
             xd_put(&x, c->tok, v);
             if (c->pooled.p)
                 xd_put(&x, c->pooled, v + xd_count(c->tok));
-            w->known[i] = 1;
+            w->text[i].known = 1;
         }
         free((void *)(uintptr_t)key.v);
     }
     if (x.err.code == XD_OK)
         return XD_OK;
-    memset(w->known, 0, (size_t)w->n * sizeof *w->known);
+    for (int i = 0; i < w->n; i++)
+        w->text[i].known = 0;
     return xd_exec_status(&x, e);
 }
 
@@ -177,12 +178,12 @@ static xd_status share_known(xd_prompts *w, const xd_job *j, xd_tensor t, float 
     xd_exec  x;
     xd_exec_init(&x, j->ctx->dev, &none, j->ctx->type);
     for (int i = 0; i < w->n; i++)
-        host[i] = (float)w->known[i];
+        host[i] = (float)w->text[i].known;
     xd_put(&x, t, host);
     xd_status s = xd_world_broadcast(&j->ctx->world, t.p, (int64_t)xd_bytes(t), e);
     xd_get(&x, host, t);
     for (int i = 0; i < w->n && s == XD_OK; i++)
-        w->known[i] = host[i] > 0;
+        w->text[i].known = host[i] > 0;
     return s == XD_OK ? xd_exec_status(&x, e) : s;
 }
 
@@ -223,7 +224,7 @@ static size_t most_bytes(const xd_context *ctx)
 /* Copies the embedding of prompt i into the cache. */
 static void remember_one(const xd_prompts *w, xd_job *j, int i, xd_exec *x)
 {
-    const xd_cond *c = &w->cond[i];
+    const xd_cond *c = &w->text[i].cond;
     xd_text_key    key = key_of(w, i);
     float         *v = key.v ? xd_text_cache_add(j->ctx->caches->embeddings, key,
                                                  (size_t)size_of_cond(c) * sizeof(float)) : NULL;
@@ -247,7 +248,7 @@ void xd_prompts_remember(const xd_prompts *w, xd_job *j)
         return;
     xd_exec_init(&x, ctx->dev, &none, ctx->type);
     for (int i = 0; i < w->n; i++)
-        if (!w->known[i] && size_of_cond(&w->cond[i]))
+        if (!w->text[i].known && size_of_cond(&w->text[i].cond))
             remember_one(w, j, i, &x);
     if (x.err.code)             /* the copied data may be wrong                                */
         xd_text_cache_close(&caches->embeddings);

@@ -26,7 +26,7 @@ const void    *xd_text_cache_find(xd_text_cache *c, xd_text_key key, size_t byte
 void          *xd_text_cache_add(xd_text_cache *c, xd_text_key key, size_t bytes);
 size_t         xd_text_cache_bytes(const xd_text_cache *c);
 
-/* Sets w->known of prompts with cached embeddings on all ranks, and fills these embeddings on rank
+/* Sets `known` of prompts with cached embeddings on all ranks, and fills these embeddings on rank
  * 0. Does nothing unless the engine keeps its encoders (xd_open_args.keep). s: this rank's status
  * so far; returns the first failure of any rank. Collective. */
 xd_status xd_prompts_recall(xd_prompts *w, xd_job *j, xd_status s, xd_err *e);

@@ -131,7 +131,7 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
     const xd_model *m = &j->ctx->model;
     const char     *frame = m->recipe->text[k].frame;
     char           *plain = prepare_caption(j, text);
-    int             at = i * w->ntext + k;
+    xd_token_ids   *ids = &w->text[i].ids[k];
     plain = xd_prompt_images_text(j, k, plain);
     char           *whole = frame && plain ? xd_tok_framed(frame, plain) : NULL;
     if (frame) {
@@ -142,19 +142,19 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
         return xd_fail(e, XD_ENOMEM, "no memory for a prompt");
     int64_t   more = xd_prompt_images_more_ids(j, k), most = xd_prompts_most_ids(j, k) - more;
     xd_status s = fail_tokens(j, k, xd_tok_cut_plain(m->tok[k], plain, strlen(plain), most,
-                                                    frame != NULL, &w->ids[at], &w->len[at],
-                                                    &w->whole[at], e), e);
+                                                     frame != NULL, &ids->v, &ids->n, &ids->uncut,
+                                                     e), e);
     if (s == XD_OK)
-        s = check_ids(j, k, w->ids[at], w->len[at], e);
+        s = check_ids(j, k, ids->v, ids->n, e);
     if (s == XD_OK)
-        s = xd_prompt_images_expand(j, k, &w->ids[at], &w->len[at], e);
-    w->whole[at] += more;
-    int64_t real = w->len[at];
+        s = xd_prompt_images_expand(j, k, &ids->v, &ids->n, e);
+    ids->uncut += more;
+    int64_t real = ids->n;
     if (s == XD_OK && padded(j, k, real) > real)
-        s = pad_ids(&w->ids[at], &w->len[at], padded(j, k, real), xd_tok_pad(m->tok[k]), e);
-    if (s == XD_OK && m->recipe->text[k].left && w->len[at] > real)
-        pad_before(w->ids[at], w->len[at], w->len[at] - real, w->ids[at][real]);
-    w->real[at] = m->recipe->text[k].masked ? real : w->len[at];
+        s = pad_ids(&ids->v, &ids->n, padded(j, k, real), xd_tok_pad(m->tok[k]), e);
+    if (s == XD_OK && m->recipe->text[k].left && ids->n > real)
+        pad_before(ids->v, ids->n, ids->n - real, ids->v[real]);
+    ids->real = m->recipe->text[k].masked ? real : ids->n;
     free(plain);
     return s;
 }
@@ -164,12 +164,12 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
 static void log_ids(const xd_prompts *w, const xd_job *j, int i, int k)
 {
     static const char *const names[XD_MAXTEXT] = { "ids", "ids_2", "ids_3" };
-    int    at = i * w->ntext + k;
-    float *f = j->r->on_tensor ? malloc((size_t)w->len[at] * sizeof *f + 1) : NULL;
-    for (int64_t n = 0; f && n < w->len[at]; n++)
-        f[n] = (float)w->ids[at][n];
+    const xd_token_ids *ids = &w->text[i].ids[k];
+    float *f = j->r->on_tensor ? malloc((size_t)ids->n * sizeof *f + 1) : NULL;
+    for (int64_t n = 0; f && n < ids->n; n++)
+        f[n] = (float)ids->v[n];
     if (f)
-        xd_callback_tensor(j, names[k], i, 1, &w->len[at], f);
+        xd_callback_tensor(j, names[k], i, 1, &ids->n, f);
     free(f);
 }
 
@@ -179,15 +179,15 @@ static int64_t rows_of(const xd_prompts *w, const xd_job *j, int i, int k)
     int pad = recipe_of(j)->text[k].pad;
     if (pad != XD_PAD_NONE && pad != XD_PAD_ONE)
         return max_ids(j, k);
-    return kept(j, k, w->len[i * w->ntext + k]);
+    return kept(j, k, w->text[i].ids[k].n);
 }
 
 /* Sets the lengths of prompt i for an encoder k that reads images: image rows are counted like
  * token ids. */
 static void count_image_rows(xd_prompts *w, const xd_job *j, int i, int k)
 {
-    int at = i * w->ntext + k;
-    w->len[at] = w->real[at] = w->whole[at] = max_ids(j, k);
+    xd_token_ids *ids = &w->text[i].ids[k];
+    ids->n = ids->real = ids->uncut = max_ids(j, k);
     if (j->encoder_pixels && !w->seen[0])
         w->seen[0] = xd_encoder_images_hash(j);
 }
@@ -217,14 +217,8 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
     memset(w, 0, sizeof *w);
     w->prompts = j->r->nprompts;
     w->ntext = recipe_of(j)->ntext;
-    w->ids = calloc((size_t)(n * w->ntext), sizeof *w->ids);
-    w->len = calloc((size_t)(n * w->ntext), sizeof *w->len);
-    w->whole = calloc((size_t)(n * w->ntext), sizeof *w->whole);
-    w->real = calloc((size_t)(n * w->ntext), sizeof *w->real);
-    w->rows = calloc((size_t)n, sizeof *w->rows);
-    w->cond = calloc((size_t)n, sizeof *w->cond);
-    w->known = calloc((size_t)n, sizeof *w->known);
-    if (!w->ids || !w->len || !w->whole || !w->real || !w->rows || !w->cond || !w->known)
+    w->text = calloc((size_t)n, sizeof *w->text);
+    if (!w->text)
         return xd_fail(e, XD_ENOMEM, "no memory for %d prompts", n);
     w->n = n;
     xd_prompt_images_hash(j, w->seen);
@@ -237,9 +231,9 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
                 (s = tokenize_prompt(w, j, i, k, text_of(w, j, i, k), e)) == XD_OK)
                 log_ids(w, j, i, k);
             if (recipe_of(j)->text[k].rows == XD_ROWS_BELOW)
-                w->rows[i] += rows_of(w, j, i, k);
+                w->text[i].rows += rows_of(w, j, i, k);
             if (k == w->ntext - 1)
-                w->rows[i] = xd_job_padded(j, w->rows[i]);
+                w->text[i].rows = xd_job_padded(j, w->text[i].rows);
         }
     return s;
 }
@@ -271,19 +265,13 @@ void xd_prompts_close(xd_prompts *w, xd_context *ctx)
 {
     for (int i = 0; i < w->n; i++) {
         for (int k = 0; k < w->ntext; k++)
-            free(w->ids[i * w->ntext + k]);
-        xd_tensor t[2] = { w->cond[i].tok, w->cond[i].pooled };
+            free(w->text[i].ids[k].v);
+        xd_tensor t[2] = { w->text[i].cond.tok, w->text[i].cond.pooled };
         for (int k = 0; k < 2; k++)
             if (t[k].p)
                 ctx->dev->mem->put(ctx->dev, t[k].p, xd_bytes(t[k]));
     }
-    free(w->ids);
-    free(w->len);
-    free(w->whole);
-    free(w->real);
-    free(w->rows);
-    free(w->cond);
-    free(w->known);
+    free(w->text);
     memset(w, 0, sizeof *w);
 }
 
@@ -373,7 +361,7 @@ static int is_used(const xd_prompts *w, const xd_job *j, int i)
 static int truncates(const xd_prompts *w, const xd_job *j, int k)
 {
     for (int i = 0; i < w->n; i++)
-        if (is_used(w, j, i) && w->whole[i * w->ntext + k] > xd_prompts_most_ids(j, k))
+        if (is_used(w, j, i) && w->text[i].ids[k].uncut > xd_prompts_most_ids(j, k))
             return 1;
     return 0;
 }
@@ -385,7 +373,7 @@ static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int leve
     int       cut = 0, first = 0;
     char      which[40] = "the negative prompt", more[64] = "";
     for (int i = w->n - 1; i >= 0; i--)
-        if (is_used(w, j, i) && kept(j, k, w->whole[i * w->ntext + k]) > most)
+        if (is_used(w, j, i) && kept(j, k, w->text[i].ids[k].uncut) > most)
             cut++, first = i;
     if (!cut)
         return;
@@ -397,7 +385,7 @@ static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int leve
         snprintf(more, sizeof more, "; also for %d other%s that %s too long", cut - 1,
                  cut > 2 ? "s" : "", cut > 2 ? "are" : "is");
     xd_log(level, "%s is truncated: it has %lld tokens and %s reads %lld%s%s", which,
-           (long long)kept(j, k, w->whole[first * w->ntext + k]), recipe_of(j)->text[k].folder,
+           (long long)kept(j, k, w->text[first].ids[k].uncut), recipe_of(j)->text[k].folder,
            most, recipe_of(j)->text[k].pad > 0 ? "" : " (max_sequence_length)", more);
 }
 
@@ -412,7 +400,7 @@ int64_t xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i)
     for (int k = 0; k < w->ntext; k++) {
         if (!reads_prompts(j, k))
             continue;
-        int64_t n = xd_min(w->whole[i * w->ntext + k], xd_prompts_most_ids(j, k));
+        int64_t n = xd_min(w->text[i].ids[k].uncut, xd_prompts_most_ids(j, k));
         most = xd_max(most, kept(j, k, n - xd_prompt_images_more_ids(j, k)));
     }
     return most;
@@ -451,7 +439,7 @@ size_t xd_prompts_bytes(const xd_prompts *w, const xd_job *j)
     size_t             sum = 0;
     for (int i = 0; i < w->n && xd_dev_identity(j->ctx->count); i++)
         if (is_used(w, j, i))
-            sum += (size_t)(w->rows[i] * d->text_dim + d->pooled_dim) * sizeof(float);
+            sum += (size_t)(w->text[i].rows * d->text_dim + d->pooled_dim) * sizeof(float);
     return sum;
 }
 
@@ -470,14 +458,14 @@ static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
     xd_status          s = xd_device_arena_open(&a, ctx->dev, 4096, e);
     xd_exec_init(&x, ctx->dev, &a, ctx->type);
     for (int i = 0; s == XD_OK && i < w->n; i++) {
-        xd_cond *c = &w->cond[i];
+        xd_cond *c = &w->text[i].cond;
         if (!is_used(w, j, i))
             continue;
-        s = buffer_for(ctx, &c->tok, w->rows[i], d->text_dim, e);
+        s = buffer_for(ctx, &c->tok, w->text[i].rows, d->text_dim, e);
         if (s == XD_OK && d->pooled_dim)
             s = buffer_for(ctx, &c->pooled, 1, d->pooled_dim, e);
         for (int k = 0; k < w->ntext; k++)
-            c->real[k] = kept(j, k, w->real[i * w->ntext + k]);
+            c->real[k] = kept(j, k, w->text[i].ids[k].real);
         size_t n[2] = { xd_bytes(c->tok), c->pooled.nd ? xd_bytes(c->pooled) : 0 };
         if (s == XD_OK && n[0])
             xd_fill(&x, c->tok, fill_zeros, &n[0]);
@@ -510,7 +498,7 @@ static void place_of(const xd_prompts *w, const xd_job *j, int i, int k, int64_t
 
 int64_t xd_prompts_computed(const xd_prompts *w, const xd_job *j, int i, int k)
 {
-    return (recipe_of(j)->text[k].blank ? w->real : w->len)[i * w->ntext + k];
+    return recipe_of(j)->text[k].blank ? w->text[i].ids[k].real : w->text[i].ids[k].n;
 }
 
 /* Returns a view of the rows of encoder k in the embedding of prompt i. */
@@ -518,7 +506,7 @@ static xd_tensor rows_at(const xd_prompts *w, const xd_job *j, int i, int k, xd_
 {
     int64_t at[3];
     place_of(w, j, i, k, at);
-    return xd_cols(xd_rows(w->cond[i].tok, at[0], size.rows), at[1], size.cols);
+    return xd_cols(xd_rows(w->text[i].cond.tok, at[0], size.rows), at[1], size.cols);
 }
 
 /* Copies the image rows that encoder k computed for the first prompt, because the image rows are
@@ -550,10 +538,10 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor i
         return;
     x->lay = &lay;
     xd_text_read r = xd_model_reads(&j->ctx->model, k);
-    r.ids = w->ids[i * w->ntext + k];
+    r.ids = w->text[i].ids[k].v;
     r.pixels = j->encoder_pixels;
     r.n = n;
-    r.real = w->real[i * w->ntext + k];
+    r.real = w->text[i].ids[k].real;
     r.first = u->left ? n - r.real : 0;
     xd_text_image images[XD_MAXREFS];
     r.images = images;
@@ -566,7 +554,7 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor i
     }
     place_of(w, j, i, k, at);
     if (u->pooled)
-        xd_copy_to(x, xd_cols(w->cond[i].pooled, at[2], c.pooled.d[1]), c.pooled);
+        xd_copy_to(x, xd_cols(w->text[i].cond.pooled, at[2], c.pooled.d[1]), c.pooled);
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -590,7 +578,7 @@ static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err
     if (going)
         image_rows = see_images(j, k, &x, &ctx->model.text[k].w->net);
     for (int i = 0; i < w->n && going && (xd_ok(&x) || shared); i++)
-        if (is_used(w, j, i) && !w->known[i]) {
+        if (is_used(w, j, i) && !w->text[i].known) {
             xd_pause(&x);
             encode_one(w, j, i, k, image_rows, &x);
         }
@@ -674,7 +662,7 @@ static void log_tensor(const xd_job *j, const char *name, int i, xd_tensor t)
 static void log_encoder(const xd_prompts *w, const xd_job *j, int i)
 {
     int            negative = i >= w->prompts;
-    const xd_cond *c = &w->cond[i];
+    const xd_cond *c = &w->text[i].cond;
     if (!j->r->on_tensor)
         return;
     log_tensor(j, negative ? "negative_prompt_embeds" : "prompt_embeds", i, c->tok);
@@ -686,7 +674,7 @@ static void log_encoder(const xd_prompts *w, const xd_job *j, int i)
 /* Broadcasts the embedding of prompt i from the rank that has it. */
 static xd_status share_one(xd_prompts *w, const xd_job *j, int i, xd_err *e)
 {
-    xd_cond  *c = &w->cond[i];
+    xd_cond  *c = &w->text[i].cond;
     xd_status s = xd_world_broadcast(&j->ctx->world, c->tok.p, (int64_t)xd_bytes(c->tok), e);
     if (s == XD_OK && c->pooled.p)
         s = xd_world_broadcast(&j->ctx->world, c->pooled.p, (int64_t)xd_bytes(c->pooled), e);
@@ -712,7 +700,7 @@ static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
 static int has_new(const xd_prompts *w, const xd_job *j)
 {
     for (int i = 0; i < w->n; i++)
-        if (is_used(w, j, i) && !w->known[i])
+        if (is_used(w, j, i) && !w->text[i].known)
             return 1;
     return 0;
 }

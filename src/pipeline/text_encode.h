@@ -4,17 +4,25 @@
 
 #include "pipeline/job.h"
 
+typedef struct xd_token_ids {   /* token ids of a text for one encoder                         */
+    int32_t *v;                 /* [n]; NULL for an image encoder                              */
+    int64_t  n;                 /* number of ids with padding                                  */
+    int64_t  uncut;             /* number of ids before truncation                             */
+    int64_t  real;              /* number of attended ids; the rest is padding                 */
+} xd_token_ids;
+
+typedef struct xd_prompt {      /* one prompt or negative prompt                               */
+    xd_token_ids ids[XD_MAXTEXT];       /* for each text encoder                               */
+    int64_t      rows;          /* rows of the embedding                                       */
+    xd_cond      cond;          /* the embedding                                               */
+    int          known;         /* 1: an earlier request has cached the embedding              */
+} xd_prompt;
+
 typedef struct xd_prompts {     /* prompts, then negative prompts, of a request                */
-    int       n, ntext;         /* number of texts; of text encoders                           */
-    int       prompts;          /* number of prompts; the rest are negative prompts            */
-    int32_t **ids;              /* [n ntext]: text by text, for every encoder                  */
-    int64_t  *len;              /* [n ntext]                                                   */
-    int64_t  *whole;            /* [n ntext]: number of ids before truncation                  */
-    int64_t  *real;             /* [n ntext]: attended ids; the rest is padding                */
-    int64_t  *rows;             /* [n]: rows of the embedding                                  */
-    xd_cond  *cond;             /* [n]                                                         */
-    int      *known;            /* [n]: 1: embedding cached by an earlier request              */
-    int64_t   seen[2];          /* hashes of the images for encoders, on rank 0                */
+    int        n, ntext;        /* number of texts; of text encoders                           */
+    int        prompts;         /* number of prompts; the rest are negative prompts            */
+    xd_prompt *text;            /* [n]                                                         */
+    int64_t    seen[2];         /* hashes of the images for encoders, on rank 0                */
 } xd_prompts;
 
 xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e);  /* token ids */

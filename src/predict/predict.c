@@ -167,8 +167,8 @@ static void text_rows(const predictor *s, int64_t rows[XD_MAXPASS])
     for (int i = 0; i < XD_MAXPASS; i++)
         rows[i] = xd_prompts_most_rows(&s->job);
     for (int i = 0; i < w->n; i++)
-        if (i == 0 || i == w->prompts || w->rows[i] > rows[i >= w->prompts])
-            rows[i >= w->prompts] = w->rows[i];
+        if (i == 0 || i == w->prompts || w->text[i].rows > rows[i >= w->prompts])
+            rows[i >= w->prompts] = w->text[i].rows;
 }
 
 /* Returns the number of images that the replica of this rank generates. */
@@ -638,7 +638,7 @@ static void send_text(predictor *s, xd_err *e)
             if (ctx->model.recipe->text[k].rows == XD_ROWS_BELOW)
                 rows += ids_of(s, i, k) - ctx->model.recipe->text[k].drop;
         if (w->n)
-            rows = w->rows[i];
+            rows = w->text[i].rows;
         xd_world_broadcast(&ctx->world, &any, rows * d->text_dim * (int64_t)sizeof any, e);
         if (d->pooled_dim)
             xd_world_broadcast(&ctx->world, &any, d->pooled_dim * (int64_t)sizeof any, e);

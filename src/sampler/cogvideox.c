@@ -140,21 +140,20 @@ static void dpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
     xd_axpby(x, lat, (float)f[2], noise, 1);
 }
 
-#define AT(f) offsetof(xd_sched_cfg, f)
 static const xd_field fields[] = {
-    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
-    { "beta_start", AT(beta_start), 'd', 0.00085, NULL },
-    { "beta_end", AT(beta_end), 'd', 0.012, NULL },
-    { "beta_schedule", AT(beta_schedule), 's', 0, "scaled_linear" },
-    { "clip_sample", AT(clip_sample), 'b', 1, NULL },
-    { "set_alpha_to_one", AT(set_alpha_to_one), 'b', 1, NULL },
-    { "steps_offset", AT(steps_offset), 'i', 0, NULL },
-    { "prediction_type", AT(prediction_type), 's', 0, "epsilon" },
-    { "clip_sample_range", AT(clip_sample_range), 'd', 1, NULL },
-    { "sample_max_value", AT(sample_max_value), 'd', 1, NULL },
-    { "timestep_spacing", AT(timestep_spacing), 's', 0, "leading" },
-    { "rescale_betas_zero_snr", AT(rescale_betas_zero_snr), 'b', 0, NULL },
-    { "snr_shift_scale", AT(snr_shift_scale), 'd', 3, NULL },
+    XD_SCHED(num_train_timesteps, 'i', 1000, NULL),
+    XD_SCHED(beta_start, 'd', 0.00085, NULL),
+    XD_SCHED(beta_end, 'd', 0.012, NULL),
+    XD_SCHED(beta_schedule, 's', 0, "scaled_linear"),
+    XD_SCHED(clip_sample, 'b', 1, NULL),
+    XD_SCHED(set_alpha_to_one, 'b', 1, NULL),
+    XD_SCHED(steps_offset, 'i', 0, NULL),
+    XD_SCHED(prediction_type, 's', 0, "epsilon"),
+    XD_SCHED(clip_sample_range, 'd', 1, NULL),
+    XD_SCHED(sample_max_value, 'd', 1, NULL),
+    XD_SCHED(timestep_spacing, 's', 0, "leading"),
+    XD_SCHED(rescale_betas_zero_snr, 'b', 0, NULL),
+    XD_SCHED(snr_shift_scale, 'd', 3, NULL),
     { NULL, 0, 0, 0, NULL },
 };
 

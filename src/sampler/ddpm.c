@@ -123,22 +123,16 @@ static void ddpm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
         xd_axpby(x, lat, v->noise, noise, 1);
 }
 
-#define AT(f) offsetof(xd_sched_cfg, f)
 static const xd_field fields[] = {
-    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
-    { "beta_start", AT(beta_start), 'd', 0.0001, NULL },
-    { "beta_end", AT(beta_end), 'd', 0.02, NULL },
-    { "beta_schedule", AT(beta_schedule), 's', 0, "linear" },
-    { "variance_type", AT(variance_type), 's', 0, "fixed_small" },
-    { "clip_sample", AT(clip_sample), 'b', 1, NULL },
-    { "clip_sample_range", AT(clip_sample_range), 'd', 1, NULL },
-    { "prediction_type", AT(prediction_type), 's', 0, "epsilon" },
-    { "thresholding", AT(thresholding), 'b', 0, NULL },
-    { "dynamic_thresholding_ratio", AT(dynamic_thresholding_ratio), 'd', 0.995, NULL },
-    { "sample_max_value", AT(sample_max_value), 'd', 1, NULL },
-    { "timestep_spacing", AT(timestep_spacing), 's', 0, "leading" },
-    { "steps_offset", AT(steps_offset), 'i', 0, NULL },
-    { "rescale_betas_zero_snr", AT(rescale_betas_zero_snr), 'b', 0, NULL },
+    XD_SCHED_BETAS,
+    XD_SCHED_THRESHOLDS,
+    XD_SCHED(variance_type, 's', 0, "fixed_small"),
+    XD_SCHED(clip_sample, 'b', 1, NULL),
+    XD_SCHED(clip_sample_range, 'd', 1, NULL),
+    XD_SCHED(prediction_type, 's', 0, "epsilon"),
+    XD_SCHED(timestep_spacing, 's', 0, "leading"),
+    XD_SCHED(steps_offset, 'i', 0, NULL),
+    XD_SCHED(rescale_betas_zero_snr, 'b', 0, NULL),
     { NULL, 0, 0, 0, NULL },
 };
 

@@ -196,36 +196,25 @@ static void ancestral_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, 
         xd_axpby(x, lat, (float)up, noise, 1);
 }
 
-#define AT(f) offsetof(xd_sched_cfg, f)
 static const xd_field fields[] = {
-    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
-    { "beta_start", AT(beta_start), 'd', 0.0001, NULL },
-    { "beta_end", AT(beta_end), 'd', 0.02, NULL },
-    { "beta_schedule", AT(beta_schedule), 's', 0, "linear" },
-    { "prediction_type", AT(prediction_type), 's', 0, "epsilon" },
-    { "interpolation_type", AT(interpolation_type), 's', 0, "linear" },
-    { "use_karras_sigmas", AT(use_karras_sigmas), 'b', 0, NULL },
-    { "use_exponential_sigmas", AT(use_exponential_sigmas), 'b', 0, NULL },
-    { "use_beta_sigmas", AT(use_beta_sigmas), 'b', 0, NULL },
-    { "sigma_min", AT(sigma_min), 'd', NAN, NULL },
-    { "sigma_max", AT(sigma_max), 'd', NAN, NULL },
-    { "timestep_spacing", AT(timestep_spacing), 's', 0, "linspace" },
-    { "timestep_type", AT(timestep_type), 's', 0, "discrete" },
-    { "steps_offset", AT(steps_offset), 'i', 0, NULL },
-    { "rescale_betas_zero_snr", AT(rescale_betas_zero_snr), 'b', 0, NULL },
-    { "final_sigmas_type", AT(final_sigmas_type), 's', 0, "zero" },
+    XD_SCHED_BETAS,
+    XD_SCHED_SIGMAS,
+    XD_SCHED(prediction_type, 's', 0, "epsilon"),
+    XD_SCHED(interpolation_type, 's', 0, "linear"),
+    XD_SCHED(timestep_spacing, 's', 0, "linspace"),
+    XD_SCHED(timestep_type, 's', 0, "discrete"),
+    XD_SCHED(steps_offset, 'i', 0, NULL),
+    XD_SCHED(rescale_betas_zero_snr, 'b', 0, NULL),
+    XD_SCHED(final_sigmas_type, 's', 0, "zero"),
     { NULL, 0, 0, 0, NULL },
 };
 
 static const xd_field ancestral_fields[] = {
-    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
-    { "beta_start", AT(beta_start), 'd', 0.0001, NULL },
-    { "beta_end", AT(beta_end), 'd', 0.02, NULL },
-    { "beta_schedule", AT(beta_schedule), 's', 0, "linear" },
-    { "prediction_type", AT(prediction_type), 's', 0, "epsilon" },
-    { "timestep_spacing", AT(timestep_spacing), 's', 0, "linspace" },
-    { "steps_offset", AT(steps_offset), 'i', 0, NULL },
-    { "rescale_betas_zero_snr", AT(rescale_betas_zero_snr), 'b', 0, NULL },
+    XD_SCHED_BETAS,
+    XD_SCHED(prediction_type, 's', 0, "epsilon"),
+    XD_SCHED(timestep_spacing, 's', 0, "linspace"),
+    XD_SCHED(steps_offset, 'i', 0, NULL),
+    XD_SCHED(rescale_betas_zero_snr, 'b', 0, NULL),
     { NULL, 0, 0, 0, NULL },
 };
 

@@ -169,24 +169,19 @@ static xd_status lcm_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps 
     return xd_flow_open(s, c, a, e);
 }
 
-#define AT(f) offsetof(xd_sched_cfg, f)
 static const xd_field fields[] = {
-    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
-    { "shift", AT(shift), 'd', 1, NULL },
-    { "use_dynamic_shifting", AT(use_dynamic_shifting), 'b', 0, NULL },
-    { "base_shift", AT(base_shift), 'd', 0.5, NULL },
-    { "max_shift", AT(max_shift), 'd', 1.15, NULL },
-    { "base_image_seq_len", AT(base_image_seq_len), 'l', 256, NULL },
-    { "max_image_seq_len", AT(max_image_seq_len), 'l', 4096, NULL },
-    { "invert_sigmas", AT(invert_sigmas), 'b', 0, NULL },
-    { "shift_terminal", AT(shift_terminal), 'd', 0, NULL },
-    { "use_karras_sigmas", AT(use_karras_sigmas), 'b', 0, NULL },
-    { "use_exponential_sigmas", AT(use_exponential_sigmas), 'b', 0, NULL },
-    { "use_beta_sigmas", AT(use_beta_sigmas), 'b', 0, NULL },
-    { "sigma_min", AT(sigma_min), 'd', NAN, NULL },
-    { "sigma_max", AT(sigma_max), 'd', NAN, NULL },
-    { "time_shift_type", AT(time_shift_type), 's', 0, "exponential" },
-    { "stochastic_sampling", AT(stochastic_sampling), 'b', 0, NULL },
+    XD_SCHED_SIGMAS,
+    XD_SCHED(num_train_timesteps, 'i', 1000, NULL),
+    XD_SCHED(shift, 'd', 1, NULL),
+    XD_SCHED(use_dynamic_shifting, 'b', 0, NULL),
+    XD_SCHED(base_shift, 'd', 0.5, NULL),
+    XD_SCHED(max_shift, 'd', 1.15, NULL),
+    XD_SCHED(base_image_seq_len, 'l', 256, NULL),
+    XD_SCHED(max_image_seq_len, 'l', 4096, NULL),
+    XD_SCHED(invert_sigmas, 'b', 0, NULL),
+    XD_SCHED(shift_terminal, 'd', 0, NULL),
+    XD_SCHED(time_shift_type, 's', 0, "exponential"),
+    XD_SCHED(stochastic_sampling, 'b', 0, NULL),
     { NULL, 0, 0, 0, NULL },
 };
 

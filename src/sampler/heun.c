@@ -160,36 +160,31 @@ static void flow_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
     heun_step(x, s->priv, step, lat, pred, hist);
 }
 
-#define AT(f) offsetof(xd_sched_cfg, f)
 static const xd_field fields[] = {
-    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
-    { "beta_start", AT(beta_start), 'd', 0.00085, NULL },
-    { "beta_end", AT(beta_end), 'd', 0.012, NULL },
-    { "beta_schedule", AT(beta_schedule), 's', 0, "linear" },
-    { "prediction_type", AT(prediction_type), 's', 0, "epsilon" },
-    { "use_karras_sigmas", AT(use_karras_sigmas), 'b', 0, NULL },
-    { "use_exponential_sigmas", AT(use_exponential_sigmas), 'b', 0, NULL },
-    { "use_beta_sigmas", AT(use_beta_sigmas), 'b', 0, NULL },
-    { "sigma_min", AT(sigma_min), 'd', NAN, NULL },
-    { "sigma_max", AT(sigma_max), 'd', NAN, NULL },
-    { "clip_sample", AT(clip_sample), 'b', 0, NULL },
-    { "clip_sample_range", AT(clip_sample_range), 'd', 1, NULL },
-    { "timestep_spacing", AT(timestep_spacing), 's', 0, "linspace" },
-    { "steps_offset", AT(steps_offset), 'i', 0, NULL },
+    XD_SCHED_SIGMAS,
+    XD_SCHED(num_train_timesteps, 'i', 1000, NULL),
+    XD_SCHED(beta_start, 'd', 0.00085, NULL),
+    XD_SCHED(beta_end, 'd', 0.012, NULL),
+    XD_SCHED(beta_schedule, 's', 0, "linear"),
+    XD_SCHED(prediction_type, 's', 0, "epsilon"),
+    XD_SCHED(clip_sample, 'b', 0, NULL),
+    XD_SCHED(clip_sample_range, 'd', 1, NULL),
+    XD_SCHED(timestep_spacing, 's', 0, "linspace"),
+    XD_SCHED(steps_offset, 'i', 0, NULL),
     { NULL, 0, 0, 0, NULL },
 };
 
 /* Config keys of rectified flow. The keys of dynamic shifting are those of the Euler scheduler,
  * whose noise levels are used here; FlowMatchHeunDiscreteScheduler has no such keys. */
 static const xd_field flow_fields[] = {
-    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },
-    { "shift", AT(shift), 'd', 1, NULL },
-    { "use_dynamic_shifting", AT(use_dynamic_shifting), 'b', 0, NULL },
-    { "base_shift", AT(base_shift), 'd', 0.5, NULL },
-    { "max_shift", AT(max_shift), 'd', 1.15, NULL },
-    { "base_image_seq_len", AT(base_image_seq_len), 'l', 256, NULL },
-    { "max_image_seq_len", AT(max_image_seq_len), 'l', 4096, NULL },
-    { "time_shift_type", AT(time_shift_type), 's', 0, "exponential" },
+    XD_SCHED(num_train_timesteps, 'i', 1000, NULL),
+    XD_SCHED(shift, 'd', 1, NULL),
+    XD_SCHED(use_dynamic_shifting, 'b', 0, NULL),
+    XD_SCHED(base_shift, 'd', 0.5, NULL),
+    XD_SCHED(max_shift, 'd', 1.15, NULL),
+    XD_SCHED(base_image_seq_len, 'l', 256, NULL),
+    XD_SCHED(max_image_seq_len, 'l', 4096, NULL),
+    XD_SCHED(time_shift_type, 's', 0, "exponential"),
     { NULL, 0, 0, 0, NULL },
 };
 

@@ -177,29 +177,26 @@ static void tcd_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
     xd_axpby(x, lat, (float)sqrt(1 - back), noise, (float)sqrt(back));
 }
 
-#define AT(f) offsetof(xd_sched_cfg, f)
-#define COMMON                                                            \
-    { "num_train_timesteps", AT(num_train_timesteps), 'i', 1000, NULL },  \
-    { "beta_start", AT(beta_start), 'd', 0.00085, NULL },                 \
-    { "beta_end", AT(beta_end), 'd', 0.012, NULL },                       \
-    { "beta_schedule", AT(beta_schedule), 's', 0, "scaled_linear" },      \
-    { "original_inference_steps", AT(original_inference_steps), 'i', 50, NULL }, \
-    { "clip_sample", AT(clip_sample), 'b', 0, NULL },                     \
-    { "clip_sample_range", AT(clip_sample_range), 'd', 1, NULL },         \
-    { "set_alpha_to_one", AT(set_alpha_to_one), 'b', 1, NULL },           \
-    { "steps_offset", AT(steps_offset), 'i', 0, NULL },                   \
-    { "prediction_type", AT(prediction_type), 's', 0, "epsilon" },        \
-    { "thresholding", AT(thresholding), 'b', 0, NULL },                   \
-    { "dynamic_thresholding_ratio", AT(dynamic_thresholding_ratio), 'd', 0.995, NULL }, \
-    { "sample_max_value", AT(sample_max_value), 'd', 1, NULL },           \
-    { "timestep_spacing", AT(timestep_spacing), 's', 0, "leading" },      \
-    { "timestep_scaling", AT(timestep_scaling), 'd', 10, NULL },          \
-    { "rescale_betas_zero_snr", AT(rescale_betas_zero_snr), 'b', 0, NULL }
+#define COMMON                                         \
+    XD_SCHED(num_train_timesteps, 'i', 1000, NULL),    \
+    XD_SCHED(beta_start, 'd', 0.00085, NULL),          \
+    XD_SCHED(beta_end, 'd', 0.012, NULL),              \
+    XD_SCHED(beta_schedule, 's', 0, "scaled_linear"),  \
+    XD_SCHED(original_inference_steps, 'i', 50, NULL), \
+    XD_SCHED(clip_sample, 'b', 0, NULL),               \
+    XD_SCHED(clip_sample_range, 'd', 1, NULL),         \
+    XD_SCHED(set_alpha_to_one, 'b', 1, NULL),          \
+    XD_SCHED(steps_offset, 'i', 0, NULL),              \
+    XD_SCHED(prediction_type, 's', 0, "epsilon"),      \
+    XD_SCHED(timestep_spacing, 's', 0, "leading"),     \
+    XD_SCHED(timestep_scaling, 'd', 10, NULL),         \
+    XD_SCHED(rescale_betas_zero_snr, 'b', 0, NULL),    \
+    XD_SCHED_THRESHOLDS
 
 static const xd_field lcm_fields[] = { COMMON, { NULL, 0, 0, 0, NULL } };
 /* Config keys of TCD. TCDScheduler has an eta of 0.3 by default, but every pipeline passes its own
  * eta, with default 0. */
-static const xd_field tcd_fields[] = { COMMON, { "eta", AT(eta), 'd', 0, NULL },
+static const xd_field tcd_fields[] = { COMMON, XD_SCHED(eta, 'd', 0, NULL),
                                        { NULL, 0, 0, 0, NULL } };
 
 extern const xd_sampler xd_sampler_lcm, xd_sampler_tcd;

@@ -47,6 +47,35 @@ typedef struct xd_sched_cfg {
     char   time_shift_type[XD_FIELD_TEXT];      /* exponential, linear                          */
 } xd_sched_cfg;
 
+/* A row of xd_sampler.fields: a key with its kind (xd_field) and default; and the rows that several
+ * classes have with the same defaults. */
+#define XD_SCHED(key, kind, number, text) \
+    { #key, offsetof(xd_sched_cfg, key), kind, number, text }
+#define XD_SCHED_BETAS                                          \
+    XD_SCHED(num_train_timesteps, 'i', 1000, NULL),             \
+    XD_SCHED(beta_start, 'd', 0.0001, NULL),                    \
+    XD_SCHED(beta_end, 'd', 0.02, NULL),                        \
+    XD_SCHED(beta_schedule, 's', 0, "linear")
+#define XD_SCHED_THRESHOLDS                                     \
+    XD_SCHED(thresholding, 'b', 0, NULL),                       \
+    XD_SCHED(dynamic_thresholding_ratio, 'd', 0.995, NULL),     \
+    XD_SCHED(sample_max_value, 'd', 1, NULL)
+#define XD_SCHED_SIGMAS                                         \
+    XD_SCHED(use_karras_sigmas, 'b', 0, NULL),                  \
+    XD_SCHED(use_exponential_sigmas, 'b', 0, NULL),             \
+    XD_SCHED(use_beta_sigmas, 'b', 0, NULL),                    \
+    XD_SCHED(sigma_min, 'd', NAN, NULL),                        \
+    XD_SCHED(sigma_max, 'd', NAN, NULL)
+#define XD_SCHED_SHIFTS                                         \
+    XD_SCHED(use_flow_sigmas, 'b', 0, NULL),                    \
+    XD_SCHED(flow_shift, 'd', 1, NULL),                         \
+    XD_SCHED(use_dynamic_shifting, 'b', 0, NULL),               \
+    XD_SCHED(time_shift_type, 's', 0, "exponential"),           \
+    XD_SCHED(base_shift, 'd', 0.5, NULL),                       \
+    XD_SCHED(max_shift, 'd', NAN, NULL),                        \
+    XD_SCHED(base_image_seq_len, 'l', 256, NULL),               \
+    XD_SCHED(max_image_seq_len, 'l', 4096, NULL)
+
 typedef struct xd_sampling xd_sampling;         /* schedule and history of one request         */
 
 typedef struct xd_steps {       /* parameters of a schedule from the request                    */

@@ -146,7 +146,7 @@ static void check_bytes(const xd_engine *g, const xd_job *j, const xd_prompts *w
     }
     want += of_images(g, j);
     for (int i = 0; i < w->n; i++)
-        want += of_sharing(g, &w->cond[i]);
+        want += of_sharing(g, &w->text[i].cond);
     if (g->ctx.world.used->size > 1 && sent != want)
         fail(g, "bytes sent are not those of the formula", (double)(sent - want));
 }
@@ -171,11 +171,12 @@ static float *copy_of(const xd_prompts *w, int64_t *n)
     int64_t at = 0;
     *n = 0;
     for (int i = 0; i < w->n; i++)
-        *n += xd_count(w->cond[i].tok) + (w->cond[i].pooled.nd ? xd_count(w->cond[i].pooled) : 0);
+        *n += xd_count(w->text[i].cond.tok) +
+              (w->text[i].cond.pooled.nd ? xd_count(w->text[i].cond.pooled) : 0);
     if (!(all = malloc((size_t)*n * sizeof *all + 1)))
         exit(1);
     for (int i = 0; i < w->n; i++) {
-        xd_tensor t[2] = { w->cond[i].tok, w->cond[i].pooled };
+        xd_tensor t[2] = { w->text[i].cond.tok, w->text[i].cond.pooled };
         for (int k = 0; k < 2; k++)
             if (t[k].nd) {
                 memcpy(all + at, t[k].p, xd_bytes(t[k]));

@@ -69,10 +69,11 @@ static void encode_both(xd_engine *g, encoded out[2])
     ok(xd_model_choose_blocks(&g->ctx.model, 0, &e), &e);
     ok(xd_job_open(&j, &g->ctx, &r, &e), &e);
     ok(xd_prompts_tokenize(&w, &j, &e), &e);
-    ok(xd_prompts_count(&j, 0, w.len, 2, &bytes, &e), &e);
+    int64_t len[] = { w.text[0].ids[0].n, w.text[1].ids[0].n };
+    ok(xd_prompts_count(&j, 0, len, 2, &bytes, &e), &e);
     ok(xd_prompts_encode(&w, &j, bytes, &e), &e);       /* in exactly what was counted          */
     for (int i = 0; i < 1 + (negative != NULL); i++)
-        out[i] = copy_of(&w.cond[i]);
+        out[i] = copy_of(&w.text[i].cond);
     xd_prompts_close(&w, &g->ctx);
     xd_job_close(&j);
 }
@@ -335,9 +336,10 @@ static void images_seen_once(void **state)
     ok(xd_model_choose_blocks(&g->ctx.model, 0, &e), &e);
     ok(xd_job_open(&j, &g->ctx, &r, &e), &e);
     ok(xd_prompts_tokenize(&w, &j, &e), &e);
-    assert_true(w.len[0] != w.len[1]);
-    double both = counted_gemms(&j, w.len, 2), tower = counted_gemms(&j, NULL, 0);
-    double one[] = { counted_gemms(&j, w.len, 1), counted_gemms(&j, w.len + 1, 1) };
+    int64_t len[] = { w.text[0].ids[0].n, w.text[1].ids[0].n };
+    assert_true(len[0] != len[1]);
+    double both = counted_gemms(&j, len, 2), tower = counted_gemms(&j, NULL, 0);
+    double one[] = { counted_gemms(&j, len, 1), counted_gemms(&j, len + 1, 1) };
     double tokens = (double)(xd_prompt_images_more_ids(&j, 0) + 1);
     if (tower != tower_gemms(g, tokens) || both != one[0] + one[1] - tower)
         fail_msg("the tower multiplies %g times, not %g; both prompts %g times, one by one %g and "
