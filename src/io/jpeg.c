@@ -1,6 +1,7 @@
-/* jpeg.c - writes and reads JPEG images with libjpeg. Images are written without chroma subsampling,
- * with their texts as Exif and as one comment. Images are read as by Pillow, CMYK in Adobe's
- * inverted form.
+/* jpeg.c - writes and reads JPEG images with libjpeg.
+ *
+ * Images are written without chroma subsampling, with their texts as Exif and as one comment.
+ * Images are read as by Pillow, CMYK in Adobe's inverted form.
  *
  * libjpeg's error handler returns by longjmp. Memory that must be freed afterwards is referenced by
  * the codec's own struct. */
