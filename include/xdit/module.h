@@ -1,4 +1,4 @@
-/* module.h - a single transformer or autoencoder, with weights from the program's memory
+/* module.h - computes a single transformer or autoencoder, with weights from the program's memory.
  *
  *     xd_module_args a;
  *     xd_module     *m = NULL;
@@ -10,9 +10,10 @@
  *         xd_module_pass(m, &pass, prediction, &e);
  *     xd_module_close(&m);
  *
- * For programs with their own text encoders and sampler, such as pipelines of diffusers. A module
- * runs on the CPU, on one rank. The rules of xdit.h for errors, records and their versions, and
- * threads of the program apply here too; they treat a module as an engine. */
+ * A module is for programs with their own text encoders and sampler, such as pipelines of
+ * diffusers. A module runs on the CPU, on one rank. The rules of xdit.h for errors, structs and
+ * their versions, and the program's threads also apply to modules, as if a module were an
+ * engine. */
 #ifndef XDIT_MODULE_H
 #define XDIT_MODULE_H
 
@@ -22,12 +23,13 @@
 extern "C" {
 #endif
 
-/* A tensor in the program's memory, contiguous, in row-major order. Fixed size. */
+/* A tensor in the program's memory, contiguous, in row-major order. The size of this struct does
+ * not change between versions. */
 enum { XD_ARRAY_DIMS = 5 };
 typedef struct xd_array {
-    const char *name;           /* of a weight: its name in the weight file; else NULL         */
+    const char *name;           /* for a weight, the tensor's name in the weight file; else NULL */
     const char *dtype;          /* "f32", "bf16" or "f16"                                      */
-    const void *data;           /* NULL: none                                                  */
+    const void *data;           /* first element; NULL: the tensor is absent                   */
     int64_t     nd, d[XD_ARRAY_DIMS];   /* number of dimensions, and the shape d[0..nd)        */
 } xd_array;
 
@@ -36,43 +38,47 @@ typedef struct xd_module xd_module;
 typedef struct xd_module_args { /* call xd_module_args_init, then set fields                   */
     size_t          size;
     const char     *config;     /* JSON text; "_class_name" selects the network                */
-    const xd_array *weights;    /* [nweights]; the network ignores names that it does not declare */
+    /* [nweights]; weights whose names the network does not declare are ignored */
+    const xd_array *weights;
     int64_t         nweights;
     const char     *dtype, *weights_dtype;      /* as in xd_open_args                          */
-    /* Nonzero: f32 matrices are used in place and packed by groups of rows for each GEMM; the
-     * program keeps all weights allocated and unchanged until xd_module_close. 0: all are copied,
-     * and the program may free them when xd_module_open has returned. Results are equal, bit for
-     * bit. */
+    /* Nonzero: f32 weight matrices are used in place, and groups of their rows are packed for each
+     * GEMM; the program keeps all weights allocated and unchanged until xd_module_close. 0: all
+     * weights are copied, and the program may free them when xd_module_open has returned. Both ways
+     * give equal results, bit for bit. */
     int             in_place;
-    int             threads;    /* 0: all cores that this process may use                     */
-    int             log_level;  /* lines up to this level are passed to `log`                   */
+    int             threads;    /* number of threads; 0: all cores that this process may use  */
+    int             log_level;  /* log lines up to this level are passed to `log`               */
     int             reserved;   /* 0                                                         */
     void          (*log)(void *cookie, int level, const char *line);
-    void           *cookie;     /* `log` and `cookie` are used until xd_module_close            */
+    void           *cookie;     /* passed to `log`; both are used until xd_module_close         */
 } xd_module_args;
 #define xd_module_args_init(a) xd_module_args_init_size((a), sizeof *(a))
 XD_API void      xd_module_args_init_size(xd_module_args *a, size_t size);
 
 /* Opens a module: reads the config, compares the weights with those that the network declares, and
  * packs them. XD_EFORMAT: a weight is missing or has another shape. XD_EUNSUPPORTED: unknown class.
- * *m: closed by xd_module_close; NULL after a failure. */
+ * Close *m with xd_module_close; *m is NULL after a failure. */
 XD_API xd_status xd_module_open(xd_module **m, const xd_module_args *a, xd_err *e);
 XD_API void      xd_module_close(xd_module **m);
-/* The i-th (from 0) class of `kind` "transformer" or "vae" that xd_module_open supports; NULL: no
- * more. */
+/* Returns the name of the i-th (from 0) class that xd_module_open supports; NULL: there are no
+ * more. kind: "transformer" or "vae". */
 XD_API const char *xd_module_class(const char *kind, int i);
-/* Bytes of memory that the module has allocated for weights, without those used in place. */
+/* Returns the bytes of memory that the module has allocated for weights, without the weights used
+ * in place. */
 XD_API int64_t   xd_module_bytes(const xd_module *m);
-/* Cancels the running call, which soon returns XD_ECANCELLED; rules as for xd_cancel. */
+/* Cancels the module's running call, which soon returns XD_ECANCELLED. The rules are those of
+ * xd_cancel. */
 XD_API void      xd_module_cancel(xd_module *m);
 
 /* ---- a transformer ------------------------------------------------------------------------- */
 
-typedef struct xd_pass {        /* one sample; call xd_pass_init, then set fields              */
+typedef struct xd_pass {        /* inputs of a transformer, for one sample; call xd_pass_init,
+                                   then set fields */
     size_t   size;
     /* Latents [T,C,h,w], or [C,h,w] of one frame; or tokens [N,F] of `grid`, with the F values of a
-     * patch in the order (channel, frame, row, column). Further input channels of the model, as a
-     * mask or an encoded image, follow those of the latents. */
+     * patch in the order (channel, frame, row, column). If the model has further input channels,
+     * such as a mask or an encoded image, they follow the channels of the latents. */
     xd_array latents;
     int64_t  grid[3];           /* tokens: number of frames, rows and columns of tokens; else 0 */
     /* Tokens [R,F] of reference images, one image after the other; image i has references[i][0]
@@ -81,27 +87,27 @@ typedef struct xd_pass {        /* one sample; call xd_pass_init, then set field
     const int64_t (*references)[2];     /* [nreferences]                                       */
     int64_t        nreferences;
     xd_array text;              /* [n,E] text embeddings, without masked padding                */
-    /* For models with learned embeddings in place of padding, and text that is the concatenation of
-     * one or two encoders' embeddings: number of rows of each encoder that are not padding. {0,0}:
-     * no row is padding. */
+    /* Number of rows of `text` that are not padding, for the first and for the second text encoder
+     * whose embeddings `text` concatenates. Used by models that put learned embeddings in place of
+     * padding. {0,0}: no row is padding. */
     int64_t  text_real[2];
     xd_array image;             /* [m,E] embeddings of an image encoder                        */
     xd_array pooled;            /* [P] or [1,P]: pooled text embedding                         */
-    double   timestep;          /* in the scheduler's units: 1000 is pure noise, 0 no noise      */
+    double   timestep;          /* in the scheduler's scale: 1000 is pure noise, 0 is no noise   */
     double   guidance;          /* distilled guidance scale; NaN (default): none                */
-    double   height, width;     /* image size in pixels, for models with this condition         */
+    double   height, width;     /* image size in pixels, for models that read it                */
     int64_t  held;              /* the first `held` tokens are clean: their timestep is 0       */
 } xd_pass;
 #define xd_pass_init(p) xd_pass_init_size((p), sizeof *(p))
 XD_API void      xd_pass_init_size(xd_pass *p, size_t size);
 
-/* Computes the prediction: f32 in the layout of the latents, [T,C,h,w] or [N,F], without further
- * input channels. The caller allocates it (xd_module_predicted). Tensors that depend only on the
- * text are cached for the last few texts, which are compared byte by byte. XD_EINVAL: an array has
- * a wrong shape; nothing is computed. */
+/* Computes the transformer's prediction: f32 in the layout of the latents, [T,C,h,w] or [N,F],
+ * without further input channels. The caller allocates `prediction`; xd_module_predicted computes
+ * its shape. Tensors that depend only on the text are cached for the last few texts, which are
+ * compared byte by byte. XD_EINVAL: an array has a wrong shape; nothing is computed. */
 XD_API xd_status xd_module_pass(xd_module *m, const xd_pass *p, float *prediction, xd_err *e);
 
-/* Computes the shape of the prediction for latents of the shape latents[0..nd): also nd extents.
+/* Computes the shape of the prediction, nd extents, for latents of the shape latents[0..nd).
  * XD_EINVAL: the transformer does not accept such latents. */
 XD_API xd_status xd_module_predicted(const xd_module *m, int nd, const int64_t *latents,
                                      int64_t *prediction, xd_err *e);
@@ -110,11 +116,11 @@ XD_API xd_status xd_module_predicted(const xd_module *m, int nd, const int64_t *
 
 /* Decodes latents [T,C,h,w] or [C,h,w] to pixels, f32 [frames,H,W,3] in about -1 to 1. The latents
  * are already divided by the scaling factor. tiled: uses overlapping tiles for images that are
- * larger than a tile. The caller allocates `pixels` (xd_module_decoded). */
+ * larger than a tile. The caller allocates `pixels`; xd_module_decoded computes their shape. */
 XD_API xd_status xd_module_decode(xd_module *m, const xd_array *latents, int tiled, float *pixels,
                                   xd_err *e);
 /* Encodes pixels [frames,H,W,3] in -1 to 1 to moments, f32 [T,h,w,2C]: means, then logarithms of
- * variances. The caller allocates `moments` (xd_module_encoded). */
+ * variances. The caller allocates `moments`; xd_module_encoded computes their shape. */
 XD_API xd_status xd_module_encode(xd_module *m, const xd_array *pixels, int tiled, float *moments,
                                   xd_err *e);
 /* Compute the shape [frames,H,W,3] of the pixels for latents of shape [T,C,h,w], and the shape

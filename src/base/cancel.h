@@ -6,13 +6,14 @@
 
 #include "base/err.h"
 
-/* Start with {0}. Any thread may set it; the computing thread polls it. */
+/* The cancellation flag of a request; initialize it with {0}. Any thread may set the flag, and the
+ * computing thread polls it. */
 typedef struct xd_canceller {
     atomic_int state;           /* 0: not cancelled                                            */
     char       why[sizeof((xd_err *)0)->msg];
 } xd_canceller;
 
-/* Clears the flag for the next request. */
+/* Clears the cancellation flag for the next request. */
 void      xd_cancel_reset(xd_canceller *c);
 /* Cancels the request; only the first call has an effect. why: the error message; NULL:
  * "cancelled". Async-signal-safe if why is NULL. */

@@ -1,9 +1,9 @@
 /* err.h - status codes and the error record.
  *
- * Functions at the edges (files, devices, requests) return xd_status and fill the caller's
- * xd_err. The function that detects a failure writes one sentence with the values; callers that
- * pass the error on add nothing. While a network computes, the first error is kept in the execution
- * context (exec/exec.h). */
+ * Functions that handle files, devices and requests return xd_status and fill the caller's xd_err.
+ * The function that detects a failure writes the error message, one sentence with the values.
+ * Callers that pass the error on add nothing to the message. While a network computes, the first
+ * error is kept in the execution context (exec/exec.h). */
 #ifndef XD_BASE_ERR_H
 #define XD_BASE_ERR_H
 
@@ -18,18 +18,19 @@
 #define XD_PRINTF(a, b)
 #endif
 
-/* Records a failure and returns `code`. The first failure wins: a record that already holds
- * one does not change. `e` may be NULL. */
+/* Records a failure and returns `code`. The first failure wins: an error record that already has a
+ * failure does not change. `e` may be NULL. */
 xd_status xd_fail(xd_err *e, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
 xd_status xd_vfail(xd_err *e, xd_status code, const char *fmt, va_list ap) XD_PRINTF(3, 0);
 
 /* Adds the file or directory to an error message: puts "PATH: " before the sentence, unless the
- * sentence contains the path already. A function that opens a component calls it once, at its end.
- * Errors that concern no file (a bad request, a lost message) do not change. Returns `code`. */
+ * sentence contains the path already. A function that opens a component calls xd_fail_at once, at
+ * its end. Errors that concern no file (a bad request, a lost message) do not change. Returns
+ * `code`. */
 xd_status xd_fail_at(xd_err *e, xd_status code, const char *path);
 
-/* Returns the bytes of the UTF-8 character at s. 0 if it is not valid: a lone continuation byte, an
- * overlong form, a surrogate, or above U+10FFFF. */
+/* Returns the number of bytes of the UTF-8 character at s. Returns 0 if the character is not valid:
+ * a lone continuation byte, an overlong form, a surrogate, or above U+10FFFF. */
 size_t xd_utf8_bytes(const char *s);
 /* Returns the offset of the first byte that is not valid UTF-8, or the length of the text. */
 size_t xd_utf8_invalid_at(const char *s);
@@ -37,19 +38,22 @@ size_t xd_utf8_invalid_at(const char *s);
  * in `keep`. Text from a file, such as a tensor's name, could otherwise start new lines or send
  * escape sequences to a terminal. */
 void xd_clean(char *text, const char *keep);
-/* As xd_clean, and replaces new lines too. All error messages and log lines pass through it. */
+/* As xd_clean, and replaces new lines too. All error messages and log lines pass through
+ * xd_one_line. */
 void xd_one_line(char *text);
 
-/* Short name of a status: "out of memory", "wrong format". Never NULL. */
+/* Returns the short name of a status code: "out of memory", "wrong format". Never NULL. */
 const char *xd_status_name(xd_status s);
 
-/* A size as text: "2.51 GB", "73 MB", "0 kB". In a sentence: xd_size_text(bytes).s. */
+/* A size in bytes as text, for messages: "2.51 GB", "73 MB", "0 kB". Used as
+ * xd_size_text(bytes).s. */
 typedef struct xd_size { char s[16]; } xd_size;
 xd_size xd_size_text(double bytes);
-/* Reads "12GB", "11.5 GiB", "800MB", "64kB" or bytes. XD_EINVAL names the option `name`. */
+/* Reads a size from text: "12GB", "11.5 GiB", "800MB", "64kB" or a number of bytes. XD_EINVAL: the
+ * text is not a size; the error names the option `name`. */
 xd_status xd_size_read(const char *text, const char *name, int64_t *bytes, xd_err *e);
 
-/* Empties a record. */
+/* Removes the failure from an error record. */
 void xd_err_clear(xd_err *e);
 
 #endif

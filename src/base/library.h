@@ -1,6 +1,7 @@
 /* library.h - shared libraries that are loaded with dlopen when they are first needed
  *
- * They are never closed: their threads and exit handlers need them until the process exits. */
+ * Libraries are never closed, because their threads and exit handlers need them until the process
+ * exits. */
 #ifndef XD_BASE_LIBRARY_H
 #define XD_BASE_LIBRARY_H
 
@@ -11,19 +12,20 @@ typedef enum xd_library {
     XD_LIB_CUBLASLT_13, XD_LIB_CUBLASLT_12, XD_LIB_CUDNN, XD_LIB_NCCL, XD_NLIBRARIES
 } xd_library;
 
-/* A function, and the offset of its pointer in a table of function pointers. */
+/* The name of a library's function, and the offset of the pointer to the function in a table of
+ * function pointers. */
 typedef struct xd_symbol {
     const char *name;
     size_t      at;
 } xd_symbol;
 
 /* Opens the library under the first of its names that the loader finds. dir: the only directory to
- * search; NULL: the loader's own. NULL: not found; `why` is the loader's message for its first
- * name. */
+ * search; NULL: the loader's directories. Returns NULL if the library is not found; `why` is then
+ * the loader's error message for the first name. */
 void       *xd_library_open(xd_library l, const char *dir, char *why, size_t size);
-const char *xd_library_name(xd_library l);      /* its first name                               */
-/* Fills a table with functions of an open library. Returns NULL, or the name of a function that the
- * library lacks. */
+const char *xd_library_name(xd_library l);      /* first file name of the library               */
+/* Fills a table with pointers to functions of an open library. Returns NULL, or the name of a
+ * function that the library lacks. */
 const char *xd_library_find(void *library, const xd_symbol *symbols, size_t n, void *table);
 
 #endif

@@ -1,13 +1,14 @@
-/* comm.h - communicators: groups of ranks and the messages between them. MPI is used only behind
+/* comm.h - communicators: groups of ranks and the messages between them. All use of MPI is behind
  * this interface.
  *
- * Calls on a group are collective, except send and recv. A call begins an operation and `wait`
- * completes it; its buffers must not change in between. Both are ordered with the device's work:
- * the caller need not synchronize the device before or after them. Messages from one rank of a
- * group to another arrive in the order in which they were sent (one FIFO for each pair and
- * direction, no tags). After a failure a rank still takes part in its messages, and `wait` returns
- * the error. If messages cannot be sent at all (MPI fails, out of memory), the ranks can no longer
- * be synchronized: every later call on this world fails at once. */
+ * Calls on a group are collective, except send and recv. A call begins an operation, and `wait`
+ * completes the operation; its buffers must not change in between. Both calls are ordered with
+ * the work queued on the device: the caller need not synchronize the device before or after
+ * them. Messages from one rank of a group to another arrive in the order in which they were sent
+ * (one FIFO for each pair and direction, no tags). After a failure a rank still takes part in
+ * all messages, and `wait` returns the error. If messages cannot be sent at all (MPI fails, out
+ * of memory), the ranks can no longer be synchronized: every later call on this world fails at
+ * once. */
 #ifndef XD_COMM_COMM_H
 #define XD_COMM_COMM_H
 
@@ -18,18 +19,20 @@
 
 typedef struct xd_comm xd_comm;
 typedef enum xd_red { XD_SUM, XD_MAX, XD_MIN } xd_red;
-typedef struct xd_req { void *p; int64_t tag; } xd_req;         /* {0}: already complete       */
+/* a pending operation; {0}: complete */
+typedef struct xd_req { void *p; int64_t tag; } xd_req;
 
 typedef struct xd_comm_ops {
-    const char *name;                           /* "self", "mpi", "count"                      */
-    /* Ranks of equal color form a group, ordered by key. `size`: the number of ranks with this
-     * color, which the caller knows from the plan (the count communicator relies on it; others
-     * check it). */
+    const char *name;                           /* kind of communicator: "self", "mpi", "count" */
+    /* Splits a group: ranks with equal `color` form a new group, in which they are ordered by
+     * `key`. size: the number of ranks with this color, which the caller knows from the plan. The
+     * count communicator relies on `size`; other communicators check it. */
     xd_status (*split)(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e);
-    /* Makes the group of the ranks of c on this rank's host, in rank order. */
+    /* Makes the group of those ranks of c that run on this rank's host, in rank order. */
     xd_status (*split_host)(xd_comm *c, xd_comm **out, xd_err *e);
     void      (*close)(xd_comm *c);
-    /* io: f32, f64, i32 or i64, contiguous. The result is bitwise equal on all ranks. */
+    /* Combines `io` of all ranks elementwise by `red` and stores the result in `io` of all ranks.
+     * io: f32, f64, i32 or i64, contiguous. All ranks get bitwise equal results. */
     xd_req (*allreduce)(xd_comm *c, xd_tensor io, xd_red op);
     xd_req (*bcast)    (xd_comm *c, xd_tensor io, int root);    /* contiguous                  */
     /* All-gather of uneven row counts: rank r contributes rows[r] rows of `in` (equal length, any
@@ -39,53 +42,56 @@ typedef struct xd_comm_ops {
      * the next one: first its own part, then each received part except the next rank's own. */
     xd_req (*circulate)(xd_comm *c, const xd_tensor *part);
     /* All-to-all: sends give[r] to rank r and receives get[r] from it. Views have any strides, but
-     * stride 1 in the last dimension; zero elements are legal. This rank's own pair is copied. */
+     * stride 1 in the last dimension; zero elements are legal. What a rank sends to itself is
+     * copied. */
     xd_req (*exchange) (xd_comm *c, const xd_tensor *give, const xd_tensor *get);
-    /* Zero-copy exchange: if the tensor that rank r sends is in its window, get[r] becomes a view
-     * of it, and rank r must not write there until the next message from this rank. Otherwise
-     * get[r] is filled as in `exchange`. The array `get` must stay valid until the operation
-     * completes. */
+    /* Zero-copy exchange. If the tensor that rank r sends is in the shared-memory window of rank r,
+     * get[r] becomes a view of this tensor, and rank r must not write to the tensor until the next
+     * message from this rank. Otherwise get[r] is filled as in `exchange`. The array `get` must
+     * stay valid until the operation completes. */
     xd_req (*exchange_views)     (xd_comm *c, const xd_tensor *give, xd_tensor *get);
-    /* Exchanges destinations, so that a rank can compute results directly into another rank's
-     * memory: if give[] of rank r is in its window, get[r] becomes a view of it, otherwise get[r]
-     * does not change. Sends no tensor bytes. A later `exchange` of results that are already in
-     * such a destination copies nothing. */
+    /* Exchanges views of destination tensors, so that a rank can write results directly into
+     * another rank's memory. If the tensor that rank r gives to this rank is in the window of rank
+     * r, get[r] becomes a view of it; otherwise get[r] does not change. Sends no tensor bytes. A
+     * later `exchange` of results that are already in such a destination copies nothing. */
     xd_req (*exchange_places)    (xd_comm *c, const xd_tensor *give, xd_tensor *get);
     xd_req (*send)     (xd_comm *c, xd_tensor t, int to);       /* contiguous                  */
     xd_req (*recv)     (xd_comm *c, xd_tensor t, int from);     /* contiguous                  */
-    xd_status (*wait)  (xd_comm *c, xd_req *r, int n);          /* {0} completes at once       */
-    int    (*test)     (xd_comm *c, xd_req *r);                 /* 1: complete                 */
+    /* waits for n operations; {0} counts as complete */
+    xd_status (*wait)  (xd_comm *c, xd_req *r, int n);
+    int    (*test)     (xd_comm *c, xd_req *r);                 /* 1: the operation is complete */
     /* Cancels receives for which no message will be sent (after a failure). */
     void   (*drop)     (xd_comm *c, xd_req *r, int n);
     void   (*poke)     (xd_comm *c);            /* lets pending messages progress              */
     void   (*barrier)  (xd_comm *c);
     /* Allocates host memory that all ranks of a group on one host (split_host) share; collective.
-     * Allocates the pages at once if the system can then report a shortage instead of killing the
-     * process later. *first is 1 on the rank that should fill the memory. Freed when `c` is closed.
-     * NULL on all ranks: not available. */
+     * Allocates the memory's pages at once if the system can then report a shortage instead of
+     * killing the process later. *first is 1 on the rank that should write the contents. The memory
+     * is freed when `c` is closed. NULL on all ranks: shared memory is not available. */
     void  *(*share)    (xd_comm *c, size_t bytes, int *first);
-    /* Opens a shared-memory window: `bytes` for each rank of a group on one host, readable by all
-     * of them; collective. `exchange` copies data in a window directly from there; exchange_views
-     * returns views of it. The memory is on the calling rank's NUMA node, in huge pages if
-     * possible. NULL on all ranks: not available, or a rank passed 0 bytes. */
+    /* Opens a shared-memory window, which has `bytes` of memory for each rank of a group on one
+     * host, readable by all these ranks; collective. `exchange` copies data directly from the
+     * sender's window, and exchange_views returns views of such data. A rank's memory is on its own
+     * NUMA node, in huge pages if possible. NULL on all ranks: shared memory is not available, or a
+     * rank passed 0 bytes. */
     void  *(*window_open)(xd_comm *c, size_t bytes);
-    /* 1: p is in a window that this rank opened, and all ranks of c are on its host; exchange_views
-     * of p then copies no bytes. */
+    /* Returns 1 if p is in a shared-memory window that this rank opened and all ranks of c are on
+     * this rank's host. Then exchange_views of p copies no bytes. */
     int    (*in_window)(xd_comm *c, const void *p);
-    /* Call when all operations that use the window are complete. */
+    /* Closes a shared-memory window. Call when all operations that use the window are complete. */
     void   (*window_close)(xd_comm *c, void *p);
     /* Logs c->err and aborts all ranks of the world. Does not return. */
     void   (*abort)    (xd_comm *c, int code);
 } xd_comm_ops;
 
-/* Transport of tensors in device memory. HOST: the host can address the memory; LINKS: NCCL
- * (linked.h); MAILBOXES: device memory shared between processes (direct.h); STAGED: copies through
- * host memory (staged.h). */
+/* How messages transport tensors in device memory. HOST: the host can address the memory; LINKS:
+ * NCCL (linked.h); MAILBOXES: device memory shared between processes (direct.h); STAGED: copies
+ * through host memory (staged.h). */
 typedef enum xd_device_way {
     XD_WAY_HOST, XD_WAY_LINKS, XD_WAY_MAILBOXES, XD_WAY_STAGED
 } xd_device_way;
 
-typedef struct xd_traffic {     /* totals of this rank over all groups of one world            */
+typedef struct xd_traffic {     /* totals of this rank over a world and all its groups         */
     int64_t bytes, messages;    /* sent to other ranks                                         */
     int64_t device_bytes;       /* device memory allocated for messages                        */
     xd_device_way way;
@@ -99,29 +105,32 @@ struct xd_comm {
     void       *priv;
 };
 
-/* Opens the communicator of all ranks. kind "self": one rank; "mpi": all ranks of MPI, which is
- * initialised if necessary. Closing the last world finalises MPI if xdit initialised it; MPI cannot
- * be initialised twice in a process. Close groups before their world. Only the thread that opened a
- * world may use it; while it is open, xd_par_poke lets its messages progress. */
+/* Opens a world, the communicator of all ranks. kind "self": a world of one rank; "mpi": all ranks
+ * of MPI, which is initialised if necessary. Closing the last world finalises MPI if xdit
+ * initialised it; MPI cannot be initialised twice in a process. Close groups before their world.
+ * Only the thread that opened a world may use it; while it is open, xd_par_poke lets its messages
+ * progress. */
 xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e);
 /* Opens a world of the ranks of the program's own communicator: *mpi_comm is an MPI_Comm. All
- * messages use duplicates of it. MPI must be initialised, and is not finalised. A communicator of
- * one rank becomes a "self" world. Collective over its ranks. */
+ * messages use duplicates of this communicator. MPI must be initialised, and is not finalised when
+ * the world is closed. A communicator of one rank becomes a "self" world. Collective over the
+ * communicator's ranks. */
 xd_status xd_comm_from_mpi(xd_comm **c, const void *mpi_comm, xd_err *e);
-/* Opens a count communicator: it acts as rank `rank` of `size`, sends nothing and counts the bytes
- * it would send. It never dereferences tensors. It does not know the other ranks' keys in a split,
- * so `key` must be this rank's number in the new group: the keys of a color are 0..size-1. */
+/* Opens a count communicator. It acts as rank `rank` of `size`, sends nothing and counts the bytes
+ * that this rank would send. It never dereferences tensors. In a split it does not know the other
+ * ranks' keys, so `key` must be this rank's number in the new group; the keys of the ranks of one
+ * color are 0..size-1. */
 xd_status xd_comm_count(xd_comm **c, int rank, int size, xd_err *e);
-/* Receives the events of a count communicator. */
+/* Functions that a count communicator calls for each group and each message. */
 typedef enum xd_message { XD_MESSAGE_SEND, XD_MESSAGE_RECV, XD_MESSAGE_COLLECTIVE } xd_message;
 typedef struct xd_recorder {
     void  *cookie;
-    /* A group was made: `id` 0 is the world, then groups in the order of the splits. It has `size`
-     * ranks of this color, of which this rank is number `rank`. */
+    /* Called when a group was made. id: 0 for the world, then 1, 2 ... in the order of the splits.
+     * size: number of ranks of the group; rank: this rank's number in the group. */
     void (*group)(void *cookie, int id, int color, int rank, int size);
-    /* An operation begins: a message of `bytes` to or from rank `peer` of the group, or a
-     * collective call, in which this rank sends bytes[r] to rank r. `number` counts from 1; the
-     * matching `end` passes the same number. */
+    /* Called when an operation begins: a message of `bytes` to or from rank `peer` of the group, or
+     * a collective call in which this rank sends bytes[r] to rank r. number: counts operations from
+     * 1; the matching `end` gets the same number. */
     void (*begin)(void *cookie, int64_t number, int group, xd_message what, int peer,
                   const int64_t *bytes);
     void (*end)(void *cookie, int64_t number);          /* this rank waits for the operation    */
@@ -133,21 +142,22 @@ void      xd_comm_close(xd_comm **c);
 /* Returns 1 if mpirun, srun or another MPI launcher started this process with more than one
  * rank. */
 int       xd_comm_launched(void);
-/* Number of processes that a launcher started, including this one, from the environment. 1: there
- * is no launcher; 0: unknown (PMIx does not set it). */
+/* Returns the number of processes that an MPI launcher started, including this one, as given in the
+ * environment. 1: there is no launcher; 0: unknown (PMIx does not set the number). */
 int       xd_comm_launch_size(void);
-/* This process's rank under a launcher (also if it is the only one); -1: no launcher. */
+/* Returns this process's rank under an MPI launcher (also if it is the only process); -1: there is
+ * no launcher. */
 int       xd_comm_launch_rank(void);
 /* Reads from the environment this process's number among the processes that a launcher started on
- * this host, and their count. Returns 0 if unknown. */
+ * this host, and their count. Returns 0 if both are unknown. */
 int       xd_comm_launch_local(int *rank, int *ranks);
 /* Returns the number of cores for this rank while a world is open: the host's usable cores divided
- * evenly among its ranks; at least 1. Sets *ranks and *cores to the host's totals. With several
- * worlds, the one opened last counts. */
+ * evenly among its ranks; at least 1. Sets *ranks and *cores to the host's totals. If several
+ * worlds are open, the one opened last counts. */
 int       xd_comm_share(int *ranks, int *cores);
-/* While a world is open: returns this rank's number among the ranks of its host, their count, and
- * the cpus that they may use together. The result is 1 if each of them may use all these cpus; 0 if
- * a launcher assigned cpus to each rank, or if unknown. */
+/* While a world is open: sets *rank to this rank's number among the ranks of its host, *ranks to
+ * the number of these ranks, and *cpus to the cpus that they may use together. Returns 1 if each of
+ * these ranks may use all these cpus; 0 if a launcher assigned cpus to each rank, or if unknown. */
 int       xd_comm_host(int *rank, int *ranks, xd_cpuset *cpus);
 /* Reports the MPI library and its version, or "MPI: not built in". */
 void      xd_comm_about(xd_fact *fact, void *cookie);

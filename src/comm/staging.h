@@ -1,17 +1,18 @@
-/* staging.h - buffers and copies between device and host for messages of the staging communicator
+/* staging.h - buffers, and copies between device and host, for the messages of the staging
+ * communicator.
  *
  * A call on a staging communicator (staged.h) keeps its buffers until the device has finished with
  * them. With lanes (copy streams, backend/lanes.h), data to send is copied on the lane "out", after
  * the work that was queued when the call began; received data is copied on the lane "in", and later
- * computation waits for it. The host waits for neither here. Without lanes data is copied by
- * blocking downloads and uploads.
+ * computation waits for it. The host thread waits for neither copy. Without lanes, data is copied
+ * by blocking downloads and uploads.
  *
  *   compute  ... pack --before-->  ...                   --> unpack ...
  *   out                       copies to host --out-->    |
  *   in                                           copies to device --in-->
  *
- * (before, out, in: marks of xd_stage_call.) Memory returns to free lists: a loop allocates nothing
- * after its first iterations. */
+ * (before, out and in are the marks, i.e. events, of xd_stage_call.) Freed buffers go to free
+ * lists, so a loop of calls allocates nothing after its first iterations. */
 #ifndef XD_COMM_STAGING_H
 #define XD_COMM_STAGING_H
 
@@ -19,8 +20,9 @@
 #include "comm/comm.h"
 
 enum {
-    XD_STAGE_ENDING = 16,       /* calls whose memory the device may still use                 */
-    XD_STAGE_BOX = 2 << 20,     /* granularity of mailboxes in bytes, that of CUDA IPC memory  */
+    XD_STAGE_ENDING = 16,       /* max completed calls whose memory the device may still use   */
+    /* granularity of mailbox sizes in bytes, equal to that of CUDA IPC memory */
+    XD_STAGE_BOX = 2 << 20,
 };
 
 typedef struct xd_stage_buffer {
@@ -38,47 +40,54 @@ typedef struct xd_stage_copies { xd_stage_copy *at; int n, cap; } xd_stage_copie
 
 typedef struct xd_stage_call {
     struct xd_stage_call *next;
-    struct xd_staged     *by;           /* the group that began it                             */
-    xd_req           real;              /* request of the wrapped communicator, once `started` */
-    int              started, direct;   /* direct: between devices (direct.h)                  */
+    struct xd_staged     *by;           /* the group of ranks that began the call              */
+    xd_req           real;              /* request of the wrapped communicator, if `started`   */
+    int              started, direct;   /* direct: 1: data goes between devices (direct.h)     */
     int              kind, peer;        /* these and below: arguments of the call              */
     xd_red           op;
     int64_t         *rows;              /* [size]                                              */
-    xd_tensor       *view;              /* [2 size]: in host memory                            */
-    xd_stage_buffer *pinned, *packed;   /* its buffers in host memory and in device memory     */
-    xd_stage_copies  down, up;          /* to the host; to the device                          */
+    xd_tensor       *view;              /* [2 size]: the call's tensors in host memory         */
+    xd_stage_buffer *pinned, *packed;   /* the call's buffers in host memory and in device memory */
+    xd_stage_copies  down, up;          /* copies to the host; copies to the device            */
     struct xd_note  *note;              /* [2 size]: mailbox notes of a direct call            */
-    xd_mark         *before, *out, *in, *last;  /* events: see the diagram above               */
+    xd_mark         *before, *out, *in, *last;  /* events, see the diagram in the file's head  */
 } xd_stage_call;
 
-typedef struct xd_staging {     /* shared by a world and the groups that are split from it     */
+typedef struct xd_staging {     /* shared by a world communicator and all groups split from it */
     xd_dev             *dev;
     const xd_dev_lanes *lanes;          /* NULL: none                                          */
     xd_err             *err;
-    xd_traffic         *traffic;        /* device_bytes counts the memory allocated here       */
+    /* its device_bytes counts the device memory of these buffers */
+    xd_traffic         *traffic;
     int                 users, size;    /* number of groups; ranks of the world                */
     xd_stage_buffer    *pinned, *packed;        /* free lists: host and device buffers         */
     xd_stage_call      *idle;                   /* free list                                   */
-    xd_stage_call      *waiting, **last_waiting;        /* begun; data not yet downloaded      */
-    xd_stage_call      *ending, **last_ending;  /* complete; the device still uses their memory */
+    /* begun calls whose data is not yet downloaded */
+    xd_stage_call      *waiting, **last_waiting;
+    /* complete calls whose memory the device still uses */
+    xd_stage_call      *ending, **last_ending;
     int                 nending;
-    struct xd_mailboxes *mailboxes;     /* direct.h; both NULL: all messages are staged        */
-    struct xd_links    *links;          /* linked.h                                            */
-    int                 direct;         /* some rank of the world has mailboxes or links       */
-    int                 chosen, rank;   /* 1: the ranks have agreed on `direct`; this rank     */
+    /* see direct.h; mailboxes and links NULL: all messages are staged */
+    struct xd_mailboxes *mailboxes;
+    struct xd_links    *links;          /* see linked.h                                        */
+    int                 direct;         /* 1: some rank of the world has mailboxes or links    */
+    /* chosen: 1: the ranks have agreed on `direct`; rank: this rank */
+    int                 chosen, rank;
 } xd_staging;
 
 /* Opens the staging of world c. NULL: out of memory. */
 xd_staging *xd_staging_open(xd_dev *dev, const xd_comm *c);
 void        xd_staging_close(xd_staging *w);
-/* Begins a call without tensors. NULL: out of memory. */
+/* Begins a communication call, at first without tensors. NULL: out of memory. */
 xd_stage_call *xd_stage_begin(xd_staging *w);
 
-enum { XD_STAGE_READS = 1, XD_STAGE_FILLS = 2 };        /* the call reads the tensor; fills it */
+/* the call reads the tensor; the call fills the tensor */
+enum { XD_STAGE_READS = 1, XD_STAGE_FILLS = 2 };
 
 /* Allocates memory for a call, in pinned host memory or on the device. NULL: out of memory. */
 char       *xd_stage_alloc(xd_staging *w, xd_stage_call *k, int on_device, size_t bytes);
-int         xd_stage_copies_add(xd_stage_copies *l, xd_tensor t, char *p);      /* 0: no memory */
+/* 0: out of memory */
+int         xd_stage_copies_add(xd_stage_copies *l, xd_tensor t, char *p);
 /* Returns 1 if the tensor is in device memory. */
 int         xd_stage_on_device(const xd_staging *w, xd_tensor t);
 /* Sets *host to a copy of t in host memory, or to t itself if it is there already. how:
@@ -88,7 +97,7 @@ int         xd_stage_view(xd_staging *w, xd_stage_call *k, xd_tensor t, int how,
 void        xd_stage_copy_on_device(xd_staging *w, xd_tensor to, xd_tensor from);
 /* Queues the copies to host memory of the data to send. Call once, after all xd_stage_view. */
 void        xd_stage_download(xd_staging *w, xd_stage_call *k);
-/* Returns 1 when these copies are complete. */
+/* Returns 1 if the copies queued by xd_stage_download are complete. */
 int         xd_stage_downloaded(const xd_staging *w, const xd_stage_call *k);
 /* Queues the copies of received data to the device; the call's memory is freed when they are
  * complete. Returns 0 if out of memory. */

@@ -1,18 +1,17 @@
-/* stored.h - matrices that stay as stored in their files
+/* stored.h - weight matrices that are not packed when loaded, but stay in their mapped files.
  *
- * Such a matrix is not packed when it is loaded. For each GEMM, one group of its rows after another
- * is gathered from the mapped files, packed for the device, and multiplied. Results equal those of
- * a packed matrix, bit for bit. The page cache then has the only copy of the weights, which all
- * processes of a host share. */
+ * For each GEMM with such a matrix, one group of rows after another is gathered from the mapped
+ * files, packed for the device, and multiplied. Results equal those of a packed matrix, bit for
+ * bit. The only copy of such weights is in the page cache, which all processes of a host share. */
 #ifndef XD_EXEC_STORED_H
 #define XD_EXEC_STORED_H
 
 #include "exec/weight.h"
 
-/* Packs rows [row, row + w->out) as w, whose p and bytes are set. copy: l->copy bytes; tmp:
- * xd_stored_tmp bytes. */
+/* Packs rows [row, row + w->out) of a stored matrix to w, whose fields p and bytes are set. copy:
+ * scratch of l->copy bytes; tmp: scratch of xd_stored_tmp bytes. */
 xd_status xd_stored_pack(xd_stored *s, xd_weight *w, int64_t row, void *copy, void *tmp);
-/* Returns the scratch bytes for packing w. */
+/* Returns the number of scratch bytes `tmp` for packing w. */
 size_t    xd_stored_tmp(xd_dev *dev, const xd_weight *w);
 
 #endif

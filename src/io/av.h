@@ -45,7 +45,8 @@ typedef struct xd_av {
 #undef XD_AV_FIELD
 } xd_av;
 
-/* The functions, loaded once per process. XD_EUNSUPPORTED names a library that is missing. */
+/* Sets *av to the table of FFmpeg functions, which is loaded once per process. XD_EUNSUPPORTED: a
+ * library is missing; the error names the library. */
 xd_status xd_av_load(const xd_av **av, xd_err *e);
 
 #endif

@@ -8,49 +8,52 @@
 #include "base/err.h"
 #include "io/image.h"
 
-typedef struct xd_pixels {      /* rows of pixels of 3 bytes                                  */
+typedef struct xd_pixels {      /* an image in memory, as rows of pixels of 3 bytes           */
     uint8_t *rgb;
     int64_t  w, h;
-    int      size_only;         /* xd_pixels_new stores the size and fails: nothing is decoded */
-    int      as_mask;           /* reading: if a pixel is transparent, the image becomes its
-                                   transparency, white where transparent (xd_pixels_mask)      */
-    int      quick;             /* PNG: compress fast rather than small                        */
-    int      quality;           /* of lossy formats: 0 .. 100                                  */
+    /* 1: xd_pixels_new stores the size and fails, so nothing is decoded */
+    int      size_only;
+    /* reading: 1: an image with transparent pixels becomes a mask, white where transparent
+     * (xd_pixels_mask) */
+    int      as_mask;
+    int      quick;             /* PNG: 1: compress faster, into a larger file                 */
+    int      quality;           /* quality of lossy formats: 0 .. 100                          */
     int      orientation;       /* reading: Exif orientation, 2 to 8; other values: upright. A
                                    reader sets it before xd_pixels_new                         */
 } xd_pixels;
 
 typedef struct xd_codec {
-    const char *name;           /* "PNG"                                                      */
-    const char *const *tails;   /* ".jpg", ".jpeg", NULL                                      */
-    int64_t     max_side;       /* pixels                                                     */
+    const char *name;           /* name of the format, "PNG"                                  */
+    const char *const *tails;   /* file name extensions: ".jpg", ".jpeg", NULL                */
+    int64_t     max_side;       /* max pixels per side                                        */
     /* Writes to an open file. The caller checks `f` for write errors. */
     xd_status (*write)(FILE *f, const char *path, const xd_pixels *p, const xd_image_text *texts,
-                       xd_err *e);      /* NULL: read only, and it has no tails */
-    int       (*is)(const uint8_t *data, size_t len);   /* tests the first bytes */
-    /* Decodes into p->rgb, which is malloc'ed; `path` is for errors. */
+                       xd_err *e);      /* NULL: the format is only read, and `tails` is empty */
+    int       (*is)(const uint8_t *data, size_t len);   /* 1: the first bytes are of this format */
+    /* Decodes a file's bytes to p->rgb, which is malloc'ed. path: name of the file in errors. */
     xd_status (*read)(const uint8_t *data, size_t len, const char *path, xd_pixels *p, xd_err *e);
 } xd_codec;
 
 extern const xd_codec xd_codec_png, xd_codec_jpeg, xd_codec_webp, xd_codec_ppm, xd_codec_gif;
 
-/* Allocates an image of w x h pixels, as read from a file. Refuses sizes that are out of range. */
+/* Allocates p->rgb for w x h pixels, a size read from the file `path`. Refuses sizes that are out
+ * of range. */
 xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd_err *e);
-/* Fills p->rgb from pixels with alpha, [h,w,4]: with 255 - alpha if any pixel has alpha < 255, else
- * with the colours. */
+/* Fills p->rgb from pixels with alpha, [h,w,4], for use as a mask: with 255 - alpha if any pixel
+ * has alpha < 255, else with the colours. */
 void      xd_pixels_mask(xd_pixels *p, const uint8_t *rgba);
 /* Returns the orientation in an Exif block (with or without the "Exif" prefix) or, if it has none,
  * in an XMP block: 2 to 8; 0: none, or the block is invalid. Either may be NULL. */
 int       xd_exif_orientation(const uint8_t *exif, size_t n, const uint8_t *xmp, size_t nxmp);
 /* Rotates or mirrors an image so that it is upright, and sets p->orientation to 0. */
 xd_status xd_pixels_upright(xd_pixels *p, const char *path, xd_err *e);
-/* Makes an Exif block (from its TIFF header on) of at most `max` bytes (at least 1 kB). The text
- * "parameters" becomes the UserComment, truncated if it is too long. The other texts become the
- * ImageDescription if they fit. Returns malloc'ed memory of *n bytes; NULL if there are no texts or
- * no memory. */
+/* Makes an Exif block, beginning with the TIFF header, that holds texts. max: maximum size of the
+ * block in bytes, at least 1 kB. The text "parameters" becomes the UserComment, truncated if it is
+ * too long. The other texts become the ImageDescription if they fit into the block. Returns
+ * malloc'ed memory of *n bytes; NULL if there are no texts or no memory. */
 uint8_t  *xd_exif(const xd_image_text *texts, size_t max, size_t *n);
-/* Joins all texts as "key: value" lines, truncated between characters to at most `max` bytes.
- * Returns malloc'ed memory; NULL if there are no texts or no memory. */
+/* Joins all texts of an image as lines "key: value", truncated at a character boundary to at most
+ * `max` bytes. Returns malloc'ed memory; NULL if there are no texts or no memory. */
 char     *xd_texts_joined(const xd_image_text *texts, size_t max);
 
 #endif

@@ -1,4 +1,4 @@
-/* gguf.h - inside io: the header of a GGUF file, and the names of shards */
+/* gguf.h - inside io: reads the header of a GGUF file and the file names of a sharded model. */
 #ifndef XD_IO_GGUF_H
 #define XD_IO_GGUF_H
 
@@ -8,36 +8,39 @@
 typedef struct xd_gguf_tensor {
     char   *name;
     xd_dtype type;
-    int     rank;               /* dimensions in the file; if more than XD_MAXDIM: not usable  */
-    int64_t d[XD_MAXDIM];       /* outermost first; further dimensions are multiplied into the
-                                   last one                                                    */
-    size_t  at, bytes;          /* offset from the beginning of the data; size                 */
+    /* dimensions in the file; a tensor with more than XD_MAXDIM is refused */
+    int     rank;
+    /* extents, outermost first; those after XD_MAXDIM are multiplied into the last one */
+    int64_t d[XD_MAXDIM];
+    size_t  at, bytes;          /* offset in the file's data section, and size                 */
 } xd_gguf_tensor;
 
 typedef struct xd_gguf {
     xd_gguf_tensor *t;
     int64_t         n;
-    /* [2 nmeta]: keys and values. Numbers are in decimal. Arrays are dropped; the array
-     * "comfy.gguf.orig_shape.NAME" has replaced the shape of tensor NAME. */
+    /* [2 nmeta]: metadata keys and their values in turn, with numbers as decimal text. Array values
+     * are not stored, but "comfy.gguf.orig_shape.NAME" has replaced the shape of tensor NAME. */
     char          **meta;
     int             nmeta;
 } xd_gguf;
 
-/* Reads the header of an open file (GGUF version 2 or 3, little endian) and sets f->data. Checks
- * every count and length against the file size; refuses unsupported types by name. The caller
- * checks that tensors are inside the file and do not overlap. Call xd_gguf_free also after a
- * failure. */
+/* Reads the header of an open file (GGUF version 2 or 3, little endian) and sets f->data, the
+ * offset of the tensor data. Checks every count and length in the header against the file size.
+ * Refuses unsupported element types with an error that names the type. The caller checks that
+ * tensors are inside the file and do not overlap. Call xd_gguf_free also if xd_gguf_read fails. */
 xd_status xd_gguf_read(xd_gguf *g, xd_st_file *f, xd_err *e);
 void      xd_gguf_free(xd_gguf *g);
 
-/* Value of a key; NULL: none. */
+/* Returns the value of a metadata key; NULL: the file does not have the key. */
 const char *xd_gguf_meta(const xd_gguf *g, const char *key);
 
-/* Returns 1 if `path` names a shard, "...-00002-of-00003.gguf", with its number and their count. */
+/* Returns 1 if `path` is named like a shard, "...-00002-of-00003.gguf", and sets the shard's number
+ * and the number of shards (here 2 and 3). */
 int   xd_gguf_is_shard(const char *path, int *no, int *count);
-/* Returns the path of shard `no` (from 1) of the same model; malloc'ed. */
+/* Returns the malloc'ed path of shard `no` (from 1) of the model of which `path` is a shard. */
 char *xd_gguf_shard(const char *path, int no);
 
-const char *xd_gguf_type_name(xd_dtype t);      /* "Q4_K"; NULL: not a type of GGUF             */
+/* name of an element type, "Q4_K"; NULL: GGUF does not have the type */
+const char *xd_gguf_type_name(xd_dtype t);
 
 #endif

@@ -1,8 +1,8 @@
-/* safetensors.h - weight files: safetensors or GGUF, one file or shards.
+/* safetensors.h - reads weight files, in safetensors or GGUF format, as one file or several shards.
  *
  * Only tensors in use are mapped (read-only), not complete files, because a checkpoint may be
  * larger than the address space. If the file system cannot map files, tensors are read into memory
- * that xd_st_done frees; this is logged once. */
+ * that xd_st_done frees, and a log line reports it once. */
 #ifndef XD_IO_SAFETENSORS_H
 #define XD_IO_SAFETENSORS_H
 
@@ -14,24 +14,25 @@ typedef struct xd_st xd_st;
 
 /* Opens the weights of a component directory: `stem`.safetensors, or the shards in
  * `stem`.safetensors.index.json, else a variant (stem.fp16.safetensors), else the only .gguf file.
- * If `path` is a file, opens that file; for a sharded GGUF, any shard. stem:
+ * If `path` is a file, opens that file; for a sharded GGUF model, the file may be any shard. stem:
  * "diffusion_pytorch_model" or "model". Checks headers completely: offsets inside the file, no
- * overlap, sizes that match shapes. The error for a truncated file has both sizes; the error for a
- * directory with only .bin or .pt files has the cure. */
+ * overlap, sizes that match shapes. The error message for a truncated file has the actual and the
+ * expected size. The error message for a directory with only .bin or .pt files has the cure. */
 xd_status xd_st_open(xd_st **s, const char *path, const char *stem, xd_err *e);
 void      xd_st_close(xd_st **s);
 
 int64_t     xd_st_count(const xd_st *s);                /* number of tensors                   */
-const char *xd_st_name(const xd_st *s, int64_t i);      /* sorted by name (bytes)              */
+const char *xd_st_name(const xd_st *s, int64_t i);      /* tensors are sorted by name (bytes)  */
 xd_tensor   xd_st_shape(const xd_st *s, int64_t i);     /* type and extents; p is NULL         */
-int64_t     xd_st_find(const xd_st *s, const char *name);       /* -1: none                    */
-/* Returns the dtype as written in the file ("BF16"). xd_st_shape returns U8 for an unsupported
- * dtype, and xd_st_get refuses it, as well as a tensor of more than XD_MAXDIM dimensions. */
+int64_t     xd_st_find(const xd_st *s, const char *name);       /* index of a tensor; -1: none */
+/* Returns the dtype of tensor i as written in the file ("BF16"). For an unsupported dtype
+ * xd_st_shape returns U8, and xd_st_get returns an error. xd_st_get also refuses a tensor of more
+ * than XD_MAXDIM dimensions. */
 const char *xd_st_dtype(const xd_st *s, int64_t i);
 /* Sets *at to the offset of tensor i in its file; returns the file descriptor, borrowed. */
 int         xd_st_place(const xd_st *s, int64_t i, size_t *at);
-/* Maps tensor i: a contiguous view, possibly unaligned. It stays valid until xd_st_done(s, i) was
- * called as often as xd_st_get, or until xd_st_release or close. XD_EIO if the file was
+/* Maps tensor i: a contiguous view, possibly unaligned. The view is valid until xd_st_done(s, i)
+ * was called as often as xd_st_get, or until xd_st_release or xd_st_close. XD_EIO if the file was
  * truncated. */
 xd_status   xd_st_get(xd_st *s, int64_t i, xd_tensor *t, xd_err *e);
 void        xd_st_done(xd_st *s, int64_t i);
@@ -39,32 +40,34 @@ void        xd_st_done(xd_st *s, int64_t i);
  * again. */
 void        xd_st_past(const xd_st *s, int64_t i, const void *p, size_t bytes);
 void        xd_st_release(xd_st *s);                    /* unmaps all views; s may be NULL     */
-int         xd_st_mapped(const xd_st *s);       /* 1: views are mapped; 0: read into memory    */
+/* 1: tensors are mapped; 0: tensors are read into memory */
+int         xd_st_mapped(const xd_st *s);
 /* Returns a hash of the tensors' names, types, shapes and offsets, and of every file's size,
  * complete header and 64 pages of 4 KiB at equal distances, including the first and the last. A
  * file of at most 64 pages is hashed completely; in a larger file a change between the pages is
  * missed. */
 uint64_t    xd_st_hash(const xd_st *s);
-/* Number of files; path of file i; hash of all bytes of file i, computed with all threads. XD_EIO:
- * it cannot be read. */
+/* Return the number of files, and the path of file i. xd_st_file_digest computes a hash of all
+ * bytes of file i with all threads; XD_EIO: the file cannot be read. */
 int         xd_st_files(const xd_st *s);
 const char *xd_st_file_path(const xd_st *s, int i);
 xd_status   xd_st_file_digest(const xd_st *s, int i, uint64_t *digest, xd_err *e);
 size_t      xd_st_bytes(const xd_st *s);                /* bytes of all tensors                */
 /* Returns the value of a key of `__metadata__` or of a GGUF header, from the first file that has
- * it; NULL: none. */
+ * the key; NULL: none. */
 const char *xd_st_meta(const xd_st *s, const char *key);
 const char *xd_st_path(const xd_st *s);         /* path of the first file                      */
 int         xd_st_is_gguf(const xd_st *s);      /* 1: xd_st_meta may return decimal numbers    */
 
-/* Writes a safetensors file atomically: host tensors of any strides (floating-point types become
- * f32 unless `keep`), and metadata (key, value, ..., NULL; or NULL). */
+/* Writes a safetensors file atomically, with n host tensors of any strides. Floating-point types
+ * are converted to f32 unless `keep` is 1. meta: keys and values of the metadata in turn, and NULL
+ * at the end; or NULL. */
 typedef struct xd_st_item { const char *name; xd_tensor t; } xd_st_item;
 xd_status xd_st_write(const char *path, const xd_st_item *items, int n, int keep,
                       const char *const *meta, xd_err *e);
-/* Appends the JSON header of a file with these tensors in their own types. A file begins with the
- * header's size (8 bytes, made by xd_st_size), then the header, padded so that the data begin at a
- * multiple of `align`. */
+/* xd_st_header appends the JSON header of a safetensors file with the tensors of `h` in their own
+ * types. The file begins with the header's size (8 bytes, made by xd_st_size), then the header,
+ * padded so that the tensors' data begin at a multiple of `align`. */
 enum { XD_ST_SIZE = 8 };
 typedef struct xd_st_head { const xd_st_item *items; int n; const char *const *meta; } xd_st_head;
 void xd_st_header(xd_text_buf *b, const xd_st_head *h, size_t align);

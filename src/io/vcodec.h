@@ -6,13 +6,15 @@
 #include "io/video.h"
 
 typedef struct xd_vcodec {
-    const char *name;           /* "MP4"                                                       */
-    const char *tail;           /* ".mp4"                                                      */
-    int64_t     max_side;       /* pixels                                                      */
-    /* Writes to an open file, from its first byte. NULL: not in this build. */
+    const char *name;           /* name of the format, "MP4"                                   */
+    const char *tail;           /* file name extension, ".mp4"                                 */
+    int64_t     max_side;       /* max pixels per side                                         */
+    /* Writes a film as a video to a file that is open and empty. NULL: this build does not support
+     * the format. */
     xd_status (*write)(const struct xd_vcodec *c, xd_out *o, const xd_film *film,
                        const xd_image_text *texts, xd_err *e);
-    /* Checks that the libraries for this format can be loaded. NULL: it needs none. */
+    /* Checks that the libraries for this format can be loaded. NULL: the format needs no
+     * library. */
     xd_status (*ready)(const struct xd_vcodec *c, xd_err *e);
 } xd_vcodec;
 

@@ -1,25 +1,26 @@
-/* image_processor.h - image preprocessing for a vision-language encoder:
- * preprocessor_config.json */
+/* image_processor.h - the settings of image preprocessing for a vision-language encoder, read from
+ * preprocessor_config.json. */
 #ifndef XD_MODEL_IMAGE_PROCESSOR_H
 #define XD_MODEL_IMAGE_PROCESSOR_H
 
 #include "base/json.h"
 
-/* transformers' Qwen2VLImageProcessor: resizes an image so that its sides are multiples of patch x
- * merge and its area is between two limits, with about the same aspect ratio. */
+/* The settings of transformers' Qwen2VLImageProcessor. It resizes an image, with about the same
+ * aspect ratio, so that both sides are multiples of patch x merge and the area is between two
+ * limits. */
 typedef struct xd_image_processor {
-    int64_t  min_pixels, max_pixels;    /* limits of the area                                  */
-    int64_t  patch, merge;      /* pixels of a patch's side; patches of a token's side         */
+    int64_t  min_pixels, max_pixels;    /* limits of the resized image's area                  */
+    int64_t  patch, merge;      /* pixels per side of a patch; patches per side of a token     */
     int      resample, resizes, rescales, normalizes;
-    double   factor;            /* scale of colours in 0..255                                  */
+    double   factor;            /* factor for colour values in 0..255                          */
     xd_reals mean, std;         /* per colour channel                                          */
 } xd_image_processor;
 
-/* Reads preprocessor_config.json or processor_config.json of a model's folder. */
+/* Reads preprocessor_config.json or processor_config.json in the folder `folder` of a model. */
 xd_status xd_image_processor_read(xd_image_processor *p, const char *model, const char *folder,
                                   xd_err *e);
-/* Replaces an image's size in pixels by its size after the resize. XD_EINVAL: the aspect ratio is
- * too extreme. */
+/* Replaces *height and *width, an image's size in pixels, by the size after resizing. XD_EINVAL:
+ * the aspect ratio is too extreme. */
 xd_status xd_image_processor_size(const xd_image_processor *p, int64_t *height, int64_t *width,
                                   xd_err *e);
 

@@ -1,8 +1,9 @@
-/* quantized.h - quantized weights in files: codes in one tensor, scales in others
+/* quantized.h - reads quantized weights, whose files have the codes in one tensor and the scales in
+ * other tensors.
  *
  * The formats are those of ComfyUI (`_quantization_metadata` in the header, or a tensor
  * MODULE.comfy_quant with JSON for each weight) and of bitsandbytes (NAME.quant_state.*). All
- * functions return the shape of the decoded elements. */
+ * functions that return a shape return the shape after decoding. */
 #ifndef XD_MODEL_QUANTIZED_H
 #define XD_MODEL_QUANTIZED_H
 
@@ -11,24 +12,27 @@
 
 typedef struct xd_quantized xd_quantized;
 
-/* Finds the quantized tensors of the files (borrowed, named `what` in errors). *q is NULL if there
- * are none. A tensor that cannot be decoded is an error only in xd_quantized_check. */
+/* Finds the quantized tensors in weight files. The files are borrowed; errors call them `what`.
+ * Sets *q to NULL if no tensor is quantized. A tensor that cannot be decoded is an error only in
+ * xd_quantized_check. */
 xd_status xd_quantized_open(xd_quantized **q, xd_st *files, const char *what, xd_err *e);
 void      xd_quantized_close(xd_quantized **q);
-/* Refuses the first tensor whose name begins with `prefix` and whose format is unknown, or whose
- * scales are missing or do not fit. q may be NULL. */
+/* Checks all quantized tensors whose names begin with `prefix`. Refuses the first one whose format
+ * is unknown, or whose scales are missing or have a wrong shape. q may be NULL. */
 xd_status xd_quantized_check(const xd_quantized *q, const char *prefix, xd_err *e);
 
-/* Returns type and shape of tensor i of the files, those of its decoded elements if it is
- * quantized. */
+/* Returns the element type and shape of tensor i of the files; for a quantized tensor, the type and
+ * shape after decoding. */
 xd_tensor xd_quantized_shape(const xd_quantized *q, const xd_st *files, int64_t i);
-/* As xd_st_get and xd_st_done; q may be NULL. */
+/* Get and release the data of tensor i as xd_st_get and xd_st_done do, but decode a quantized
+ * tensor. q may be NULL. */
 xd_status xd_quantized_get(const xd_quantized *q, xd_st *files, int64_t i, xd_tensor *t,
                            xd_err *e);
 void      xd_quantized_done(const xd_quantized *q, xd_st *files, int64_t i);
 /* Implements xd_source.codes. */
 int       xd_quantized_codes(const xd_quantized *q, int64_t i, xd_coding *c);
-/* Returns 1 for a tensor that only describes another one: a scale, a format. */
+/* Returns 1 if the name is that of a tensor that only describes another tensor, such as its scales
+ * or its format. */
 int       xd_quantized_is_note(const char *name);
 
 #endif

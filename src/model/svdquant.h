@@ -1,8 +1,9 @@
 /* svdquant.h - decodes the linear layers of SVDQuant files for nunchaku to plain matrices
  *
- * A source that wraps the file's own: a layer MODULE.qweight becomes MODULE.weight, quantized with
- * one code per element, and MODULE.bias. "A+B.weight" has the columns of A followed by those of B.
- * Other names stay as in the file. */
+ * A weight source that wraps the file's own source. A layer with the tensor MODULE.qweight in
+ * the file becomes MODULE.weight, quantized with one code per element, and MODULE.bias. A tensor
+ * "A+B.weight" has the columns of A followed by the columns of B. Other names stay as in the
+ * file. */
 #ifndef XD_MODEL_SVDQUANT_H
 #define XD_MODEL_SVDQUANT_H
 
@@ -11,15 +12,16 @@
 
 typedef struct xd_svdquant xd_svdquant;
 
-/* Returns 1 if tensor i of the files has the codes of such a layer. */
+/* Returns 1 if tensor i of the files has the codes of an SVDQuant layer. */
 int       xd_svdquant_takes(const xd_st *files, int64_t i);
-/* Finds the layers. *s is NULL if there are none. files, raw and what are borrowed; raw: the source
- * with the names of the files. Refuses layers of another format, or tensors that do not fit. */
+/* Finds the SVDQuant layers in weight files. Sets *s to NULL if there are none. Refuses layers of
+ * another format and tensors of wrong shape. raw: the weight source with the files' names; what:
+ * name of the files in errors. files, raw and what are borrowed. */
 xd_status xd_svdquant_open(xd_svdquant **s, const xd_st *files, const xd_source *raw,
                            const char *what, xd_err *e);
 void      xd_svdquant_close(xd_svdquant **s);
 xd_source xd_svdquant_source(xd_svdquant *s);
-/* Returns 1 if tensor i of the files belongs to a layer. s may be NULL. */
+/* Returns 1 if tensor i of the files belongs to an SVDQuant layer. s may be NULL. */
 int       xd_svdquant_owns(const xd_svdquant *s, int64_t i);
 
 #endif

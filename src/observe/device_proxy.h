@@ -1,13 +1,14 @@
-/* device_proxy.h - a device that wraps another one: base of the tracing and the timing device
+/* device_proxy.h - a device that wraps another device; the tracing device and the timing device are
+ * made from it.
  *
- * Memory and packing calls are forwarded to the real device. Each proxy has its own kernels. A new
- * op is one line of XD_KERNELS. */
+ * A proxy forwards calls for memory and weight packing to the real device. The tracing and the
+ * timing device add their own kernels. A new op needs one line in XD_KERNELS. */
 #ifndef XD_OBSERVE_DEVICE_PROXY_H
 #define XD_OBSERVE_DEVICE_PROXY_H
 
 #include "backend/backend.h"
 
-typedef struct xd_device_proxy { /* `dev` comes first: an xd_dev * is also an xd_device_proxy * */
+typedef struct xd_device_proxy { /* `dev` is first: an xd_dev * may be cast to xd_device_proxy * */
     xd_dev     dev;
     xd_ops     ops;
     xd_dev_ops mem;
@@ -31,8 +32,8 @@ typedef struct xd_device_proxy { /* `dev` comes first: an xd_dev * is also an xd
     X(qknorm, xd_qknorm, QKNORM)                \
     X(rotate, xd_rotate, ROTATE)
 
-/* Opens proxy `w` of `real`: sets its tables of ops and memory functions, without kernels. close:
- * function that closes the proxy. Other fields of w->dev do not change. */
+/* Opens proxy `w` of `real`: sets the proxy's tables of ops and memory functions, but adds no
+ * kernels. close: function that closes the proxy. The other fields of w->dev keep their values. */
 void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real, void (*close)(xd_dev *d));
 
 #endif

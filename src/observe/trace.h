@@ -1,10 +1,12 @@
-/* trace.h - timeline of each rank during a request, written as a Chrome trace
+/* trace.h - records what each rank does during a request, and writes the recorded events as a
+ * Chrome trace.
  *
- * Every rank records events of fixed size in memory. An event costs two clock reads; without a
- * recorder it costs nothing (every function accepts NULL). A proxy device records kernels, a proxy
- * communicator records messages, and the engine records steps, blocks and phases. At the end every
- * rank formats its events as text, and rank 0 writes the texts of all ranks in order. The format is
- * the JSON object format of "Trace Event Format" (Google, 2016), which Perfetto also reads. */
+ * Every rank records events of fixed size in memory. An event costs two clock reads. Without a
+ * recorder events cost nothing; every function accepts NULL. A proxy device records kernels, a
+ * proxy communicator records messages, and the engine records steps, blocks and phases. At the end
+ * every rank formats its events as text, and rank 0 writes the texts of all ranks in order. The
+ * format is the JSON object format of "Trace Event Format" (Google, 2016), which Perfetto also
+ * reads. */
 #ifndef XD_OBSERVE_TRACE_H
 #define XD_OBSERVE_TRACE_H
 
@@ -12,18 +14,21 @@
 #include "observe/stamps.h"
 #include "parallel/topo.h"
 
-/* Events of the computing thread nest, and events of the device follow each other; XD_EV_FLIGHT
- * events may overlap. a, b, c: fields of xd_event. */
+/* Kinds of events, with the meaning of the fields a, b, c of xd_event. Events of the computing
+ * thread are nested, and events of the device follow each other; XD_EV_FLIGHT events may
+ * overlap. */
 typedef enum xd_event_kind {
-    XD_EV_PHASE,                /* a: index of the phase's name                                */
-    XD_EV_STEP,                 /* a: step                                                     */
-    XD_EV_PIECE,                /* a: step, b: patch or XD_ALL, c: pass                        */
-    XD_EV_BLOCK,                /* a: layer                                                    */
-    XD_EV_SAMPLER,              /* a: step, b: patch or XD_ALL                                 */
-    XD_EV_OP,                   /* a: xd_op                                                    */
+    XD_EV_PHASE,                /* a phase of the request; a: index of the phase's name        */
+    XD_EV_STEP,                 /* a denoising step; a: index of the step                      */
+    /* a pass of the transformer; a: step, b: patch or XD_ALL, c: pass */
+    XD_EV_PIECE,
+    XD_EV_BLOCK,                /* a block of a network; a: index of the block                 */
+    XD_EV_SAMPLER,              /* the sampler's part of a step; a: step, b: patch or XD_ALL    */
+    XD_EV_OP,                   /* a call of a kernel; a: xd_op                                */
     XD_EV_CALL,         /* a message begins; a: call and group (xd_event), b: peer, c: its number */
-    XD_EV_WAIT,                 /* wait for messages; a, b: those of the first message         */
-    XD_EV_FLIGHT,               /* from the begin of a message to the end of its wait          */
+    /* a wait for messages; a, b: as in XD_EV_CALL, for the first message */
+    XD_EV_WAIT,
+    XD_EV_FLIGHT,               /* a message, from its begin to the end of the wait for it     */
     XD_EV_DEVICE,               /* an op on an asynchronous device; a: xd_op                   */
 } xd_event_kind;
 
@@ -37,12 +42,12 @@ enum {                          /* groups of ranks, after the axes of xd_axis   
 };
 
 typedef struct xd_event {
-    int64_t t0, t1;             /* ns on this rank's clock                                     */
-    int64_t bytes;              /* sent to other ranks; of a receive: received                 */
-    int32_t kind, a, b, c;      /* of messages: a = call + 16 * group, b = rank or -1          */
+    int64_t t0, t1;             /* begin and end in ns on this rank's clock                    */
+    int64_t bytes;              /* bytes sent to other ranks; for a receive, bytes received    */
+    int32_t kind, a, b, c;      /* for messages: a = call + 16 * group, b = peer rank or -1    */
 } xd_event;
 
-typedef struct xd_flight {      /* a pending message                                           */
+typedef struct xd_flight {      /* a message for which the rank has not waited yet             */
     xd_req   r;
     xd_event ev;
 } xd_flight;
@@ -60,35 +65,36 @@ typedef struct xd_trace {
     xd_stamps  device;          /* ops whose device times have not been read yet               */
 } xd_trace;
 
-/* Starts recording in phase "open". `path` is checked only when the file is written. */
+/* Starts a recorder in phase "open". path: file for the trace, checked only when it is written. */
 xd_status xd_trace_open(xd_trace **t, const char *path, xd_err *e);
 void      xd_trace_close(xd_trace **t);
 
-int64_t xd_trace_now(const xd_trace *t);        /* ns; 0 without a recorder                    */
+int64_t xd_trace_now(const xd_trace *t);        /* time in ns; 0 without a recorder            */
 /* Records an event from t0 to now. */
 void    xd_trace_add(xd_trace *t, xd_event_kind kind, int64_t t0, int a, int b, int c);
-/* Ends the current phase and begins another: "open", "prepare", "text", "load", "denoise",
- * "decode", "collect", "finish"; NULL: none. */
+/* Ends the current phase of the request and begins another phase: "open", "prepare", "text",
+ * "load", "denoise", "decode", "collect", "finish"; NULL: none. */
 void    xd_trace_phase(xd_trace *t, const char *name);
 const char *xd_trace_phase_name(int phase);
-/* Records a complete event. */
+/* Records an event that the caller has filled in completely. */
 void    xd_trace_put(xd_trace *t, xd_event ev);
 
-/* Wrap a device or a communicator in a recorder, which then owns it. Groups split from the
- * communicator are recorded too, except groups of one rank. */
+/* Replace a device or a communicator by a proxy that records its calls and owns it. Messages in
+ * groups split from the communicator are recorded too, except in groups of one rank. */
 xd_status xd_trace_device(xd_trace *t, xd_dev **d, xd_err *e);
 /* Waits for the device and records the device times of the ops since the last call. Called at the
- * end of a step and of a phase. */
+ * end of each step and each phase. */
 void      xd_trace_collect(xd_trace *t);
 xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e);
-/* Returns the communicator that a recorder wraps, or c itself: for messages that are not part of a
- * request. */
+/* Returns the communicator that a recording proxy wraps, or c itself. Its messages are not
+ * recorded; it is for messages that are not part of a request. */
 xd_comm  *xd_trace_plain(xd_comm *c);
-/* Sets the names of a topology's groups, which messages in the trace show with their peers. */
+/* Sets the names of a topology's groups of ranks. The trace shows the group's name and the peer
+ * with each message. */
 void      xd_trace_topo(const xd_trace *t, const xd_topo *topo);
 
-/* Begins another request in phase "prepare". Discards the events of the previous request, but
- * keeps those before the first request. */
+/* Begins the recording of another request in phase "prepare". Discards the events of the previous
+ * request, but keeps the events from before the first request. */
 void    xd_trace_again(xd_trace *t);
 
 #endif

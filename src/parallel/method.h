@@ -1,7 +1,7 @@
 /* method.h - parallel methods that distribute attention: each one is an entry of a stack of hooks.
  *
  * A stack is opened for one network (transformer, VAE or text encoder) and one layout of tokens,
- * and closed with that network. A method with nothing to do for this topology adds no entry. All
+ * and closed with that network. A method that has nothing to do for the topology adds no entry. All
  * ranks of a group exchange the same sequence of messages even after an error: a failed rank keeps
  * sending and receiving, with buffers that the method allocates when it is opened. */
 #ifndef XD_PARALLEL_METHOD_H
@@ -15,23 +15,26 @@ typedef enum xd_method_use { XD_FOR_DIT, XD_FOR_VAE, XD_FOR_TEXT } xd_method_use
 typedef struct xd_method_args {
     xd_method_use     what;
     const xd_topo   *topo;
-    const xd_layout *lay;       /* DIT: tokens; VAE: rows of the latents, cut over `rows`        */
-    xd_dev          *dev;       /* the count device while counting                              */
+    /* DIT: layout of tokens; VAE: of rows of the latents, split over `rows` */
+    const xd_layout *lay;
+    xd_dev          *dev;       /* device; while counting, the count device                     */
     xd_dtype         act;       /* compute type                                                 */
-    int64_t          heads, head_dim;   /* DIT: per attention, on this tensor rank               */
+    /* DIT: heads per attention, on this tensor rank; elements per head */
+    int64_t          heads, head_dim;
     int              sites;     /* DIT: self-attentions per block                               */
     int              first, last;       /* DIT: blocks of this rank's stage                     */
     int              npass;     /* DIT: passes per step, over all cfg ranks                     */
-    int              displaced; /* DIT: ring with the previous step's K, V (DistriFusion) */
+    int              displaced; /* DIT: 1: ring with the previous step's K, V (DistriFusion) */
     const int64_t   *window;    /* DIT: [t,h,w] size of the attention window in image tokens, 0:
                                    the complete axis; NULL: no window                          */
-    struct xd_attn_table *ways; /* DIT: shared attentions (fast_attn.h); NULL: none              */
+    struct xd_attn_table *ways; /* DIT: reused attentions (fast_attn.h); NULL: none              */
     xd_comm         *rows;      /* VAE: ranks that split the rows of an image; NULL: none        */
 } xd_method_args;
 
-typedef struct xd_method {        /* the one constant that a method's file exports             */
-    const char *name;           /* "ulysses"                                                   */
-    /* Opens hooks that run before `next`; *out = NULL if the method has nothing to do. */
+typedef struct xd_method {        /* a parallel method; the only symbol that its file exports  */
+    const char *name;           /* name of the method, "ulysses"                               */
+    /* Opens the method's hooks, which are called before the hooks `next`. Sets *out to NULL if the
+     * method has nothing to do. */
     xd_status (*open)(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e);
     void      (*close)(xd_hooks *m);
 } xd_method;
@@ -40,19 +43,21 @@ extern const xd_method *const xd_methods[];     /* in stack order; NULL at the e
 
 enum { XD_MAXMETHODS = 12 };
 typedef struct xd_method_stack {
-    const xd_hooks *head;         /* for xd_exec.hooks                                          */
-    const xd_method *const *methods;    /* as passed to open                                 */
+    const xd_hooks *head;         /* first entry, for xd_exec.hooks                             */
+    const xd_method *const *methods;    /* the methods that were opened                      */
     xd_hooks       *open[XD_MAXMETHODS];
     size_t        bytes;        /* device memory in use until close                             */
 } xd_method_stack;
 xd_status xd_method_stack_open(xd_method_stack *c, const xd_method_args *a, xd_err *e);
-/* Opens a stack with these methods in place of the registry's. Refuses more than XD_MAXMETHODS. */
+/* Opens a stack with the given methods in place of xd_methods. Refuses more than XD_MAXMETHODS
+ * methods. */
 xd_status xd_method_stack_open_of(xd_method_stack *c, const xd_method *const *methods,
                                   const xd_method_args *a, xd_err *e);
 void      xd_method_stack_close(xd_method_stack *c);
 /* Returns the buffer that a failed rank sends from and receives into: `p` if `p` is in the arena,
- * else the start of the arena. The contents are then invalid on this rank. The arena is larger than
- * any tensor of the run; if `bytes` exceeds it, all ranks are aborted and the log has the cause. */
+ * else the start of the arena. The contents of the buffer are then invalid on this rank. The arena
+ * is larger than any tensor of the run; if `bytes` exceeds the arena, all ranks are aborted and the
+ * log has the cause. */
 void     *xd_failed_buffer(xd_exec *x, void *p, size_t bytes, xd_comm *c);
 
 #endif

@@ -1,4 +1,5 @@
-/* attn_table.h - the fast_attn option of a request: shared attentions (parallel/fast_attn.h) */
+/* attn_table.h - reads the fast_attn option of a request: which attention outputs are reused or
+ * windowed (DiTFastAttn, parallel/fast_attn.h). */
 #ifndef XD_PIPELINE_ATTN_TABLE_H
 #define XD_PIPELINE_ATTN_TABLE_H
 
@@ -7,14 +8,15 @@
 
 struct xd_job;
 
-/* Fills j->ways from the request's fast_attn: a comma-separated list of ways that the steps after
- * the first one cycle through, a file "*.json" in xDiT's form, or "measure:LIMIT" to search for a
- * table. Call after the window, the steps and the cache are set. XD_EINVAL: invalid value, or not
- * supported with this plan or these options. */
+/* Fills the table j->ways from the request's fast_attn option. Its value is a comma-separated list
+ * of ways (xd_attn_way) through which the steps after the first one cycle, the path of a "*.json"
+ * file in xDiT's format, or "measure:LIMIT" to search for a table. Call after the window, the steps
+ * and the cache are set. XD_EINVAL: the value is invalid, or not supported together with the plan
+ * or other options. */
 xd_status xd_fast_attn_of_job(struct xd_job *j, xd_err *e);
 void      xd_fast_attn_close(struct xd_job *j);
 int       xd_fast_attn_is_on(const struct xd_job *j);
-/* Appends the table that "measure:LIMIT" found, in the form of xDiT's files. */
+/* Appends the table that "measure:LIMIT" found, as JSON in the format of xDiT's files. */
 void      xd_fast_attn_add_found(const struct xd_job *j, xd_text_buf *b);
 
 #endif

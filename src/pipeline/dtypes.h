@@ -1,21 +1,22 @@
-/* dtypes.h - compute types and weight types */
+/* dtypes.h - chooses the compute type of an engine and the types of its components' weights. */
 #ifndef XD_PIPELINE_DTYPES_H
 #define XD_PIPELINE_DTYPES_H
 
 #include "pipeline/context.h"
 #include "xdit/xdit.h"
 
-/* Set the compute type, and (with the files open) the type of block matrices, from the
- * arguments. */
+/* Set an engine's compute type and the type of its block matrices from the program's arguments.
+ * xd_types_weights needs the weight files open. */
 xd_status   xd_types_compute(xd_context *ctx, const xd_open_args *a, xd_err *e);
 xd_status   xd_types_weights(xd_context *ctx, const xd_open_args *a, xd_err *e);
-/* The same without a context, from `dtype` and `weights_dtype` of the arguments. */
+/* Choose the compute type for a device, and the weight type of one component, without an
+ * xd_context, from the arguments `dtype` and `weights_dtype`. */
 xd_status   xd_types_of_device(xd_dev *dev, const xd_open_args *a, xd_dtype *type, xd_err *e);
 xd_status   xd_types_component(xd_component *p, const xd_dev *dev, const xd_open_args *a,
                                xd_err *e);
 /* Returns the name of a component's weight type: "bf16", "int8", "fp8", "int4". */
 const char *xd_types_name(const xd_component *p, xd_dtype compute);
-/* Returns 1 if text_weights_dtype applies to this text encoder. */
+/* Returns 1 if the argument text_weights_dtype applies to this text encoder. */
 int         xd_types_quantizes(const xd_component *text);
 int         xd_types_stores_fp8(const xd_component *p);  /* 1: files have fp8 matrices         */
 

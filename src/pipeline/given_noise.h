@@ -1,14 +1,18 @@
-/* given_noise.h - initial noise from the request in place of the seed's */
+/* given_noise.h - reads the initial noise that a request passes in place of noise drawn from its
+ * seed. */
 #ifndef XD_PIPELINE_GIVEN_NOISE_H
 #define XD_PIPELINE_GIVEN_NOISE_H
 
 #include "pipeline/job.h"
 
-/* XD_EINVAL: the number of values differs from that of the images' latents. */
+/* Checks the request's noise. XD_EINVAL: the number of noise values differs from the number of
+ * elements in the latents of all images. */
 xd_status    xd_given_noise_check(const xd_job *j, xd_err *e);
-/* Sends rank 0's noise to every rank. Collective, also without given noise. */
+/* Sends the noise of rank 0's request to every rank. Collective, also if the request has no
+ * noise. */
 xd_status    xd_given_noise_share(xd_job *j, xd_err *e);
-/* Returns the noise of an image [frames,channels,rows,columns]; NULL: the seed's noise is used. */
+/* Returns the request's noise for one image, [frames,channels,rows,columns]. NULL: the noise is
+ * drawn from the seed. */
 const float *xd_given_noise_of(const xd_job *j, int image);
 void         xd_given_noise_close(xd_job *j);
 

@@ -5,15 +5,15 @@
 #include "pipeline/context.h"
 #include "xdit/xdit.h"
 
-typedef struct xd_job_agreed {  /* facts of a request that only rank 0 knows                   */
+typedef struct xd_job_agreed {  /* values of rank 0's request that the other ranks use         */
     int64_t seed;               /* the given seed, or a random one                             */
-    int     picks;              /* 1: it selects images (xd_job_pick)                          */
+    int     picks;              /* 1: the request selects images (xd_job_pick)                 */
     int64_t images;             /* number of input images (xd_job_images)                      */
     int64_t size[2];            /* height, width, possibly a reference image's; 0: none         */
 } xd_job_agreed;
 
-/* Fails on every rank if a rank's request differs from rank 0's. Collective over the
- * ranks in use. */
+/* Fails on every rank if any rank's request differs from rank 0's. *told gets the values of rank
+ * 0's request. Collective over the ranks in use. */
 xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agreed *told,
                          xd_err *e);
 

@@ -1,11 +1,11 @@
-/* output.h - writes results to files */
+/* output.h - writes generated images and videos to files. */
 #ifndef XD_PIPELINE_OUTPUT_H
 #define XD_PIPELINE_OUTPUT_H
 
 #include "io/image.h"
 
-/* Writes one image or video in the format of the file name. For an image format, each frame becomes
- * a file. quality: see xd_image_write_at. */
+/* Writes one image or video in the format of the file name. If the format is an image format, each
+ * frame of a video becomes a file. quality: see xd_image_write_at. */
 xd_status xd_output_write(const char *path, const xd_image *im, int quality,
                           const xd_image_text *texts, xd_err *e);
 

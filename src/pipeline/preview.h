@@ -1,9 +1,10 @@
-/* preview.h - previews: small images of the clean latents that a step predicts
+/* preview.h - makes previews, which are small images of the clean latents that a denoising step
+ * predicts.
  *
- * The engine's preview decoder (preview_decoder.h) turns latents into an image. Without one, a
- * linear map of the latent channels gives the colours: that of the autoencoder (xd_vae_info.rgb),
- * else a least-squares fit to the images that this engine has decoded. Before the first image,
- * previews are grey. */
+ * The engine's preview decoder (preview_decoder.h) turns latents into an image. Without a preview
+ * decoder, a linear map of the latent channels gives the colours. The map is the autoencoder's own
+ * (xd_vae_info.rgb), else a least-squares fit to the images that this engine has decoded. As long
+ * as neither exists, previews are grey. */
 #ifndef XD_PIPELINE_PREVIEW_H
 #define XD_PIPELINE_PREVIEW_H
 
@@ -11,18 +12,20 @@
 
 enum { XD_PREVIEW_SIDE = 512 }; /* max pixels per side                                        */
 
-/* Sums over decoded images for the least-squares fit. */
+/* Sums over the decoded images, from which the least-squares fit of preview colours is computed. */
 typedef struct xd_colours xd_colours;
 
 void xd_colours_close(xd_colours **c);
-/* Return 1 if the request wants previews, and one of this step. Equal on all ranks. */
+/* xd_preview_asked returns 1 if the request wants previews, xd_preview_due if it wants a preview of
+ * this step. All ranks return the same. */
 int  xd_preview_asked(const xd_job *j);
 int  xd_preview_due(const xd_job *j, int step);
-/* Makes the preview of clean latents [t,C,h,w] and calls on_preview. Without memory the preview is
- * skipped and the request continues. */
+/* Makes the preview of clean latents [t,C,h,w] and calls the request's on_preview. If there is no
+ * memory for the preview, it is skipped and the request continues. */
 void xd_preview_report(const xd_job *j, const float *clean, const xd_progress *p);
-/* Adds decoded latents [t,C,h,w] and their pixels [frames,H,W,3] of the generated size to the fit,
- * if no colours are known and the engine serves further requests. */
+/* Adds latents [t,C,h,w] and the pixels [frames,H,W,3] decoded from them to the least-squares fit
+ * of preview colours. Does nothing if the autoencoder's colours are known or the engine serves no
+ * further requests. */
 void xd_preview_learn(const xd_job *j, const float *lat, const float *rgb);
 
 #endif

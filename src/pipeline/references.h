@@ -1,7 +1,7 @@
 /* references.h - reference images of a request, which the transformer reads as tokens
  *
- * Each image is resized to a size of its own and encoded by the VAE; its latents become rows of the
- * stream XD_REF. */
+ * Each reference image is resized (xd_recipe.reference_size) and encoded by the VAE, and its
+ * latents become tokens of the stream XD_REF. */
 #ifndef XD_PIPELINE_REFERENCES_H
 #define XD_PIPELINE_REFERENCES_H
 
@@ -14,13 +14,13 @@ int       xd_references_inpainted(const xd_job *j);
  * number; in predictions each image has the request's own size. Also makes the inputs of text
  * encoders (prompt_images.h). */
 xd_status xd_references_read(xd_job *j, xd_err *e);
-/* Sends the sizes of rank 0 to all ranks and adds the tokens to the layout. `s`: this rank's status
- * so far. Collective. */
+/* Sends the sizes of the reference images from rank 0 to all ranks, and adds the images' tokens to
+ * the layout. `s`: this rank's status so far. Collective. */
 xd_status xd_references_share(xd_job *j, xd_status s, xd_err *e);
-/* Encodes the images to j->ref_tokens on every rank. The VAE must be loaded on the ranks that
- * decode images. Collective. */
+/* Encodes the reference images with the VAE to j->ref_tokens on every rank. The VAE must be loaded
+ * on the ranks that decode images. Collective. */
 xd_status xd_references_encode(xd_job *j, xd_arena *a, xd_err *e);
-/* Converts a sample of an image's latents [C,h,w] to its tokens. */
+/* Converts sampled latents [C,h,w] of a reference image to tokens. */
 void      xd_references_from_sample(const xd_job *j, const float *sample, float *tokens);
 void      xd_references_close(xd_job *j);
 

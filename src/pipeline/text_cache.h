@@ -1,9 +1,10 @@
-/* text_cache.h - embeddings of earlier prompts, cached by an engine that serves many requests
+/* text_cache.h - a cache of the embeddings of earlier prompts, in an engine that serves many
+ * requests.
  *
- * The key of an embedding is the ids of its prompt for every encoder of the pipeline, and two
- * hashes of the images that encoders read; all other inputs are the same for all requests of an
- * engine. Only rank 0 of the ranks in use caches embeddings, in host memory; it broadcasts them
- * like new ones. */
+ * The key of a cached embedding has the token ids of the prompt for every text encoder of the
+ * pipeline, and two hashes of the images that encoders read. All other inputs are the same for all
+ * requests of an engine. Only rank 0 of the used ranks caches embeddings, in host memory, and
+ * broadcasts cached embeddings like new ones. */
 #ifndef XD_PIPELINE_TEXT_CACHE_H
 #define XD_PIPELINE_TEXT_CACHE_H
 
@@ -15,14 +16,15 @@ typedef struct xd_text_cache xd_text_cache;
 
 typedef struct xd_text_key { const int64_t *v; int64_t n; } xd_text_key;
 
-/* Opens an empty cache of at most `most` bytes; NULL: no memory. */
+/* Opens an empty cache of at most `most` bytes. NULL: out of memory. */
 xd_text_cache *xd_text_cache_open(size_t most);
 void           xd_text_cache_close(xd_text_cache **c);
-/* Returns the cached bytes of a key, valid until the next call; NULL: not cached, or another
- * size. */
+/* Returns the cached embedding of a key, valid until the next call. NULL: the embedding is not
+ * cached, or its size is not `bytes`. */
 const void    *xd_text_cache_find(xd_text_cache *c, xd_text_key key, size_t bytes);
-/* Allocates the bytes of a new key, which the caller fills. Evicts the least recently found
- * entries. NULL: more than the cache may hold, or no memory. */
+/* Allocates `bytes` for the embedding of a new key, which the caller writes. Evicts the least
+ * recently found entries if necessary. NULL: the embedding is larger than the cache may be, or out
+ * of memory. */
 void          *xd_text_cache_add(xd_text_cache *c, xd_text_key key, size_t bytes);
 size_t         xd_text_cache_bytes(const xd_text_cache *c);
 
@@ -30,7 +32,7 @@ size_t         xd_text_cache_bytes(const xd_text_cache *c);
  * 0. Does nothing unless the engine keeps its encoders (xd_open_args.keep). s: this rank's status
  * so far; returns the first failure of any rank. Collective. */
 xd_status xd_prompts_recall(xd_prompts *w, xd_job *j, xd_status s, xd_err *e);
-/* Caches the embeddings of the other prompts. On rank 0. */
+/* Caches the embeddings of the prompts that were not cached before. Call on rank 0. */
 void      xd_prompts_remember(const xd_prompts *w, xd_job *j);
 
 #endif

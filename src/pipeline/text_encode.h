@@ -1,4 +1,4 @@
-/* text_encode.h - prompts -> token ids -> embeddings */
+/* text_encode.h - tokenizes the prompts of a request and computes their text embeddings. */
 #ifndef XD_PIPELINE_TEXT_ENCODE_H
 #define XD_PIPELINE_TEXT_ENCODE_H
 
@@ -26,32 +26,33 @@ typedef struct xd_prompts {     /* prompts, then negative prompts, of a request 
 } xd_prompts;
 
 xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e);  /* token ids */
-/* Computes embeddings: loads each text encoder, and drops it unless the engine keeps it. `bytes`:
- * arena size that xd_memory_plan counted for the longest text. Collective. */
+/* Computes the embeddings of all texts. Loads the text encoders one by one, and frees each one
+ * after use unless the engine keeps it. bytes: size of the scratch arena that xd_memory_plan
+ * counted for the longest text. Collective. */
 xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e);
-/* Returns the index of a prompt's negative prompt. */
+/* Returns the index, among the n texts, of the negative prompt that belongs to a prompt. */
 int       xd_prompts_negative(const xd_prompts *w, int prompt);
 void      xd_prompts_close(xd_prompts *w, xd_context *ctx);
-/* Warns about truncated prompts. */
+/* Warns about prompts that were truncated because they have too many tokens. */
 void      xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j);
-/* Returns the tokens of prompt i without padding and without image tokens, the maximum over the
- * encoders. */
+/* Returns the number of tokens of prompt i without padding and image tokens. With several text
+ * encoders, it is the maximum over them. */
 int64_t   xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i);
-/* Returns the number of ids of prompt i that encoder k computes. */
+/* Returns the number of token ids of prompt i on which text encoder k computes. */
 int64_t   xd_prompts_computed(const xd_prompts *w, const xd_job *j, int i, int k);
-/* Counts the arena bytes for encoding texts of n[0], n[1] ... tokens, including those of the same
- * images, with encoder k. */
+/* Counts the bytes of scratch arena that text encoder k needs for `texts` texts with n[0], n[1] ...
+ * tokens. The tokens of images, which all texts share, are included. */
 xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, size_t *bytes,
                            xd_err *e);
-/* Returns the bytes of the device's own memory for the embeddings of all used prompts; 0: they are
- * in host memory. */
+/* Returns the bytes that the embeddings of all used prompts need in the device's own memory; 0:
+ * embeddings are in host memory. */
 size_t    xd_prompts_bytes(const xd_prompts *w, const xd_job *j);
 /* Returns the maximum number of rows of a prompt's embedding. */
 int64_t   xd_prompts_most_rows(const xd_job *j);
-/* Returns the maximum number of ids that encoder k reads per prompt: of the text, of the images,
- * and of the template whose rows are dropped. */
+/* Returns the maximum number of token ids that text encoder k reads per prompt: ids of the text, of
+ * the images, and of the prompt template whose embedding rows are dropped. */
 int64_t   xd_prompts_most_ids(const xd_job *j, int k);
-/* Returns 1 if the length does not depend on max_sequence_length. */
+/* Returns 1 if the number of embedding rows does not depend on max_sequence_length. */
 int       xd_prompts_fixed(const xd_job *j);
 /* Returns each encoder's maximum number of ids without padding, for counted or synthetic
  * embeddings. */

@@ -1,17 +1,17 @@
-/* transformers.h - loads and drops the two transformers of a model */
+/* transformers.h - loads and frees the weights of the transformers of a model that has two. */
 #ifndef XD_PIPELINE_TRANSFORMERS_H
 #define XD_PIPELINE_TRANSFORMERS_H
 
 #include "pipeline/job.h"
 
-/* Returns the transformer of a step. */
+/* Returns the transformer that computes a step. */
 xd_component *xd_transformer_of(const xd_job *j, int step);
-/* Frees the weights of the other transformer unless both stay loaded. Collective over its share
- * group. */
+/* Frees the weights of the transformer that does not compute `step`, unless both transformers stay
+ * loaded. Collective over the share group of these weights. */
 void      xd_transformer_alone(const xd_job *j, int step);
-/* Loads the transformer of `step`. Call between two steps of different transformers, and before the
- * next image. vae: this rank decodes. `s`: this rank's status so far. Collective over the ranks in
- * use, including a replica without an image; all return the same status. */
+/* Loads the transformer that computes `step`. Call between two steps with different transformers,
+ * and before the next image. vae: 1: this rank decodes. s: this rank's status so far. Collective
+ * over the ranks in use, including a replica without an image; all ranks return the same status. */
 xd_status xd_transformer_change(xd_job *j, int vae, int step, xd_status s, xd_err *e);
 
 #endif

@@ -1,7 +1,8 @@
-/* machine.h - rates of kernels and links: measured by `xdit probe`, read from a file, or built in
+/* machine.h - describes a machine for predictions by the rates of its kernels and links, which are
+ * measured by `xdit probe`, read from a file, or built in.
  *
- * One rank is one device: a GPU, or the threads of a CPU rank. Rates are those of a rank while all
- * ranks of its host compute. */
+ * One rank computes on one device: a GPU, or the threads of a CPU rank. Rates are those of a rank
+ * while all ranks of its host compute. */
 #ifndef XD_PREDICT_MACHINE_H
 #define XD_PREDICT_MACHINE_H
 
@@ -10,80 +11,86 @@
 #include "backend/backend.h"
 #include "base/json.h"
 
-typedef struct xd_rates {       /* of one rank in one compute type                             */
+typedef struct xd_rates {       /* rates of one rank in one compute type                       */
     double gemm;                /* flop/s of large GEMMs                                       */
-    double gemm_rows;           /* rows at which a GEMM reaches half of `gemm`                 */
+    double gemm_rows;           /* number of rows at which a GEMM reaches half of `gemm`       */
     double attn[2];             /* flop/s of attention with head widths 64 and 128             */
-    double attn_keys;           /* keys at which attention reaches half of `attn`              */
+    double attn_keys;           /* number of keys at which attention reaches half of `attn`    */
     double conv;                /* flop/s of convolutions                                      */
     double bytes;               /* bytes/s of all other kernels                                */
     double call_s;              /* overhead of a kernel call in seconds                        */
-    /* bytes/s of norms (also per head), of group norms, of activations; 0: as `bytes`. */
+    /* bytes/s of norms (also norms per head), of group norms, and of activation functions; 0: as
+     * `bytes`. */
     double norm, gnorm, act;
-    double weights;             /* bytes/s of weights outside a cache; 0: as `bytes`           */
-    double attn_rows;           /* queries at which attention reaches half of `attn`           */
-    double int8, fp8;           /* speed-up of large GEMMs with these weights; 0: estimated    */
-    double fp8_gemm;            /* speed-up with inputs and weights in e4m3; 0: as fp8         */
+    /* bytes/s of reading weights that are not in a CPU cache; 0: as `bytes` */
+    double weights;
+    double attn_rows;           /* number of queries at which attention reaches half of `attn` */
+    double int8, fp8;           /* speed-up of large GEMMs with int8 or fp8 weights; 0: estimated */
+    /* speed-up of large GEMMs with inputs and weights in e4m3; 0: as `fp8` */
+    double fp8_gemm;
 } xd_rates;
 
-typedef struct xd_wire {        /* link between two ranks                                      */
-    double latency_s, bytes;    /* of a message; bytes/s in one direction                      */
-    double overlap;             /* fraction of compute speed during a message, 0..1            */
+typedef struct xd_wire {        /* communication link between two ranks                        */
+    double latency_s, bytes;    /* latency of a message; bytes/s in one direction              */
+    /* fraction of the compute speed that remains during a message, 0..1 */
+    double overlap;
     double shared;              /* bytes/s summed over the ranks of a host; 0: no limit        */
 } xd_wire;
 
 typedef struct xd_machine {
     char     name[XD_FIELD_TEXT];
-    int      hosts, ranks;      /* hosts; ranks per host                                       */
+    int      hosts, ranks;      /* number of hosts; number of ranks per host                   */
     int      threads;           /* threads of a CPU rank; 0: one device per rank               */
-    double   memory;            /* bytes per host (CPU) or per device                          */
-    int      shares;            /* ranks of a host share one copy of equal weights             */
+    double   memory;            /* bytes of memory per host (CPU) or per device                */
+    int      shares;            /* 1: ranks of a host share one copy of equal weights          */
     double   alone;            /* speed-up of a rank while the other ranks of its host idle       */
     xd_rates f32, bf16;
     xd_wire  inside, between;   /* links inside a host; between hosts                          */
-    int      sheet;             /* values of data sheets only, nothing measured                 */
-    double   read;              /* bytes/s of files outside the page cache; 0: unknown           */
+    int      sheet;             /* 1: all values are from data sheets, nothing is measured      */
+    double   read;              /* bytes/s of reading files outside the page cache; 0: unknown   */
     /* bytes/s from host memory to device memory, and back; 0: unknown                           */
     double   upload, download;
-    char     device[XD_FIELD_TEXT];     /* kind of the devices, e.g. "cuda"; "": any kind        */
+    char     device[XD_FIELD_TEXT];     /* kind of the devices, e.g. "cuda"; "": any             */
     double   cache;  /* bytes of weights that a rank's caches keep between calls         */
 } xd_machine;
 
-/* Reads a file written by xd_machine_write, or resolves a name: "8xH100", "2x8xL40", "H200". */
+/* Reads a machine description from a file that xd_machine_write wrote, or makes one from a name:
+ * "8xH100", "2x8xL40", "H200". */
 xd_status xd_machine_read(xd_machine *m, const char *name, xd_err *e);
-/* The machine of this process with this many ranks: the measurement of `xdit probe` (the file of
- * xd_machine_home), else a short measurement of its peak times the usual efficiency of kernels and
- * messages; m->name tells which. The disk speed is the measured one for any number of ranks. dev
- * must not be a count device. */
+/* Describes the machine of this process with this many ranks. Reads the result of `xdit probe` (the
+ * file of xd_machine_home). If there is none, measures the machine's peak rate briefly and
+ * multiplies it by the usual efficiency of kernels and messages. m->name tells which. The disk
+ * speed is that of a probe with any number of ranks. dev must not be a count device. */
 xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd_err *e);
-/* As xd_machine_here for ranks on devices with their own memory, all named `device` ("cuda",
- * "cuda:0"; NULL: dev's kind); dev is this rank's. Without a probe, a known device gets the rates
- * of its preset, and an unknown one is measured briefly. */
+/* As xd_machine_here, for ranks on devices with their own memory. device: the name of all these
+ * devices, "cuda" or "cuda:0"; NULL: the kind of `dev`. dev: this rank's device. If there is no
+ * probe result, a known device gets the rates of its preset, and an unknown device is measured
+ * briefly. */
 xd_status xd_machine_of_devices(xd_machine *m, xd_dev *dev, const char *device, int ranks,
                                 xd_err *e);
-/* Path of the measured machine for this many ranks on this host, below $XDG_CACHE_HOME or ~/.cache.
- * Returns 0 if there is no such directory or the path is too long. */
+/* Makes the path of the file with the probe result for this many ranks on this host, below
+ * $XDG_CACHE_HOME or ~/.cache. Returns 0 if there is no such directory or the path is too long. */
 int       xd_machine_home(int ranks, int threads, char *path, size_t size);
-/* As xd_machine_home for ranks on devices of this name. */
+/* As xd_machine_home, for ranks on devices with the name `device`. */
 int       xd_machine_device_home(int ranks, const char *device, char *path, size_t size);
-/* Adjusts the rates if ranks have more threads than this host has cores: ranks then share cores,
- * and each is slower except alone. */
+/* Adjusts the rates if the ranks together have more threads than this host has cores. Ranks then
+ * share cores, so each rank is slower unless it computes alone. */
 void      xd_machine_oversubscribe(xd_machine *m);
 /* Returns the bytes of this machine's last-level cache per rank. */
 double    xd_machine_cache(int ranks);
 xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e);
-/* Appends the machine as JSON. */
+/* Appends the machine description as JSON. */
 void      xd_machine_write(const xd_machine *m, xd_text_buf *out);
-/* Returns the name of the i-th known device; NULL at the end. */
+/* Returns the name of the i-th device whose rates are built in; NULL after the last one. */
 const char *xd_machine_device(int i);
-/* Returns the known device that a product name contains, as H100 in "NVIDIA H100 80GB HBM3"; or
- * NULL. */
+/* Returns the name of the known device that a product name contains, such as H100 for "NVIDIA H100
+ * 80GB HBM3"; NULL: none. */
 const char *xd_machine_like(const char *product);
-/* Returns the bytes that a request may use out of `have` free bytes of a device, without those that
- * libraries use. */
+/* Returns how many of `have` free bytes of a device a request may use. The rest is for
+ * libraries. */
 double    xd_machine_device_room(const xd_dev *dev, double have);
-/* Fills *m with a cluster of known devices: DEVICE, NxDEVICE, or HxNxDEVICE on H hosts. Returns 0
- * if the device is unknown. */
+/* Sets *m to the description of a cluster of known devices by its name: DEVICE, NxDEVICE, or
+ * HxNxDEVICE (H hosts). Returns 0 if the device is unknown. */
 int       xd_machine_known(xd_machine *m, const char *name);
 
 const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute);
@@ -91,15 +98,17 @@ const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute);
 /* ---- a device that predicts times and computes nothing ---------------------- */
 
 typedef struct xd_cost_device xd_cost_device;
-/* Opens a device that forwards to a count device (borrowed) and sums the predicted seconds on this
- * machine (borrowed). type: the model's compute type. */
+/* Opens a device that forwards all calls to a count device (borrowed) and sums the seconds that the
+ * ops are predicted to need on machine m (borrowed). type: the model's compute type. */
 xd_status xd_cost_device_open(xd_cost_device **r, xd_dev *count, const xd_machine *m, xd_dtype type,
                               xd_err *e);
 void      xd_cost_device_close(xd_cost_device **r);
 xd_dev   *xd_cost_device_dev(xd_cost_device *r);
-/* Sets the bytes of weights that later calls cycle through (for the cache model). */
+/* Sets the bytes of weights that later ops read again and again, from which their cache hits are
+ * predicted. */
 void      xd_cost_device_weights(xd_cost_device *r, double bytes);
-/* Returns the predicted seconds since the last lap; `alone`: with all other ranks idle. */
+/* Returns the predicted seconds of the ops since the last call of this function. alone: 1: while
+ * all other ranks are idle. */
 double    xd_cost_device_lap_s(xd_cost_device *r, int alone);
 
 #endif

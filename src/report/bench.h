@@ -1,4 +1,5 @@
-/* bench.h - shared parts of xdit bench: benchmarks on one rank, and of plans */
+/* bench.h - functions that the benchmarks of `xdit bench` share: those on one rank, and those of
+ * plans. */
 #ifndef XD_REPORT_BENCH_H
 #define XD_REPORT_BENCH_H
 
@@ -10,21 +11,24 @@ int    xd_bench_wants(const xd_bench_args *a, const char *part);
 /* Refuses an empty list of benchmarks and names that are not in `known` ("step vae"). */
 xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err *e);
 double xd_bench_median(double *v, int n);       /* sorts v                                     */
-void   xd_bench_fill(float *v, int64_t n);      /* small values, the same on all machines      */
-/* Makes a synthetic encoded prompt of maximum length; free it also after a failure. */
+/* fills v with small values, equal on all machines */
+void   xd_bench_fill(float *v, int64_t n);
+/* Makes a synthetic encoded prompt of maximum length. Call xd_bench_text_free also after a
+ * failure. */
 xd_status xd_bench_text(xd_cond *c, const xd_job *j, xd_err *e);
 void      xd_bench_text_free(xd_cond *c, xd_engine *g);
-/* Refuses, as for a request, more memory than this process may use: the weights of a counted
- * component, plus the larger of `beside` and the bytes for loading. ranks: ranks of this host that
- * do the same. */
+/* Refuses a benchmark that needs more memory than this process may use. The need is the weights of
+ * a counted component, plus the larger of `beside` bytes and the bytes for loading. ranks: number
+ * of ranks of this host that do the same. */
 xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, int ranks,
                         xd_err *e);
-/* Writes the name of the VAE's work for the job: "decode 49 x 720 x 480". */
+/* Writes the name of the VAE benchmark for job j: "decode 49 x 720 x 480". */
 void   xd_bench_decode_name(char *what, size_t size, const xd_job *j);
-/* Makes a request of the given size, with a sampler of the registry. */
+/* Makes a request for benchmarks, of the size in `a` and with a sampler of the registry. */
 void   xd_bench_request(xd_request *r, const xd_bench_args *a, const xd_engine *g);
 
-/* Times the plan's work against one rank's work. Collective over all ranks. */
+/* Compares the time of work with a plan to the time of the same work on one rank. Collective over
+ * all ranks. */
 xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e);
 
 #endif

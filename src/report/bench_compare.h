@@ -1,10 +1,12 @@
-/* bench_compare.h - times the work of a plan of several ranks against the same work on one rank
+/* bench_compare.h - compares the time of work on several ranks (a plan) with the time of the same
+ * work on one rank.
  *
- * Both alternate within one run, because the clock rate of a machine varies, and both run the
- * code of generation (xd_denoise_*, xd_vae_decode). A round has three runs: rank 0 computes alone
- * while the others sleep; all ranks run the plan; all ranks compute alone at the same time. The
- * ratio of the first two is the user's speed-up. The third separates the machine's part of the loss
- * (ranks share memory bandwidth and the clock of the package) from the method's. */
+ * The two measurements alternate within one run of the program, because the clock rate of a machine
+ * varies. Both run the code of image generation (xd_denoise_*, xd_vae_decode). A round has three
+ * timed runs: rank 0 computes alone while the others sleep; all ranks run the plan; all ranks
+ * compute alone at the same time. The ratio of the times of the first two is the user's speed-up.
+ * The third run shows how much of the lost speed-up is due to the machine, whose ranks share memory
+ * bandwidth and the clock of the package; the rest is due to the parallel method. */
 #ifndef XD_REPORT_BENCH_COMPARE_H
 #define XD_REPORT_BENCH_COMPARE_H
 
@@ -15,39 +17,40 @@ enum { XD_MAXROUNDS = 128 };
 
 typedef enum xd_bench_run { XD_RUN_ALONE, XD_RUN_PLAN, XD_RUN_BUSY, XD_NRUNS } xd_bench_run;
 
-typedef struct xd_bench_side {  /* one of the two setups                                       */
+typedef struct xd_bench_side {  /* one of the two compared setups: one rank, or the plan       */
     xd_engine *g;
     xd_request r;
     xd_job     job;
-    xd_net     net;             /* not closed: a view of a component's weights                 */
+    xd_net     net;             /* view of a component's weights, not closed                   */
     xd_arena   a;
     size_t     bytes;           /* size of the arena                                           */
     xd_denoise f;
-    xd_exec    x;               /* context of the VAE                                          */
+    xd_exec    x;               /* execution context of the VAE                                */
     float     *rgb;
-    int        step, going;     /* the next step; 0 when the ranks have agreed on a failure    */
+    int        step, going;     /* the next step; going: 0 when all ranks know of a failure    */
 } xd_bench_side;
 
 typedef struct xd_bench_pair {
     const xd_bench_args *a;
-    xd_bench_side one, all;     /* one rank; the plan                                          */
+    xd_bench_side one, all;     /* the setup of one rank; the setup of the plan                */
     xd_cond   text;             /* synthetic encoded prompt                                    */
     float    *lat;              /* latents to decode                                           */
-    const char *unit;           /* "a step"                                                    */
+    const char *unit;           /* name of the timed work in results, "a step"                 */
     void    (*work)(struct xd_bench_pair *d, xd_bench_side *s);
-    int       warm, rounds;     /* rounds before the reported ones; reported rounds            */
-    int       exact;            /* exact steps at the start, if later steps are stale          */
-    int       lead, span;       /* steps of a run before the timed ones; timed steps           */
-    double    flops;            /* of one rank's work                                          */
-    double    t[XD_NRUNS][XD_MAXROUNDS];        /* seconds, on rank 0                          */
-    /* sent: bytes of the first timed step, of this rank and of all ranks; count: counted bytes. */
+    int       warm, rounds;     /* number of warm-up rounds; number of reported rounds         */
+    int       exact;            /* number of exact steps at the start, if later steps are stale */
+    int       lead, span;       /* steps of a run before the timed steps; number of timed steps */
+    double    flops;            /* FLOPs of the work on one rank                               */
+    double    t[XD_NRUNS][XD_MAXROUNDS];        /* seconds of each run, measured on rank 0     */
+    /* Bytes sent in the first timed step, by this rank and by all ranks: measured (sent), and
+     * predicted by counting (count). */
     int64_t   sent[2], count[2];
-    int       parts;            /* results printed so far                                      */
+    int       parts;            /* number of results printed so far                            */
 } xd_bench_pair;
 
-/* Runs all rounds; stops early if a rank has failed. Collective. */
+/* Runs all rounds of the comparison; stops early if a rank has failed. Collective. */
 xd_status xd_bench_pair_run(xd_bench_pair *d, xd_err *e);
-/* Prints the results on rank 0. Collective. */
+/* Prints the results of the comparison on rank 0. Collective. */
 xd_status xd_bench_pair_report(xd_bench_pair *d, const char *name, const char *what, xd_err *e);
 
 #endif

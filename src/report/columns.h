@@ -1,7 +1,7 @@
 /* columns.h - text tables that fit a terminal of a given width
  *
- * A table that is too wide loses complete columns, least important first. If that is not enough,
- * the longest texts of the first wide column are cut. */
+ * If a table is too wide, complete columns are hidden, the least important first. If that is not
+ * enough, the longest texts of one column are cut. */
 #ifndef XD_REPORT_COLUMNS_H
 #define XD_REPORT_COLUMNS_H
 
@@ -11,15 +11,17 @@ enum { XD_MAXCOLUMNS = 16 };
 
 typedef struct xd_column {
     const char *title;
-    int         gap, width;     /* spaces before; width in letters, < 0: left-aligned          */
-    int         removal;        /* order of removal, lowest first; 0: never removed            */
-    int         hidden, cut;    /* set by xd_columns_fit; cut texts end in '+'                 */
+    int         gap, width;     /* spaces before the column; width in letters, < 0: left-aligned */
+    /* order in which columns are hidden, lowest first; 0: never hidden */
+    int         removal;
+    int         hidden, cut;    /* set by xd_columns_fit: 1: hidden; texts are cut and end in '+' */
 } xd_column;
 
-/* Hides columns until n of them fit into `room` letters (0: no limit), then narrows column `cut`,
- * which has width `longest` before any column is hidden. */
+/* Hides some of the n columns until the table fits into `room` letters (0: no limit), then makes
+ * column `cut` narrower if necessary. longest: the width of column `cut` while columns are being
+ * hidden. */
 void xd_columns_fit(xd_column *c, int n, int room, int cut, int longest);
-/* Writes a line of the cells; cells NULL: of the titles. */
+/* Writes one line of the table with the texts `cells`; cells NULL: the line of the titles. */
 void xd_columns_line(const xd_column *c, int n, const char *const *cells, char *out, size_t size);
 
 #endif

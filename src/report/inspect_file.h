@@ -1,4 +1,4 @@
-/* inspect_file.h - the contents of a single weight file */
+/* inspect_file.h - prints the contents of a single weight file (`xdit inspect`). */
 #ifndef XD_REPORT_INSPECT_FILE_H
 #define XD_REPORT_INSPECT_FILE_H
 
@@ -8,12 +8,12 @@
 /* Prints one line through the callback of `a`. */
 void      xd_inspect_line(const xd_inspect_args *a, const char *fmt, ...) XD_PRINTF(2, 3);
 
-/* Prints a tensor's line; `first` marks the first line of a list. In JSON, a tensor that no network
- * reads has "read": false. */
+/* Prints the line of one tensor. first: 1: the first line of a list. unread: 1: no network reads
+ * the tensor; in JSON it has "read": false. */
 void      xd_inspect_tensor(const xd_inspect_args *a, const char *name, int nd, const int64_t *d,
                             int unread, int first);
-/* Lists the components of the file a->model by layout; with a->tensors every tensor under its own
- * name. */
+/* Lists the components that are in the file a->model, with the layout of their tensor names. With
+ * a->tensors, lists every tensor by its name in the file. */
 xd_status xd_inspect_file(const xd_inspect_args *a, xd_err *e);
 
 #endif

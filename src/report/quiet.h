@@ -1,4 +1,4 @@
-/* quiet.h - puts ranks to sleep while another one is timed */
+/* quiet.h - makes the other ranks sleep while rank 0 is timed alone. */
 #ifndef XD_REPORT_QUIET_H
 #define XD_REPORT_QUIET_H
 

@@ -1,7 +1,8 @@
-/* timeline.h - drawings (SVG) of what each rank does over time, and of the memory it needs
+/* timeline.h - SVG drawings of what each rank does over time and of the memory each rank needs.
  *
- * A drawing has one panel per timeline: a lane for each rank with computing, waiting and messages
- * in flight, and next to it bars of memory. xdit plan draws predictions, xdit trace real runs. */
+ * A drawing has one panel per timeline: one lane for each rank shows when the rank computes, waits
+ * and has messages in flight, and bars next to the lane show its memory. The command `xdit plan`
+ * draws predicted runs and `xdit trace` draws recorded runs. */
 #ifndef XD_REPORT_TIMELINE_H
 #define XD_REPORT_TIMELINE_H
 
@@ -11,37 +12,37 @@
 typedef enum xd_span_kind { XD_SPAN_COMPUTE, XD_SPAN_WAIT, XD_SPAN_MESSAGE, XD_SPAN_KINDS }
     xd_span_kind;
 
-typedef struct xd_memory_bars { /* bytes of one rank                                           */
-    double weights[3], work[3]; /* text encoders, transformer, VAE; work: activations           */
+typedef struct xd_memory_bars { /* memory of one rank in bytes                                 */
+    double weights[3], work[3]; /* of text encoders, transformer, VAE; work: activations        */
     double peak;
 } xd_memory_bars;
 
 typedef struct xd_timeline {
-    double  from, to;           /* seconds; spans are clipped to them                          */
-    int     ranks;              /* all; the drawing shows the first XD_LANES                   */
+    double  from, to;           /* drawn time range in seconds; spans are clipped to this range */
+    int     ranks;              /* number of ranks; only the first XD_LANES are drawn          */
     const xd_memory_bars *memory;       /* [ranks] borrowed, or NULL                           */
     struct xd_timeline_cell *cell;      /* private                                             */
-    double *sum;                /* [ranks][XD_SPAN_KINDS]: seconds within from and to           */
+    double *sum;                /* [ranks][XD_SPAN_KINDS]: seconds in the drawn time range      */
 } xd_timeline;
 
 enum { XD_LANES = 32 };
 
-/* t->from, to, ranks and memory are set. XD_ENOMEM. Freed with xd_timeline_close also after a
- * failure. */
+/* Opens a timeline whose fields from, to, ranks and memory the caller has set. Returns XD_ENOMEM if
+ * out of memory. Call xd_timeline_close also after a failure. */
 xd_status xd_timeline_open(xd_timeline *t, xd_err *e);
 void      xd_timeline_close(xd_timeline *t);
-/* Adds a time span of a rank. patch: the number of the patch (PipeFusion) that it computes, from 0;
- * -1: all tokens. */
+/* Adds a time span of a rank. patch: the number (from 0) of the PipeFusion patch that the rank
+ * computes; -1: the rank computes all tokens. */
 void      xd_timeline_add(xd_timeline *t, int rank, xd_span_kind kind, int patch, double from,
                           double to);
 
 typedef struct xd_drawing { xd_text_buf svg; double y; } xd_drawing;
 
-/* memory: 1: timelines have memory, which the legend explains. */
+/* Begins a drawing. memory: 1: the timelines have memory bars, and the legend explains the bars. */
 void      xd_drawing_open(xd_drawing *d, const char *title, int memory);
-/* Draws t below what the drawing has, under its own title. */
+/* Draws timeline t with its title below the timelines that were added before. */
 void      xd_drawing_add(xd_drawing *d, const xd_timeline *t, const char *title);
-/* Writes the file `path`; XD_EIO, XD_ENOMEM. */
+/* Writes the drawing to the file `path`. Returns XD_EIO or XD_ENOMEM on failure. */
 xd_status xd_drawing_write(xd_drawing *d, const char *path, xd_err *e);
 void      xd_drawing_close(xd_drawing *d);
 

@@ -1,15 +1,15 @@
-/* dpm.h - inside sampler: shared parts of multistep and singlestep DPM-Solver++ */
+/* dpm.h - inside sampler: functions that the multistep and the singlestep DPM-Solver++ share. */
 #ifndef XD_SAMPLER_DPM_H
 #define XD_SAMPLER_DPM_H
 
 #include "sampler/schedule.h"
 
-/* Opens the schedule; the config of s is checked already. `rounds`: 1 rounds the timesteps of
- * Karras levels to integers for any betas. */
+/* Opens the schedule of a DPM-Solver++ sampler, whose config was checked before. rounds: 1: the
+ * timesteps of Karras noise levels are rounded to integers for any beta schedule. */
 xd_status xd_dpm_open(xd_sampling *s, const xd_steps *a, int rounds, xd_err *e);
 void      xd_dpm_close(xd_sampling *s);
 
-/* Returns level i of the schedule, i = 0 .. s->steps. */
+/* Returns noise level i of the schedule, i = 0 .. s->steps. */
 xd_point  xd_dpm_point(const xd_sampling *s, int i);
 void      xd_dpm_shares(const xd_sampling *s, int step, double of[2]);
 void      xd_dpm_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
@@ -17,8 +17,9 @@ void      xd_dpm_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat
 /* Returns 1 if every step adds noise (sde-dpmsolver++). */
 int       xd_dpm_noisy(const xd_sched_cfg *c);
 
-/* Factors of the prediction at the start of a step, and of its first and second slope. h is the
- * step in half the log signal-to-noise ratio. */
+/* Factors, in the update of a step, of the prediction at the step's start (m) and of the
+ * prediction's first and second slope. h: length of the step in half the log signal-to-noise
+ * ratio. */
 typedef struct xd_slopes { double m, first, second; } xd_slopes;
 xd_slopes xd_dpm_slopes(const xd_sched_cfg *c, double alpha, double h, int order);
 

@@ -1,4 +1,4 @@
-/* sampler.h - noise schedules and denoising steps: elementwise arithmetic on rows of latents
+/* sampler.h - noise schedules and denoising steps: elementwise arithmetic on rows of latents.
  *
  * A sampler is independent of the model and of the ranks. It computes its schedule on the host in
  * the precision of diffusers. A step works on any range of rows, so patches and sequence shards
@@ -9,8 +9,8 @@
 #include "base/json.h"
 #include "exec/exec.h"
 
-/* The keys of scheduler_config.json that the samplers read. Missing keys have the defaults of the
- * diffusers class in use. */
+/* The keys of scheduler_config.json that the samplers read. Keys missing in the file have the
+ * defaults of the diffusers class in use. */
 typedef struct xd_sched_cfg {
     int    num_train_timesteps;
     double beta_start, beta_end;
@@ -25,7 +25,7 @@ typedef struct xd_sched_cfg {
     int    original_inference_steps;            /* LCM, TCD                                     */
     double timestep_scaling, eta;               /* LCM; DDIM and TCD, set only by the request   */
     int    predict_x0;                          /* UniPC                                        */
-    xd_ints disable_corrector;                  /* UniPC: steps without a corrector               */
+    xd_ints disable_corrector;                  /* UniPC: indices of steps without a corrector    */
     int    use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_lu_lambdas;
     int    use_flow_sigmas;
     double flow_shift;
@@ -81,21 +81,25 @@ typedef struct xd_sampling xd_sampling;         /* schedule and history of one r
 typedef struct xd_steps {       /* parameters of a schedule from the request                    */
     int     steps;
     int64_t tokens;             /* image tokens, used for dynamic shifting                     */
-    int     own_sigmas;         /* rectified flow, unipc with use_flow_sigmas: the unshifted      */
+    /* 1, only for rectified flow and unipc with use_flow_sigmas: the unshifted */
+    int     own_sigmas;
                                 /* levels are 1 .. 1/steps                                     */
-    double  strength;           /* image to image: fraction of steps that run; 0, 1: all       */
-    double  max_shift;          /* dpm++ with flow sigmas: dynamic shift where the config has     */
+    /* image to image: fraction of the steps that run; 0 or 1: all steps */
+    double  strength;
+    double  max_shift;          /* dpm++ with flow sigmas: max dynamic shift if the config has    */
                                 /* none; 0: the pipeline does not shift by size                */
-    int     leap;               /* DDIM, Euler: a single step ends at the predicted clean latents */
-    /* The logarithm of the dynamic shift; NULL: computed from the tokens and the config. */
+    /* 1: DDIM and Euler end a single step at the predicted clean latents */
+    int     leap;
+    /* Returns the logarithm of the dynamic timestep shift. NULL: the shift is computed from the
+     * number of tokens and the config. */
     double (*mu)(int64_t tokens, int steps);
-    /* The request's lists of `steps` values, largest first, or NULL; Euler's sigmas have one more
-     * value, the last level. */
+    /* The request's own noise levels and timesteps: lists of `steps` values, largest first, or
+     * NULL. Euler's list of sigmas has one value more, the last level. */
     const double *sigmas, *times;
 } xd_steps;
 
-/* The lists that a sampler accepts (`takes`); some accept one only with, or without,
- * use_flow_sigmas. */
+/* The lists of a request that a sampler accepts (xd_sampler.takes): sigmas, timesteps. Some
+ * samplers accept a list only with, or only without, use_flow_sigmas. */
 enum { XD_TAKES_SIGMAS = 1, XD_TAKES_TIMES = 2 };
 
 enum { XD_MAXHIST = 4 };        /* max number of history arrays                                  */
@@ -103,27 +107,31 @@ enum { XD_MAXHIST = 4 };        /* max number of history arrays                 
 typedef struct xd_sampler {
     const char *name;           /* value of --scheduler, e.g. "dpm++"                           */
     const char *webui;          /* name in stable-diffusion-webui; NULL: none                   */
-    const char *webui_sde;      /* the same with algorithm_type sde-dpmsolver++                 */
+    /* name in stable-diffusion-webui with algorithm_type sde-dpmsolver++ */
+    const char *webui_sde;
     const char *classes[6];     /* implemented scheduler classes of diffusers                   */
-    const xd_field *fields;     /* of xd_sched_cfg, with the defaults of the class              */
-    int (*history)(const xd_sched_cfg *c);      /* number of arrays, each shaped like the latents */
+    /* config keys that the sampler reads into xd_sched_cfg, with their defaults */
+    const xd_field *fields;
+    int (*history)(const xd_sched_cfg *c);      /* number of history arrays                       */
     xd_status (*open)(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
     void (*close)(xd_sampling *s);
-    /* Returns how many normal tensors, each shaped like the latents, diffusers draws in a step.
-     * NULL: none in any step. */
+    /* Returns the number of normally distributed tensors, each shaped like the latents, that
+     * diffusers draws in a step. NULL: no step draws any. */
     int (*draws)(const xd_sampling *s, int step);
-    /* Runs one step on rows. lat [n,C] F32 becomes the next latents. pred [n,C] F32 is the guided
-     * prediction and may be overwritten. hist[i] [n,C] F32 are the same rows of the history. noise
-     * [n,C] F32 are the same rows of the step's last random tensor (absent if it draws none). */
+    /* Runs one denoising step on n rows of the latents. lat [n,C] F32 becomes the next latents.
+     * pred [n,C] F32 is the guided prediction and may be overwritten. hist[i] [n,C] F32 are the
+     * same rows of history array i. noise [n,C] F32 are the same rows of the step's last random
+     * tensor (absent if the step draws none). */
     void (*step)(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                  const xd_tensor *hist, xd_tensor noise);
-    /* Converts the guided prediction of a step in place to clean latents. lat are the latents
-     * before the step. Needs neither history nor noise. */
+    /* Converts the guided prediction `pred` of a step in place to the clean latents that the model
+     * predicts. lat are the latents before the step. Reads neither history nor noise. */
     void (*clean)(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
     int takes;                  /* XD_TAKES_...                                               */
     int last_sigma;             /* 1: a list of sigmas includes the last level                */
-    /* Returns the factors of image and noise in the latents before a step; step == steps: after the
-     * last step. NULL: the sampler cannot start from an image. */
+    /* Writes the factors of the clean image and of the noise in the latents before a step to of[0]
+     * and of[1]. step == steps: the latents after the last step. NULL: the sampler cannot start
+     * from an image. */
     void (*shares)(const xd_sampling *s, int step, double of[2]);
     int flow;                   /* rectified flow                                              */
 } xd_sampler;
@@ -131,10 +139,14 @@ typedef struct xd_sampler {
 struct xd_sampling {
     const xd_sampler *def;
     xd_sched_cfg      cfg;
-    int     steps;              /* model evaluations; diffusers may add one                      */
-    int     skipped;            /* skipped steps of the schedule (0: rectified flow)           */
-    double *time;               /* [steps] model time for the network                            */
-    double  init_scale;         /* init_noise_sigma: factor of pure noise (no image)            */
+    /* number of model evaluations, which may be one more than the request's steps, as in
+     * diffusers */
+    int     steps;
+    /* steps skipped at the start of the schedule; always 0 for rectified flow */
+    int     skipped;
+    double *time;               /* [steps] timestep input of the network                         */
+    /* factor of the initial noise without an initial image (init_noise_sigma) */
+    double  init_scale;
     double *in_scale;           /* [steps] model input = latents * in_scale[step]                */
     void   *priv;
 };
@@ -150,15 +162,16 @@ const xd_sampler *xd_sampler_find(const char *name);
 const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int flow);
 /* Returns 1 if the webui name means sde-dpmsolver++. */
 int       xd_sampler_is_sde(const xd_sampler *s, const char *name);
-/* Reads the config for this sampler; `obj` may be NULL. */
+/* Reads a scheduler config for sampler d from the JSON object `obj`. NULL: all keys have their
+ * defaults. what: name of the config in errors. */
 xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj,
                         const char *what, xd_err *e);
-/* Replaces values of solver_type and algorithm_type that belong to other classes, as class_name
- * does in diffusers when it reads a config. */
+/* Replaces values of solver_type and algorithm_type that belong to other scheduler classes, in the
+ * same way as the diffusers class `class_name` does when that class reads a config. */
 void      xd_sched_rename(xd_sched_cfg *c, const char *class_name);
-/* Returns 1 if the config of this sampler has the key. */
+/* Returns 1 if sampler d reads this key of scheduler_config.json. */
 int       xd_sched_has(const xd_sampler *d, const char *key);
-/* Returns 1 if any step draws noise. */
+/* Returns 1 if any step of the schedule draws noise. */
 int       xd_sampling_draws(const xd_sampling *s);
 /* Opens the schedule of a request. Close it with xd_sampling_close. */
 xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_cfg *c,

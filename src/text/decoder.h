@@ -1,23 +1,25 @@
-/* decoder.h - inside text: the configuration of a decoder language model */
+/* decoder.h - inside text: the configuration of decoder language models (Qwen, Mistral, Llama,
+ * Gemma) that encode prompts. */
 #ifndef XD_TEXT_DECODER_H
 #define XD_TEXT_DECODER_H
 
 #include "text/qwen_vision.h"
 
-enum { XD_TEXT_DECODERS = 19 }; /* entries of the registry: one per class                      */
+enum { XD_TEXT_DECODERS = 19 }; /* number of decoder classes in the registry of text encoders  */
 
-/* Differences between the model types, other than values of the config. */
+/* Differences between the types of decoder models that are not values of the config. */
 typedef struct xd_decoder_kind {
-    const char *title;          /* "Qwen3", in messages                                        */
+    const char *title;          /* name in messages, "Qwen3"                                   */
     const char *types[3];       /* accepted model_type of the language model                   */
-    int         qkv_bias;       /* q, k and v have biases, the output projection has none       */
-    int         qk_norm;        /* RMS norms of q and k per head                                */
-    /* Gains are 1 + weight, embeddings are scaled by sqrt(hidden_size), and attention and MLP
-     * have norms before and after them. */
+    int         qkv_bias;       /* 1: q, k and v have biases, the output projection has none    */
+    int         qk_norm;        /* 1: RMS norms of q and k per head                             */
+    /* 1: gains of norms are 1 + weight, embeddings are scaled by sqrt(hidden_size), and attention
+     * and MLP each have a norm before and a norm after. */
     int         gemma;
-    int         capped;         /* 1: uses attn_logit_softcapping                               */
-    int         windows;        /* 1: sliding_window needs use_sliding_window                   */
-    int         pattern;        /* without layer_types: n: every n-th layer has full attention, */
+    int         capped;         /* 1: attention uses attn_logit_softcapping                     */
+    int         windows;        /* 1: sliding_window counts only with use_sliding_window        */
+    /* if the config has no layer_types: n: every n-th layer has full attention, */
+    int         pattern;
                                 /* the others the window; 0: layers from max_window_layers on   */
                                 /* have the window                                              */
 } xd_decoder_kind;
@@ -28,7 +30,8 @@ typedef struct xd_decoder_rope {        /* frequencies of a rotary embedding    
     char    type[XD_FIELD_TEXT];
 } xd_decoder_rope;
 
-/* The vision tower in files of Mistral 3. It is not computed; only its tensors are listed. */
+/* The vision tower in files of Mistral 3. This library does not compute the tower; it only lists
+ * the tower's tensors. */
 typedef struct xd_decoder_tower {
     int64_t dim, ff, channels, patch, merge;
     int     nlayers, bias;
@@ -37,14 +40,16 @@ typedef struct xd_decoder_tower {
 typedef struct xd_decoder {
     int64_t  vocab, dim, ff, D, window;
     int      nlayers, heads, kv, bias, mlp_bias, uses_window, from, pattern, bidirectional;
-    int      tied;              /* 1: no lm_head in the files; it is the embedding matrix       */
+    int      tied;              /* 1: files have no lm_head, which equals the embedding matrix  */
     float    eps, softcap, scalar, partial;
-    xd_decoder_rope rope, local;        /* of layers with full attention; with a window         */
+    /* of layers with full attention, and of layers with a window */
+    xd_decoder_rope rope, local;
     char     act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
     xd_names layer_types;
     xd_ints  mrope;             /* mrope_section: rotary pairs of a head for each of t, h, w   */
-    xd_qwen_vision vision;      /* of Qwen2.5-VL                                               */
-    int      vision_blocks;     /* number of its blocks, which come first; 0: it is not used   */
+    xd_qwen_vision vision;      /* the vision tower of Qwen2.5-VL                              */
+    /* number of blocks of the vision tower, which come first; 0: the tower is not used */
+    int      vision_blocks;
     xd_act   act;
     xd_decoder_tower tower;
     const xd_decoder_kind *kind;
@@ -53,8 +58,8 @@ typedef struct xd_decoder {
 /* Returns 1 if the layer has sliding-window attention over the last c->window positions. */
 int xd_decoder_slides(const xd_decoder *c, int layer);
 
-/* Declare tensors that files have and this network does not read: lm_head under its full name; the
- * vision tower of Qwen2.5-VL; the vision tower and projector of Mistral 3. */
+/* Declare tensors that are in files but are not read by this network: lm_head, with its full name;
+ * the vision tower of Qwen2.5-VL; the vision tower and projector of Mistral 3. */
 void xd_decoder_head(xd_decl *d, const xd_decoder *c, const char *name);
 void xd_qwen25vl_tower(xd_decl *d, const xd_decoder *c);
 void xd_mistral3_tower(xd_decl *d, const xd_decoder *c);

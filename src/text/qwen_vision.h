@@ -8,7 +8,7 @@
 typedef struct xd_qwen_vision {
     int64_t dim, ff, channels, patch, frames, merge, window, out, token;
     int     depth, heads;
-    xd_ints full;               /* blocks with attention over the complete image               */
+    xd_ints full;               /* indices of blocks with attention over the complete image    */
     char    act_fn[XD_FIELD_TEXT];
     double  theta;
     xd_act  act;
@@ -24,7 +24,8 @@ typedef struct xd_qwen_vision_block {
     xd_lin    qkv, proj, gate_up, down;
 } xd_qwen_vision_block;
 
-/* Fields of a config with vision_config. V: a struct, m: its xd_qwen_vision. */
+/* Rows of a field table for a config that contains a vision_config. V: struct into which the config
+ * is read; m: the struct's member of type xd_qwen_vision. */
 #define XD_QWEN_VISION_FIELDS(V, m)                                                                \
     { "vision_config.depth", offsetof(V, m.depth), 'i', 32, NULL },                                \
         { "vision_config.hidden_size", offsetof(V, m.dim), 'l', 3584, NULL },                      \
@@ -41,21 +42,22 @@ typedef struct xd_qwen_vision_block {
         { "vision_config.rope_parameters.rope_theta", offsetof(V, m.theta), 'd', 10000, NULL },    \
         { "image_token_id", offsetof(V, m.token), 'l', 151655, NULL }
 
-/* Fills in derived fields and checks the config. width: that of the language model's rows. */
+/* Checks the vision tower's config and computes derived fields. width: size of the language model's
+ * token embeddings. */
 xd_status xd_qwen_vision_check(xd_qwen_vision *c, int64_t width, xd_err *e);
-/* Declare the weights outside the blocks, in the tower's scope, and those of a block, in the
- * block's scope. */
+/* Declare the weights outside the blocks (in the name scope of the vision tower) and the weights of
+ * one block (in the scope of the block). */
 void      xd_qwen_vision_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_glob *g);
 void      xd_qwen_vision_block_weights(xd_decl *d, const xd_qwen_vision *c,
                                        xd_qwen_vision_block *w);
-/* Runs a block; s->local was set by xd_qwen_vision_run. */
+/* Runs one block of the vision tower; s->local was set by xd_qwen_vision_run. */
 void      xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c,
                                  const xd_qwen_vision_block *w, xd_state *s);
-/* Runs the tower, blocks [0, depth) of the net, over the images. rows: its output, [tokens,E]
- * f32. */
+/* Runs the vision tower, which is blocks [0, depth) of the net, on the images of r. rows: output,
+ * [tokens,E] f32. */
 void      xd_qwen_vision_run(xd_exec *x, const xd_net *n, const xd_qwen_vision *c,
                              const xd_qwen_vision_glob *g, const xd_text_read *r, xd_tensor rows);
-/* Copies r->image_rows over the rows of image tokens in h [n,E] f32. */
+/* Replaces the rows of image tokens in the token embeddings h [n,E] f32 by r->image_rows. */
 void      xd_qwen_vision_place(xd_exec *x, const xd_text_read *r, xd_tensor h);
 
 #endif

@@ -8,10 +8,11 @@
 
 #include "exec/op.h"
 
-typedef struct xd_feed {        /* the input of a convolution                                  */
+typedef struct xd_feed {        /* the input of a convolution, with an optional norm before it */
     xd_tensor      in;          /* [1,H,W,C]: this rank's rows                                 */
-    const xd_gsum *sum;         /* group norm + SiLU before it: sums; NULL: none               */
-    int            rms;         /* 1: RMS norm over channels + SiLU before it                  */
+    /* sums of a group norm, which is followed by SiLU; NULL: no group norm */
+    const xd_gsum *sum;
+    int            rms;         /* 1: RMS norm over channels, followed by SiLU                 */
     xd_tensor      gain, bias;
     float          eps;
 } xd_feed;
@@ -19,12 +20,13 @@ typedef struct xd_feed {        /* the input of a convolution                   
 /* to = silu(rms_norm(from) * gain); both are contiguous maps of C channels. */
 void xd_band_rms(xd_exec *x, xd_tensor to, xd_tensor from, xd_tensor gain, float eps);
 
-/* out = conv(feed) + plus, or conv(feed) + shortcut(from). Rows of `out` [1,H',W',C'] may share
- * memory with rows of `from`, or of a feed without norm. Rows are then computed from first to last,
- * or from last to first (`last_first`). */
+/* Computes out = conv(feed) + plus, or out = conv(feed) + shortcut(from). Rows of `out`
+ * [1,H',W',C'] may share memory with rows of `from`, or with rows of a feed without norm. Then the
+ * rows of `out` are computed one after the other, from first to last, or from last to first if
+ * `last_first` is 1. */
 typedef struct xd_banded {
     xd_feed       feed;
-    const xd_cnv *w, *shortcut; /* shortcut: 1x1, or NULL                                      */
+    const xd_cnv *w, *shortcut; /* weights; shortcut: 1x1 convolution, or NULL                 */
     xd_tensor     out, plus, from;      /* plus: shaped like out, possibly out itself, or absent */
     xd_tensor     partial;      /* [H',G,2] F64 output: moments of out's rows; or absent       */
     int           stride, lo[3], hi[3];
@@ -34,8 +36,9 @@ typedef struct xd_banded {
 void xd_band_conv(xd_exec *x, const xd_banded *a);
 
 /* Nearest-neighbour upsampling by 2 x 2 of in [1,H,W,C], followed by a 3 x 3 convolution. `w` has
- * one set of weights for each of the four output pixels of an input pixel (xd_w_conv_enlarged).
- * out [1,2H,2W,C'] may begin at the address of `in`. partial: as above. */
+ * one set of weights for each of the four output pixels of an input pixel (xd_w_conv_enlarged). out
+ * [1,2H,2W,C'] may begin at the address of `in`. partial: output of the moments of out's rows, as
+ * in xd_banded; or absent. */
 void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4], xd_tensor partial);
 
 #endif

@@ -1,12 +1,13 @@
-/* kl.h - inside vae: AutoencoderKL, shared by the classes that are built on it */
+/* kl.h - inside vae: the network of diffusers' AutoencoderKL, shared by the autoencoder classes
+ * that are built on it. */
 #ifndef XD_VAE_KL_H
 #define XD_VAE_KL_H
 
 #include "vae/vae.h"
 
 enum {
-    XD_KL_LEVELS = 8,           /* resolutions: at most 128 pixels per cell                   */
-    XD_KL_RES    = 16,          /* residual blocks per level                                  */
+    XD_KL_LEVELS = 8,           /* max resolutions, for at most 128 pixels per latent cell    */
+    XD_KL_RES    = 16,          /* max residual blocks per level                              */
 };
 
 typedef struct xd_kl_cfg {
@@ -26,8 +27,8 @@ typedef struct xd_kl_attn { xd_kl_norm norm; xd_lin qkv, out; } xd_kl_attn;
 typedef struct xd_kl_level {    /* residual blocks at one resolution, then resampling          */
     xd_kl_res  res[XD_KL_RES];
     xd_kl_attn attn[XD_KL_RES];
-    xd_cnv     down;            /* encoder: downsampling                                       */
-    xd_cnv     up[4];           /* decoder: convolution of an upsampled map                    */
+    xd_cnv     down;            /* encoder: downsampling convolution                           */
+    xd_cnv     up[4];           /* decoder: upsampling convolution (xd_band_enlarge)           */
 } xd_kl_level;
 
 typedef struct xd_kl_half {     /* the encoder or the decoder                                  */
@@ -43,8 +44,9 @@ typedef struct xd_kl_glob {
     xd_cnv     quant, post_quant;
 } xd_kl_glob;
 
-/* Rows of a field table; the struct begins with an xd_kl_cfg. Parameters: diffusers' defaults of
- * layers_per_block, latent_channels and sample_size (pixels per side of a tile). */
+/* Rows of a field table for reading config.json into a struct that begins with an xd_kl_cfg.
+ * Parameters: diffusers' defaults of layers_per_block, latent_channels and sample_size (pixels per
+ * side of a tile). */
 #define XD_KL_FIELDS(layers_, latents_, sample_)                                                  \
     { "in_channels", offsetof(xd_kl_cfg, in_channels), 'l', 3, NULL },                            \
     { "out_channels", offsetof(xd_kl_cfg, out_channels), 'l', 3, NULL },                          \
@@ -62,7 +64,7 @@ typedef struct xd_kl_glob {
     { "use_quant_conv", offsetof(xd_kl_cfg, quant), 'b', 1, NULL },                               \
     { "use_post_quant_conv", offsetof(xd_kl_cfg, post_quant), 'b', 1, NULL },                     \
     { "mid_block_add_attention", offsetof(xd_kl_cfg, mid_attention), 'b', 1, NULL },              \
-    { "force_upcast", 0, '-', 0, NULL },    /* norms and sums are f32 for any type */             \
+    { "force_upcast", 0, '-', 0, NULL },    /* norms and sums are always f32       */             \
     { "_class_name", 0, '-', 0, NULL },                                                           \
     { "_diffusers_version", 0, '-', 0, NULL },                                                    \
     { "_name_or_path", 0, '-', 0, NULL }
@@ -70,7 +72,7 @@ typedef struct xd_kl_glob {
 xd_status xd_kl_check(xd_kl_cfg *c, xd_err *e);
 void      xd_kl_weights(xd_decl *d, const xd_kl_cfg *c, xd_kl_glob *g);
 int64_t   xd_kl_cell(const xd_kl_cfg *c);       /* pixels per side of a latent cell            */
-/* The functions of xd_vae. */
+/* Implement decode and encode of xd_vae. */
 void      xd_kl_decode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor lat,
                        xd_tensor rgb);
 void      xd_kl_encode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor rgb,

@@ -1,4 +1,4 @@
-/* scale_rows.h - inside vae: normalization of latents per channel */
+/* scale_rows.h - inside vae: scales and shifts latents per channel. */
 #ifndef XD_VAE_SCALE_ROWS_H
 #define XD_VAE_SCALE_ROWS_H
 

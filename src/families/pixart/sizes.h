@@ -1,10 +1,13 @@
-/* sizes.h - trained sizes of PixArt (xd_recipe.trained_size) */
+/* sizes.h - tables of the image sizes on which PixArt models were trained
+ * (xd_recipe.trained_size). */
 #ifndef XD_FAMILIES_PIXART_SIZES_H
 #define XD_FAMILIES_PIXART_SIZES_H
 
 #include <stdint.h>
 
-int xd_pixart_alpha_size(int64_t sample, int64_t *height, int64_t *width);  /* sizes up to 1024 */
-int xd_pixart_sigma_size(int64_t sample, int64_t *height, int64_t *width);  /* sizes up to 2048 */
+/* models of up to 1024 */
+int xd_pixart_alpha_size(int64_t sample, int64_t *height, int64_t *width);
+/* models of up to 2048 */
+int xd_pixart_sigma_size(int64_t sample, int64_t *height, int64_t *width);
 
 #endif
