@@ -38,7 +38,7 @@ typedef struct xd_module xd_module;
 typedef struct xd_module_args { /* call xd_module_args_init, then set fields                   */
     size_t          size;
     const char     *config;     /* JSON text; "_class_name" selects the network                */
-    /* [nweights]; weights whose names the network does not declare are ignored */
+    /* [nweights]; weights whose names the network does not declare are ignored. */
     const xd_array *weights;
     int64_t         nweights;
     const char     *dtype, *weights_dtype;      /* as in xd_open_args                          */

@@ -24,7 +24,7 @@ typedef struct xd_arena {
 void   xd_arena_init(xd_arena *a, void *base, size_t cap);
 void  *xd_arena_get(xd_arena *a, size_t bytes);         /* NULL: it does not fit              */
 size_t xd_arena_mark(const xd_arena *a);
-/* frees the pieces allocated after `mark` */
+/* Frees the pieces allocated after `mark`. */
 void   xd_arena_rewind(xd_arena *a, size_t mark);
 /* Allocates a piece that xd_arena_rewind does not free; xd_arena_free_kept frees all such pieces.
  * NULL: no space left in the block. */

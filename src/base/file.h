@@ -35,9 +35,9 @@ typedef struct xd_out {
 } xd_out;
 
 xd_status xd_out_open(xd_out *o, const char *path, xd_err *e);
-/* closes the file and gives it its name; removes it on failure */
+/* Closes a complete file and gives it its name; removes the file on failure. */
 xd_status xd_out_commit(xd_out *o, xd_err *e);
-/* removes the incomplete file; may be called after a commit */
+/* Removes an incomplete file; may be called after a commit. */
 void      xd_out_abort(xd_out *o);
 
 /* Checks that the file `path` can be created or replaced. Creates no file or directory. */

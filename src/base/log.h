@@ -1,8 +1,9 @@
-/* log.h - log lines of the library, passed to the program's callback; the library never prints
+/* log.h - passes the library's log lines to the program's callback; the library itself never
+ * prints.
  *
- * Every thread has a current log: that of the engine whose function it runs, so that two engines of
- * one process can have two logs. Lines of a thread without a current log are dropped. Levels are
- * those of xdit.h (XD_LOG_ERROR .. XD_LOG_DEBUG). */
+ * Every thread has a current log, which is the log of the engine whose function the thread runs, so
+ * that two engines of one process can have two logs. Lines of a thread without a current log are
+ * dropped. Levels are those of xdit.h (XD_LOG_ERROR .. XD_LOG_DEBUG). */
 #ifndef XD_BASE_LOG_H
 #define XD_BASE_LOG_H
 
@@ -11,13 +12,13 @@
 typedef struct xd_logger {
     void (*fn)(void *cookie, int level, const char *line);      /* NULL: lines are dropped     */
     void  *cookie;
-    int    level;               /* the most verbose level that is passed on                    */
+    int    level;               /* the most verbose level that is passed to fn                 */
 } xd_logger;
 
 /* Makes `log` (borrowed; NULL: none) the calling thread's current log. Returns the previous one,
  * which the caller restores. */
 const xd_logger *xd_log_enter(const xd_logger *log);
 void             xd_log(int level, const char *fmt, ...) XD_PRINTF(2, 3);
-int              xd_log_on(int level);  /* nonzero: lines of this level are not dropped        */
+int              xd_log_on(int level);  /* nonzero: log lines of this level are not dropped    */
 
 #endif

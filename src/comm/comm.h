@@ -19,7 +19,7 @@
 
 typedef struct xd_comm xd_comm;
 typedef enum xd_red { XD_SUM, XD_MAX, XD_MIN } xd_red;
-/* a pending operation; {0}: complete */
+/* A pending operation; {0}: complete. */
 typedef struct xd_req { void *p; int64_t tag; } xd_req;
 
 typedef struct xd_comm_ops {
@@ -57,7 +57,7 @@ typedef struct xd_comm_ops {
     xd_req (*exchange_places)    (xd_comm *c, const xd_tensor *give, xd_tensor *get);
     xd_req (*send)     (xd_comm *c, xd_tensor t, int to);       /* contiguous                  */
     xd_req (*recv)     (xd_comm *c, xd_tensor t, int from);     /* contiguous                  */
-    /* waits for n operations; {0} counts as complete */
+    /* Waits for n operations; {0} counts as complete. */
     xd_status (*wait)  (xd_comm *c, xd_req *r, int n);
     int    (*test)     (xd_comm *c, xd_req *r);                 /* 1: the operation is complete */
     /* Cancels receives for which no message will be sent (after a failure). */

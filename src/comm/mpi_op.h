@@ -1,8 +1,10 @@
-/* mpi_op.h - an MPI operation: the messages of one call, in phases, and its staging buffers.
+/* mpi_op.h - the state of one call of the MPI communicator (an operation): its messages, in phases,
+ * and its staging buffers.
  *
- * MPI has one state per process; so have the operations, their staging buffers and the list of
- * operations with work left between messages. Only the thread that opened MPI uses these functions.
- * Memory returns to free lists: a loop allocates nothing after its first iteration. */
+ * Like MPI itself, the operations, their staging buffers, and the list of operations with work
+ * left between messages exist once per process. Only the thread that opened MPI uses these
+ * functions. Freed memory goes to free lists, so a loop of calls allocates nothing after its
+ * first iteration. */
 #ifndef XD_COMM_MPI_OP_H
 #define XD_COMM_MPI_OP_H
 
@@ -12,14 +14,15 @@
 
 typedef struct xd_shm_block xd_shm_block;       /* shared memory of a group (shared.c)          */
 
-typedef struct xd_mpi_world {   /* shared by a world and its groups; the last one frees it    */
+typedef struct xd_mpi_world {   /* shared by a world and its groups; freed with the last of them */
     xd_traffic traffic;
     xd_err     err;
     int        users, rank;
-    struct xd_mpi_world *next;  /* list of open worlds                                         */
+    struct xd_mpi_world *next;  /* next in the list of open worlds                             */
     MPI_Group  host;            /* the ranks of this rank's host                               */
-    MPI_Comm   control;         /* probed for message progress; nothing is sent on it           */
-    int        lent;            /* 1: made from the program's communicator (xd_comm_from_mpi)  */
+    MPI_Comm   control;         /* polled so that messages progress; carries no messages        */
+    /* 1: the world is of the program's communicator (xd_comm_from_mpi). */
+    int        lent;
     xd_cpuset  cpus;            /* cpus that the ranks of this host may use together           */
     xd_shm_block *window;       /* list of open shared-memory windows                         */
     int        lost;            /* 1: some messages will never be sent; waits fail at once    */
@@ -28,36 +31,37 @@ typedef struct xd_mpi_world {   /* shared by a world and its groups; the last on
 typedef struct xd_mpi_group {
     xd_comm   c;
     MPI_Comm  mpi;
-    char     *host;             /* [size] 1: a rank of this rank's host                        */
+    char     *host;             /* [size] 1: the rank is on this rank's host                   */
     xd_mpi_world *world;
     xd_shm_block *blocks;
     int       seq;              /* collective calls so far; message tags are derived from it   */
 } xd_mpi_group;
 
-typedef struct xd_mpi_staging { /* a buffer that an operation uses                            */
+typedef struct xd_mpi_staging { /* a staging buffer of an operation                           */
     struct xd_mpi_staging *next;
     size_t           cap;
     char            *p;
 } xd_mpi_staging;
 
-typedef struct xd_mpi_peer {    /* one for each MPI request                                   */
-    int64_t expect;             /* bytes of a receive; -1: a send                              */
+typedef struct xd_mpi_peer {    /* what the operation knows of one MPI request                */
+    int64_t expect;             /* expected bytes of a receive; -1: a send                     */
     int     peer;
 } xd_mpi_peer;
 
-typedef struct xd_mpi_scatter { /* a staged view, to be unpacked when the phase ends          */
+typedef struct xd_mpi_scatter { /* received data of a view, to be unpacked when the phase ends */
     xd_tensor   to;
     const char *from;
 } xd_mpi_scatter;
 
-/* Calls exchange, exchange_views, exchange_places. */
+/* Kind of an exchange: the calls exchange, exchange_views, exchange_places of xd_comm_ops. */
 typedef enum xd_exchange_kind {
     XD_EXCHANGE_COPY, XD_EXCHANGE_VIEWS, XD_EXCHANGE_PLACES
 } xd_exchange_kind;
 typedef struct xd_zero_copy xd_zero_copy;       /* a view exchanged within the host (zero_copy.c) */
 typedef struct xd_mpi_op xd_mpi_op;
 struct xd_mpi_op {
-    xd_mpi_op       *next, **at;    /* free list, or list of operations with work left         */
+    /* Links of the free list, or of the list of operations with work left. */
+    xd_mpi_op       *next, **at;
     xd_mpi_group    *g;
     int64_t          serial;
     xd_status        status;
@@ -67,9 +71,10 @@ struct xd_mpi_op {
     xd_mpi_peer     *part;          /* [n], parallel to `req`                                  */
     xd_mpi_scatter  *move;          /* [nmove]                                                 */
     int              n, cap, nmove, capmove, nviews;
-    xd_zero_copy    *views;         /* [nviews], staged                                        */
+    xd_zero_copy    *views;         /* [nviews], in a staging buffer                           */
     xd_exchange_kind kind;
-    void           (*then)(xd_mpi_op *j);       /* posts the next phase; NULL: this is the last */
+    /* Posts the messages of the next phase; NULL: none. */
+    void           (*then)(xd_mpi_op *j);
     xd_mpi_staging  *stages;        /* staging buffers in use                                  */
     xd_tensor        io;            /* this and the members below: arguments of `then`         */
     xd_red           op;
@@ -77,58 +82,64 @@ struct xd_mpi_op {
     char            *stage;
 };
 
-/* Begins an operation: a collective call with its own message tag (`collective`), or a message of
- * the FIFO of a pair of ranks. NULL: out of memory, recorded in the world's error. */
+/* Begins an operation. collective: 1: a collective call, which has its own message tag; 0: a
+ * message in the FIFO of a pair of ranks. NULL: out of memory, recorded in the world's error. */
 xd_mpi_op *xd_mpi_op_begin(xd_comm *c, int collective);
-/* Posts a message of bytes to or from a rank; 0 bytes are not sent. */
+/* Post a message of `bytes` to or from a rank. A message of 0 bytes is not sent. */
 void    xd_mpi_op_send(xd_mpi_op *j, const void *p, size_t bytes, int to);
 void    xd_mpi_op_recv(xd_mpi_op *j, void *p, size_t bytes, int from);
-void    xd_mpi_op_count(xd_mpi_op *j, size_t bytes, int to);    /* adds to the traffic counts  */
-/* Sends without adding to the traffic counts. */
+/* Adds `bytes` to the traffic counts. */
+void    xd_mpi_op_count(xd_mpi_op *j, size_t bytes, int to);
+/* Posts a message as xd_mpi_op_send does, without adding to the traffic counts. */
 void    xd_mpi_op_send_uncounted(xd_mpi_op *j, const void *p, size_t bytes, int to);
-/* Post a message of a view with any strides, through a staging buffer if needed. */
+/* Post a message with the elements of a tensor of any strides, through a staging buffer if
+ * needed. */
 void    xd_mpi_op_send_view(xd_mpi_op *j, xd_tensor t, int to);
 void    xd_mpi_op_recv_view(xd_mpi_op *j, xd_tensor t, int from);
 char   *xd_mpi_op_stage(xd_mpi_op *j, size_t bytes);    /* NULL: the operation has failed      */
 void    xd_mpi_op_fail(xd_mpi_op *j, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
-xd_req  xd_mpi_op_start(xd_mpi_op *j);  /* the first phase is complete; j may be NULL          */
+/* Call when all messages of the first phase are posted; j may be NULL. */
+xd_req  xd_mpi_op_start(xd_mpi_op *j);
 
 xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n);
 int       xd_mpi_test(xd_comm *c, xd_req *r);
 void      xd_mpi_drop(xd_comm *c, xd_req *r, int n);
-void      xd_mpi_advance(void); /* runs the work of operations between their messages          */
-void      xd_mpi_idle(int polls);       /* pauses between two polls of a wait; polls: count    */
+void      xd_mpi_advance(void); /* runs the work that operations have between their phases     */
+/* Pauses between two polls of a wait; polls: number of polls so far. */
+void      xd_mpi_idle(int polls);
 void      xd_mpi_free_lists(void);      /* frees the memory on the free lists                  */
-/* Records an MPI failure of a world and logs it. Returns XD_ECOMM. */
+/* Records and logs an MPI failure of a world. Returns XD_ECOMM. */
 xd_status xd_mpi_fail(xd_mpi_world *w, int rank, const char *what, int code);
 
-/* Return 1 if views are exchanged with this rank (with all ranks) in shared memory. Both ranks of a
- * pair get the same answer. */
+/* Return 1 if views are exchanged through shared memory with one rank (with all ranks). Both ranks
+ * of a pair get the same answer. */
 int     xd_shares_memory(const xd_comm *c, int rank);
 int     xd_all_share_memory(const xd_comm *c);
-/* Add one view of an exchange to its operation. Call `finish` after all of them, as `then`: it
- * posts the last phase. */
+/* Add one sent or received view of an exchange to its operation. xd_zero_copy_finish posts the last
+ * phase; it is called after all views were added, as xd_mpi_op.then. */
 void    xd_zero_copy_send(xd_mpi_op *j, xd_tensor t, int to);
-/* exchange_views and exchange_places change *t. */
+/* The calls exchange_views and exchange_places change *t to a view of the other rank's tensor. */
 void    xd_zero_copy_recv(xd_mpi_op *j, xd_tensor *t, int from);
 void    xd_zero_copy_finish(xd_mpi_op *j);
 
-/* Begin an all-reduce of j->io in pieces: in shared memory among ranks of one host, or by
- * messages. */
+/* Begin an all-reduce of j->io in pieces: xd_zero_copy_sum in shared memory among ranks of one
+ * host, xd_sum_by_messages by messages. */
 void    xd_zero_copy_sum(xd_mpi_op *j);
 void    xd_sum_by_messages(xd_mpi_op *j);
 
-/* xd_comm_ops.window_open, in_window and window_close. */
+/* Implement window_open, in_window and window_close of xd_comm_ops. */
 void  *xd_mpi_window_open(xd_comm *c, size_t bytes);
 int    xd_mpi_in_window(xd_comm *c, const void *p);
 void   xd_mpi_window_close(xd_comm *c, void *p);
-/* Finds p in the windows of the ranks of this host. Returns the block's number, unique on the host
- * and not 0; sets its offset *at, and *mine to 1 if p is in this rank's own part. 0: p is in no
- * window. */
+/* Finds the address p in the shared-memory windows of this host. Returns the number of the window's
+ * block, which is unique on the host and not 0. Sets *at to the offset of p in the block, and *mine
+ * to 1 if p is in this rank's own memory of the window. Returns 0 if p is in no window. */
 uint64_t xd_window_find(const xd_mpi_world *w, const void *p, int64_t *at, int *mine);
-/* Returns the address of an offset in a block. NULL: no such block, or `bytes` exceed it. */
+/* Returns the address of offset `at` in a window's block. NULL: there is no such block, or `bytes`
+ * exceed the block. */
 char  *xd_window_address(const xd_mpi_world *w, uint64_t block, int64_t at, int64_t bytes);
-/* xd_comm_ops.share, and the release of all shared memory of a group. */
+/* xd_mpi_share implements xd_comm_ops.share; xd_mpi_unshare releases all shared memory of a
+ * group. */
 void  *xd_mpi_share(xd_comm *c, size_t bytes, int *first);
 void   xd_mpi_unshare(xd_mpi_group *g);
 

@@ -21,7 +21,7 @@
 
 enum {
     XD_STAGE_ENDING = 16,       /* max completed calls whose memory the device may still use   */
-    /* granularity of mailbox sizes in bytes, equal to that of CUDA IPC memory */
+    /* Granularity of mailbox sizes in bytes, equal to that of CUDA IPC memory. */
     XD_STAGE_BOX = 2 << 20,
 };
 
@@ -57,21 +57,21 @@ typedef struct xd_staging {     /* shared by a world communicator and all groups
     xd_dev             *dev;
     const xd_dev_lanes *lanes;          /* NULL: none                                          */
     xd_err             *err;
-    /* its device_bytes counts the device memory of these buffers */
+    /* Message totals; device_bytes counts the device memory of the buffers here. */
     xd_traffic         *traffic;
     int                 users, size;    /* number of groups; ranks of the world                */
     xd_stage_buffer    *pinned, *packed;        /* free lists: host and device buffers         */
     xd_stage_call      *idle;                   /* free list                                   */
-    /* begun calls whose data is not yet downloaded */
+    /* Begun calls whose data is not yet downloaded. */
     xd_stage_call      *waiting, **last_waiting;
-    /* complete calls whose memory the device still uses */
+    /* Complete calls whose memory the device still uses. */
     xd_stage_call      *ending, **last_ending;
     int                 nending;
-    /* see direct.h; mailboxes and links NULL: all messages are staged */
+    /* See direct.h; mailboxes and links NULL: all messages are staged. */
     struct xd_mailboxes *mailboxes;
     struct xd_links    *links;          /* see linked.h                                        */
     int                 direct;         /* 1: some rank of the world has mailboxes or links    */
-    /* chosen: 1: the ranks have agreed on `direct`; rank: this rank */
+    /* chosen: 1: the ranks have agreed on `direct`; rank: this rank. */
     int                 chosen, rank;
 } xd_staging;
 
@@ -81,12 +81,12 @@ void        xd_staging_close(xd_staging *w);
 /* Begins a communication call, at first without tensors. NULL: out of memory. */
 xd_stage_call *xd_stage_begin(xd_staging *w);
 
-/* the call reads the tensor; the call fills the tensor */
+/* How a call uses a tensor of the caller: reads it, fills it. */
 enum { XD_STAGE_READS = 1, XD_STAGE_FILLS = 2 };
 
 /* Allocates memory for a call, in pinned host memory or on the device. NULL: out of memory. */
 char       *xd_stage_alloc(xd_staging *w, xd_stage_call *k, int on_device, size_t bytes);
-/* 0: out of memory */
+/* Adds a copy between t and p to the list. Returns 0 if out of memory. */
 int         xd_stage_copies_add(xd_stage_copies *l, xd_tensor t, char *p);
 /* Returns 1 if the tensor is in device memory. */
 int         xd_stage_on_device(const xd_staging *w, xd_tensor t);

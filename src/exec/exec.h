@@ -72,9 +72,8 @@ struct xd_exec {
     int              window_off;        /* 1: the current attention ignores the window         */
     int              int8_attn; /* 1: attention over tokens uses int8 scores                  */
     int              fp8_gemm;  /* 1: layers with fp8 weights get fp8 inputs                  */
-    /* bytes per band of rows, for feature maps computed in bands; 0: best */
+    /* Bytes per band of rows, for feature maps computed in bands; 0: the best size. */
     size_t           band;
-                                /* size                                                       */
     const xd_canceller *cancel;   /* tells whether the request is cancelled; or NULL            */
     /* Called before every op: receives the failure notices of other ranks and sends this rank's
      * own. NULL: not called. */

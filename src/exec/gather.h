@@ -30,7 +30,7 @@ typedef struct xd_gathering {
     int      whole;             /* 1: the matrix is one complete part                          */
     int      as_is;             /* 1: e4m3 elements are used as stored in the file             */
     int      blocks;            /* 1: a part is stored in a block type or as codes             */
-    /* 1: a part is stored as codes of w's type, whose scales are kept */
+    /* 1: a part is stored as codes of w's type, whose scales are kept. */
     int      known;
     int      bytes;             /* 1: all parts are such codes, and integers are used in place  */
     int      rotated;           /* 1: parts are stored rotated and stay so                     */

@@ -12,23 +12,23 @@
 typedef struct xd_net xd_net;
 
 typedef struct xd_state {       /* activations passed from block to block, and from rank to rank */
-    /* hidden state, F32: this rank's rows [text; padding; references; image, D]; blocks change
-     * it in place */
+    /* Hidden state, F32: this rank's rows [text; padding; references; image, D]; blocks change
+     * it in place. */
     xd_tensor h;
-    /* outputs of k early blocks for long skip connections, [k rows of h, D] in */
+    /* Outputs of k early blocks for long skip connections, [k rows of h, D], stacked, in the
+     * compute type; absent if the model has none. */
     xd_tensor skips;
-                                /* the compute type, stacked; absent if none                     */
-    /* long skip connection's input to the current block [rows of h, D], or absent */
+    /* Long skip connection's input to the current block [rows of h, D], or absent. */
     xd_tensor skip;
-    /* the model's own tensors of the pass, made by cond(); not sent to other ranks */
+    /* The model's own tensors of the pass, made by cond(); not sent to other ranks. */
     void     *local;
     double    t;                /* xd_input.t of the pass; 0: not a transformer                  */
-    /* tensors that depend only on the text, kept between steps (xd_dit.keep) */
+    /* Tensors that depend only on the text, kept between steps (xd_dit.keep). */
     const void *kept;
 } xd_state;
 
 typedef struct xd_block {       /* one kind of block                                           */
-    /* prefix of tensor names in the checkpoint: "transformer_blocks.%d" */
+    /* Prefix of tensor names in the checkpoint: "transformer_blocks.%d". */
     const char *name;
     size_t      size;           /* size of the weight struct                                   */
     void (*weights)(xd_decl *d, const void *cfg, int layer, void *w);
@@ -39,9 +39,9 @@ typedef struct xd_block {       /* one kind of block                            
 typedef struct xd_net_def {
     const char     *name;       /* xdit's name of the network, e.g. "t5"                       */
     const char     *classes[6]; /* accepted `_class_name`s or `architectures`                  */
-    /* prefix of tensor names, "text_model.", which files may omit; or NULL */
+    /* Prefix of tensor names, "text_model.", which files may omit; or NULL. */
     const char     *prefix;
-    /* other prefixes that files may have instead; ends with NULL */
+    /* Other prefixes that files may have instead; ends with NULL. */
     const char *const *prefixes;
     const char     *lead;       /* prefix (or "") for printed lists of names; NULL: `prefix`      */
     /* Beginning ("visual.") of declared tensor names that files have without any prefix or with
@@ -64,11 +64,11 @@ struct xd_net {
     const xd_net_def *def;
     void             *cfg;
     void             *glob;     /* weights outside the blocks                                   */
-    /* layer[i]: weights of block i; NULL: the block is on another stage */
+    /* layer[i]: weights of block i; NULL: the block is on another stage. */
     void            **layer;
     int               nlayers;
     int               first, last;      /* this rank's stage has blocks [first, last)           */
-    /* stream of the blocks whose weights stay in host memory; NULL: none */
+    /* Stream of the blocks whose weights stay in host memory; NULL: none. */
     xd_weight_stream *stream;
 };
 
@@ -96,7 +96,7 @@ struct xd_cond {                /* an encoded prompt, valid during the request  
                                 /* was trained with it                                         */
     xd_tensor pooled;           /* [1,P] F32 or absent                                         */
     xd_tensor penultimate;      /* [n,E] F32: input of the encoder's last block, if available   */
-    /* number of rows that are not padding, per encoder, if rows include padding */
+    /* Number of rows that are not padding, per encoder, if rows include padding. */
     int64_t   real[3];
 };
 typedef struct xd_cond xd_cond;

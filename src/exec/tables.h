@@ -1,17 +1,18 @@
 /* tables.h - tensors that are filled once and used in all steps of a request
  *
- * Positions and rotary angles depend only on the tokens. On a device whose memory the host cannot
- * address, filling them costs a copy through host memory, so they are kept. They are at the end of
- * the arena, at the same address in every step. */
+ * Tables of positions and rotary angles depend only on the layout of the tokens. On a device whose
+ * memory the host cannot address, filling a table costs a copy through host memory, so tables are
+ * kept between steps. Tables are at the end of the arena, at the same address in every step. */
 #ifndef XD_EXEC_TABLES_H
 #define XD_EXEC_TABLES_H
 
 #include "exec/exec.h"
 
-/* Identifies a table, together with its shape and the patch of its tokens. Unused members: NULL. */
+/* The key that identifies a table, together with the table's shape and the patch of its tokens.
+ * Unused members are NULL. */
 typedef struct xd_table_key {
-    const void *of;                             /* the weight or text that it depends on        */
-    void      (*fill)(void *ctx, float *buf);   /* function that fills it                      */
+    const void *of;                             /* the weight or text that the table depends on */
+    void      (*fill)(void *ctx, float *buf);   /* function that fills the table               */
     double    (*fn)(double);                    /* function that `fill` uses                   */
 } xd_table_key;
 
@@ -24,9 +25,9 @@ struct xd_tables {
 };
 
 void xd_tables_open(xd_tables *s, xd_arena *a);
-void xd_tables_close(xd_tables *s);     /* frees the arena memory                               */
-/* Finds the tensor *t of `rows` x `cols` for a key. Returns 1 if it is filled already. Returns 0 if
- * the caller must fill it; it belongs to the tables or, if x has none, to the arena. */
+void xd_tables_close(xd_tables *s);     /* frees the tables' arena memory                       */
+/* Sets *t to the table of shape d for a key. Returns 1 if the table is filled already, 0 if the
+ * caller must fill it. The table belongs to x->tables or, if x has no tables, to the arena. */
 int  xd_table_find(xd_exec *x, const xd_table_key *key, xd_dtype type, const int64_t d[2],
                    xd_tensor *t);
 

@@ -19,7 +19,7 @@ typedef struct xd_span { int64_t start, n; } xd_span;
 typedef struct xd_grid { int64_t rows, cols; } xd_grid;         /* tokens or pixels of an image */
 
 typedef struct xd_layout {      /* how the tokens of one pass are split                        */
-    /* tokens of each stream over all ranks; 0: the blocks do not compute the stream */
+    /* Tokens of each stream over all ranks; 0: the blocks do not compute the stream. */
     int64_t len[XD_NSTREAMS];
     int64_t grid[3];            /* number of image tokens along t, h, w                        */
     int     npatch, nsp;        /* PipeFusion patches; sequence ranks (ulysses x ring)         */
@@ -42,7 +42,7 @@ xd_span xd_cut_at(xd_span whole, int i, int n, const int64_t *at);
 /* Returns the span of stream s that one sequence rank has in one patch. Text and XD_PAD are in
  * l->txt_patch. */
 xd_span xd_own(const xd_layout *l, xd_stream_id s, int patch, int sp);
-/* number of rows of all streams; patch: may be XD_ALL */
+/* Number of rows of all streams; patch: may be XD_ALL. */
 int64_t xd_own_rows(const xd_layout *l, int patch, int sp);
 /* Returns the index in stream s of row `row` among the rows of one patch and sequence rank; -1: the
  * row is in another stream. */

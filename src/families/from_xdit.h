@@ -11,9 +11,9 @@ enum {
     XD_CAN_FSDP = 64,
     XD_CAN_USP = XD_CAN_SP | XD_CAN_RING,
     XD_HAS_GUIDANCE = 128,      /* the script passes --guidance_scale to the pipeline          */
-    /* latents are split by rows, whose number must be divisible by the ranks */
+    /* Latents are split by rows, whose number must be divisible by the ranks. */
     XD_HAS_ROWS = 256,
-    /* blocks i and n-1-i share a skip connection: needs an even number of equal stages */
+    /* Blocks i and n-1-i share a skip connection: needs an even number of equal stages. */
     XD_HAS_PAIRS = 512,
     XD_HAS_VIDEO = 1024,
     XD_HAS_PADDED_HEADS = 2048, /* attention heads are padded, so any Ulysses degree is possible */
@@ -21,7 +21,7 @@ enum {
 
 typedef struct xd_xdit_model {
     const char *title;          /* name for lists, "PixArt-alpha"                              */
-    /* xDiT's scripts without .py, space-separated; NULL: xDiT's runner runs the model */
+    /* xDiT's scripts without .py, space-separated; NULL: xDiT's runner runs the model. */
     const char *scripts;
     const char *names;          /* for the runner: substrings of model names, space-separated   */
     const char *pipeline;       /* xDiT's pipeline class or runner class                       */
@@ -38,11 +38,11 @@ typedef struct xd_xdit_model {
     /* "FLUX": xDiT 0.4.0 counts tokens as in diffusers before 0.32; NULL: not affected. */
     const char *old_packing;
     int         text_rows;      /* for a video model: text tokens of every request; 0: unknown */
-    /* substrings of the names of models whose patches have two frames */
+    /* Substrings of the names of models whose patches have two frames. */
     const char *frame_pairs;
-    /* runner's default steps and guidance if different, or NULL */
+    /* Runner's default steps and guidance if different, or NULL. */
     const char *steps, *guidance;
-    /* runner's default height and width, and default max_sequence_length, if different, or NULL */
+    /* Runner's default height and width, and default max_sequence_length, if different, or NULL. */
     const char *side, *text;
 } xd_xdit_model;
 
@@ -65,7 +65,7 @@ typedef struct xd_xdit_rows {
     const xd_xdit_name  *names;
 } xd_xdit_rows;
 
-/* tables of the i-th family; NULL after the last one */
+/* Tables of the i-th family; NULL after the last one. */
 const xd_xdit_rows *xd_xdit_rows_at(int i);
 
 #endif

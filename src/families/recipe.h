@@ -26,14 +26,14 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
      * padding like text. */
     int         pad;
     int         penultimate;    /* 1: token embeddings are the input of the last block         */
-    /* 1: the pooled embedding is appended to those of the other encoders */
+    /* 1: the pooled embedding is appended to those of the other encoders. */
     int         pooled;
-    /* text that the encoder reads: 1: prompt_2, 2: prompt_3, if given, else the prompt */
+    /* Text that the encoder reads: 1: prompt_2, 2: prompt_3, if given, else the prompt. */
     int         prompt;
-    /* 1: if the model directory lacks the encoder, its output is zeros */
+    /* 1: if the model directory lacks the encoder, its output is zeros. */
     int         optional;
     const char *slot;           /* name of the encoder for a separate weight file: "clip_l"    */
-    /* 1: text does not attend to padding, whose rows are still computed */
+    /* 1: text does not attend to padding, whose rows are still computed. */
     int         masked;
     int         blank;          /* 1: padding rows are zeros, not computed (with `masked`)     */
     /* The pipeline's chat template, with "{}" where the prompt is inserted; no further special
@@ -65,7 +65,7 @@ typedef enum xd_own_sigmas { XD_OWN_NONE, XD_OWN_ALWAYS, XD_OWN_BUT_FLOW, XD_OWN
 
 typedef enum xd_sized_by { XD_SIZED_BY_MODEL, XD_SIZED_BY_FIRST, XD_SIZED_BY_LAST } xd_sized_by;
 
-/* defaults that replace the recipe's; 0: the recipe's */
+/* Defaults that replace the recipe's; 0: the recipe's. */
 typedef struct xd_usual { int steps, max_text; double guidance; } xd_usual;
 
 typedef struct xd_recipe {
@@ -82,7 +82,7 @@ typedef struct xd_recipe {
     const char *dit2;
     xd_text_use text[XD_MAXTEXT];
     int         ntext;
-    /* defaults of the pipeline's __call__: steps, max_sequence_length */
+    /* Defaults of the pipeline's __call__: steps, max_sequence_length. */
     int         steps, max_text;
     int         most_text;      /* max of max_sequence_length; 0: no limit                     */
     double      guidance;
@@ -97,14 +97,14 @@ typedef struct xd_recipe {
     double    (*mu)(int64_t tokens, int steps);
     double      max_shift;  /* for rectified flow: see xd_steps.max_shift; 0: other models        */
     double      strength;       /* default strength of an initial image; 0: 0.6                */
-    /* defaults for requests with an initial image, and with a mask */
+    /* Defaults for requests with an initial image, and with a mask. */
     xd_usual    of_image, of_mask;
     int         leap;           /* 1: one-step sampling ends at clean latents (xd_steps.leap)  */
     /* Replaces an image size in pixels by the nearest size on which a transformer with sample_size
      * `sample` (in latent cells) was trained. Returns 0 if there is no table of sizes. NULL: any
      * size is generated. */
     int       (*trained_size)(int64_t sample, int64_t *height, int64_t *width);
-    /* 1: an image of a trained size is then resized to the requested size */
+    /* 1: an image of a trained size is then resized to the requested size. */
     int         resized;
     int         rescales;       /* 1: the pipeline has guidance_rescale                        */
     /* 1: the guided prediction with scale g is prompt + g (prompt - negative), so guidance is off
@@ -119,7 +119,7 @@ typedef struct xd_recipe {
     /* 1: the scheduler works on tokens [N,C p^2] in place of latents, so the noise that a step
      * draws is in the order of tokens. */
     int         packed;
-    /* frames per second of models with patches of several frames; 0: as `fps` */
+    /* Frames per second of models with patches of several frames; 0: as `fps`. */
     double      pairs_fps;
     /* 1: image to video; the transformer reads the first frame in additional channels. */
     int         from_image;
@@ -153,11 +153,11 @@ typedef struct xd_recipe {
      * last image after resizing and cropping. */
     xd_sized_by sized_by;
     double      mask_strength;  /* default strength for requests with a mask; 0: 0.6           */
-    /* area of results in pixels, so a requested size only sets the aspect ratio; 0: the
-     * requested size is used */
+    /* Area of results in pixels, so a requested size only sets the aspect ratio; 0: the
+     * requested size is used. */
     int64_t     max_area;
     char     *(*caption)(const char *text);     /* prepares a prompt for the encoders; malloc'ed */
-    /* same without clean_caption; NULL: no such option */
+    /* Same without clean_caption; NULL: no such option. */
     char     *(*uncleaned)(const char *text);
 } xd_recipe;
 

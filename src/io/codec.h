@@ -11,10 +11,10 @@
 typedef struct xd_pixels {      /* an image in memory, as rows of pixels of 3 bytes           */
     uint8_t *rgb;
     int64_t  w, h;
-    /* 1: xd_pixels_new stores the size and fails, so nothing is decoded */
+    /* 1: xd_pixels_new stores the size and fails, so nothing is decoded. */
     int      size_only;
     /* reading: 1: an image with transparent pixels becomes a mask, white where transparent
-     * (xd_pixels_mask) */
+     * (xd_pixels_mask). */
     int      as_mask;
     int      quick;             /* PNG: 1: compress faster, into a larger file                 */
     int      quality;           /* quality of lossy formats: 0 .. 100                          */

@@ -8,9 +8,9 @@
 typedef struct xd_gguf_tensor {
     char   *name;
     xd_dtype type;
-    /* dimensions in the file; a tensor with more than XD_MAXDIM is refused */
+    /* Dimensions in the file; a tensor with more than XD_MAXDIM is refused. */
     int     rank;
-    /* extents, outermost first; those after XD_MAXDIM are multiplied into the last one */
+    /* Extents, outermost first; those after XD_MAXDIM are multiplied into the last one. */
     int64_t d[XD_MAXDIM];
     size_t  at, bytes;          /* offset in the file's data section, and size                 */
 } xd_gguf_tensor;
@@ -40,7 +40,7 @@ int   xd_gguf_is_shard(const char *path, int *no, int *count);
 /* Returns the malloc'ed path of shard `no` (from 1) of the model of which `path` is a shard. */
 char *xd_gguf_shard(const char *path, int no);
 
-/* name of an element type, "Q4_K"; NULL: GGUF does not have the type */
+/* Name of an element type, "Q4_K"; NULL: GGUF does not have the type. */
 const char *xd_gguf_type_name(xd_dtype t);
 
 #endif

@@ -1,4 +1,5 @@
-/* inpaint.h - inpainting of the masked part only: crop to the mask, resize, paste the result back
+/* inpaint.h - image functions for inpainting only the masked part of an image: crop to the mask,
+ * resize, paste the result back.
  *
  * Every function computes on bytes like Pillow in diffusers' VaeImageProcessor, so that results are
  * bitwise equal. */
@@ -9,19 +10,20 @@
 
 #include "base/err.h"
 
-/* Pixels [left, right) x [top, bottom). */
+/* A box of pixels: columns [left, right), rows [top, bottom). */
 typedef struct xd_box { int64_t left, top, right, bottom; } xd_box;
 
 /* Converts n pixels of 3 bytes to malloc'ed brightness (Pillow's convert("L")). */
 xd_status xd_image_grey(uint8_t **grey, const uint8_t *rgb, int64_t n, xd_err *e);
-/* Finds the bounding box of the nonzero pixels of the mask, padded by `pad` pixels on each side,
- * then enlarged within the image to the aspect ratio to_w : to_h. Returns 0 if all pixels are 0. */
+/* Finds the bounding box of the nonzero pixels of the mask, enlarges it by `pad` pixels on each
+ * side, and then, within the image, to the aspect ratio to_w : to_h. Returns 0 if all pixels of the
+ * mask are 0. */
 int       xd_mask_region(const uint8_t *grey, int64_t w, int64_t h, int64_t to_w, int64_t to_h,
                          int64_t pad, xd_box *out);
-/* Crops *rgb, whose rows have w pixels, to a box. */
+/* Crops the image *rgb, whose rows have w pixels, to a box. */
 xd_status xd_image_crop(uint8_t **rgb, int64_t w, xd_box box, xd_err *e);
-/* Resizes the image to fit into the new size, centred, and fills the rest by repeating its edge
- * pixels (resize_mode="fill"). */
+/* Resizes the image to fit into the new size, centred, and fills the rest by repeating the resized
+ * image's edge pixels (resize_mode="fill"). */
 xd_status xd_image_fill(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h,
                         xd_err *e);
 /* Resizes the image to cover the new size and crops it to the centre (resize_mode="crop"). */

@@ -40,7 +40,7 @@ void        xd_st_done(xd_st *s, int64_t i);
  * again. */
 void        xd_st_past(const xd_st *s, int64_t i, const void *p, size_t bytes);
 void        xd_st_release(xd_st *s);                    /* unmaps all views; s may be NULL     */
-/* 1: tensors are mapped; 0: tensors are read into memory */
+/* Returns 1 if tensors are mapped, 0 if they are read into memory. */
 int         xd_st_mapped(const xd_st *s);
 /* Returns a hash of the tensors' names, types, shapes and offsets, and of every file's size,
  * complete header and 64 pages of 4 KiB at equal distances, including the first and the last. A

@@ -1,5 +1,5 @@
-/* stfile.h - inside io: mapping or reading of one safetensors or GGUF file, and the choice of the
- * weight file in a directory */
+/* stfile.h - inside io: maps or reads one safetensors or GGUF file, and chooses the weight file in
+ * a directory. */
 #ifndef XD_IO_STFILE_H
 #define XD_IO_STFILE_H
 
@@ -11,11 +11,11 @@
 typedef struct xd_st_file {
     char       *path;           /* owned                                                      */
     int         fd;
-    size_t      size, data;     /* bytes of the file; offset of the data                      */
-    int         gguf;           /* 1: it has the magic number of GGUF                         */
+    size_t      size, data;     /* bytes of the file; offset of the tensor data               */
+    int         gguf;           /* 1: the file has the magic number of GGUF                   */
 } xd_st_file;
 
-typedef struct xd_st_view {     /* bytes of a file in memory; {0}: none                        */
+typedef struct xd_st_view {     /* view of some bytes of a file in memory; {0}: none           */
     void       *p;              /* first byte                                                  */
     void       *map;            /* start of the mapped pages; NULL: p is malloc'ed             */
     size_t      len;            /* bytes of the mapping                                        */
@@ -23,37 +23,40 @@ typedef struct xd_st_view {     /* bytes of a file in memory; {0}: none         
 
 void xd_st_file_init(xd_st_file *f);    /* initializes a closed file                           */
 
-/* Opens f->path and reads its header: malloc'ed JSON text, owned by the caller. Checks sizes.
- * *header is NULL for a GGUF file, whose header xd_gguf_read reads. */
+/* Opens the file f->path and reads its header into *header: malloc'ed JSON text, owned by the
+ * caller. Checks the sizes in the header. Sets *header to NULL for a GGUF file, whose header
+ * xd_gguf_read reads. */
 xd_status xd_st_file_open(xd_st_file *f, char **header, size_t *len, xd_err *e);
 /* Reads bytes [at, at + n) of an open file. */
 xd_status xd_st_file_read(const xd_st_file *f, void *to, size_t n, size_t at, xd_err *e);
 void      xd_st_file_close(xd_st_file *f);
 
 int       xd_st_file_maps(const xd_st_file *f);         /* 1 if the file can be mapped         */
-/* Maps the pages of a byte range; if that fails (logged once per process), reads the bytes. Free
- * the view with xd_st_file_put. `name` is for errors. Refuses a file that was truncated. */
+/* Makes a view of a byte range of the file: maps its pages or, if that fails (logged once per
+ * process), reads the bytes. Free the view with xd_st_file_put. name: name of the tensor in errors.
+ * Refuses a file that was truncated. */
 xd_status xd_st_file_take(const xd_st_file *f, size_t at, size_t bytes, const char *name,
                           xd_st_view *v, xd_err *e);
 void      xd_st_file_put(xd_st_view *v);
-/* Releases the pages that are completely in these bytes of a view; a later read maps them again. */
+/* Releases the pages that are completely in the given bytes of a view. A later access maps the
+ * pages again. */
 void      xd_st_file_past(const xd_st_view *v, const void *p, size_t bytes);
 
 #define XD_ST_HASH_START UINT64_C(0xcbf29ce484222325)
-uint64_t  xd_st_hash_bytes(uint64_t h, const void *p, size_t n);        /* FNV-1a             */
+uint64_t  xd_st_hash_bytes(uint64_t h, const void *p, size_t n);        /* FNV-1a hash        */
 /* Hashes the file's size, its header, and 64 pages at equal distances. Uses read() even if the file
  * can be mapped. */
 uint64_t  xd_st_file_hash(const xd_st_file *f, uint64_t h);
 
-/* Hashes all bytes, with all threads. */
+/* Hashes all bytes of a file with all threads. */
 xd_status xd_st_file_hash_all(const xd_st_file *f, uint64_t *hash, xd_err *e);
 
 typedef struct xd_st_which {
-    char *path;                 /* malloc'ed: a file, or an index of safetensors files         */
+    char *path;                 /* malloc'ed path of a file, or of an index of safetensors files */
     int   sharded;
 } xd_st_which;
 
-/* Chooses the file for a path and a stem by the rules in safetensors.h. */
+/* Chooses the weight file for a path and a stem by the rules of xd_st_open (safetensors.h). */
 xd_status xd_st_choose(xd_st_which *w, const char *path, const char *stem, xd_err *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* video.h - video files, written atomically; the extension selects the format */
+/* video.h - writes video files atomically; the file name extension selects the format. */
 #ifndef XD_IO_VIDEO_H
 #define XD_IO_VIDEO_H
 
@@ -7,25 +7,27 @@
 #include "base/err.h"
 #include "io/image.h"
 
-typedef struct xd_film {        /* n frames of h rows of w pixels of 3 bytes                   */
+typedef struct xd_film {        /* the frames of a video: n frames of h rows of w pixels of 3
+                                   bytes */
     const uint8_t *rgb;
     int64_t  n, w, h;
     double   fps;               /* frames per second, 0.01 to 1000                             */
 } xd_film;
 
 /* Writes a video. Formats: .mp4 .mov .mkv (H.264), .webm (VP9), .gif, and .rgb (raw bytes of
- * `rgb`). H.264 and VP9 use 4:2:0 subsampling of colours: an odd side is padded by a copy of its
- * last row or column. Texts: "parameters" becomes the file's comment and "xdit" its description; in
- * a GIF both become the comment; .rgb has none. XD_EUNSUPPORTED if FFmpeg or its encoders are
- * missing. */
+ * `rgb`). H.264 and VP9 use 4:2:0 subsampling of colours, so an odd side is padded by a copy of the
+ * last row or column. The text "parameters" becomes the file's comment, and the text "xdit" the
+ * file's description. In a GIF both become the comment; .rgb files have no texts. XD_EUNSUPPORTED
+ * if FFmpeg or its encoders are missing. */
 xd_status xd_video_write(const char *path, const xd_film *film, const xd_image_text *texts,
                          xd_err *e);
-/* Returns 1 if the extension is that of a video format that can be written. */
+/* Returns 1 if the file name extension of `path` is that of a video format that can be written. */
 int       xd_video_known(const char *path);
-/* Loads the libraries that the format needs, and checks that it can be written. */
+/* Loads the libraries for the video format of `path`, and checks that the format can be written. */
 xd_status xd_video_ready(const char *path, xd_err *e);
 
-/* Converts fps to num / den: integers, the NTSC rates (29.97 is 30000/1001), else thousandths. */
+/* Converts frames per second to a fraction num / den: an integer, an NTSC rate (29.97 is
+ * 30000/1001), or thousandths. */
 void      xd_video_rate(double fps, int *num, int *den);
 
 #endif

@@ -71,12 +71,12 @@ typedef enum xd_lora_slot {
      * a b. */
     XD_LORA_KRON_1, XD_LORA_KRON_1A, XD_LORA_KRON_1B,
     XD_LORA_KRON_2, XD_LORA_KRON_2A, XD_LORA_KRON_2B,
-    /* DoRA: norms of the weight's rows, [out], possibly with dimensions of 1 */
+    /* DoRA: norms of the weight's rows, [out], possibly with dimensions of 1. */
     XD_LORA_MAGNITUDE,
     XD_LORA_DORA_SCALE,         /* DoRA: norms of rows, or norms of columns if [1, in]         */
     XD_LORA_NEW, XD_LORA_NEW_BIAS,      /* a tensor that replaces the weight or bias          */
     XD_LORA_SLOTS,
-    /* a tensor of an unsupported method: the file is refused */
+    /* A tensor of an unsupported method: the file is refused. */
     XD_LORA_UNSUPPORTED = XD_LORA_SLOTS,
     XD_LORA_OTHER
 } xd_lora_slot;
@@ -102,7 +102,7 @@ typedef struct xd_lora_keys {   /* names of all tensors that LoRA files may chan
 typedef struct xd_lora_target { /* the model's tensors that get the rows of one LoRA module, in
                                    order */
     int n, part, item[XD_LORA_TARGETS];
-    /* 1: if the LoRA module has twice a tensor's rows, swap the two halves of the rows */
+    /* 1: if the LoRA module has twice a tensor's rows, swap the two halves of the rows. */
     int halves;
 } xd_lora_target;
 
@@ -171,7 +171,7 @@ typedef struct xd_lora_term {   /* gain * up[row0 .., :] * down is added to one 
     int64_t magnitude;          /* tensor of the file with DoRA's norms of the sum; -1: none   */
     int     columns;            /* 1: DoRA's norms are of columns, 0: of rows                  */
     double  gain;
-    /* position among the terms, which are added in the order of the request */
+    /* Position among the terms, which are added in the order of the request. */
     int     order;
 } xd_lora_term;
 

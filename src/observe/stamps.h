@@ -1,4 +1,4 @@
-/* stamps.h - begin and end times of ops on an asynchronous device (a GPU)
+/* stamps.h - measures the begin and end times of ops on an asynchronous device (a GPU).
  *
  * A timestamp event is queued before and after each op. The timestamps are read many at a time, so
  * that the host does not wait for single ops. */
@@ -9,7 +9,7 @@
 
 typedef struct xd_stamped {
     xd_op   op;
-    int64_t begin, end;         /* numbers of timestamps; after xd_stamps_read: times in ns    */
+    int64_t begin, end;         /* indices of timestamps; after xd_stamps_read: times in ns    */
 } xd_stamped;
 
 typedef struct xd_stamps {
@@ -22,14 +22,14 @@ typedef struct xd_stamps {
 /* Prepares timestamps if d is asynchronous; for other devices all functions do nothing. */
 void    xd_stamps_open(xd_stamps *s, xd_dev *d);
 void    xd_stamps_close(xd_stamps *s);
-/* Queue a timestamp before and after an op. xd_stamps_begin returns the number to pass to
- * xd_stamps_end; -1: none, which xd_stamps_end accepts. */
+/* Queue a timestamp before and after an op. xd_stamps_begin returns the timestamp's number, which
+ * is passed to xd_stamps_end; -1 means no timestamp. */
 int64_t xd_stamps_begin(xd_stamps *s);
 void    xd_stamps_end(xd_stamps *s, xd_op op, int64_t begin);
-/* Returns 1 if there are so many timestamps that they should be read. */
+/* Returns 1 if so many timestamps are queued that xd_stamps_read should be called. */
 int     xd_stamps_full(const xd_stamps *s);
-/* Waits for the device and reads the timestamps. Returns the number of ops since the last call, in
- * order in s->v. They are valid until the next xd_stamps_begin. */
+/* Waits for the device and reads all timestamps. Returns the number of ops since the last call;
+ * s->v has their times in order, valid until the next xd_stamps_begin. */
 int     xd_stamps_read(xd_stamps *s);
 
 #endif

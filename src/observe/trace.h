@@ -20,13 +20,13 @@
 typedef enum xd_event_kind {
     XD_EV_PHASE,                /* a phase of the request; a: index of the phase's name        */
     XD_EV_STEP,                 /* a denoising step; a: index of the step                      */
-    /* a pass of the transformer; a: step, b: patch or XD_ALL, c: pass */
+    /* A pass of the transformer; a: step, b: patch or XD_ALL, c: pass. */
     XD_EV_PIECE,
     XD_EV_BLOCK,                /* a block of a network; a: index of the block                 */
     XD_EV_SAMPLER,              /* the sampler's part of a step; a: step, b: patch or XD_ALL    */
     XD_EV_OP,                   /* a call of a kernel; a: xd_op                                */
     XD_EV_CALL,         /* a message begins; a: call and group (xd_event), b: peer, c: its number */
-    /* a wait for messages; a, b: as in XD_EV_CALL, for the first message */
+    /* A wait for messages; a, b: as in XD_EV_CALL, for the first message. */
     XD_EV_WAIT,
     XD_EV_FLIGHT,               /* a message, from its begin to the end of the wait for it     */
     XD_EV_DEVICE,               /* an op on an asynchronous device; a: xd_op                   */

@@ -15,11 +15,11 @@ typedef enum xd_method_use { XD_FOR_DIT, XD_FOR_VAE, XD_FOR_TEXT } xd_method_use
 typedef struct xd_method_args {
     xd_method_use     what;
     const xd_topo   *topo;
-    /* DIT: layout of tokens; VAE: of rows of the latents, split over `rows` */
+    /* DIT: layout of tokens; VAE: of rows of the latents, split over `rows`. */
     const xd_layout *lay;
     xd_dev          *dev;       /* device; while counting, the count device                     */
     xd_dtype         act;       /* compute type                                                 */
-    /* DIT: heads per attention, on this tensor rank; elements per head */
+    /* DIT: heads per attention, on this tensor rank; elements per head. */
     int64_t          heads, head_dim;
     int              sites;     /* DIT: self-attentions per block                               */
     int              first, last;       /* DIT: blocks of this rank's stage                     */

@@ -26,7 +26,7 @@ typedef struct xd_job {
     int64_t     frames;         /* frames of the result; 1 for an image                        */
     double      fps;            /* frames per second of a video file; 0: the result is an image */
     int64_t     cells[3];       /* latent cells: t, h, w                                       */
-    /* leading latent frames that only pad a patch and are not decoded */
+    /* Leading latent frames that only pad a patch and are not decoded. */
     int64_t     spare;
     int64_t     lat[4];         /* extents of the latents on the host: t, C, h, w              */
     int64_t     numbers;        /* elements of the latents                                     */
@@ -35,12 +35,12 @@ typedef struct xd_job {
     xd_usual    usual;          /* the model's defaults for the request                        */
     int         npass;          /* max passes per step: 1; 2 with guidance; 3 with skipped layers */
     int         all_passes;     /* a prediction's passes in each step; 0: xd_job_passes decides */
-    /* [layers] 1: the third pass skips the layer; NULL: no third pass */
+    /* [layers] 1: the third pass skips the layer; NULL: no third pass. */
     uint8_t    *skips;
     double      guidance;       /* guidance scale that combines the two passes (xd_job_guidance) */
     double      distilled;      /* guidance scale input of the transformer, or NaN             */
-    /* fraction of the training timesteps at which the second transformer takes over; negative:
-     * the model has one transformer */
+    /* Fraction of the training timesteps at which the second transformer takes over; negative:
+     * the model has one transformer. */
     double      boundary;
     double      guidance_2;     /* guidance scale of the steps below the boundary              */
     int         both;           /* 1: both transformers stay loaded (xd_memory_plan)           */
@@ -48,9 +48,9 @@ typedef struct xd_job {
     double      strength;       /* strength of the initial image; 0: no image                  */
     int         max_text, images;
     /* attention_window as t, h, w, or as -1, 0 and the number of tokens on each side; all 0: no
-     * window */
+     * window. */
     int64_t     window[3];
-    /* table of DiTFastAttn; its `way` is NULL: all attention is computed */
+    /* Table of DiTFastAttn; its `way` is NULL: all attention is computed. */
     xd_attn_table ways;
     int         picks;          /* 1: the request selects images (xd_job_pick)                 */
     int        *todo, ntodo;    /* indices of generated images, ascending; NULL: all           */
@@ -66,7 +66,7 @@ typedef struct xd_job {
     double      away_s;         /* seconds spent in the callback on_turn (yield.h)             */
     double      away_reported_s;        /* the part of away_s that is already reported         */
     int         may_yield;      /* 1: this rank computes and may yield (yield.h)               */
-    /* number of leading image tokens that an input image fixes; 0: none */
+    /* Number of leading image tokens that an input image fixes; 0: none. */
     int64_t     held;
     float      *image;          /* [H,W,3] initial image (host); NULL: none or freed           */
     float      *moments;        /* [h,w,2C] moments of `image`, on every rank's host; NULL: none */
@@ -75,7 +75,7 @@ typedef struct xd_job {
      * pure noise. */
     float      *start_image, *start_moments;
     uint8_t    *mask;           /* [H,W] 1: inpaint, 0: keep; on every rank once encoded          */
-    /* pixels to keep; its rgb is NULL: the complete image is generated */
+    /* Pixels to keep; its rgb is NULL: the complete image is generated. */
     xd_job_paste paste;
     int64_t     rank0_images;   /* number of input images of rank 0's request                  */
     int         nrefs;          /* number of reference images (references.h)                   */
@@ -84,15 +84,15 @@ typedef struct xd_job {
                                    the host of every rank; NULL: none                          */
     float      *encoder_pixels; /* [images,3,S,S] for the image encoder, on rank 0 and ranks that
                                    split the encoder with it; NULL: none                       */
-    /* sizes of the reference images in pixels, and in tokens */
+    /* Sizes of the reference images in pixels, and in tokens. */
     xd_grid     ref_size[XD_MAXREFS], refs[XD_MAXREFS];
     float      *ref_pixels[XD_MAXREFS]; /* [H,W,3] reference images on rank 0; freed once encoded */
-    /* sizes of the images for the text encoder (prompt_images.h) */
+    /* Sizes of the images for the text encoder (prompt_images.h). */
     xd_grid     seen_size[XD_MAXREFS];
-    /* [H,W,3] those images, on ranks that encode text; NULL: none */
+    /* [H,W,3] those images, on ranks that encode text; NULL: none. */
     uint8_t    *seen[XD_MAXREFS];
     float      *ref_tokens;     /* [tokens of all references,F] on every rank's host; NULL: none */
-    /* [images][t,C,h,w] initial noise from the program, on every rank; NULL: none */
+    /* [images][t,C,h,w] initial noise from the program, on every rank; NULL: none. */
     float      *given_noise;
 } xd_job;
 
@@ -105,10 +105,10 @@ typedef enum xd_job_text_kind { XD_TEXT_NEGATIVE, XD_TEXT_2, XD_TEXT_3, XD_TEXT_
                                 XD_TEXT_NEGATIVE_3, XD_JOB_TEXTS } xd_job_text_kind;
 /* Returns the text of this kind that belongs to prompt number `prompt`, or NULL. */
 const char *xd_job_text(const xd_request *r, xd_job_text_kind kind, int64_t prompt);
-/* 1: any prompt has such a text */
+/* Returns 1 if any prompt has a text of this kind. */
 int       xd_job_has_text(const xd_request *r, xd_job_text_kind kind);
 const char *xd_job_text_name(xd_job_text_kind kind);
-/* number of negative prompts: 1, or one per prompt */
+/* Returns the number of negative prompts: 1, or one per prompt. */
 int       xd_job_negatives(const xd_request *r);
 uint64_t  xd_job_texts_hash(const xd_request *r);       /* hash of prompts and all lists        */
 /* Shortens the request's lists of texts to the texts of the first prompt. */

@@ -6,9 +6,9 @@
 #include "pipeline/memory_plan.h"
 
 typedef struct xd_offload_parts {       /* the networks whose blocks can be streamed              */
-    /* block sizes; 0: the network is absent, or not on this rank */
+    /* Block sizes; 0: the network is absent, or not on this rank. */
     xd_block_sizes dit, dit2, text[XD_MAXTEXT];
-    /* the streamed blocks, set by xd_offload_fit */
+    /* The streamed blocks, set by xd_offload_fit. */
     xd_stream_plan plan_dit, plan_dit2, plan_text[XD_MAXTEXT];
 } xd_offload_parts;
 

@@ -1,4 +1,4 @@
-/* result.h - the images of a request and their metadata texts */
+/* result.h - the result of a request: its images, and the metadata texts for their files. */
 #ifndef XD_PIPELINE_RESULT_H
 #define XD_PIPELINE_RESULT_H
 
@@ -6,22 +6,22 @@
 #include "pipeline/text_encode.h"
 
 xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e);
-/* Adds image i; takes ownership of the latents [t,C,h,w] and the pixels (both malloc'ed; rgb may be
- * NULL). Fails if a pixel is NaN or infinite. */
+/* Adds image i to the result, which then owns the latents lat [t,C,h,w] and the pixels rgb. Both
+ * are malloc'ed; rgb may be NULL. Fails if a pixel is NaN or infinite. */
 xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float *rgb, xd_err *e);
 /* Returns the latents [t,C,h,w] of image i and their number of elements; for tests. */
 const float *xd_result_lat(const xd_result *r, int i, int64_t *n);
 void      xd_result_time(xd_result *r, const char *part, double seconds);
-/* Adds the time of a part for one image. */
+/* Adds the time that a part of the request took for image i. */
 void      xd_result_image_time(xd_result *r, int i, const char *part, double seconds);
-/* Returns the error for an image with NaN or infinite values: in `n` of its pixels, after the
- * autoencoder, or (n = 0) in its latents. */
+/* Fails with the error for image i whose values are NaN or infinite: n pixel values after the
+ * autoencoder, or, if n is 0, the latents. */
 xd_status xd_result_fail_odd(const xd_job *j, int i, int64_t n, xd_err *e);
-/* Converts [-1,1] to 0..255, malloc'ed; NULL: no memory. Adds the number of NaN or infinite values
- * to *odd, which may be NULL. */
+/* Converts n pixel values in [-1,1] to malloc'ed bytes 0..255. NULL: out of memory. Adds the number
+ * of NaN or infinite values to *odd, which may be NULL. */
 uint8_t  *xd_pixels_quantize(const float *rgb, int64_t n, int64_t *odd);
 void      xd_result_traffic(xd_result *r, int64_t bytes);
-/* Sets the token counts of all images. Call after the prompts are tokenized. */
+/* Sets the token counts in the metadata of all images. Call after the prompts are tokenized. */
 void      xd_result_count_tokens(xd_result *r, const xd_job *j, const xd_prompts *w);
 
 #endif

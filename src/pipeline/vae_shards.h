@@ -14,7 +14,7 @@ typedef struct xd_vae_shards {
     xd_comm  *c;                /* this rank's replica                                         */
     xd_layout lay;
     xd_method_stack stack;
-    /* number of ranks with a band of rows; 1: the image is not split into bands */
+    /* Number of ranks with a band of rows; 1: the image is not split into bands. */
     int       bands;
     int       tiled;            /* 1: there is more than one tile                              */
     xd_span   own;              /* rows of the latents that this rank computes: all, or a band */

@@ -11,7 +11,7 @@ enum { XD_MAXSTAGE = 256, XD_MAXPATCH = 1024 };
 
 typedef struct xd_plan {
     xd_degrees deg;
-    /* number of PipeFusion patches; 1: no stages, or all steps are exact */
+    /* Number of PipeFusion patches; 1: no stages, or all steps are exact. */
     int  npatch;
     int  warmup;                /* number of exact steps at the start; at least 1 with patches */
     int  text_every;            /* 1: text is sent with every patch, 0: only with the first    */

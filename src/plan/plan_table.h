@@ -36,14 +36,14 @@ enum { XD_ALWAYS_FLAG = 1, XD_ALWAYS_TEXT = 2 };
 
 typedef struct xd_plan_row {
     xd_option     option;       /* kind INT, FLAG or TEXT; hidden without `help`               */
-    /* axis of which the option is the degree; XD_NAXES: the option is not a degree */
+    /* Axis of which the option is the degree; XD_NAXES: the option is not a degree. */
     int           axis;
     const char   *word;         /* name in --plan, e.g. "u"; NULL: none                        */
-    /* for FLAG: number after the name in --plan; 0: the option's value */
+    /* For FLAG: number after the name in --plan; 0: the option's value. */
     int           name_number;
     const char   *default_text; /* value if the option is absent                               */
     xd_plan_needs needs;
-    /* text for a plan's description, with # for the value; NULL: none */
+    /* Text for a plan's description, with # for the value; NULL: none. */
     const char   *description;
     int           always, changes;      /* see the enumerations above                          */
 } xd_plan_row;

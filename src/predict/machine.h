@@ -22,17 +22,17 @@ typedef struct xd_rates {       /* rates of one rank in one compute type        
     /* bytes/s of norms (also norms per head), of group norms, and of activation functions; 0: as
      * `bytes`. */
     double norm, gnorm, act;
-    /* bytes/s of reading weights that are not in a CPU cache; 0: as `bytes` */
+    /* bytes/s of reading weights that are not in a CPU cache; 0: as `bytes`. */
     double weights;
     double attn_rows;           /* number of queries at which attention reaches half of `attn` */
     double int8, fp8;           /* speed-up of large GEMMs with int8 or fp8 weights; 0: estimated */
-    /* speed-up of large GEMMs with inputs and weights in e4m3; 0: as `fp8` */
+    /* speed-up of large GEMMs with inputs and weights in e4m3; 0: as `fp8`. */
     double fp8_gemm;
 } xd_rates;
 
 typedef struct xd_wire {        /* communication link between two ranks                        */
     double latency_s, bytes;    /* latency of a message; bytes/s in one direction              */
-    /* fraction of the compute speed that remains during a message, 0..1 */
+    /* Fraction of the compute speed that remains during a message, 0..1. */
     double overlap;
     double shared;              /* bytes/s summed over the ranks of a host; 0: no limit        */
 } xd_wire;

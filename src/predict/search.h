@@ -6,7 +6,7 @@
 
 typedef struct xd_candidate {
     xd_parallel   parallel;     /* the plan's options                                          */
-    /* prediction; for a refused plan, only the part that was computed */
+    /* Prediction; for a refused plan, only the part that was computed. */
     xd_prediction f;
     xd_err        why;          /* reason why a refused plan was refused                       */
     char         *flags;        /* "--ulysses_degree 2 --use_parallel_vae", malloc'ed          */

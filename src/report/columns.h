@@ -12,7 +12,7 @@ enum { XD_MAXCOLUMNS = 16 };
 typedef struct xd_column {
     const char *title;
     int         gap, width;     /* spaces before the column; width in letters, < 0: left-aligned */
-    /* order in which columns are hidden, lowest first; 0: never hidden */
+    /* Order in which columns are hidden, lowest first; 0: never hidden. */
     int         removal;
     int         hidden, cut;    /* set by xd_columns_fit: 1: hidden; texts are cut and end in '+' */
 } xd_column;

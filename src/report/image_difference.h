@@ -1,10 +1,10 @@
-/* image_difference.h - difference of two images: levels, PSNR and SSIM
+/* image_difference.h - measures the difference of two images by levels, PSNR and SSIM.
  *
- * Levels are 0 to 255. PSNR = 10 log10(255^2 / mean squared difference), over all channels. SSIM is
- * that of Wang et al. 2004 (Image quality assessment: from error visibility to structural
- * similarity): Gaussian windows of 11 x 11 pixels with standard deviation 1.5, completely inside
- * the image, K1 0.01, K2 0.03, averaged over windows and channels. If a side is below 11 pixels,
- * the window has the largest odd size that fits. */
+ * Levels are the values 0 to 255 of a colour channel. PSNR = 10 log10(255^2 / mean squared
+ * difference), over all channels. SSIM is that of Wang et al. 2004 (Image quality assessment: from
+ * error visibility to structural similarity): Gaussian windows of 11 x 11 pixels with standard
+ * deviation 1.5, completely inside the image, K1 0.01, K2 0.03, averaged over windows and channels.
+ * If a side is below 11 pixels, the window has the largest odd size that fits. */
 #ifndef XD_REPORT_IMAGE_DIFFERENCE_H
 #define XD_REPORT_IMAGE_DIFFERENCE_H
 
@@ -12,19 +12,21 @@
 
 #include "base/err.h"
 
-typedef struct xd_difference {  /* sums over frames; initialize with {0}                       */
-    int64_t frames, levels;     /* compared so far                                            */
-    double  squared, absolute;  /* sums of differences of levels                              */
-    double  ssim;               /* sum over frames                                            */
+typedef struct xd_difference {  /* sums over all compared frames; initialize with {0}          */
+    int64_t frames, levels;     /* number of frames and of levels compared so far             */
+    double  squared, absolute;  /* sums of squared and of absolute differences of levels      */
+    double  ssim;               /* sum of the frames' SSIM                                    */
     int     most;               /* maximum difference of a level                              */
-    double  worst_squared;      /* sum of the frame with the largest sum                       */
-    int64_t worst;              /* index of that frame                                        */
+    double  worst_squared;      /* squared differences of the frame in which they are largest  */
+    int64_t worst;              /* index of the frame with the largest squared differences    */
 } xd_difference;
 
-/* Adds a frame of h rows of w RGB pixels. XD_ENOMEM. */
+/* Compares frames a and b, each h rows of w RGB pixels, and adds their difference to d. Returns
+ * XD_ENOMEM if out of memory. */
 xd_status xd_difference_add(xd_difference *d, const uint8_t *a, const uint8_t *b, int64_t w,
                             int64_t h, xd_err *e);
-double    xd_difference_psnr(const xd_difference *d);   /* decibels; infinite: equal            */
+/* PSNR in decibels; infinite if the frames are equal. */
+double    xd_difference_psnr(const xd_difference *d);
 
 /* Makes a difference image: the grey level of a pixel is the maximum difference of its three
  * levels, on a logarithmic scale: 0 is black, 1 is 32, 255 is white. `to` has the size of a

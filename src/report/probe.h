@@ -1,4 +1,5 @@
-/* probe.h - shared parts of xdit probe: kernels of a rank, and links between ranks */
+/* probe.h - functions of `xdit probe`, which measures the kernels of a rank and the links between
+ * ranks. */
 #ifndef XD_REPORT_PROBE_H
 #define XD_REPORT_PROBE_H
 
@@ -8,24 +9,27 @@
 typedef struct xd_prober {
     xd_dev  *dev;
     xd_comm *all, *host;        /* all ranks; ranks of this host                               */
-    int      quiet;             /* 1: the other ranks sleep, no synchronization                */
-    int      apart;             /* 1: device with its own memory, asynchronous                 */
-    int      slow;              /* 1: simulated hardware, use small sizes                      */
+    int      quiet;             /* 1: the other ranks sleep, so do not synchronize with them   */
+    int      apart;             /* 1: an asynchronous device with its own memory               */
+    int      slow;              /* 1: simulated hardware, so use small sizes                   */
 } xd_prober;
 
-/* Measures the rates of a rank while all ranks work: a mean, equal on all ranks. Collective. */
+/* Measures the kernel rates of a rank while all ranks work. The result is the mean over the ranks,
+ * equal on all ranks. Collective. */
 xd_status xd_probe_rates(xd_prober *p, xd_dtype type, xd_rates *r, xd_err *e);
-/* Measures the speed-up of rank 0 while the others sleep; equal on all ranks. Collective. */
+/* Measures how many times faster rank 0 is while the other ranks sleep; all ranks get this factor.
+ * Collective. */
 xd_status xd_probe_alone(xd_prober *p, xd_dtype type, double *times, xd_err *e);
-/* Measures links: within this host, and between hosts if there are several. Collective. */
+/* Measures the links between ranks, within this host, and between hosts if there are several.
+ * Collective. */
 xd_status xd_probe_wires(xd_prober *p, xd_machine *m, xd_err *e);
-/* As xd_probe_wires between the devices of ranks, whose communicators are staged (comm/staged.h);
- * also measures copies from host memory to device memory and back. Collective. */
+/* Measures the links between the devices of ranks, whose communicators are staged (comm/staged.h).
+ * Also measures copies from host memory to device memory and back. Collective. */
 xd_status xd_probe_device_wires(xd_prober *p, xd_machine *m, xd_err *e);
 
-/* Returns the bytes/s of reading a file of `bytes` in directory `dir` outside the page cache, as
- * weights are read; 0: not measurable, with the reason in `why`. Removes the file. Called by one
- * rank. */
+/* Measures the bytes/s of reading a file that is not in the page cache, in the way in which weights
+ * are read. Writes a file of `bytes` bytes to directory `dir` for it, and removes the file. Returns
+ * 0 if the rate cannot be measured, with the reason in `why`. Call on one rank. */
 double    xd_probe_read(const char *dir, size_t bytes, char *why, size_t size);
 
 /* Returns the mean of v over all ranks. Collective. */

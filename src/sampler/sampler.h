@@ -81,14 +81,14 @@ typedef struct xd_sampling xd_sampling;         /* schedule and history of one r
 typedef struct xd_steps {       /* parameters of a schedule from the request                    */
     int     steps;
     int64_t tokens;             /* image tokens, used for dynamic shifting                     */
-    /* 1, only for rectified flow and unipc with use_flow_sigmas: the unshifted */
+    /* 1: the unshifted levels are 1 .. 1/steps. Only for rectified flow, and for unipc with
+     * use_flow_sigmas. */
     int     own_sigmas;
-                                /* levels are 1 .. 1/steps                                     */
-    /* image to image: fraction of the steps that run; 0 or 1: all steps */
+    /* Image to image: fraction of the steps that run; 0 or 1: all steps. */
     double  strength;
     double  max_shift;          /* dpm++ with flow sigmas: max dynamic shift if the config has    */
                                 /* none; 0: the pipeline does not shift by size                */
-    /* 1: DDIM and Euler end a single step at the predicted clean latents */
+    /* 1: DDIM and Euler end a single step at the predicted clean latents. */
     int     leap;
     /* Returns the logarithm of the dynamic timestep shift. NULL: the shift is computed from the
      * number of tokens and the config. */
@@ -107,10 +107,10 @@ enum { XD_MAXHIST = 4 };        /* max number of history arrays                 
 typedef struct xd_sampler {
     const char *name;           /* value of --scheduler, e.g. "dpm++"                           */
     const char *webui;          /* name in stable-diffusion-webui; NULL: none                   */
-    /* name in stable-diffusion-webui with algorithm_type sde-dpmsolver++ */
+    /* Name in stable-diffusion-webui with algorithm_type sde-dpmsolver++. */
     const char *webui_sde;
     const char *classes[6];     /* implemented scheduler classes of diffusers                   */
-    /* config keys that the sampler reads into xd_sched_cfg, with their defaults */
+    /* Config keys that the sampler reads into xd_sched_cfg, with their defaults. */
     const xd_field *fields;
     int (*history)(const xd_sched_cfg *c);      /* number of history arrays                       */
     xd_status (*open)(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
@@ -139,13 +139,13 @@ typedef struct xd_sampler {
 struct xd_sampling {
     const xd_sampler *def;
     xd_sched_cfg      cfg;
-    /* number of model evaluations, which may be one more than the request's steps, as in
-     * diffusers */
+    /* Number of model evaluations, which may be one more than the request's steps, as in
+     * diffusers. */
     int     steps;
-    /* steps skipped at the start of the schedule; always 0 for rectified flow */
+    /* Steps skipped at the start of the schedule; always 0 for rectified flow. */
     int     skipped;
     double *time;               /* [steps] timestep input of the network                         */
-    /* factor of the initial noise without an initial image (init_noise_sigma) */
+    /* Factor of the initial noise without an initial image (init_noise_sigma). */
     double  init_scale;
     double *in_scale;           /* [steps] model input = latents * in_scale[step]                */
     void   *priv;

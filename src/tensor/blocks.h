@@ -1,4 +1,4 @@
-/* blocks.h - inside tensor: elements of the block types of GGUF files */
+/* blocks.h - inside tensor: decodes elements of the block types of GGUF files. */
 #ifndef XD_TENSOR_BLOCKS_H
 #define XD_TENSOR_BLOCKS_H
 

@@ -18,10 +18,9 @@ typedef struct xd_decoder_kind {
     int         gemma;
     int         capped;         /* 1: attention uses attn_logit_softcapping                     */
     int         windows;        /* 1: sliding_window counts only with use_sliding_window        */
-    /* if the config has no layer_types: n: every n-th layer has full attention, */
+    /* If the config has no layer_types: n: every n-th layer has full attention, and the others have
+     * the window; 0: layers from max_window_layers on have the window. */
     int         pattern;
-                                /* the others the window; 0: layers from max_window_layers on   */
-                                /* have the window                                              */
 } xd_decoder_kind;
 
 typedef struct xd_decoder_rope {        /* frequencies of a rotary embedding                   */
@@ -42,13 +41,13 @@ typedef struct xd_decoder {
     int      nlayers, heads, kv, bias, mlp_bias, uses_window, from, pattern, bidirectional;
     int      tied;              /* 1: files have no lm_head, which equals the embedding matrix  */
     float    eps, softcap, scalar, partial;
-    /* of layers with full attention, and of layers with a window */
+    /* Of layers with full attention, and of layers with a window. */
     xd_decoder_rope rope, local;
     char     act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
     xd_names layer_types;
     xd_ints  mrope;             /* mrope_section: rotary pairs of a head for each of t, h, w   */
     xd_qwen_vision vision;      /* the vision tower of Qwen2.5-VL                              */
-    /* number of blocks of the vision tower, which come first; 0: the tower is not used */
+    /* Number of blocks of the vision tower, which come first; 0: the tower is not used. */
     int      vision_blocks;
     xd_act   act;
     xd_decoder_tower tower;

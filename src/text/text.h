@@ -8,7 +8,7 @@
 /* An image that a vision-language encoder reads between text tokens. The sides of the image in
  * pixels are multiples of a token's side. */
 typedef struct xd_text_image {
-    /* [height,width,3] on the host; NULL: a black image, for counting and measuring */
+    /* [height,width,3] on the host; NULL: a black image, for counting and measuring. */
     const uint8_t *rgb;
     int64_t        height, width;
     int64_t        at, n;       /* the image's tokens are ids [at, at + n) of the text         */
@@ -18,7 +18,7 @@ typedef struct xd_text_image {
 /* The input of a text or image encoder, and which hidden states to return. */
 typedef struct xd_text_read {
     const int32_t *ids;         /* [n] token ids on the host                                   */
-    /* for an image encoder: [images,3,S,S] on the host, and n is the number of output rows */
+    /* For an image encoder: [images,3,S,S] on the host, and n is the number of output rows. */
     const float   *pixels;
     int64_t        n;
     int64_t        first, real; /* ids [first, first + real) are text; the others are padding   */

@@ -11,12 +11,12 @@
 typedef struct xd_tok xd_tok;
 
 /* Opens the tokenizer of a directory: T5, CLIP, BERT, or a decoder language model (Qwen, Llama,
- * Mistral, Gemma). tokenizer_class in tokenizer_config.json selects it; without that key, the files
- * in the directory do. Special tokens come from tokenizer_config.json, special_tokens_map.json,
- * added_tokens.json and tokenizer.json. */
+ * Mistral, Gemma). The key tokenizer_class in tokenizer_config.json selects the kind of tokenizer;
+ * without that key, the files in the directory do. Special tokens come from tokenizer_config.json,
+ * special_tokens_map.json, added_tokens.json and tokenizer.json. */
 xd_status xd_tok_open(xd_tok **t, const char *dir, xd_err *e);
-/* Opens a T5 tokenizer: spiece.model, else tokenizer.json (from which a SentencePiece model is
- * built in memory). */
+/* Opens a T5 tokenizer from spiece.model in a directory, else from tokenizer.json, of which a
+ * SentencePiece model is built in memory. */
 xd_status xd_tok_open_t5(xd_tok **t, const char *dir, xd_err *e);
 /* Open a tokenizer from memory, without the other files of a directory: a spiece.model with T5's
  * 100 sentinels; a tokenizer.json (a language model's if its model is BPE with a pre-tokenizer,
@@ -36,8 +36,8 @@ void      xd_tok_close(xd_tok **t);
  * the caller.
  *
  * Ids equal those of T5Tokenizer (`legacy` as in the directory's config), CLIPTokenizer and
- * BertTokenizer of transformers 5, which are the fast tokenizers of earlier versions: CLIP's
- * applies NFC, treats all symbols alike, and does not use ftfy. */
+ * BertTokenizer of transformers 5, which are the fast tokenizers of earlier versions: CLIP's fast
+ * tokenizer applies NFC, treats all symbols alike, and does not use ftfy. */
 xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
                      int64_t *n, xd_err *e);
 /* As xd_tok_ids; *untruncated is the number of ids before truncation. no_special: do not add
@@ -45,11 +45,12 @@ xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max,
 xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_t max,
                            int no_special, int32_t **ids, int64_t *n, int64_t *untruncated,
                            xd_err *e);
-int64_t   xd_tok_vocab(const xd_tok *t);        /* all ids are below it                      */
-int32_t   xd_tok_bos(const xd_tok *t);          /* id before a text; -1: none                */
-int32_t   xd_tok_eos(const xd_tok *t);          /* id after a text; -1: none (language models) */
+int64_t   xd_tok_vocab(const xd_tok *t);        /* size of the vocabulary; all ids are smaller */
+int32_t   xd_tok_bos(const xd_tok *t);          /* special id before a text; -1: none        */
+/* Special id after a text; -1: none (language models). */
+int32_t   xd_tok_eos(const xd_tok *t);
 int32_t   xd_tok_pad(const xd_tok *t);          /* padding id; -1: not in the config         */
-int       xd_tok_is_lm(const xd_tok *t);        /* 1: of a decoder language model            */
+int       xd_tok_is_lm(const xd_tok *t);        /* 1: tokenizer of a decoder language model  */
 int       xd_tok_pads_left(const xd_tok *t);    /* 1: padding_side is "left"                 */
 int64_t   xd_tok_max(const xd_tok *t);          /* model_max_length (77 for CLIP); 0: unknown */
 
@@ -57,13 +58,13 @@ int64_t   xd_tok_max(const xd_tok *t);          /* model_max_length (77 for CLIP
 
 typedef enum xd_tok_side { XD_TOK_SIDE_OWN, XD_TOK_SIDE_LEFT, XD_TOK_SIDE_RIGHT } xd_tok_side;
 
-typedef struct xd_tok_frame {   /* a pipeline's template around a prompt                       */
+typedef struct xd_tok_frame {   /* a pipeline's template (frame) around a prompt               */
     const char *text;           /* rendered chat template, "{}" in the prompt's place; or NULL */
-    int64_t     max;            /* max number of ids without the dropped ones; 0: no limit     */
+    int64_t     max;            /* max number of ids, not counting the dropped ones; 0: no limit */
     int64_t     drop;           /* number of leading ids whose embeddings the pipeline drops   */
     int         pad;            /* 1: pad to max + drop ids                                    */
     int         no_special;     /* 1: do not add special tokens; `text` has them               */
-    xd_tok_side side;           /* of padding; OWN: the tokenizer's                            */
+    xd_tok_side side;           /* side of padding; OWN: as in the tokenizer's config          */
 } xd_tok_frame;
 
 typedef struct xd_tok_row {
@@ -74,33 +75,34 @@ typedef struct xd_tok_row {
     int64_t  untruncated;       /* number of ids of text before truncation                     */
 } xd_tok_row;
 
-/* Returns the frame with "{}" replaced by the prompt, malloc'ed; NULL: out of memory. */
+/* Returns the text of a frame with "{}" replaced by the prompt, malloc'ed; NULL: out of memory. */
 char     *xd_tok_framed(const char *frame, const char *prompt);
 /* Tokenizes a prompt in its frame. Special tokens are recognized anywhere, also in the prompt.
  * Truncation and padding are those of transformers: truncation removes the end of the framed
  * text. */
 xd_status xd_tok_frame_ids(const xd_tok *t, const xd_tok_frame *f, const char *prompt,
                            xd_tok_row *row, xd_err *e);
-/* Returns 1 and writes an error message to why[0..size) if the tokenizer lacks a special token of
- * the frame, so that it cannot be the pipeline's tokenizer. dir: its directory, for the message; or
- * NULL. */
+/* Checks that a tokenizer can be the pipeline's. Returns 1 and writes an error message to
+ * why[0..size) if the tokenizer lacks a special token of the frame. dir: the tokenizer's directory,
+ * for the message; or NULL. */
 int       xd_tok_frame_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
                              size_t size);
-/* Returns 1 and writes a warning to why[0..size) if the text before the prompt has another number
- * of ids than are dropped, or if the directory's chat template lacks a special token of the frame.
- * Chat templates are not rendered. */
+/* Returns 1 and writes a warning to why[0..size) if the number of ids before the prompt differs
+ * from f->drop, or if the directory's chat template lacks a special token of the frame. Chat
+ * templates are not rendered. */
 int       xd_tok_chat_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
                             size_t size);
 
-/* Preprocessing of prompts in diffusers' pipelines, before the tokenizer. All return malloc'ed
- * strings; NULL if out of memory. Invalid UTF-8 bytes become U+FFFD.
+/* Preprocessing of prompts, before the tokenizer, as in diffusers' pipelines. All xd_caption
+ * functions return malloc'ed strings, or NULL if out of memory. Invalid UTF-8 bytes become U+FFFD.
  *
- * Lower case and stripped: str.lower().strip(). */
+ * xd_caption_plain makes the text lower case and strips white space: str.lower().strip(). */
 char *xd_caption_plain(const char *text);
-/* prompt_clean: ftfy's repairs, HTML entities replaced, runs of white space become one space. */
+/* Cleans a prompt as diffusers' prompt_clean does: repairs text as ftfy does, replaces HTML
+ * entities, and replaces runs of white space by one space. */
 char *xd_caption_clean(const char *text);
-/* _clean_caption, twice: removes URLs, HTML tags, file names and sizes, as in captions from the
- * web. */
+/* Cleans a prompt as diffusers' _clean_caption, called twice, does: removes URLs, HTML tags, file
+ * names and sizes, which captions from the web have. */
 char *xd_caption_of_web(const char *text);
 
 void      xd_tok_about(xd_fact *fact, void *cookie);    /* reports libraries and versions     */

@@ -10,7 +10,7 @@
 
 typedef struct xd_feed {        /* the input of a convolution, with an optional norm before it */
     xd_tensor      in;          /* [1,H,W,C]: this rank's rows                                 */
-    /* sums of a group norm, which is followed by SiLU; NULL: no group norm */
+    /* Sums of a group norm, which is followed by SiLU; NULL: no group norm. */
     const xd_gsum *sum;
     int            rms;         /* 1: RMS norm over channels, followed by SiLU                 */
     xd_tensor      gain, bias;

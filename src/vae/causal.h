@@ -1,5 +1,5 @@
-/* causal.h - inside vae: a video autoencoder with causal convolutions over frames (they read past
- * frames only), shared by the classes that are built on it */
+/* causal.h - inside vae: a video autoencoder with causal convolutions, which read only the current
+ * and earlier frames, shared by the classes that are built on it. */
 #ifndef XD_VAE_CAUSAL_H
 #define XD_VAE_CAUSAL_H
 
@@ -7,8 +7,8 @@
 #include "vae/vae.h"
 
 enum {
-    XD_CAUSAL_LEVELS = 8,       /* resolutions                                                */
-    XD_CAUSAL_RES    = 8,       /* residual blocks per level                                  */
+    XD_CAUSAL_LEVELS = 8,       /* max number of resolutions                                  */
+    XD_CAUSAL_RES    = 8,       /* max residual blocks per level                              */
     XD_CAUSAL_MID    = 2,       /* residual blocks in the middle                              */
 };
 
@@ -20,7 +20,7 @@ typedef struct xd_causal_cfg {
     xd_ints  halve;             /* temperal_downsample: encoder levels except the last         */
     xd_reals attn_scales, mean, std;
     int      residual;          /* 1: residual connection around each level                    */
-    int64_t  patch;             /* pixels per side of a network position                       */
+    int64_t  patch;             /* pixels per side of a position of the network's outermost map */
     int      images;            /* 1: frames are independent; set by the class                 */
 } xd_causal_cfg;
 
@@ -32,16 +32,17 @@ typedef struct xd_causal_res {
 
 typedef struct xd_causal_level { /* residual blocks at one resolution, then resampling         */
     xd_causal_res res[XD_CAUSAL_RES];
-    xd_cnv        down;         /* encoder: downsampling                                       */
-    xd_cnv        up[4];        /* decoder: convolution of an upsampled map                    */
-    xd_cnv        time;         /* over frames: halves or doubles their number                 */
+    xd_cnv        down;         /* encoder: downsampling convolution                           */
+    xd_cnv        up[4];        /* decoder: upsampling convolution (xd_band_enlarge)           */
+    xd_cnv        time;         /* convolution over frames that halves or doubles their number */
 } xd_causal_level;
 
 typedef struct xd_causal_half { /* the encoder or the decoder                                  */
     xd_cnv          in, out;
     xd_causal_level level[XD_CAUSAL_LEVELS];    /* in execution order                          */
     xd_causal_res   mid[XD_CAUSAL_MID];
-    xd_tensor       attn_gain, gain;    /* of the attention; of the output                     */
+    /* Gain of the norm before the attention; before the output. */
+    xd_tensor       attn_gain, gain;
     xd_lin          qkv, proj;
 } xd_causal_half;
 
@@ -50,7 +51,7 @@ typedef struct xd_causal_glob {
     xd_lin         quant, post_quant;
 } xd_causal_glob;
 
-/* Rows of a field table; the struct begins with an xd_causal_cfg. */
+/* Rows of a field table for reading config.json into a struct that begins with an xd_causal_cfg. */
 #define XD_CAUSAL_FIELDS                                                                          \
     { "base_dim", offsetof(xd_causal_cfg, width), 'l', 96, NULL },                                \
     { "z_dim", offsetof(xd_causal_cfg, latent_channels), 'l', 16, NULL },                         \
@@ -70,7 +71,7 @@ static inline int xd_causal_levels(const xd_causal_cfg *c)
     return c->mult.n;
 }
 
-/* Residual blocks of a level. */
+/* Returns the number of residual blocks per level of the encoder (dec 0) or decoder (dec 1). */
 static inline int xd_causal_residuals(const xd_causal_cfg *c, int dec)
 {
     return c->layers + dec;
@@ -86,7 +87,7 @@ static inline int xd_causal_time(const xd_causal_cfg *c, int dec, int l)
 xd_status xd_causal_check(xd_causal_cfg *c, xd_err *e);
 void      xd_causal_info(const xd_causal_cfg *c, xd_vae_info *out);
 void      xd_causal_weights(xd_decl *d, const xd_causal_cfg *c, xd_causal_glob *g);
-/* The functions of xd_vae. */
+/* Implement decode and encode of xd_vae. */
 void      xd_causal_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
 void      xd_causal_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 

@@ -5,8 +5,8 @@
 #include "exec/net.h"
 
 enum {
-    XD_COG_LEVELS = 8,          /* resolutions: at most 128 pixels per cell                   */
-    XD_COG_RES    = 16,         /* residual blocks per level                                  */
+    XD_COG_LEVELS = 8,          /* max resolutions, for at most 128 pixels per latent cell    */
+    XD_COG_RES    = 16,         /* max residual blocks per level                              */
     XD_COG_MID    = 2,          /* residual blocks in the middle                              */
 };
 
@@ -20,8 +20,8 @@ typedef struct xd_cog_cfg {
     int      halvings;          /* log2 of temporal_compression_ratio                          */
 } xd_cog_cfg;
 
-/* A group norm. In the decoder (spatial norm) its result is multiplied by y(z), then b(z) is added;
- * z is the latent. */
+/* A group norm. In the decoder it is a spatial norm: the result is multiplied by y(z), then b(z) is
+ * added, where z are the latents. */
 typedef struct xd_cog_norm { xd_tensor gain, bias; xd_lin y, b; float eps; } xd_cog_norm;
 
 typedef struct xd_cog_res {
@@ -32,8 +32,8 @@ typedef struct xd_cog_res {
 
 typedef struct xd_cog_level {   /* residual blocks at one resolution, then resampling          */
     xd_cog_res res[XD_COG_RES];
-    xd_cnv     down;            /* encoder: downsampling                                       */
-    xd_cnv     up[4];           /* decoder: convolution of an upsampled map                    */
+    xd_cnv     down;            /* encoder: downsampling convolution                           */
+    xd_cnv     up[4];           /* decoder: upsampling convolution (xd_band_enlarge)           */
 } xd_cog_level;
 
 typedef struct xd_cog_half {    /* the encoder or the decoder                                  */
@@ -53,13 +53,13 @@ static inline int xd_cog_levels(const xd_cog_cfg *c)
     return c->widths.n;
 }
 
-/* Residual blocks of a level. */
+/* Returns the number of residual blocks per level of the encoder (dec 0) or decoder (dec 1). */
 static inline int xd_cog_residuals(const xd_cog_cfg *c, int dec)
 {
     return c->layers + dec;
 }
 
-/* The functions of xd_vae. */
+/* Implement decode and encode of xd_vae. */
 void xd_cog_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
 void xd_cog_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 

@@ -1,11 +1,12 @@
-/* rgb.h - inside vae: known linear maps from latents to RGB, for previews */
+/* rgb.h - inside vae: known linear maps from the latents of an autoencoder to RGB, for previews. */
 #ifndef XD_VAE_RGB_H
 #define XD_VAE_RGB_H
 
 #include <stdint.h>
 
-/* Returns xd_vae_info.rgb of the autoencoder with this number of latent channels, width of the
- * finest level and scaling_factor (1: none); NULL: unknown. */
+/* Returns the linear map (xd_vae_info.rgb) of an autoencoder, which is recognized by its number of
+ * latent channels, the width of its finest level and its scaling_factor (1 if it has none). NULL:
+ * unknown autoencoder. */
 const float (*xd_vae_rgb(int64_t channels, int64_t width, double scaling))[3];
 
 #endif

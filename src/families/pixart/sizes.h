@@ -5,9 +5,9 @@
 
 #include <stdint.h>
 
-/* models of up to 1024 */
+/* For models of sizes up to 1024. */
 int xd_pixart_alpha_size(int64_t sample, int64_t *height, int64_t *width);
-/* models of up to 2048 */
+/* For models of sizes up to 2048. */
 int xd_pixart_sigma_size(int64_t sample, int64_t *height, int64_t *width);
 
 #endif
