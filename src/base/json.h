@@ -1,7 +1,9 @@
-/* json.h - JSON documents (parsed by cJSON), and C structs filled from them by a table.
+/* json.h - reads JSON documents (parsed by cJSON), fills C structs from them by a table, and writes
+ * JSON texts.
  *
  * A component's config.json becomes a C struct. The component defines a table of xd_field with one
- * row for each key. Unknown keys are logged at debug level; wrong types are refused. */
+ * row for each key of its config. Unknown keys are logged at debug level; values of a wrong type
+ * are refused. */
 #ifndef XD_BASE_JSON_H
 #define XD_BASE_JSON_H
 
@@ -13,23 +15,24 @@
 
 typedef struct xd_json xd_json;         /* a value inside a document; borrowed               */
 
-/* Parses a text; `what` is its name in errors. The caller owns the document. Refuses deep nesting
- * and text after the value. Accepts NaN, Infinity and -Infinity without quotes, as Python writes
- * them. */
+/* Parses a JSON text. what: name of the text in errors. The caller owns the document *j. Refuses
+ * deep nesting and text after the JSON value. Accepts NaN, Infinity and -Infinity without quotes,
+ * as Python writes them. */
 xd_status xd_json_parse(xd_json **j, const char *text, size_t len, const char *what, xd_err *e);
-xd_status xd_json_read(xd_json **j, const char *path, xd_err *e);       /* a file             */
+xd_status xd_json_read(xd_json **j, const char *path, xd_err *e);       /* parses a file      */
 void      xd_json_free(xd_json **j);
 
-const xd_json *xd_json_get(const xd_json *j, const char *key);  /* NULL: no object or no key  */
+/* Value of a key; NULL: no object or no key. */
+const xd_json *xd_json_get(const xd_json *j, const char *key);
 int            xd_json_size(const xd_json *j);          /* members of an object or array       */
 const xd_json *xd_json_at(const xd_json *j, int i);     /* i-th member, constant time; or NULL  */
 const xd_json *xd_json_first(const xd_json *j);         /* first member, or NULL               */
 const xd_json *xd_json_next(const xd_json *v);          /* the member after v, or NULL         */
-const char    *xd_json_key(const xd_json *v);           /* of a member of an object, or NULL   */
-const char    *xd_json_text(const xd_json *j);          /* NULL: not a string                  */
-int            xd_json_number(const xd_json *j, double *v);     /* 1: a number                 */
-int            xd_json_bool(const xd_json *j, int *v);          /* 1: a bool                   */
-int            xd_json_null(const xd_json *j);          /* absent or null                      */
+const char    *xd_json_key(const xd_json *v);           /* key of a member of an object, or NULL */
+const char    *xd_json_text(const xd_json *j);          /* value of a string; NULL: not a string */
+int            xd_json_number(const xd_json *j, double *v);     /* 1: the value is a number    */
+int            xd_json_bool(const xd_json *j, int *v);          /* 1: the value is a bool      */
+int            xd_json_null(const xd_json *j);          /* 1: j is NULL or the value is null   */
 int            xd_json_is_object(const xd_json *j);
 int            xd_json_is_list(const xd_json *j);
 
@@ -57,22 +60,23 @@ typedef struct xd_ints { int n; int64_t v[XD_FIELD_LIST]; } xd_ints;
 typedef struct xd_reals { int n; double v[XD_FIELD_LIST]; } xd_reals;
 typedef struct xd_names { int n; char v[XD_FIELD_LIST][XD_FIELD_TEXT]; } xd_names;
 
-/* Fills `out` with defaults, then with the values of `obj` (NULL: none). The table ends with a row
- * whose json is NULL. `what` names the file in errors and in the debug log. */
+/* Sets the fields of the struct `out` to the defaults of a table, then to the values of the JSON
+ * object `obj` (NULL: no values). The table ends with a row whose json is NULL. `what` names the
+ * file in errors and in the debug log. */
 xd_status xd_fields_read(const xd_field *fields, void *out, const xd_json *obj, const char *what,
                          xd_err *e);
 
-/* A text that grows as it is written. */
+/* A text buffer that grows as text is appended. failed: 1: out of memory. */
 typedef struct xd_text_buf { char *p; size_t len, cap; int failed; } xd_text_buf;
 void xd_buf_add(xd_text_buf *b, const char *fmt, ...) XD_PRINTF(2, 3);
 void xd_buf_vadd(xd_text_buf *b, const char *fmt, va_list ap) XD_PRINTF(2, 0);
 /* Appends any text as UTF-8: each byte that is not valid becomes U+FFFD. */
 void xd_buf_utf8(xd_text_buf *b, const char *s);
-void xd_buf_json_string(xd_text_buf *b, const char *s); /* quoted and escaped                 */
-/* Appends a value with all its members, without spaces; numbers must be finite. */
+void xd_buf_json_string(xd_text_buf *b, const char *s); /* appends s quoted and escaped       */
+/* Appends a JSON value with all its members, without spaces. Its numbers must be finite. */
 void xd_buf_json(xd_text_buf *b, const xd_json *v);
 void xd_buf_free(xd_text_buf *b);
 
-void xd_json_about(xd_fact *fact, void *cookie);        /* reports cJSON and its version        */
+void xd_json_about(xd_fact *fact, void *cookie);        /* reports cJSON's version              */
 
 #endif

@@ -1,10 +1,10 @@
 /* count_memory.h - predicts the device memory that messages need, for the count communicator
  *
- * Models the buffers of staging.c and the mailboxes of direct.c: a message uses the smallest free
- * buffer that is large enough, or a new one; buffers are freed only when the communicator closes. A
- * mailbox is free again after the peer has sent three more messages: two may be in flight, and
- * receives are posted one ahead. A staging buffer is free again after XD_STAGE_ENDING more
- * calls. */
+ * The prediction models the buffers of staging.c and the mailboxes of direct.c. A message uses the
+ * smallest free buffer that is large enough, or a new one; buffers are deallocated only when the
+ * communicator closes. A mailbox can be used again after the peer has sent three more messages,
+ * because two may be in flight and receives are posted one ahead. A staging buffer can be used
+ * again after XD_STAGE_ENDING more calls. */
 #ifndef XD_COMM_COUNT_MEMORY_H
 #define XD_COMM_COUNT_MEMORY_H
 
@@ -14,29 +14,31 @@
 typedef struct xd_count_buffer { size_t cap; int64_t until; } xd_count_buffer;
 typedef struct xd_count_buffers { xd_count_buffer *v; int n, cap; } xd_count_buffers;
 
-typedef struct xd_count_world { /* state of one rank                                           */
+typedef struct xd_count_world { /* modelled memory of one rank                                 */
     xd_traffic  *traffic;       /* `way` selects the transport; device_bytes is the result     */
     xd_count_buffers packed;    /* staging buffers                                             */
-    int64_t      calls;         /* begun so far                                                */
+    int64_t      calls;         /* number of calls begun so far                                */
 } xd_count_world;
 
-typedef struct xd_count_group { /* state of one of its groups                                  */
+typedef struct xd_count_group { /* modelled memory of one group of the rank                    */
     int           rank, size;
     xd_count_buffers *box;      /* [size]: mailboxes for messages to each rank                 */
     int64_t      *received;     /* [size]: number of messages from each rank                   */
 } xd_count_group;
 
-/* Returns 0 if out of memory. */
+/* Opens the model of a group in which this rank is number `rank` of `size`. Returns 0 if out of
+ * memory. */
 int  xd_count_group_open(xd_count_group *g, int rank, int size);
 void xd_count_group_close(xd_count_group *g);
 void xd_count_world_close(xd_count_world *w);
 
 /* Call xd_count_call when a call begins, then xd_count_send or xd_count_recv for each of its
- * tensors. packs: a tensor in host memory passes through a device buffer. */
+ * tensors. packs: 1: a tensor in host memory passes through a device buffer. */
 void xd_count_call(xd_count_world *w);
 void xd_count_send(xd_count_world *w, xd_count_group *g, int to, xd_tensor t, int packs);
 void xd_count_recv(xd_count_world *w, xd_count_group *g, int from, xd_tensor t, int packs);
-/* Counts an all-reduce: between devices every rank sends its f32 elements to every other rank. */
+/* Counts the buffers of an all-reduce, in which every device sends its f32 elements to every other
+ * device. */
 void xd_count_sum(xd_count_world *w, xd_count_group *g, xd_tensor io, xd_red op);
 
 #endif

@@ -1,16 +1,18 @@
-/* direct.h - messages between the GPUs of one host, through shared device memory (CUDA IPC) and not
- * through host memory
+/* direct.h - sends messages between the GPUs of one host through shared device memory (CUDA IPC),
+ * without a copy in host memory.
  *
- * Used by groups whose ranks are all on one host. Messages of other groups are staged.
+ * Groups whose ranks are all on one host use direct messages. Messages of other groups are staged.
  *
  * Each rank exports device memory to the others: one mailbox for each message in flight. The sender
  * packs a tensor into a mailbox and sends a note through the underlying communicator: the number of
  * the mailbox and the byte count. The receiver's device waits for the event that the sender's
  * device records after the copy, copies the bytes to their destination, and records an event after
- * which the mailbox is free. No host waits for a device. Ranks on one GPU copy within its memory.
+ * which the mailbox is free. No host waits for a device. Ranks that share a GPU copy within the
+ * GPU's memory.
  *
- * Tensors of f32, f16 and bf16 use mailboxes, also tensors in host memory: both ends of a message
- * know its type, but not where the other end's tensor is. All others are staged (staged.h). */
+ * Tensors of f32, f16 and bf16 use mailboxes, also if they are in host memory, because both ends of
+ * a message know the element type but not where the other end's tensor is. All other tensors are
+ * staged (staged.h). */
 #ifndef XD_COMM_DIRECT_H
 #define XD_COMM_DIRECT_H
 
@@ -19,32 +21,32 @@
 typedef struct xd_mailboxes xd_mailboxes;       /* mailboxes between the ranks of a host       */
 typedef struct xd_links     xd_links;           /* links of a world (linked.h)                 */
 
-typedef struct xd_direct {      /* the direct transport of one group                           */
-    xd_mailboxes *m;            /* mailboxes, or links; both NULL: messages are staged         */
+typedef struct xd_direct {      /* the direct transport of one group of ranks                  */
+    xd_mailboxes *m;            /* mailboxes, or `links`; both NULL: messages are staged       */
     xd_links     *links;
     xd_comm      *notes;        /* communicator of the same ranks, for mailbox notes           */
     int          *rank;         /* [size]: rank on the host; with links: rank in the world     */
     int           me;           /* this rank's number in the group                             */
 } xd_direct;
 
-/* Opens mailboxes between all ranks of this host. NULL on all its ranks: not available, *why is the
- * reason. *any: 1 if some host has mailboxes. Collective over `world`, the communicator under the
- * staging communicator of `w`. */
+/* Opens mailboxes between all ranks of this host. Returns NULL on all ranks of a host where
+ * mailboxes are not available, with the reason in *why. Sets *any to 1 if some host has mailboxes.
+ * Collective over `world`, the communicator under the staging communicator of `w`. */
 xd_mailboxes *xd_mailboxes_open(xd_staging *w, xd_comm *world, int *any, const char **why);
 /* Returns 1 if the world has ranks on other hosts, which these mailboxes do not reach. */
 int           xd_mailboxes_partial(const xd_mailboxes *m, int world_size);
 void          xd_mailboxes_close(xd_mailboxes *m);
-/* Opens the direct transport of a group of that world, after all its ranks have agreed on mailboxes
- * or links; collective. */
+/* Opens the direct transport of a group, after all ranks of the world have agreed to use mailboxes
+ * or links. Collective over the group. */
 xd_status     xd_direct_open(xd_direct *g, const xd_staging *w, int world_rank, xd_comm *group,
                              xd_err *e);
 void          xd_direct_close(xd_direct *g);
 /* Returns 1 if tensors of this type use the direct transport. */
 int           xd_direct_takes(const xd_direct *g, xd_dtype t);
 
-/* Begins call k: sends k->view[r] to rank r of the group and receives k->view[size + r] from it; a
- * view without elements is skipped. `peer` < 0: a collective call; else the only rank to send to or
- * receive from. `traffic`: counters of the group. Returns 0 if out of memory. */
+/* Begins call k: sends k->view[r] to rank r of the group and receives k->view[size + r] from rank
+ * r. A view without elements is skipped. `peer` < 0: a collective call; else the only rank to send
+ * to or receive from. `traffic`: counters of the group. Returns 0 if out of memory. */
 int           xd_direct_begin(const xd_direct *g, xd_stage_call *k, int size, int peer,
                               xd_traffic *traffic);
 /* Returns 1 on all ranks if `mine` is 1 on each of them, else 0. Collective. */
@@ -52,13 +54,13 @@ int           xd_comm_all_can(xd_comm *c, int mine);
 /* Queues a copy of a tensor to contiguous device memory on the compute stream. */
 xd_status     xd_direct_pack(xd_staging *w, char *to, xd_tensor t);
 /* Queues the copies of received data from packed memory (k->up) to its tensors; later computation
- * waits for them. */
+ * waits for these copies. */
 xd_status     xd_direct_unpack(xd_staging *w, xd_stage_call *k);
 /* Copies between two tensors of this rank in host or device memory, for call k. Returns 0 if out of
  * memory. */
 int           xd_direct_copy(xd_staging *w, xd_stage_call *k, xd_tensor to, xd_tensor from);
-/* Call when the notes of k have arrived: queues the copies of received data; later computation
- * waits for them. */
+/* Call when the notes of call k have arrived. Queues the copies of received data, for which later
+ * computation waits. */
 xd_status     xd_direct_end(xd_direct *g, xd_stage_call *k, int size);
 
 #endif

@@ -1,18 +1,19 @@
-/* help.h - words for help texts and messages that depend on the families (recipes and examples)
+/* help.h - parts of help texts and messages that depend on the model families (their recipes and
+ * examples).
  *
- * The program includes this header, too (tests/style/layers.py). */
+ * The command-line program includes this header, too (tests/style/layers.py). */
 #ifndef XD_FAMILIES_HELP_H
 #define XD_FAMILIES_HELP_H
 
 typedef enum xd_family_word {
-    /* Titles of families, comma-separated: */
+    /* Titles of the families for which this is true, comma-separated: */
     XD_WORD_DISTILLED,          /* the guidance scale is distilled                             */
     XD_WORD_RESCALES,           /* the pipeline has guidance_rescale                           */
     XD_WORD_FROM_PROMPT,        /* guidance is relative to the prompt's prediction             */
     XD_WORD_DYNAMIC_CFG,        /* the published examples use dynamic guidance                 */
     XD_WORD_SKIPS_LAYERS,       /* the pipeline has skip_guidance_layers                       */
     XD_WORD_AUTO_RESIZES,       /* reference images get a trained size                         */
-    XD_WORD_MAX_AREA,           /* width and height set the ratio, max_area the size           */
+    XD_WORD_MAX_AREA,           /* width and height set the aspect ratio, max_area the size    */
     XD_WORD_INPAINTS,           /* a part of an image can be inpainted (xd_recipe_inpaints)      */
     XD_WORD_TWO_DITS,           /* a model may have two transformers                           */
     XD_WORD_OPTIONAL_TEXT,      /* a text encoder may be absent                                */
@@ -20,15 +21,15 @@ typedef enum xd_family_word {
     XD_WORD_THREE_PROMPTS,      /* a third text encoder may have its own prompt                */
     XD_WORD_CLEANS,             /* captions are cleaned of web text                            */
     XD_WORD_LAYERS,             /* blocks of each kind, and the family: "2,4" of FLUX          */
-    /* Names of published models: */
-    XD_WORD_FROM_IMAGE,         /* models with a first frame as input                          */
-    XD_WORD_LAST_IMAGE,         /* models with a last frame as input, too                      */
+    /* Names of published models or files: */
+    XD_WORD_FROM_IMAGE,         /* models that read a first frame                              */
+    XD_WORD_LAST_IMAGE,         /* models that also read a last frame                          */
     XD_WORD_FILE,               /* a file with the weights of a transformer                    */
     XD_WORD_HUB,                /* a model on the Hugging Face hub                             */
     XD_WORDS
 } xd_family_word;
 
-/* Returns the words, valid as long as the program runs; "none" if there are none. */
+/* Returns the text for w, valid as long as the program runs; "none" if no family matches. */
 const char *xd_family_says(xd_family_word w);
 
 #endif

@@ -1,5 +1,5 @@
-/* denoise_inside.h - shared by the files of the denoising loop: denoise.c, denoise_latents.c,
- * step_cache.c */
+/* denoise_inside.h - functions that the files of the denoising loop share: denoise.c,
+ * denoise_latents.c, step_cache.c. */
 #ifndef XD_PIPELINE_DENOISE_INSIDE_H
 #define XD_PIPELINE_DENOISE_INSIDE_H
 
@@ -21,24 +21,25 @@ static inline int xd_denoise_is_mine(const xd_denoise *f, int pass)
     return pass % f->topo->deg.n[XD_CFG] == f->topo->at[XD_CFG];
 }
 
-/* Returns the number of exact steps at the start of a transformer. */
+/* Returns the number of exact steps with which each transformer begins. */
 int     xd_denoise_exact(const xd_denoise *f);
-/* Returns this rank's rows of a stream in a patch or XD_ALL, as a range of its rows of all
- * patches. */
+/* Returns which of this rank's rows (of all patches) are of a stream in patch `unit` or XD_ALL. */
 xd_span xd_denoise_rows(const xd_denoise *f, xd_stream_id stream, int unit);
-/* Returns this rank's rows of a patch or XD_ALL in `t`, a tensor of all its image rows. */
+/* Returns the view of this rank's rows of patch `unit` or XD_ALL in `t`, a tensor of all image rows
+ * of this rank. */
 xd_tensor xd_denoise_part(const xd_denoise *f, xd_tensor t, int unit);
-/* Applies guidance to the predictions p of a step's passes, parts of f->pred; result in p[0]. */
+/* Applies guidance to the predictions p of a step's passes, which are views of f->pred. The guided
+ * prediction is written to p[0]. */
 void   xd_denoise_guide(xd_denoise *f, int step, int unit, const xd_tensor p[XD_MAXPASS]);
-/* Runs blocks [from, to). */
+/* Runs blocks [from, to) of the transformer. */
 void   xd_denoise_blocks(xd_denoise *f, int from, int to, xd_state *s);
-/* Waits for a message; its failure is sticky on f->x. */
+/* Waits for a message. If the message fails, the context f->x has failed. */
 void   xd_denoise_wait(xd_denoise *f, xd_comm *c, xd_req *r);
-/* Allocates n floats of host memory with malloc; returns NULL and fails f->x if there is none. */
+/* Allocates n floats of host memory with malloc; returns NULL and fails f->x if out of memory. */
 float *xd_denoise_buffer(xd_denoise *f, int64_t n, const char *what);
 /* Returns the features per token of f->extra. */
 int64_t xd_denoise_extra(const xd_denoise *f);
-/* Last stage: the noise that the sampler draws in this step. */
+/* On the last stage: draws the noise that the sampler adds in this step. */
 void   xd_denoise_draw(xd_denoise *f, int step);
 
 #endif

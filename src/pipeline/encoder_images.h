@@ -1,18 +1,20 @@
-/* encoder_images.h - the images of a request as inputs of its image encoder */
+/* encoder_images.h - prepares the images of a request as inputs of the model's image encoder. */
 #ifndef XD_PIPELINE_ENCODER_IMAGES_H
 #define XD_PIPELINE_ENCODER_IMAGES_H
 
 #include "pipeline/job.h"
 
-/* Returns the number of images that the model's image encoder reads; 0: no such encoder. */
+/* Returns the number of images that the model's image encoder reads; 0: the model has no image
+ * encoder. */
 int       xd_encoder_images_read(const xd_job *j);
 /* Preprocesses image i (w x h pixels of 3 bytes) into j->encoder_pixels if an encoder reads it. On
  * rank 0. */
 xd_status xd_encoder_images_prepare(xd_job *j, int i, const uint8_t *rgb, int64_t w, int64_t h,
                                     xd_err *e);
 int64_t   xd_encoder_images_hash(const xd_job *j);
-/* _open allocates the pixels (black without an image: a benchmark). _share sends those of rank 0 to
- * the ranks of c, which split the encoder (NULL: one rank); collective over c. */
+/* xd_encoder_images_open allocates j->encoder_pixels; in a benchmark without an image they are
+ * black. xd_encoder_images_share sends rank 0's pixels to the ranks of c, which split the encoder
+ * (NULL: one rank); collective over c. */
 xd_status xd_encoder_images_open(xd_job *j, xd_err *e);
 xd_status xd_encoder_images_share(xd_job *j, xd_comm *c, xd_err *e);
 void      xd_encoder_images_close(xd_job *j);

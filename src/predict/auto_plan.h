@@ -1,4 +1,4 @@
-/* auto_plan.h - chooses a plan for an engine whose degrees are not all given */
+/* auto_plan.h - chooses a parallel plan for an engine if the program has not given all degrees. */
 #ifndef XD_PREDICT_AUTO_PLAN_H
 #define XD_PREDICT_AUTO_PLAN_H
 
@@ -17,12 +17,12 @@ typedef struct xd_predicted_times {  /* seconds of the request for which the pla
  * time (negative: unknown), is long. */
 void xd_warn_far_larger(const xd_job *j, double seconds);
 
-/* Fills the degrees of a->parallel that are 0 so that all ranks are used, with the plan that
- * a->plan names: rank 0 predicts every plan and sends its choice to the others. *take is that plan
- * on every rank with the same a->parallel, else the rank's own a->parallel. Before a choice, and
- * with one rank, rank 0 fills ctx->cold. A request far larger than the model's own size is always
- * predicted. `s`: this rank's status so far; a failed rank does not choose. hosts: number of hosts
- * of the ranks. Collective over all ranks. */
+/* Chooses the degrees of a->parallel that are 0 so that all ranks are used, in the way that a->plan
+ * names: rank 0 predicts every plan and sends the chosen plan to the other ranks. *take is the
+ * chosen plan on every rank with the same a->parallel as rank 0; on other ranks it is the rank's
+ * own a->parallel. Before it chooses, and if there is only one rank, rank 0 sets ctx->cold. A
+ * request far larger than the model's own size is always predicted. `s`: this rank's status so far;
+ * a failed rank does not choose. hosts: number of hosts of the ranks. Collective over all ranks. */
 xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_status s,
                        xd_parallel *take, xd_predicted_times *predicted, xd_err *e);
 

@@ -1,14 +1,16 @@
-/* inside.h - inside tok: declarations that its source files share
+/* inside.h - inside tok: declarations that the source files of the tokenizers share.
  *
- * The steps are those of transformers' tokenizers. All find added tokens in the raw text first
- * (added.c). T5 normalizes the rest with the model's character map (charsmap.c), splits it at white
- * space and at U+2581, with which every word then begins (tok.c), and segments each word into the
- * pieces with the largest sum of scores (unigram.c). CLIP normalizes the rest, splits it into words
- * with a regular expression (clip.c), and merges the bytes of a word pair by pair (bpe.c). BERT
- * normalizes it, splits it at white space and punctuation, and segments each word from the left
- * into the longest pieces (bert.c). Language models follow their tokenizer.json (lm.c): normalize,
- * split with regular expressions (pattern.c), merge bytes or characters (bpe.c). open.c selects the
- * tokenizer of a directory; lm_open.c reads that of a language model. */
+ * The steps are those of transformers' tokenizers. All tokenizers first find added tokens in the
+ * raw text (added.c). T5's tokenizer normalizes the other text with the model's character map
+ * (charsmap.c), splits it at white space and at U+2581, with which every word then begins
+ * (tok.c), and segments each word into the pieces with the largest sum of scores (unigram.c).
+ * CLIP's tokenizer normalizes the text, splits it into words with a regular expression (clip.c),
+ * and merges the bytes of a word pair by pair (bpe.c). BERT's tokenizer normalizes the text,
+ * splits it at white space and punctuation, and segments each word from the left into the
+ * longest pieces (bert.c). The tokenizer of a language model follows the rules in its
+ * tokenizer.json (lm.c): it normalizes, splits with regular expressions (pattern.c), and merges
+ * bytes or characters (bpe.c). open.c selects the tokenizer of a directory; lm_open.c reads the
+ * tokenizer of a language model. */
 #ifndef XD_TOK_INSIDE_H
 #define XD_TOK_INSIDE_H
 
@@ -21,62 +23,67 @@
 
 /* ---- growing bytes ------------------------------------------------------------------------ */
 
-/* Bits of `failed` in buffers: out of memory; a regular expression exceeded its match limit. */
+/* Bits of the field `failed` of a buffer: out of memory; a regular expression exceeded its match
+ * limit. */
 enum { XD_FAILED_MEMORY = 1, XD_FAILED_ENDLESS = 2 };
 
 typedef struct xd_bytes_buf { char *p; size_t len, cap; int failed; } xd_bytes_buf;
-void xd_bytes_add(xd_bytes_buf *b, const void *p, size_t n);    /* sets failed when out of memory */
+void xd_bytes_add(xd_bytes_buf *b, const void *p, size_t n);    /* sets `failed` if out of memory */
 void xd_bytes_free(xd_bytes_buf *b);
 typedef struct xd_slice { const char *p; size_t len; } xd_slice;        /* borrowed             */
 
 /* ---- UTF-8 -------------------------------------------------------------------------------- */
 
-/* Decodes the code point at s[0..len) (len > 0); *took is its length in bytes. For an invalid byte
- * returns -1 and length 1. */
+/* Returns the code point of the UTF-8 character at s[0..len), len > 0, and sets *took to the
+ * character's length in bytes. For an invalid byte returns -1 and sets *took to 1. */
 int32_t xd_utf8_get(const char *s, size_t len, size_t *took);
 size_t  xd_utf8_len(const char *s);             /* length in bytes of the valid character at s */
-/* Decodes the character that ends before s[at] (at > 0); *from is the offset of its first byte. */
+/* Returns the code point of the UTF-8 character that ends before s[at], at > 0, and sets *from to
+ * the offset of the character's first byte. */
 int32_t xd_utf8_before(const char *s, size_t at, size_t *from);
 void    xd_utf8_put(int32_t c, xd_bytes_buf *out);
-int     xd_is_space(int32_t c);                 /* Unicode's White_Space                       */
-int     xd_is_blank(int32_t c);                 /* Python's str.isspace()                      */
+int     xd_is_space(int32_t c);                 /* 1: c has Unicode's property White_Space     */
+int     xd_is_blank(int32_t c);                 /* 1: Python's str.isspace() is true for c     */
 
 /* ---- code points ---------------------------------------------------------------------------- */
 
 typedef struct xd_range { int32_t from, to; } xd_range;
-int xd_in_ranges(const xd_range *r, size_t n, int32_t c);       /* r is sorted                  */
+/* 1: c is in one of n sorted ranges. */
+int xd_in_ranges(const xd_range *r, size_t n, int32_t c);
 
 typedef struct xd_codes { int32_t *p; size_t n; } xd_codes;     /* p is malloc'ed               */
 int  xd_codes_read(xd_codes *c, const char *s, size_t len);     /* 0: out of memory             */
-/* Normalizes to NFD or NFC of Unicode 9, or (XD_NFC_TODAY) to NFC of utf8proc's Unicode version.
- * Returns 0 if out of memory. */
+/* Normalizes code points to NFD or NFC of Unicode 9 or, with XD_NFC_TODAY, to NFC of utf8proc's
+ * Unicode version. Returns 0 if out of memory. */
 enum { XD_NFD, XD_NFC, XD_NFC_TODAY };
 int  xd_codes_canonical(xd_codes *c, int form);
 void xd_lower(int32_t c, xd_bytes_buf *out);                    /* appends the lower case of c  */
 
 /* ---- cleaning of prompts, as in diffusers (caption.c) ---------------------------------------- */
 
-/* Contents of a bracketed character class, equal to Python's \s, \w and \d. */
+/* Contents of a character class [...] of a regular expression that equals Python's \s, \w or \d. */
 #define XD_SPACES "\\t-\\r\\x1c- \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}"  \
     "\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 #define XD_LETTERS   "\\p{L}\\p{N}_"
 #define XD_DIGIT  "\\p{Nd}"
 
-enum { XD_FIND_BYTES = 1 };             /* match bytes, not UTF-8 characters                    */
+enum { XD_FIND_BYTES = 1 };             /* a pattern matches bytes, not UTF-8 characters        */
 typedef struct xd_finder xd_finder;
 xd_finder *xd_finder_open(const char *pattern, int flags);      /* NULL: out of memory         */
 void       xd_finder_close(xd_finder *f);
-/* Searches from `at` on, or only at `at` if `here`. Returns 1 if found: span[0] to span[1] is the
- * match, followed by the bounds of its groups. */
+/* Searches a text for a pattern from s[at] on, or only at s[at] if `here` is 1. Returns 1 if found;
+ * then span[0] to span[1] is the match, followed by the bounds of the match's groups. */
 int        xd_finder_next(const xd_finder *f, const char *s, size_t len, size_t at, int here,
                           size_t *span, int groups);
-/* Replaces all matches with `by`, in which "$1" is the first group. */
+/* Replaces all matches of a pattern in a text by `by`, in which "$1" is the first group. */
 void       xd_replace(xd_bytes_buf *text, const char *pattern, const char *by, int flags);
 
-/* Appends the characters of an HTML entity; name: without "&" and ";". no_semicolon: accept only
- * entities that are valid without ";". Returns 0 if unknown. */
+/* Appends the characters of an HTML entity. name: the entity's name without "&" and ";".
+ * no_semicolon: 1: accepts only entities that are valid without ";". Returns 0 if the entity is
+ * unknown. */
 int     xd_entity_put(const char *name, size_t n, int no_semicolon, xd_bytes_buf *out);
-/* Parses the number of "&#..." and returns its length in bytes; 0: none. */
+/* Parses the number of a numeric HTML entity "&#...". Returns the entity's length in bytes; 0:
+ * there is none. */
 size_t  xd_entity_number(const char *s, size_t len, int64_t *v);
 int32_t xd_entity_code(int64_t v);              /* code point of a numeric entity              */
 int32_t xd_windows_code(int byte);              /* code point of a byte in Windows-1252        */
@@ -84,51 +91,56 @@ void    xd_unescape(const char *s, size_t len, xd_bytes_buf *out);      /* Pytho
 void    xd_unescape_whole(const char *s, size_t len, xd_bytes_buf *out); /* ftfy's unescape_html */
 void    xd_unescape_twice(xd_bytes_buf *text);
 
-void    xd_fix_charset(xd_bytes_buf *text);     /* repairs mojibake, as ftfy                   */
-int     xd_fix_controls(xd_bytes_buf *text);    /* fixes C1 controls; returns 1 if it had any  */
-void    xd_fix_text(xd_bytes_buf *text);        /* ftfy.fix_text                               */
-/* Parser of HTML start tags in a text, which is borrowed. NULL: out of memory. */
+void    xd_fix_charset(xd_bytes_buf *text);     /* repairs mojibake as ftfy does               */
+/* Fixes C1 controls; returns 1 if the text had any. */
+int     xd_fix_controls(xd_bytes_buf *text);
+void    xd_fix_text(xd_bytes_buf *text);        /* repairs a text like ftfy.fix_text           */
+/* A parser of HTML start tags in a text. xd_tags_open borrows the text and returns NULL if out of
+ * memory. */
 typedef struct xd_tags xd_tags;
 xd_tags *xd_tags_open(const char *s, size_t len);
 void    xd_tags_close(xd_tags *t);
 /* Returns the end of the attributes of the start tag whose "<" is at `at`, or the offset of the
- * first byte that cannot be part of them. */
+ * first byte that cannot be part of the attributes. */
 size_t  xd_tags_scan(xd_tags *t, size_t at);
-/* Return the end of the tag name, and of the attribute, at `at`; `at`: there is none. */
+/* xd_tags_name returns the end of the tag name at s[at], xd_tags_attribute the end of the attribute
+ * at s[at]. Both return `at` if there is none. */
 size_t  xd_tags_name(const xd_tags *t, size_t at, size_t *behind);
 size_t  xd_tags_attribute(const xd_tags *t, size_t at);
-void    xd_html_text(xd_bytes_buf *text);       /* BeautifulSoup(text, "html.parser").text     */
+void    xd_html_text(xd_bytes_buf *text);       /* as BeautifulSoup(text, "html.parser").text  */
 
-/* First and last step of the xd_caption functions: append `text` as valid UTF-8; return the buffer
- * as a string, or NULL if out of memory. */
+/* First and last step of the xd_caption functions. xd_caption_read appends `text` to a buffer as
+ * valid UTF-8. xd_caption_end returns the buffer as a string, or NULL if out of memory. */
 void    xd_caption_read(const char *text, xd_bytes_buf *out);
 char   *xd_caption_end(xd_bytes_buf *text);
 
 /* ---- JSON without a tree -------------------------------------------------------------------- */
 
-typedef struct xd_skim { const char *p; size_t len, at; } xd_skim;      /* at: the next byte    */
-typedef struct xd_skimmed {             /* a tokenizer.json                                     */
-    xd_bytes_buf rest;                  /* the document, with {} for vocab and [] for merges    */
+/* A JSON text being read; at: the next byte. */
+typedef struct xd_skim { const char *p; size_t len, at; } xd_skim;
+typedef struct xd_skimmed {             /* a tokenizer.json, without its large lists            */
+    xd_bytes_buf rest;                  /* the JSON, with {} for vocab and [] for merges        */
     xd_slice     vocab, merges;         /* model.vocab if it is an object, model.merges; or NULL */
 } xd_skimmed;
-/* Splits a tokenizer.json. vocab and merges point into `text`. The caller frees `rest`. Invalid
- * JSON is returned completely in `rest`. */
+/* Splits a tokenizer.json into its vocabulary, its merges and the rest. out->vocab and
+ * out->merges point into `text`; the caller frees out->rest. Invalid JSON is returned completely
+ * in out->rest. */
 xd_status xd_skim_read(xd_skimmed *out, const char *text, size_t len, xd_err *e);
 /* Each function skips white space and consumes a token. Returns 0 if another token is there. */
 int       xd_skim_is(xd_skim *k, char c);
-/* Reads a string. *out points into the text or, if it has escapes, into *buf, valid until the next
- * call. */
+/* Reads a JSON string. *out points into the text or, if the string has escapes, into *buf; it is
+ * valid until the next call. */
 int       xd_skim_string(xd_skim *k, xd_bytes_buf *buf, xd_slice *out);
-int       xd_skim_id(xd_skim *k, int64_t *id);          /* an integer, saturated                */
+int       xd_skim_id(xd_skim *k, int64_t *id);          /* reads an integer, saturated          */
 xd_status xd_skim_broken(const xd_skim *k, const char *what, const char *part, xd_err *e);
 
 /* ---- a SentencePiece vocabulary -------------------------------------------------------------- */
 
 enum { XD_PIECE_NORMAL = 1, XD_PIECE_UNKNOWN, XD_PIECE_CONTROL, XD_PIECE_USER };
-enum { XD_PIECE_MAX = 1024 };           /* bytes of a piece; longer ones are refused           */
+enum { XD_PIECE_MAX = 1024 };           /* max bytes of a piece; longer ones are refused       */
 
 typedef struct xd_piece {
-    size_t at, len;                     /* position of its text in xd_vocab.text               */
+    size_t at, len;                     /* position of the piece in xd_vocab.text              */
     double score;
     int    type;
 } xd_piece;
@@ -140,21 +152,23 @@ typedef struct xd_vocab {
     xd_bytes_buf map;                   /* the precompiled character map; may be empty          */
 } xd_vocab;
 
-/* Read a serialized ModelProto or a tokenizer.json; `what` is its name in errors. */
-enum { XD_SPM_UNIGRAM = 1, XD_SPM_BPE };                /* the type of model that is accepted    */
+/* Read a SentencePiece vocabulary from a serialized ModelProto or a tokenizer.json. what: name of
+ * the file in errors. */
+enum { XD_SPM_UNIGRAM = 1, XD_SPM_BPE };                /* type of the accepted model            */
 xd_status xd_vocab_spiece(xd_vocab *v, const char *data, size_t len, int type, const char *what,
                           xd_err *e);
 xd_status xd_vocab_json(xd_vocab *v, const xd_json *j, const char *what, xd_err *e);
 xd_status xd_vocab_add(xd_vocab *v, const char *s, size_t len, double score, int type,
                        const char *what, xd_err *e);
-void      xd_vocab_model(const xd_vocab *v, xd_bytes_buf *model);       /* as a ModelProto      */
+void      xd_vocab_model(const xd_vocab *v, xd_bytes_buf *model);       /* writes a ModelProto  */
 void      xd_vocab_free(xd_vocab *v);
 
 /* ---- normalization -------------------------------------------------------------------------- */
 
-typedef struct xd_charsmap {            /* borrowed from the vocabulary's map                   */
+typedef struct xd_charsmap {            /* character map that normalizes text; borrowed from
+                                           xd_vocab.map */
     const char *trie, *text;
-    size_t      units, len;             /* of the trie (4 bytes each), bytes of text            */
+    size_t      units, len;             /* units of the trie (4 bytes each); bytes of text      */
 } xd_charsmap;
 
 xd_status xd_charsmap_open(xd_charsmap *m, const char *map, size_t len, const char *what,
@@ -167,8 +181,8 @@ void      xd_charsmap_apply(const xd_charsmap *m, const char *s, size_t len, xd_
 typedef struct xd_added_flags { int lstrip, rstrip, single_word, normalized; } xd_added_flags;
 
 typedef struct xd_added {
-    char          *text;                /* text to search for: normalized if the flag is set     */
-    char          *name;                /* as in the file                                        */
+    char          *text;                /* text to search for, normalized if f.normalized is set */
+    char          *name;                /* the token as in the file                              */
     size_t         len;
     int32_t        id;
     xd_added_flags f;
@@ -179,7 +193,7 @@ void xd_ids_add(xd_ids *o, int32_t id);
 
 /* ---- pieces without scores ------------------------------------------------------------------ */
 
-enum { XD_PIECES_MAX = 1 << 24 };       /* upper limit of ids                                   */
+enum { XD_PIECES_MAX = 1 << 24 };       /* all ids are smaller                                  */
 
 typedef struct xd_piece_id { size_t at, len; int32_t id; } xd_piece_id;
 
@@ -187,48 +201,52 @@ typedef struct xd_pieces {
     xd_piece_id *p;
     int          n, top;                /* number of pieces; ids are below `top`                */
     size_t       longest;               /* bytes of the longest piece                           */
-    int32_t     *slot;                  /* hash table of piece numbers; -1: empty               */
+    int32_t     *slot;                  /* hash table of indices of pieces; -1: empty           */
     size_t       slots;                 /* a power of two                                       */
     xd_bytes_buf text;
 } xd_pieces;
 
-/* Read pieces from an object {piece: id} (an empty piece is allowed if `blanks`), from its bytes,
- * from a list, or from lines, the first of which has id 0. `what` is the name in errors. Call
- * xd_pieces_free also after a failure. */
+/* Read the pieces of a vocabulary from a JSON object {piece: id} (in which an empty piece is
+ * allowed if `blanks` is 1), from the text of such an object, from a list, or from lines of text,
+ * the first of which has id 0. what: name of the file in errors. Call xd_pieces_free also after a
+ * failure. */
 xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char *what, xd_err *e);
 xd_status xd_pieces_span(xd_pieces *v, xd_slice span, const char *what, xd_err *e);
 xd_status xd_pieces_list(xd_pieces *v, const xd_vocab *list, const char *what, xd_err *e);
 xd_status xd_pieces_lines(xd_pieces *v, const char *s, size_t len, const char *what, xd_err *e);
 int32_t   xd_pieces_find(const xd_pieces *v, const char *s, size_t len);        /* id, or -1     */
 void      xd_pieces_free(xd_pieces *v);
-size_t    xd_table_size(int n);         /* slots of a hash table for n entries                   */
+size_t    xd_table_size(int n);         /* number of slots of a hash table for n entries         */
 size_t    xd_text_hash(const char *s, size_t len);
 
 /* ---- byte pair encoding --------------------------------------------------------------------- */
 
 typedef struct xd_bpe xd_bpe;
-typedef struct xd_bpe_files {           /* names are for errors                                 */
+typedef struct xd_bpe_files {           /* files of a BPE tokenizer; names are for errors       */
     const xd_json *vocab;               /* object {piece: id}                                   */
     const char    *vocab_name;
     const char    *merges;              /* content of merges.txt; NULL: use `list`              */
     size_t         len;
     const xd_json *list;
     const char    *merges_name;
-    xd_slice       bytes, pairs;        /* JSON of vocab and merges, instead of `vocab`, `list`  */
-    const xd_vocab *pieces;             /* instead of all: every split of a piece into two pieces
-                                           is a merge (SentencePiece BPE)                       */
+    xd_slice       bytes, pairs;        /* JSON texts in place of `vocab` and `list`             */
+    /* In place of all above: every split of a piece into two pieces is a merge (SentencePiece
+     * BPE). */
+    const xd_vocab *pieces;
 } xd_bpe_files;
 /* Keeps no reference to the files. */
 xd_status xd_bpe_open(xd_bpe **b, const xd_bpe_files *f, xd_err *e);
 void      xd_bpe_close(xd_bpe *b);
-/* Sets the piece for unknown bytes; refuses a vocabulary that lacks both that piece and a byte. */
+/* Sets the piece s for unknown bytes. Refuses a vocabulary that has neither this piece nor pieces
+ * for all bytes. */
 xd_status xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_err *e);
 const xd_pieces *xd_bpe_pieces(const xd_bpe *b);
-/* Appends the ids of a CLIP word. */
+/* Appends the ids of one word of CLIP's tokenizer. */
 void      xd_bpe_word(const xd_bpe *b, const char *w, size_t len, xd_ids *out);
-/* Merges n ids and appends the result. */
+/* Merges pairs of n ids by BPE and appends the resulting ids. */
 void      xd_bpe_merge(const xd_bpe *b, const int32_t *ids, size_t n, xd_ids *out);
-/* Writes the character that stands for a byte in byte-level BPE (GPT-2), as UTF-8. */
+/* Writes the character by which byte-level BPE (GPT-2) represents a byte, as UTF-8. Returns the
+ * character's length. */
 size_t    xd_byte_letter(int byte, char out[2]);
 
 /* ---- CLIP's tokenizer ----------------------------------------------------------------------- */
@@ -245,20 +263,23 @@ void      xd_clip_words(const xd_clip *c, const char *s, size_t len, xd_ids *out
 /* ---- patterns ------------------------------------------------------------------------------- */
 
 typedef struct xd_pattern xd_pattern;
-/* Opens a pattern: a regular expression, or a literal `text` if it is not NULL. */
+/* Opens a pattern for splitting text: the literal `text` if it is not NULL, else a regular
+ * expression. */
 xd_status xd_pattern_open(xd_pattern **p, const char *regex, const char *text, const char *what,
                           xd_err *e);
 void      xd_pattern_close(xd_pattern *p);
 
-typedef enum xd_split_how {             /* what Split does with matches (tokenizers library)    */
+typedef enum xd_split_how {             /* what Split of the tokenizers library does with matches */
     XD_SPLIT_ISOLATED, XD_SPLIT_REMOVED, XD_SPLIT_WITH_PREVIOUS, XD_SPLIT_WITH_NEXT,
     XD_SPLIT_CONTIGUOUS
 } xd_split_how;
 typedef struct xd_text_cut { size_t from, to; int match; } xd_text_cut;
 typedef struct xd_cuts { xd_text_cut *p; size_t n, cap; int failed; } xd_cuts;
-/* Splits valid UTF-8 into matches and the parts between them. The caller frees c->p. */
+/* Splits a text, which is valid UTF-8, into matches of the pattern and the parts between matches.
+ * The caller frees c->p. */
 void      xd_pattern_cut(const xd_pattern *p, const char *s, size_t len, xd_cuts *c);
-/* Removes or merges parts according to `how`. invert: swap the roles of matches and other parts. */
+/* Removes or merges parts of a split text as `how` demands. invert: 1: matches and other parts swap
+ * their roles. */
 void      xd_cuts_merge(xd_cuts *c, xd_split_how how, int invert);
 
 /* ---- tokenizers of language models ---------------------------------------------------------- */
@@ -267,10 +288,10 @@ typedef struct xd_lm xd_lm;
 typedef enum xd_lm_class { XD_LM_OTHER, XD_LM_QWEN, XD_LM_GEMMA } xd_lm_class;
 typedef struct xd_lm_files {
     xd_bpe_files   bpe;
-    const xd_json *rules;               /* a tokenizer.json without its vocabulary; NULL: the
-                                           class's default rules                                */
+    /* tokenizer.json without its vocabulary; NULL: the default rules of the class. */
+    const xd_json *rules;
     xd_lm_class    named;
-    const char    *unknown;             /* unk_token of the class                               */
+    const char    *unknown;             /* default unk_token of the class                       */
 } xd_lm_files;
 /* Keeps no reference to the files. */
 xd_status xd_lm_open(xd_lm **l, const xd_lm_files *f, xd_err *e);
@@ -284,11 +305,11 @@ void      xd_lm_words(const xd_lm *l, const char *s, size_t len, xd_ids *out);
 /* ---- BERT's tokenizer ----------------------------------------------------------------------- */
 
 typedef struct xd_bert_rules {
-    int         clean;                  /* remove control characters                             */
-    int         split_chinese;          /* make each Chinese character a word                    */
-    int         strip, lower;           /* strip accents; convert to lower case                  */
-    const char *prefix;                 /* of pieces inside a word ("##"); borrowed              */
-    int64_t     max_chars;              /* longer words are unknown                              */
+    int         clean;                  /* 1: remove control characters                          */
+    int         split_chinese;          /* 1: make each Chinese character a word                 */
+    int         strip, lower;           /* 1: strip accents; 1: convert to lower case            */
+    const char *prefix;                 /* prefix of pieces inside a word ("##"); borrowed       */
+    int64_t     max_chars;              /* words with more characters are unknown                */
 } xd_bert_rules;
 void      xd_bert_rules_of_config(xd_bert_rules *r, const xd_json *cfg);
 xd_status xd_bert_rules_of_json(xd_bert_rules *r, const xd_json *tj, const char *what, xd_err *e);
@@ -303,7 +324,7 @@ typedef struct xd_bert_files {
 } xd_bert_files;
 /* Keeps no reference to the files. */
 xd_status xd_bert_open(xd_bert **b, const xd_bert_files *f, xd_err *e);
-void      xd_bert_unknown(xd_bert *b, int32_t id);      /* id of unknown words                   */
+void      xd_bert_unknown(xd_bert *b, int32_t id);      /* sets the id of unknown words          */
 void      xd_bert_close(xd_bert *b);
 const xd_pieces *xd_bert_pieces(const xd_bert *b);
 /* Appends the normalized form of valid UTF-8. */
@@ -328,61 +349,66 @@ struct xd_tok {
     int         nadded, capadded;
     int32_t    *slot;                   /* hash table of added tokens by name; -1: empty        */
     size_t      slots;                  /* a power of two                                       */
-    int32_t    *order[2];               /* added tokens to find in raw and in normalized         */
-    int         norder[2];              /* text, sorted by that text                            */
+    /* Indices of added tokens to find in raw and in normalized. */
+    int32_t    *order[2];
+    int         norder[2];              /* text, sorted by their text                           */
     int32_t     begin, end, pad;        /* ids of bos, eos and pad; -1: none                    */
     xd_ids      head, tail;             /* ids before and after a text                          */
-    int         pad_left;               /* padding is before the text                           */
+    int         pad_left;               /* 1: padding is before the text                        */
     int32_t     next;                   /* id of the next token outside the vocabulary          */
     int64_t     max;                    /* model_max_length; 0: none                            */
-    int         cut_left;               /* truncation drops the beginning of the text           */
+    int         cut_left;               /* 1: truncation drops the beginning of the text        */
 };
 
-/* Returns the id of a text in the vocabulary, without added tokens; -1: none. */
+/* Returns the id of the piece s in the vocabulary, in which added tokens are not included; -1:
+ * none. */
 int32_t   xd_tok_find(const xd_tok *t, const char *s, size_t len);
-/* Appends the normalized form of valid UTF-8. The result may contain invalid UTF-8. */
+/* Appends the normalized form of valid UTF-8. The normalized text may contain invalid UTF-8. */
 void      xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *out);
 
-/* Makes `s` an added token unless it already is one. Its id is the one in the vocabulary, or the
- * next free one. */
+/* Makes `s` an added token unless it is one already. The token's id is the id of `s` in the
+ * vocabulary, or the next free id. */
 xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e);
 int32_t   xd_added_id(const xd_tok *t, const char *s);          /* -1: not an added token        */
-/* Adds a token that is a JSON string, or an object with "content" and flags. special: default of
- * the flag "normalized" is false. */
+/* Adds a token that is a JSON string, or a JSON object with "content" and flags. special: 1: the
+ * default of the flag "normalized" is false. */
 xd_status xd_added_json(xd_tok *t, const xd_json *j, int special, xd_err *e);
-xd_status xd_added_sort(xd_tok *t, xd_err *e);  /* prepares the search, after the last one       */
-int       xd_json_flag(const xd_json *o, const char *key, int otherwise);       /* a boolean     */
+/* Prepares the search; call after adding all tokens. */
+xd_status xd_added_sort(xd_tok *t, xd_err *e);
+/* Reads a boolean; otherwise: the default. */
+int       xd_json_flag(const xd_json *o, const char *key, int otherwise);
 typedef struct xd_lm_json xd_lm_json;
 typedef enum xd_tok_kind {
     XD_TOK_T5, XD_TOK_CLIP, XD_TOK_BERT, XD_TOK_LM, XD_TOK_KINDS
 } xd_tok_kind;
-/* Files of a directory with its special tokens: cfg (tokenizer_config.json), map
+/* Parsed files of a tokenizer directory that have special tokens: cfg (tokenizer_config.json), map
  * (special_tokens_map.json), old (added_tokens.json), tj (tokenizer.json). Any may be NULL. */
 typedef struct xd_special_files {
     const xd_json *cfg, *map, *old, *tj;
-    int            spiece;              /* T5 with a spiece.model                               */
-    int            named_only;          /* BERT from a tokenizer.json: do not add default tokens */
+    int            spiece;              /* 1: T5 with a spiece.model                            */
+    int            named_only;          /* 1: BERT from a tokenizer.json: add no default tokens  */
     xd_lm_class    named;               /* class of a language model                            */
     const xd_lm_json *json;             /* tokenizer.json of a language model, or NULL          */
     xd_tok_kind    kind;
 } xd_special_files;
 xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e);
 
-/* A tokenizer.json of a language model. Its large vocabulary is not parsed into a tree. */
+/* The tokenizer.json of a language model, whose large vocabulary is not parsed into a JSON tree. */
 struct xd_lm_json {
     char      *text;                    /* content of the file; owned                           */
     size_t     len;
     xd_skimmed skim;
     xd_json   *rules;                   /* the parsed document without vocab and merges         */
 };
-enum { XD_TOK_FILE_MAX = 1 << 28 };     /* bytes of a vocabulary file; the largest have 2^25    */
+enum { XD_TOK_FILE_MAX = 1 << 28 };     /* max bytes of a vocabulary file; the largest have 2^25 */
 int       xd_tok_has(const char *dir, const char *name);        /* 1: the directory has the file */
 /* Call xd_lm_json_free also after a failure. `text` is borrowed. */
 xd_status xd_lm_json_parse(xd_lm_json *j, const char *text, size_t len, const char *what,
                            xd_err *e);
 xd_status xd_lm_json_read(xd_lm_json *j, const char *path, xd_err *e);
 void      xd_lm_json_free(xd_lm_json *j);
-int       xd_lm_json_fits(const xd_json *rules);        /* 1: of a language model, not of CLIP   */
+/* 1: the file is of a language model, not of CLIP. */
+int       xd_lm_json_fits(const xd_json *rules);
 xd_status xd_lm_open_json(xd_tok **t, const xd_lm_json *j, xd_special_files *f, const char *what,
                           xd_err *e);
 xd_status xd_lm_open_dir(xd_tok **t, const char *dir, xd_special_files *f, xd_err *e);
@@ -390,13 +416,13 @@ xd_status xd_tok_open_lm(xd_tok **t, const xd_lm_files *l, const xd_special_file
 /* Reads a language model's vocabulary and special tokens into t. */
 xd_status xd_lm_read(xd_tok *t, const xd_lm_files *b, const xd_special_files *f, xd_err *e);
 
-/* Returns the text of a special token by its key ("eos_token"), or the default of the tokenizer's
- * class; NULL: none. */
+/* Returns the text of a special token by the token's key ("eos_token"), or else the default of the
+ * tokenizer's class; NULL: none. */
 const char *xd_special_name(const xd_special_files *f, const char *key);
 int       xd_special_extra_ids(const xd_json *cfg);             /* number of sentinels          */
-/* Finds the next added token at or after s[at] and returns its index. *begin and *end include the
- * white space that it strips (not before `from`). -1: none. normalized: search the tokens for
- * normalized text. */
+/* Finds the next added token at or after s[at], and returns the token's index; -1: none. *begin and
+ * *end include the white space that the token strips, but nothing before s[from]. normalized: 1:
+ * searches the tokens that are found in normalized text, 0: in raw text. */
 int       xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, size_t at,
                         size_t from, size_t *begin, size_t *end);
 
