@@ -11,9 +11,9 @@
  *     xd_module_close(&m);
  *
  * A module is for programs with their own text encoders and sampler, such as pipelines of
- * diffusers. A module runs on the CPU, on one rank. The rules of xdit.h for errors, structs and
- * their versions, and the program's threads also apply to modules, as if a module were an
- * engine. */
+ * diffusers. A module runs on the CPU, on one rank. The rules of xdit.h for errors, records
+ * (structs) and their versions, and the program's threads also apply to modules, as if a module
+ * were an engine. */
 #ifndef XDIT_MODULE_H
 #define XDIT_MODULE_H
 

@@ -1,6 +1,7 @@
-/* minmax.h - the smaller and the larger of two values, division that rounds up
+/* minmax.h - functions for the smaller and the larger of two values, and for division that rounds
+ * up.
  *
- * If an argument is NaN, the result is the second one. */
+ * If an argument of xd_max_double is NaN, the result is the second argument. */
 #ifndef XD_BASE_MINMAX_H
 #define XD_BASE_MINMAX_H
 
@@ -27,13 +28,13 @@ static inline double xd_max_double(double a, double b)
     return a > b ? a : b;
 }
 
-/* n / by, rounded up; n >= 0, by > 0. */
+/* Returns n / by, rounded up; n >= 0, by > 0. */
 static inline int64_t xd_ceil_div(int64_t n, int64_t by)
 {
     return (n + by - 1) / by;
 }
 
-/* The smallest multiple of `by` that is at least n; n >= 0, by > 0. */
+/* Returns the smallest multiple of `by` that is at least n; n >= 0, by > 0. */
 static inline int64_t xd_round_up(int64_t n, int64_t by)
 {
     return xd_ceil_div(n, by) * by;

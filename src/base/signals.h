@@ -1,13 +1,13 @@
-/* signals.h - the signals that the library's own threads block, so that the program's threads
- * handle them */
+/* signals.h - the set of signals that the library's own threads block, so that the program's
+ * threads handle these signals. */
 #ifndef XD_BASE_SIGNALS_H
 #define XD_BASE_SIGNALS_H
 
 #include <signal.h>
 
 /* Fills `set` with all signals except the synchronous ones, which an instruction of the thread
- * itself raises, such as SIGBUS after a mapped file was truncated: if blocked, these would kill the
- * process although it has a handler. */
+ * itself raises, such as SIGBUS after a mapped file was truncated. A blocked synchronous signal
+ * would kill the process although it has a handler. */
 static inline void xd_signals_for_caller(sigset_t *set)
 {
     static const int own[] = { SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP };

@@ -37,8 +37,8 @@ void xd_count_world_close(xd_count_world *w);
 void xd_count_call(xd_count_world *w);
 void xd_count_send(xd_count_world *w, xd_count_group *g, int to, xd_tensor t, int packs);
 void xd_count_recv(xd_count_world *w, xd_count_group *g, int from, xd_tensor t, int packs);
-/* Counts the buffers of an all-reduce, in which every device sends its f32 elements to every other
- * device. */
+/* Counts the buffers of an all-reduce. Between devices, every rank sends its f32 elements to every
+ * other rank. */
 void xd_count_sum(xd_count_world *w, xd_count_group *g, xd_tensor io, xd_red op);
 
 #endif

@@ -1,5 +1,5 @@
-/* kinds.h - helpers that all communicators share: packing of views, pieces of an all-reduce,
- * broadcast trees, reductions.
+/* kinds.h - functions that all communicators share: they pack views, split an all-reduce into
+ * pieces, compute broadcast trees, and reduce elements.
  *
  * Only this file defines how collectives are split into messages, so that the count communicator
  * and the real ones agree. */
@@ -11,34 +11,36 @@
 xd_status xd_comm_self(xd_comm **c, xd_err *e);
 xd_status xd_comm_mpi(xd_comm **c, const void *lent, xd_err *e); /* lent: an MPI_Comm, or NULL  */
 void      xd_mpi_about(xd_fact *fact, void *cookie);
-int       xd_mpi_cores(int *ranks, int *cores); /* see xd_comm_share; 0: no world is open       */
-int       xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus);  /* see xd_comm_host; -1: no world */
+int       xd_mpi_cores(int *ranks, int *cores); /* as xd_comm_share; 0: no world is open        */
+int       xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus);  /* as xd_comm_host; -1: no world  */
 
-/* Number of elements and of bytes of a view; 0 for an absent view. */
+/* Return the number of elements and of bytes of a view; 0 for an absent view. */
 int64_t xd_comm_elems(xd_tensor t);
 size_t  xd_comm_bytes(xd_tensor t);
-/* Copies the elements of a view of any strides, row by row, to or from contiguous bytes. The two
- * may overlap only if they are identical or the view is contiguous. */
+/* Copy the elements of a view of any strides, row by row, to or from contiguous bytes. View and
+ * bytes may overlap only if they are identical or the view is contiguous. */
 void    xd_comm_pack(void *to, xd_tensor from);
 void    xd_comm_unpack(xd_tensor to, const void *from);
-/* Copies between views of the same shape and type; returns 0 when shapes or types differ. */
+/* Copies between views of the same shape and type; returns 0 if shapes or types differ. */
 int     xd_comm_copy(xd_tensor to, xd_tensor from);
 
-/* For an all-gather into `out`: bytes of a row; first row of rank r (r = size: total row count). */
+/* For an all-gather into `out`: xd_gather_row returns the bytes of a row, xd_gather_at the index of
+ * the first row of rank r (for r = size: the total number of rows). */
 size_t  xd_gather_row(xd_tensor out);
 int64_t xd_gather_at(const int64_t *rows, int r);
 
-/* An all-reduce is direct (small tensors: every rank sends all its elements to every rank), or
- * splits the n elements into one piece per rank: [xd_reduce_piece(n, r, size), xd_reduce_piece(n,
- * r + 1, size)). Both add in rank order. */
+/* Small tensors use a direct all-reduce (xd_reduce_direct returns 1), in which every rank sends
+ * all its elements to every rank. Otherwise the n elements are split into one piece per rank,
+ * [xd_reduce_piece(n, r, size), xd_reduce_piece(n, r + 1, size)). Both methods add in rank
+ * order. */
 int     xd_reduce_direct(size_t bytes, int size);
 int64_t xd_reduce_piece(int64_t n, int r, int size);
 /* Computes acc = acc (op) from for n elements. Returns 0 for a type that has no reduction. */
 int     xd_reduce(void *acc, const void *from, int64_t n, xd_dtype t, xd_red op);
 
-/* Binomial tree of a broadcast, with ranks numbered from the root. xd_tree_parent: the parent of v
- * (-1 for the root). xd_tree_children: the children of v, largest subtree first; returns their
- * number, at most 31. */
+/* The binomial tree of a broadcast, in which ranks are numbered from the root. xd_tree_parent
+ * returns the parent of rank v (-1 for the root). xd_tree_children writes the children of v,
+ * largest subtree first, and returns their number, at most 31. */
 int     xd_tree_parent(int v);
 int     xd_tree_children(int v, int size, int *child);
 

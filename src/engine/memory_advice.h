@@ -1,4 +1,5 @@
-/* memory_advice.h - advice for a request that needs too much memory */
+/* memory_advice.h - finds and applies options with which a request that needs too much memory
+ * fits. */
 #ifndef XD_ENGINE_MEMORY_ADVICE_H
 #define XD_ENGINE_MEMORY_ADVICE_H
 

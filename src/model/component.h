@@ -1,5 +1,5 @@
-/* component.h - one component of a model (text encoder, transformer or VAE): its config, files,
- * network and weights */
+/* component.h - xd_component, a text encoder, transformer or VAE of a model, with its config,
+ * files, network and weights. */
 #ifndef XD_MODEL_COMPONENT_H
 #define XD_MODEL_COMPONENT_H
 
@@ -16,15 +16,17 @@
 typedef enum xd_kind { XD_KIND_TEXT, XD_KIND_DIT, XD_KIND_VAE } xd_kind;
 enum { XD_KINDS = XD_KIND_VAE + 1 };
 
-enum { XD_PREFETCH_MIN = 32 << 20 };    /* min bytes of files for a readahead thread           */
+/* Min bytes of files for which a readahead thread is used. */
+enum { XD_PREFETCH_MIN = 32 << 20 };
 
-typedef struct xd_weight_group {        /* ranks of this host that hold the same weights       */
+typedef struct xd_weight_group {        /* share group: ranks of this host with the same weights */
     xd_comm *c;                 /* NULL: only this rank                                        */
     int      me;                /* this rank's number among the ranks in use                   */
-    /* 1: each device has its own memory, and the ranks share only the host copy from which
-     * streamed blocks are uploaded. 0: they share all weights. */
+    /* 1: each device has its own memory, and the ranks of the group share only the host copy from
+     * which streamed blocks are uploaded. 0: the ranks share all weights. */
     int      streams;
-    char    *copy;              /* that host copy; NULL: each rank has its own                 */
+    /* Shared host copy of streamed blocks; NULL: each rank has its own. */
+    char    *copy;
     xd_dev  *dev;               /* the device for which `copy` is pinned                       */
 } xd_weight_group;
 
@@ -64,13 +66,14 @@ typedef struct xd_weight_counts {
 } xd_weight_counts;
 
 typedef struct xd_component {
-    char       *name, *dir;     /* "transformer"; its directory                                */
+    char       *name, *dir;     /* name, "transformer"; the component's directory              */
     xd_kind     kind;
     int         from_text;      /* 1: opened from a config text without a directory            */
     xd_json    *config;
-    const char *class_name;     /* from its config, borrowed                                   */
+    const char *class_name;     /* class in the config, borrowed                               */
     const xd_net_def *def;
-    const xd_text *text;        /* text, dit, vae: the one of `kind` is set, the others NULL   */
+    /* Of text, dit, vae, the one of `kind` is set; the others are NULL. */
+    const xd_text *text;
     const xd_dit *dit;
     const xd_vae *vae;
     xd_declared *list;          /* all tensors that the network declares                       */
@@ -87,23 +90,27 @@ typedef struct xd_component {
     xd_weight_counts *count;    /* the engine's counts of `w`                                  */
 } xd_component;
 
-/* Reads DIR/config.json, finds the network for it and lists its tensors. `hint` is the class that
- * model_index.json names, or NULL. Close with xd_component_close, also after a failure. */
+/* Opens a component: reads config.json in its directory, finds the network for the config's class,
+ * and lists the network's tensors. hint: the class that model_index.json names, or NULL. Call
+ * xd_component_close also after a failure. */
 xd_status xd_component_open(xd_component *p, const char *model, const char *name, xd_kind kind,
                             const char *hint, xd_err *e);
-/* As xd_component_open, with other numbers of blocks than the config's: "4", or "2,4" for two kinds
- * of blocks. Kinds beyond the end of the list keep the config's number. NULL: the config's. */
+/* Opens a component as xd_component_open does, with other numbers of blocks than in the config.
+ * layers: "4", or "2,4" for two kinds of blocks; kinds beyond the end of this list keep the
+ * config's number; NULL: all do. */
 xd_status xd_component_open_some(xd_component *p, const char *model, const char *name, xd_kind kind,
                                  const char *hint, const char *layers, xd_err *e);
-/* As xd_component_open, with the JSON text of a config instead of a directory. */
+/* Opens a component as xd_component_open does, from the JSON text of a config in place of a
+ * directory. */
 xd_status xd_component_open_text(xd_component *p, const char *name, xd_kind kind, const char *text,
                                  xd_err *e);
-/* Sets the source of the weights (copied; its pointers are borrowed), which has them under their
- * declared names. Compares them with the declared tensors. */
+/* Sets the weight source of a component, which has tensors under their declared names, and compares
+ * these with the declared tensors. *src is copied, but its pointers are borrowed. */
 xd_status xd_component_source(xd_component *p, const xd_source *src, xd_err *e);
 /* Sets p->class_name from the config's _class_name or architectures, else to `hint`. */
 void      xd_component_name_class(xd_component *p, const char *hint);
-/* Sets the network of the class that the config names, or of `hint`. */
+/* Sets the component's network to the one that implements the class in the config, or else the
+ * class `hint`. */
 xd_status xd_component_network(xd_component *p, const char *hint, xd_err *e);
 /* Returns 1 if a network of this kind implements the class. */
 int       xd_component_knows(xd_kind kind, const char *name);
@@ -112,49 +119,53 @@ xd_status xd_component_add_vision(xd_component *p, xd_err *e);
 void      xd_component_close(xd_component *p);
 
 /* Replaces the component's weights by those of `file` (the name is copied): one file such as
- * "model.safetensors", in a known layout (key_map.h). slot: its name in messages. */
+ * "model.safetensors", in a known layout (key_map.h). slot: name of the component in messages. */
 xd_status xd_component_set_file(xd_component *p, const char *file, const char *slot, xd_err *e);
-/* Opens the weight files and compares them with the declared tensors; warns of unknown tensors. */
+/* Opens the weight files and compares them with the declared tensors; warns about unknown
+ * tensors. */
 xd_status xd_component_files(xd_component *p, xd_err *e);
 
-/* Lists all tensors that the component declares, of all blocks, including declared ones that are
- * never read, with their types after loading (xd_declared.type): BF16 stands for the compute type.
+/* Lists all tensors that the component declares, of all blocks, including tensors that are never
+ * read, with their types after loading (xd_declared.type); BF16 represents the compute type.
  * blocks: as in xd_decl. Call with open files. *list is malloc'ed. */
 xd_status xd_component_list(const xd_component *p, xd_dtype blocks, xd_declared **list, int *n,
                             xd_err *e);
-/* Returns 1 for tensors that no network reads: scales and formats of quantized tensors, and a
- * tokenizer stored among the weights. */
+/* Returns 1 if the name is that of a tensor that no network reads: a scale or format of a quantized
+ * tensor, or a tokenizer that is stored among the weights. */
 int       xd_component_is_note(const char *name);
 
-/* Builds the shadow network on the count device and computes the bytes of the weights (`packed`,
- * `block_bytes`, `work`). */
+/* Counts a component's memory: builds the network on the count device (p->shadow) and computes the
+ * bytes of the weights (p->packed, block_bytes, work). */
 xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e);
 
-/* Returns the bytes of its weights, in all and per block; after xd_component_count. */
+/* Returns the bytes of the component's weights, in total and per block. Call after
+ * xd_component_count. */
 xd_block_sizes xd_component_blocks(const xd_component *p);
 
-/* Returns the bytes of its weights in one block of shared memory, without streamed blocks. */
+/* Returns the bytes of the component's weights in one block of shared memory, without streamed
+ * blocks. */
 size_t         xd_component_held_bytes(const xd_component *p);
 
-/* Computes the bytes of weights that will be loaded with `share`; after xd_component_count. */
+/* Counts the bytes of weights that xd_component_load loads with share = 1. Call after
+ * xd_component_count. */
 xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e);
 
-/* Restricts this rank to the blocks [first, last). Call before anything is loaded. */
+/* Restricts the component on this rank to blocks [first, last). Call before anything is loaded. */
 void      xd_component_stage(xd_component *p, int first, int last);
 
 /* Loads the weights from the files, or random ones if there are none; does nothing if they are
- * loaded. Collective over its group. share: blocks of one kind share the storage of the first
- * (random weights only). */
+ * loaded. Collective over the component's share group. share: 1: blocks of one kind share the
+ * memory of the first such block (only for random weights). */
 xd_status xd_component_load(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e);
-/* As xd_component_load without `share`. s: this rank's status so far; if one rank of the group has
- * failed, none loads. */
+/* Loads the weights as xd_component_load does with share = 0. s: this rank's status so far; if one
+ * rank of the share group has failed, none loads. */
 xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type,
                                   xd_err *e);
 
-/* Starts the readahead of its files before a load, of at most `most` bytes: those that this rank
- * or, in a group, all its ranks will read (then only the first rank reads ahead). Does nothing if a
- * thread does not pay off. count: the count device. Stops when the component is loaded or
- * dropped. */
+/* Starts a thread that reads at most `most` bytes of the component's files ahead, before the
+ * component is loaded. These are the bytes that this rank will read or, in a share group, that all
+ * its ranks will read; then only the first rank reads ahead. Does nothing if a thread does not pay
+ * off. The thread stops when the component is loaded or dropped. count: the count device. */
 void      xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most,
                                 const xd_canceller *cancel);
 void      xd_component_prefetch_end(xd_component *p);
@@ -163,17 +174,19 @@ void      xd_component_prefetch_end(xd_component *p);
 void      xd_component_stream_open(xd_component *p, xd_dev *dev, xd_dtype type);
 void      xd_component_stream_next(void *self, int k);
 void      xd_component_stream_close(xd_component *p);
-/* Returns the bytes of its files that a load by this rank will read and that are not in the page
- * cache; 0 if it is loaded or has no files. Slow: half a second for 24 GB. */
+/* Returns the bytes of the component's files that this rank will read to load the weights and that
+ * are not in the page cache; 0 if the weights are loaded or there are no files. Slow: half a second
+ * for 24 GB. */
 size_t    xd_component_cold_bytes(xd_component *p, xd_dev *count, xd_dtype type);
-/* Callback xd_source.will (adds to the readahead); and a report that tensor i of the files has been
- * read. */
+/* xd_component_will_read implements xd_source.will and adds the elements to the readahead.
+ * xd_component_was_read reports to the readahead that tensor i of the files has been read. */
 void      xd_component_will_read(void *self, const char *name, int64_t first, int64_t n);
 void      xd_component_was_read(const xd_component *p, int64_t i);
-/* Calls the source's `will` for all tensors that a load of one block will read. block: number from
- * the first one of this stage. */
+/* Calls xd_source.will for all tensors that loading one block will read. block: index of the block
+ * among those of this stage. */
 void      xd_component_list_block(const xd_component *p, xd_dev *dev, xd_dtype type, int block);
-/* Calls the source's `will` for all tensors that a load will read, in order. */
+/* Calls xd_source.will for all tensors that loading the component will read, in the order of
+ * reading. */
 void      xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type);
 
 /* Frees the weights, if there are any. Collective over its group, which is closed. */

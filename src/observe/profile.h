@@ -1,8 +1,8 @@
 /* profile.h - a proxy device that measures the time, flops and bytes of each kind of op
  *
- * Every kernel runs on the real device and is timed; a count device computes its flops and bytes.
- * Models and the engine need no change. Ops of an asynchronous device (a GPU) are timed by events
- * on the device, which xd_profile_collect reads. */
+ * Every kernel runs on the real device and is timed, and a count device computes the kernel's flops
+ * and bytes. Models and the engine need no change. Ops of an asynchronous device (a GPU) are timed
+ * by events on the device, which xd_profile_collect reads. */
 #ifndef XD_OBSERVE_PROFILE_H
 #define XD_OBSERVE_PROFILE_H
 
@@ -15,7 +15,7 @@ typedef struct xd_sample {      /* totals of one kind of op since the last reset
 } xd_sample;
 
 typedef struct xd_profile {
-    xd_device_proxy w;          /* w.dev is passed to models; w.real is borrowed               */
+    xd_device_proxy w;          /* the proxy: w.dev is passed to models; w.real is borrowed    */
     xd_dev   *count;            /* borrowed                                                    */
     xd_sample op[XD_NOPS];
     xd_stamps stamps;           /* times of an asynchronous device                             */
@@ -26,6 +26,6 @@ void xd_profile_close(xd_profile *p);
 void xd_profile_reset(xd_profile *p);
 /* Waits for an asynchronous device and adds the seconds of its ops to the samples. */
 void xd_profile_collect(xd_profile *p);
-const char *xd_op_name(xd_op op);       /* "gemm", "attention"                                  */
+const char *xd_op_name(xd_op op);       /* name of an op, "gemm", "attention"                   */
 
 #endif

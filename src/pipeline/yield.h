@@ -1,24 +1,27 @@
-/* yield.h - points at which a request yields, so that the program may run other engines (on_turn)
+/* yield.h - points at which a request yields to the program, which may then run other engines
+ * (callback on_turn).
  *
  * Between two steps all ranks yield together. Texts and pixels are computed by some ranks, in
- * parts, while the others wait: the computing ranks announce each yield, and the waiting ranks
- * follow them until the end. Functions are collective over the ranks in use unless their comments
- * say otherwise. */
+ * parts, while the other ranks wait. The computing ranks then announce each yield, and the waiting
+ * ranks yield with them until the work ends. Functions are collective over the ranks in use unless
+ * their comments say otherwise. */
 #ifndef XD_PIPELINE_YIELD_H
 #define XD_PIPELINE_YIELD_H
 
 #include "pipeline/job.h"
 
-/* Yields once on all ranks: after the steps of an image, or before those of the next one. */
+/* Yields once on all ranks, after the steps of an image or before the steps of the next image. */
 xd_status xd_yield_now(xd_job *j, xd_err *e);
-/* Yields once between two steps; a failure is sticky on x. */
+/* Yields once between two steps. A failure is stored in the context x. */
 void      xd_yield_in_step(xd_job *j, xd_exec *x);
-/* On a computing rank: between begin and end each xd_pause on x (xd_yield_watch) yields. A rank
- * that has failed calls begin and end, too. */
+/* On a computing rank: between xd_yield_begin and xd_yield_end each xd_pause of a context yields
+ * for which xd_yield_watch was called. A rank that has failed calls xd_yield_begin and
+ * xd_yield_end, too. */
 void      xd_yield_begin(xd_job *j);
 void      xd_yield_watch(xd_job *j, xd_exec *x);        /* local                               */
 void      xd_yield_end(xd_job *j);
-/* On a waiting rank: yields together with the computing ranks until one of them ends. */
+/* On a waiting rank: yields together with the computing ranks until one of them calls
+ * xd_yield_end. */
 xd_status xd_yield_follow(xd_job *j, xd_err *e);
 /* Returns the seconds spent in on_turn since the last call; local. */
 double    xd_yield_seconds(xd_job *j);

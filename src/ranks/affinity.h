@@ -1,10 +1,10 @@
-/* affinity.h - binding of a rank to CPUs of its host */
+/* affinity.h - binds a rank to CPUs of its host. */
 #ifndef XD_RANKS_AFFINITY_H
 #define XD_RANKS_AFFINITY_H
 
 #include "base/err.h"
 
-/* Returns XD_EINVAL for an unknown binding mode; NULL is valid. */
+/* Checks the binding mode `bind`. Returns XD_EINVAL if it is unknown; NULL is valid. */
 xd_status xd_affinity_check(const char *bind, xd_err *e);
 /* Binds the calling thread, and the threads that it starts later, to this rank's share of its
  * host's CPUs. `bind` is "auto" (bind if the host has several ranks), "cores" (always bind; a

@@ -1,13 +1,13 @@
-/* tensor.h - a tensor is a view: a value that owns nothing and is passed by value.
+/* tensor.h - xd_tensor, a view of elements in memory that owns nothing and is passed by value.
  *
- * The bytes belong to an arena, a weight store or a file mapping; each has one owner. */
+ * The memory of a tensor belongs to an arena, a weight store or a file mapping. */
 #ifndef XD_TENSOR_TENSOR_H
 #define XD_TENSOR_TENSOR_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Elements have the byte order of the files, and offsets in files are size_t. */
+/* Elements in memory have the byte order of weight files, and offsets in files are size_t. */
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__ || SIZE_MAX < UINT64_MAX
 #error "xdit needs a little-endian machine of 64 bits"
 #endif
@@ -15,8 +15,8 @@
 typedef enum xd_dtype {
     XD_F32, XD_F16, XD_BF16, XD_F64, XD_F8E4M3, XD_F8E5M2, XD_I8, XD_U8, XD_I16, XD_I32, XD_I64,
     XD_BOOL,
-    /* Only in GGUF files: blocks of 32 elements, or 256 (_K and XD_IQ4_XS), which include their
-     * scales. Only functions below that mention block types accept them. */
+    /* Block types, which only GGUF files have: blocks of 32 elements, or of 256 (_K and XD_IQ4_XS),
+     * that include their scales. Only functions whose comments mention block types accept them. */
     XD_Q8_0, XD_Q4_0, XD_Q4_1, XD_Q5_0, XD_Q5_1, XD_Q2_K, XD_Q3_K, XD_Q4_K, XD_Q5_K, XD_Q6_K,
     XD_IQ4_NL, XD_IQ4_XS, XD_NDTYPES,
 } xd_dtype;
@@ -36,9 +36,9 @@ size_t      xd_dtype_size(xd_dtype t);  /* bytes per element; 0: a block type   
 const char *xd_dtype_name(xd_dtype t);  /* "f32", "bf16", "q4_k", ...                        */
 int64_t     xd_dtype_block(xd_dtype t); /* elements per block; 1: not a block type           */
 size_t      xd_dtype_block_bytes(xd_dtype t);
-size_t      xd_dtype_bytes(xd_dtype t, int64_t n);      /* of n elements (complete blocks)   */
+size_t      xd_dtype_bytes(xd_dtype t, int64_t n);      /* bytes of n elements (complete blocks) */
 
-xd_tensor xd_view(void *p, xd_dtype t, int nd, const int64_t *d);       /* contiguous        */
+xd_tensor xd_view(void *p, xd_dtype t, int nd, const int64_t *d);       /* a contiguous tensor */
 xd_tensor xd_view2(void *p, xd_dtype t, int64_t rows, int64_t cols);
 xd_tensor xd_rows(xd_tensor t, int64_t start, int64_t n);       /* rows [start, start+n)      */
 xd_tensor xd_cols(xd_tensor t, int64_t start, int64_t n);       /* columns [start, start+n)   */
@@ -52,27 +52,28 @@ size_t    xd_bytes(xd_tensor t);                /* bytes of the elements; also f
 int       xd_contiguous(xd_tensor t);
 void     *xd_at(xd_tensor t, int64_t i, int64_t j);             /* address of element [i,j]   */
 
-/* Writes the shape as in tensors.txt: "4x3x2", "7" (one dimension), "scalar". Returns buf. */
+/* Writes a shape as text, as in tensors.txt: "4x3x2", "7" (one dimension), "scalar". Returns
+ * buf. */
 char *xd_shape_text(int nd, const int64_t *d, char *buf, size_t size);
 
-/* Element conversions, rounding to nearest even; f16 and bf16 values are passed as uint16_t. */
+/* Convert one element, rounding to nearest even. f16 and bf16 values are passed as uint16_t. */
 float    xd_bf16_f32(uint16_t v);
 uint16_t xd_f32_bf16(float v);
 float    xd_f16_f32(uint16_t v);
 uint16_t xd_f32_f16(float v);
 
-/* 8-bit floats. e4m3 has no infinities: values beyond its maximum, 448, become +-448 (infinities
- * too); NaN stays NaN. e5m2 is only read. */
+/* Convert one 8-bit float. e4m3 has no infinities, so values beyond its maximum 448, including
+ * infinities, become +-448; NaN stays NaN. e5m2 values are only read. */
 float   xd_f8e4m3_f32(uint8_t v);
 uint8_t xd_f32_f8e4m3(float v);
 float   xd_f8e5m2_f32(uint8_t v);
 
 /* Copies n contiguous elements of a float type (F32 F16 BF16 F64 F8E4M3 F8E5M2), or complete blocks
- * of a block type, to another float type (F32 F16 BF16 F8E4M3). `from` need not be aligned.
- * Scalar C: for loading and tests, not for inner loops. */
+ * of a block type, to another float type (F32 F16 BF16 F8E4M3). `from` need not be aligned. The
+ * code is scalar C, for loading and tests, not for inner loops. */
 void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n);
-/* As xd_convert for elements [first, first + n) at `from`, which may begin and end within
- * blocks. */
+/* Converts as xd_convert does elements [first, first + n) of the tensor at `from`. This range may
+ * begin and end within blocks. */
 void xd_convert_at(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t first, int64_t n);
 
 #endif
