@@ -1,7 +1,8 @@
-/* tools.h - functions for command lines, servers and tools: options as data, plans, names of output
- * files, inspection, benchmarks, probes
+/* tools.h - functions for command lines, servers and tools: lists of options, plans, names of
+ * output files, inspection, benchmarks, probes.
  *
- * The rules of xdit.h for errors, records and their versions, and lifetimes apply here too. */
+ * The rules of xdit.h for errors, records and their versions, and lifetimes apply to this header
+ * too. */
 #ifndef XDIT_TOOLS_H
 #define XDIT_TOOLS_H
 
@@ -13,31 +14,32 @@ extern "C" {
 
 /* ---- facts about this library and this machine --------------------------------------------- */
 
-/* Describes this library and this machine. Calls `fact` with pairs of name and value, which are
- * valid during the call: "library" "oneDNN 2.7.2", for each library in use; "video" "FFmpeg's
- * libavcodec 59.37", or "video_error" with a sentence; "kernels" "cpu-avx512bf16", or
- * "kernels_error" with a sentence; "type" "bf16", the default compute type; "cores" that this
- * process may use; "memory": bytes available to all processes, "address_space": bytes available to
- * this process; "shared_dir", "shared_free": directory and free bytes of the shared memory of
- * ranks; "hub": the Hugging Face cache. GPUs: "cuda" with the reason why there is no GPU, else
- * "cuda_driver", "cuda:0" and so on ("cuda_old:0": an unsupported GPU), "cuda_peers",
+/* Describes this library and this machine. Calls `fact` with pairs of a name and a value, which are
+ * valid during the call. The pairs are: "library" "oneDNN 2.7.2", for each library in use; "video"
+ * "FFmpeg's libavcodec 59.37", or "video_error" with a sentence; "kernels" "cpu-avx512bf16", or
+ * "kernels_error" with a sentence; "type" "bf16", the default compute type; "cores": number that
+ * this process may use; "memory": bytes available to all processes, "address_space": bytes
+ * available to this process; "shared_dir", "shared_free": directory and free bytes of the shared
+ * memory of ranks; "hub": the Hugging Face cache. GPUs: "cuda" with the reason why there is no GPU,
+ * else "cuda_driver", "cuda:0" and so on ("cuda_old:0": an unsupported GPU), "cuda_peers",
  * "cublaslt" or "cublaslt_error", "nccl" or "nccl_error", and "cuda_kernels_error". */
 typedef void xd_fact(void *cookie, const char *name, const char *value);
 XD_API void xd_about(xd_fact *fact, void *cookie);
 
-/* Nonzero if an MPI launcher (mpirun, srun) has started this process; *rank, unless NULL, is
- * then its rank. An engine connects to the other processes by itself. */
+/* Returns nonzero if an MPI launcher (mpirun, srun) has started this process, and then sets *rank,
+ * unless NULL, to the process's rank. An engine connects to the other processes by itself. */
 XD_API int       xd_launched(int *rank);
-/* Number of processes that the launcher has started; 0 if unknown or without a launcher. */
+/* Returns the number of processes that the MPI launcher has started; 0 if unknown or without a
+ * launcher. */
 XD_API int       xd_launched_ranks(void);
 
-/* Tests messages between the processes that an MPI launcher has started. Collective over them.
- * Rank 0 gets the latency and bandwidth, measured between ranks 0 and 1. */
+/* xd_ping tests messages between the processes that an MPI launcher has started. Collective over
+ * these processes. Rank 0 gets the latency and bandwidth, measured between ranks 0 and 1. */
 typedef struct xd_pinged {      /* call xd_pinged_init before xd_ping                          */
     size_t size;
     int    ranks;
-    double latency_s;           /* seconds of one byte, one way: half of the median round trip  */
-    double bytes_s;             /* bytes per second of 8 MB messages, one way                   */
+    double latency_s;           /* seconds of a one-byte message: half of the median round trip */
+    double bytes_s;             /* bytes per second of 8 MB messages in one direction           */
 } xd_pinged;
 #define xd_pinged_init(p) xd_pinged_init_size((p), sizeof *(p))
 XD_API void      xd_pinged_init_size(xd_pinged *p, size_t size);
@@ -45,115 +47,124 @@ XD_API xd_status xd_ping(xd_pinged *p, xd_err *e);
 
 /* ---- ranks of a server --------------------------------------------------------------------- */
 
-/* The processes that an MPI launcher has started, or this process alone. A server opens its group
- * before the first engine and closes it after the last one: MPI, which a process can initialize
- * only once, then remains initialized while engines open and close. All calls are collective. */
+/* A rank group: the processes that an MPI launcher has started, or this process alone. A server
+ * opens a rank group before the first engine and closes the group after the last engine. MPI, which
+ * a process can initialize only once, then remains initialized while engines open and close. All
+ * calls with a rank group are collective. */
 typedef struct xd_rank_group xd_rank_group;
 XD_API xd_status xd_rank_group_open(xd_rank_group **g, xd_err *e);
 XD_API void      xd_rank_group_close(xd_rank_group **g);
 XD_API int       xd_rank_group_rank(const xd_rank_group *g);
 XD_API int       xd_rank_group_size(const xd_rank_group *g);
-/* Broadcasts *bytes bytes at *data from rank 0. The other ranks get a malloc'ed copy, which they
- * free, with a NUL appended. A waiting rank sleeps, for at most 2 ms at a time. */
+/* Broadcasts *bytes bytes at *data from rank 0. The other ranks get a malloc'ed copy with a NUL
+ * appended, which the program frees. A waiting rank sleeps, for at most 2 ms at a time. */
 XD_API xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *bytes, xd_err *e);
 
-/* Opens a second engine *g on the weights and settings of the engine `of`. It can generate while a
- * request of `of` yields in on_turn. alone 0: it has the ranks and the plan of `of`; collective
- * over them. alone 1: it has this rank only, and the call is local; this needs xd_load_everywhere
- * first, and a rank must not use this engine and an engine of several ranks at the same time.
- * Close it before `of`. */
+/* Opens a second engine *g on the weights and settings of the engine `of`. The new engine can
+ * generate while a request of `of` yields in on_turn. alone 0: the new engine has the ranks and the
+ * plan of `of`, and calls are collective over these ranks. alone 1: the new engine has only this
+ * rank, and the call is local. This needs a call of xd_load_everywhere before, and a rank must not
+ * use such an engine and an engine of several ranks at the same time. Close *g before `of`. */
 XD_API xd_status xd_open_beside(xd_engine **g, xd_engine *of, int alone, xd_err *e);
 /* Loads the weights of all components on all ranks, one copy per host. XD_EUNSUPPORTED: `keep` is
  * not set, or the plan splits weights over ranks or uses stale values. XD_ENOMEM: the weights do
- * not fit; later requests are not affected. Does nothing if all are loaded. Collective. */
+ * not fit; later requests are not affected. Does nothing if all weights are loaded. Collective. */
 XD_API xd_status xd_load_everywhere(xd_engine *g, xd_err *e);
 /* Selects the LoRA files v[0..n) for the next requests, in place of xd_open_args.loras, until
- * xd_leave_loras. After xd_leave_loras the selection is undefined: every later request first calls
- * this function, with n 0 if it uses no files. The next request reloads only the components that a
- * file changes; the others and cached embeddings are kept. Weights of the last four unused sets of
- * files stay in memory. Calls nest: a request inside on_turn of another one may select other files,
- * and leaves them before on_turn returns. A failure changes nothing. Collective, as are the two
+ * xd_leave_loras. After xd_leave_loras the selection is undefined, so the program calls
+ * xd_use_loras before every later request, with n 0 if the request uses no LoRA files. The next
+ * request reloads only the components that a LoRA file changes; other components and cached
+ * embeddings are kept. The weights of the last four unused sets of files stay in memory. Calls
+ * nest: a request inside on_turn of another request may select other files, and calls
+ * xd_leave_loras before on_turn returns. A failure changes nothing. Collective, as are the two
  * functions below. */
 XD_API xd_status xd_use_loras(xd_engine *g, const xd_lora *v, int n, xd_err *e);
 XD_API void      xd_leave_loras(xd_engine *g);
-/* Frees the weights of the least recently used set of LoRA files that no request uses. Returns 0 if
- * there is none. */
+/* Of the sets of LoRA files that no request uses, frees the weights of the least recently used set.
+ * Returns 0 if there is no such set. */
 XD_API int       xd_drop_loras(xd_engine *g);
 
 /* ---- options as data ----------------------------------------------------------------------- */
 
-/* One row per option of a request; command lines and servers validate values with this table. A
- * program skips rows with an offset at or beyond the size of its record: these are options of a
- * library that is newer than the program's header. */
+/* The option tables have one row (xd_option) per option of a request or plan, with which command
+ * lines and servers validate values. A program skips rows with an offset at or beyond the size of
+ * its record, because these are options of a library that is newer than the program's header. */
 typedef enum xd_option_kind { XD_OPT_FLAG, XD_OPT_INT, XD_OPT_INT64, XD_OPT_REAL, XD_OPT_TEXT,
                               XD_OPT_SEED }
     xd_option_kind;
 
-/* XD_OPT_FLAG: 1 is on; if `min` is -1, also -1 for off, and 0 for the value of the model's config.
- * XD_OPT_SEED: an int64_t, from -2^63 to 2^64 - 1 modulo 2^64, followed by an int that is set if
- * the value is -1 (random seed). */
+/* Values of two kinds of options. XD_OPT_FLAG: 1 is on; if `min` is -1, -1 is off and 0 is the
+ * value of the model's config. XD_OPT_SEED: an int64_t for a value from -2^63 to 2^64 - 1, modulo
+ * 2^64; the int after it in the record is set if the value is -1 (random seed). */
 #define XD_ABOVE_ZERO 1e-6              /* a `min` that means "above 0"                        */
 typedef struct xd_option {
-    const char    *name;        /* "num_inference_steps"                                     */
-    xd_option_kind kind;        /* type of the field: int (FLAG, INT), int64_t, double, char * */
-    size_t         offset;      /* of the field in xd_request                                */
-    double         min, max;    /* range of numbers                                          */
-    const char    *choices;     /* of a text: allowed values, "philox torch"; of a number: the
-                                   value of the option without an argument; NULL: none       */
+    const char    *name;        /* name of the option, "num_inference_steps"                 */
+    xd_option_kind kind;        /* C type of the field: int (FLAG, INT), int64_t, double, char * */
+    size_t         offset;      /* offset of the field in xd_request or xd_parallel          */
+    double         min, max;    /* smallest and largest value of a number                    */
+    /* For a text: allowed values, "philox torch"; for a number: the value if the option has no
+     * argument; NULL: none. */
+    const char    *choices;
     const char    *arg;         /* placeholder of the value in a help text: "N"              */
-    const char    *help;        /* one line                                                  */
+    const char    *help;        /* help text of one line                                     */
 } xd_option;
 
-XD_API const xd_option *xd_request_options(int *n);     /* [*n] constant rows                  */
-/* The i-th (from 0) name of stable-diffusion-webui that `scheduler` accepts; NULL: no more. */
+XD_API const xd_option *xd_request_options(int *n);     /* [*n] options of xd_request          */
+/* Returns the i-th (from 0) scheduler name of stable-diffusion-webui that xd_request.scheduler
+ * accepts; NULL: there are no more. */
 XD_API const char      *xd_scheduler_webui(int i);
-XD_API const xd_option *xd_parallel_options(int *n);    /* [*n]; offsets in xd_parallel        */
+XD_API const xd_option *xd_parallel_options(int *n);    /* [*n] options of xd_parallel         */
 
 /* ---- latents --------------------------------------------------------------------------------- */
 
-/* Decodes latents of a request (from on_tensor, latents_only, or the program): f32 of `shape`
- * [T,C,h,w]; an image has T = 1. `r` is the request of the latents, whose parameters the result
- * gets, or one with the prompt "": prompts and images are not read. A width, height or number of
- * frames of 0 follows from the shape. Loads only the autoencoder. XD_EINVAL: the shape is not that
- * of the request's latents. Collective: rank 0 reads the latents; `shape` is equal on all ranks. */
+/* Decodes latents (from on_tensor, from a request with latents_only, or from the program): f32 of
+ * `shape` [T,C,h,w]; an image has T = 1. r: the request that made the latents, whose parameters the
+ * result gets, or a request with the prompt ""; its prompts and images are not read. If the
+ * request's width, height or number of frames is 0, it is computed from the shape. Loads only the
+ * autoencoder. XD_EINVAL: the shape does not match the request. Collective: rank 0 reads the
+ * latents; `shape` is equal on all ranks. */
 XD_API xd_status xd_decode(xd_engine *g, const xd_request *r, const float *latents,
                            const int64_t shape[4], xd_result **out, xd_err *e);
 
 /* ---- plans: how a model is distributed over ranks ------------------------------------------ */
 
-/* Checks whether this plan is possible on `ranks` ranks, as far as this can be checked without a
- * model. XD_EINVAL: it is not; the message names up to three possible plans. */
+/* Checks whether plan p is possible on `ranks` ranks, without the checks that need a model.
+ * XD_EINVAL: the plan is impossible; the error message names up to three possible plans. */
 XD_API xd_status xd_parallel_check(const xd_parallel *p, int ranks, xd_err *e);
-XD_API int       xd_parallel_ranks(const xd_parallel *p);       /* number of ranks it uses     */
-/* Parses "u2r2pp2cfg2" (u, r, pp, tp, cfg, dp, patch, displaced, warm, text, vae) into the
- * fields. XD_EINVAL: a field already has a different value. */
+/* Number of ranks that plan p uses. */
+XD_API int       xd_parallel_ranks(const xd_parallel *p);
+/* Parses the short name of a plan, "u2r2pp2cfg2" (u, r, pp, tp, cfg, dp, patch, displaced, warm,
+ * text, vae), into the fields of p. XD_EINVAL: the name is not valid, or a field already has a
+ * different value. */
 XD_API xd_status xd_parallel_read(xd_parallel *p, const char *text, xd_err *e);
 
-/* Predicted seconds of the request xd_open_args.plan_for, if xd_open chose a plan or if weights
- * must be read from a disk of known speed: "text", "denoise", "decode" (all images), "total";
- * negative: unknown. They include waiting for the disk: "reading" is this time for all weights,
- * "load" that for the weights before the first step. Other loading time is not included. */
+/* Returns the predicted seconds of a part of the request xd_open_args.plan_for: "text", "denoise",
+ * "decode" (all images), "total"; negative: unknown. Times are known if xd_open chose a plan, or if
+ * weights must be read from a disk of known speed. They include waiting for the disk: "reading" is
+ * this waiting time for all weights, and "load" the waiting time for weights that are needed before
+ * the first step. Other loading time is not included. */
 XD_API double    xd_predicted(const xd_engine *g, const char *part);
-/* Bytes of weights that were not in the page cache of rank 0's host in xd_open with a plan, and
- * that "text", "load", "decode" or "total" must read; 0: none, or unknown. */
+/* Returns the bytes of weights that a part of a request ("text", "load", "decode" or "total") must
+ * read from disk, because they were not in the page cache of rank 0's host when xd_open chose a
+ * plan. 0: none, or unknown. */
 XD_API double    xd_cold_bytes(const xd_engine *g, const char *part);
 
-/* 1 if the last request was refused before its start because it does not fit into the memory of
- * the GPU, else 0. Equal on all ranks. */
+/* Returns 1 if the last request was refused before its start because it does not fit into the
+ * memory of the GPU, else 0. All ranks return the same. */
 XD_API int       xd_device_refused(const xd_engine *g);
 
 typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     size_t      size;
     const char *model;          /* a model directory; configs are enough                       */
-    const xd_request *request;  /* size, frames, steps, guidance; prompts are ignored           */
-    int         ranks;          /* 0: all of the cluster                                       */
-    const char *cluster;        /* "8xH100", "2x8xL40" or a file; NULL: this machine           */
-    const char *dtype;          /* NULL: the fastest of the machine                            */
+    const xd_request *request;  /* request to predict; its prompts are ignored                  */
+    int         ranks;          /* number of ranks; 0: all ranks of the cluster                */
+    const char *cluster;        /* machine: "8xH100", "2x8xL40" or a file; NULL: this machine  */
+    const char *dtype;          /* compute type; NULL: the fastest type of the machine         */
     const char *weights_dtype, *text_weights_dtype;     /* as in xd_open_args                  */
     xd_parallel parallel;       /* degrees above 0 are fixed, the others are searched           */
-    int         exact;          /* only plans that generate the image of one rank              */
-    int         all;            /* also list impossible plans, with the reason                  */
-    int         explain;        /* N: details of plan N (from 1); 0: the table                 */
+    int         exact;          /* 1: only plans that generate the same image as one rank      */
+    int         all;            /* 1: also list impossible plans, with the reason               */
+    int         explain;        /* N: print details of plan N (from 1); 0: print the table     */
     int         json;           /* print JSON, not a table                                     */
     void      (*line)(void *cookie, const char *line);  /* gets each line of the output        */
     void       *cookie;         /* first argument of `line` and `log`                          */
@@ -173,37 +184,39 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
 #define xd_advise_args_init(a) xd_advise_args_init_size((a), sizeof *(a))
 XD_API void      xd_advise_args_init_size(xd_advise_args *a, size_t size);
 
-/* Predictions of all plans that match an xd_advise_args. No weights are loaded. Records and texts
- * belong to the xd_plans; the arguments may be freed. `all`, `explain`, `json` and `line` are
- * ignored: the list has all details, and refused plans after the possible ones. */
+/* Predictions of all plans that match an xd_advise_args. Predicting loads no weights. Records and
+ * texts belong to the xd_plans; the program may free the arguments. The arguments `all`, `explain`,
+ * `json` and `line` are ignored: the list has all details, and has refused plans after the possible
+ * ones. */
 typedef struct xd_plans xd_plans;
 
 typedef struct xd_plans_info {
-    const char *model;          /* its directory                                              */
+    const char *model;          /* the model's directory                                      */
     const char *cluster;        /* name of the machine                                        */
     int         ranks, cluster_ranks;   /* ranks of the plans; ranks of the machine           */
-    int         fitted;         /* 1: the machine was measured; 0: known by data sheets only   */
+    int         fitted;         /* 1: the machine was measured; 0: values are from data sheets */
     int         possible, count;        /* possible plans; possible and refused plans          */
     const char *dtype, *weights_dtype;  /* compute type; type of the transformer's matrices    */
     double      cold_bytes;     /* bytes of weights that are not in this machine's page cache  */
-    double      read_bytes_s;   /* bytes per second of its disk; 0: unknown, reading is ignored */
+    double      read_bytes_s;   /* bytes/s of this machine's disk; 0: unknown, so not predicted */
 } xd_plans_info;
 
-typedef struct xd_plan_info {   /* one plan, the fastest first                                */
-    const char *name;           /* "u2cfg2", for xd_parallel_read                             */
-    const char *flags;          /* "--ulysses_degree 2 --use_cfg_parallel"; "": one rank      */
-    const char *text;           /* "cfg 2 x ulysses 2"                                        */
-    const char *refused;        /* why it is impossible; NULL: it is possible                  */
-    xd_parallel parallel;       /* for xd_open_args                                           */
+typedef struct xd_plan_info {   /* the prediction of one plan; the fastest plan is first      */
+    const char *name;           /* short name for xd_parallel_read, "u2cfg2"                  */
+    const char *flags;          /* flags, "--ulysses_degree 2 --use_cfg_parallel"; "": one rank */
+    const char *text;           /* description, "cfg 2 x ulysses 2"                           */
+    const char *refused;        /* why the plan is impossible; NULL: it is possible            */
+    xd_parallel parallel;       /* the plan, for xd_open_args                                 */
     int         predicted;      /* 0: refused before prediction; the fields below are 0        */
-    int         ranks;          /* number of ranks that it uses                               */
+    int         ranks;          /* number of ranks that the plan uses                         */
     int         same_image;     /* 1: generates the image of one rank with full attention in the
                                    compute type; 0: it does not, because of stale keys and values,
                                    a step cache, int8 or window attention, reference_interval or
                                    fast_attn */
-    int         steps, exact_steps;     /* of an image; of these, steps without stale values   */
-    /* Seconds: waiting for weights before the first step; text encoding; an exact step; a later
-     * step; decoding one image; decoding and waiting for its weights; the complete request. */
+    int         steps, exact_steps;     /* steps of an image; number of exact ones among them  */
+    /* Seconds of: waiting for weights before the first step; text encoding; an exact step; a
+     * later step; decoding one image; decoding and waiting for the VAE's weights; the complete
+     * request. */
     double      load_s, text_s, exact_step_s, step_s, decode_s, vae_s, request_s;
     double      read_text_s, read_transformer_s, read_vae_s;    /* seconds of waiting for weights,
                                    included in text_s, vae_s and request_s */
@@ -216,58 +229,65 @@ typedef struct xd_plan_rank {   /* one rank of a plan                           
     int64_t text_tmp, transformer_tmp, vae_tmp; /* bytes of activations                        */
     int64_t method_bytes;       /* part of transformer_tmp: stale values and message buffers   */
     int64_t peak;               /* peak bytes                                                 */
-    double  busy_s, wait_s;     /* seconds of a later step: computing, waiting for messages    */
-    double  sent, sent_hosts;   /* bytes sent in that step; of these, to other hosts           */
+    /* Seconds of computing, and of waiting for messages, in a later step. */
+    double  busy_s, wait_s;
+    double  sent, sent_hosts;   /* bytes sent in a later step; of these, bytes to other hosts  */
 } xd_plan_rank;
 
-/* Predicts all plans. If no plan is possible, it fails, *out is NULL, and the error has the reason
- * of the plan that is closest to possible. *out is freed by xd_plans_free. */
+/* Predicts all plans that match `a`. If no plan is possible, the function fails, *out is NULL, and
+ * the error has the reason why the plan that comes nearest is impossible. Free *out with
+ * xd_plans_free. */
 XD_API xd_status            xd_plans_predict(xd_plans **out, const xd_advise_args *a, xd_err *e);
 XD_API const xd_plans_info *xd_plans_about(const xd_plans *p);
-/* Plan i (from 0) of xd_plans_info.count; rank `rank` of plan i. NULL: there is none, or the plan
- * was not predicted. */
+/* Return plan i (from 0) of xd_plans_info.count plans, and rank `rank` of plan i. NULL: there is no
+ * such plan or rank, or the plan was not predicted. */
 XD_API const xd_plan_info  *xd_plans_get(const xd_plans *p, int i);
 XD_API const xd_plan_rank  *xd_plans_rank(const xd_plans *p, int i, int rank);
 XD_API void                 xd_plans_free(xd_plans **p);
-/* Passes the predictions to a->line as lines of text, or as JSON: the output of `xdit plan`. */
+/* Predicts plans and passes the predictions to a->line as lines of text, or as JSON: the output of
+ * `xdit plan`. */
 XD_API xd_status xd_advise(const xd_advise_args *a, xd_err *e);
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-/* Seconds of image i: "denoise", "decode"; -1: unknown, as for images of other ranks. */
+/* Returns the seconds that a part of generating image i took: "denoise", "decode"; -1: unknown, as
+ * for images that other ranks generated. */
 XD_API double    xd_result_image_seconds(const xd_result *r, int i, const char *part);
-/* Bytes that all ranks have sent for the request. */
+/* Returns the bytes that all ranks have sent to each other for the request. */
 XD_API int64_t   xd_result_sent(const xd_result *r);
-/* Number of tokens of image i. "text": of its prompt, the largest count among the text encoders,
- * with special tokens and without padding. "image": of the image or video in the transformer.
- * "reference": of the reference images in the transformer. -1: unknown. */
+/* Returns the number of tokens of image i. what: "text": tokens of the prompt, with special tokens
+ * and without padding, the largest number among the text encoders; "image": tokens of the image or
+ * video in the transformer; "reference": tokens of the reference images in the transformer. -1:
+ * unknown. */
 XD_API int64_t   xd_result_tokens(const xd_result *r, int i, const char *what);
 
 /* ---- names of output files ------------------------------------------------------------------ */
 
-/* Checks whether `images` images can be written to this name: one file, or several if `path` has a
- * %d (%04d). Can be called before a model is opened. For the name of a video it also checks that
- * this machine can write the format. */
+/* Checks whether `images` images can be written to the file name `path`: one file, or several if
+ * `path` has a %d (%04d). May be called before a model is opened. If the name is that of a video,
+ * also checks that this machine can write the video format. */
 XD_API xd_status xd_output_check(const char *path, int images, xd_err *e);
-/* 1 if the model generates videos, 0 if it generates images. */
+/* Returns 1 if the engine's model generates videos, 0 if it generates images. */
 XD_API int       xd_makes_videos(const xd_engine *g);
-/* Second part of the check, when the model is known: refuses the name of a video if `video` is
+/* Completes xd_output_check when the model is known: refuses the name of a video if `video` is
  * 0. */
 XD_API xd_status xd_output_check_video(const char *path, int video, xd_err *e);
-/* Default file name: "output.png"; of a video "output.mp4", or "output.gif" without FFmpeg. */
+/* Returns the default name of an output file: "output.png"; for a video "output.mp4", or
+ * "output.gif" without FFmpeg. */
 XD_API const char *xd_output_default(int video);
-/* File name of image i (from 0): replaces %d, or inserts "_0001" before the extension if there
- * are several images and no %d. */
+/* Writes the file name of image i (from 0) to `name`: replaces %d in `path`, or inserts "_0001"
+ * before the extension if there are several images and no %d. */
 XD_API xd_status xd_output_name(const char *path, int i, int images, char *name, size_t size,
                                 xd_err *e);
-/* File name of video i (from 0) of `videos` videos with `frames` frames each, in the form that
- * xd_result_save expects. If the frames are written as images, %d remains for the frame number, and
- * with several videos "0001_" is inserted before it. */
+/* Writes the file name of video i (from 0) of `videos` videos with `frames` frames each to `name`,
+ * in the form that xd_result_save expects. If the frames are written as images, the name has a %d
+ * for the frame number, and with several videos "0001_" is inserted before the %d. */
 XD_API xd_status xd_output_video_name(const char *path, int i, int videos, int64_t frames,
                                       char *name, size_t size, xd_err *e);
-/* Number of files that xd_result_save writes for this name and number of frames. */
+/* Returns the number of files that xd_result_save writes for the file name `path` and `frames`
+ * frames. */
 XD_API int64_t   xd_output_files(const char *path, int64_t frames);
-/* Removes incomplete output files. For a signal handler that exits. Async-signal-safe. */
+/* Removes all incomplete output files. Async-signal-safe, for a signal handler that exits. */
 XD_API void xd_output_sweep(void);
 
 /* ---- image files ----------------------------------------------------------------------------- */
@@ -275,15 +295,16 @@ XD_API void xd_output_sweep(void);
 /* Reads the size in pixels of a PNG, JPEG, WebP, GIF or PPM file from its header, after rotation by
  * its Exif orientation. */
 XD_API xd_status xd_image_file_size(const char *path, int64_t *width, int64_t *height, xd_err *e);
-/* Reads such a file as RGB into *data, which is malloc'ed, is freed by the caller and is what
- * im->data points to. */
+/* Reads a PNG, JPEG, WebP, GIF or PPM file as RGB into *data, which is malloc'ed and freed by the
+ * caller; im->data points to it. */
 XD_API xd_status xd_image_file_load(const char *path, xd_image *im, uint8_t **data, xd_err *e);
-/* Reads a mask by OpenAI's rule: if a PNG or WebP file has transparent pixels, these become white
- * and all others black. Files without transparent pixels are read as xd_image_file_load does. */
+/* Reads an image file as an inpainting mask by OpenAI's rule: if a PNG or WebP file has transparent
+ * pixels, these become white and all other pixels black. Files without transparent pixels are read
+ * as xd_image_file_load does. */
 XD_API xd_status xd_image_file_load_mask(const char *path, xd_image *im, uint8_t **data,
                                          xd_err *e);
-/* Writes one frame of RGB without gaps between rows; the extension selects the format, as in
- * xd_result_save. */
+/* Writes one frame of RGB pixels without gaps between rows. The file name extension selects the
+ * format, as in xd_result_save. */
 XD_API xd_status xd_image_file_save(const xd_image *im, const char *path, xd_err *e);
 /* Writes a contact sheet of a video: at most `most` frames at equal distances, including the first
  * and the last, in rows of `columns` frames, each at most `width` pixels wide, on black. */
@@ -294,24 +315,24 @@ XD_API xd_status xd_image_file_sheet(const xd_image *im, int columns, int most, 
 
 typedef struct xd_comparison {  /* call xd_comparison_init before xd_compare_images             */
     size_t  size;
-    int64_t frames, width, height;      /* of both images or videos                            */
-    double  psnr;               /* decibels, over all channels; infinite: equal                */
-    double  ssim;               /* structural similarity (Wang et al. 2004), mean of channels; 1:
-                                   equal */
+    int64_t frames, width, height;      /* size of both images or videos                       */
+    double  psnr;               /* PSNR in decibels, over all channels; infinite: equal        */
+    /* Structural similarity (Wang et al. 2004), mean over the channels; 1: equal. */
+    double  ssim;
     double  mean;               /* mean absolute difference of levels (0 to 255)               */
     int64_t most;               /* largest difference of levels                               */
-    int64_t worst;              /* the frame with the lowest PSNR, from 0                       */
+    int64_t worst;              /* index of the frame with the lowest PSNR, from 0              */
 } xd_comparison;
 #define xd_comparison_init(c) xd_comparison_init_size((c), sizeof *(c))
 XD_API void      xd_comparison_init_size(xd_comparison *c, size_t size);
-/* Compares two images, or two videos frame by frame: RGB without gaps between rows. XD_EINVAL: the
- * sizes or frame counts differ. */
+/* Compares two images, or two videos frame by frame, of RGB pixels without gaps between rows.
+ * XD_EINVAL: the sizes or frame counts differ. */
 XD_API xd_status xd_compare_images(xd_comparison *c, const xd_image *a, const xd_image *b,
                                    xd_err *e);
 
 typedef struct xd_trace_args {  /* call xd_trace_args_init, then set fields                    */
     size_t      size;
-    const char *trace;          /* a file that xd_open_args.trace named                        */
+    const char *trace;          /* trace file that an engine wrote (xd_open_args.trace)        */
     const char *svg;            /* file for a drawing; NULL: none                              */
     int         step;           /* step to summarize and draw, from 1; 0: the last one         */
     int         reserved;       /* 0                                                         */
@@ -320,16 +341,19 @@ typedef struct xd_trace_args {  /* call xd_trace_args_init, then set fields     
 } xd_trace_args;
 #define xd_trace_args_init(a) xd_trace_args_init_size((a), sizeof *(a))
 XD_API void      xd_trace_args_init_size(xd_trace_args *a, size_t size);
-/* Prints how long each rank of a trace computed and waited, in the request and in a step, and draws
- * both. XD_EIO, XD_EFORMAT: the trace cannot be read; XD_EINVAL: it has no such step. */
+/* Prints how long each rank of a trace computed and waited, in the complete request and in one
+ * step, and draws both. XD_EIO, XD_EFORMAT: the trace cannot be read; XD_EINVAL: the trace does not
+ * have the step. */
 XD_API xd_status xd_trace_show(const xd_trace_args *a, xd_err *e);
 
 typedef struct xd_compare_args { /* call xd_compare_args_init, then set fields */
     size_t      size;
-    const char *a, *b;          /* two files (PNG, JPEG, WebP, PPM, MP4, QuickTime, Matroska, WebM,
-                                   GIF), or directories of images, in the order of their names */
-    const char *difference;     /* image file to write: differences of the worst frame in grey: none
-                                   is 0, 1 level is 32, 255 levels are white; NULL: none       */
+    /* Two files (PNG, JPEG, WebP, PPM, MP4, QuickTime, Matroska, WebM, GIF), or two directories
+     * of images, which are compared in the order of their names. */
+    const char *a, *b;
+    /* Image file to write, with the differences of the worst frame as grey levels: 0 for equal
+     * pixels, 32 for a difference of 1 level, white for 255 levels; NULL: none. */
+    const char *difference;
     int         json;           /* print JSON, not text                                       */
     int         threads;        /* 0: all cores                                               */
     void      (*line)(void *cookie, const char *line);  /* gets each line of the output       */
@@ -338,7 +362,7 @@ typedef struct xd_compare_args { /* call xd_compare_args_init, then set fields *
 #define xd_compare_args_init(a) xd_compare_args_init_size((a), sizeof *(a))
 XD_API void      xd_compare_args_init_size(xd_compare_args *a, size_t size);
 /* Compares two files or directories, prints the comparison through a->line, and stores it in *c
- * unless that is NULL. Errors as xd_compare_images, and those of reading the files. */
+ * unless that is NULL. Errors are those of xd_compare_images and of reading the files. */
 XD_API xd_status xd_compare_files(const xd_compare_args *a, xd_comparison *c, xd_err *e);
 
 /* ---- inspecting models and machines -------------------------------------------------------- */
@@ -346,48 +370,51 @@ XD_API xd_status xd_compare_files(const xd_compare_args *a, xd_comparison *c, xd
 typedef struct xd_inspect_args { /* call xd_inspect_args_init, then set fields */
     size_t      size;
     const char *model;          /* model directory (configs are enough) or a weight file      */
-    const char *tensors;        /* name of a component: prints a line "name shape" for every tensor
-                                   in its files; not NULL for a weight file: for all its tensors;
-                                   NULL: prints a summary */
+    /* Name of a component: prints a line "name shape" for every tensor in the component's files;
+     * for a weight file, any text: prints such a line for all tensors of the file; NULL: prints
+     * a summary. */
+    const char *tensors;
     int         json;           /* print JSON, not text                                       */
     void      (*line)(void *cookie, const char *line);  /* gets each line of the output       */
     void       *cookie;
 } xd_inspect_args;
 #define xd_inspect_args_init(a) xd_inspect_args_init_size((a), sizeof *(a))
 XD_API void      xd_inspect_args_init_size(xd_inspect_args *a, size_t size);
-/* Prints the components of a model, with missing and wrong tensors. Fails after the last line if
- * there are any. */
+/* Prints the components of a model, with missing and wrong tensors. If there are such tensors,
+ * fails after the last line. */
 XD_API xd_status xd_inspect(const xd_inspect_args *a, xd_err *e);
 
-typedef struct xd_bench_turn {  /* one timed run of a benchmark stage                         */
+typedef struct xd_bench_turn {  /* one timed run of a stage of a benchmark                    */
     int         n;              /* number of runs so far; 0: the fields below are not valid   */
     double      seconds, gflop; /* time and floating-point operations / 1e9 of the last run   */
-    double      peak_gflops;    /* register-only peak, measured before and after; the higher  */
+    /* Peak rate without memory access, measured before and after the run; the higher one. */
+    double      peak_gflops;
 } xd_bench_turn;
 
 typedef struct xd_bench_args {  /* call xd_bench_args_init, then set fields */
     size_t      size;
     const char *config;         /* a model directory                                         */
-    int         random_weights; /* pseudo-random weights; configs are enough                 */
-    int         share_layers;   /* random weights: blocks of one kind share storage           */
+    int         random_weights; /* 1: use pseudo-random weights; configs are enough          */
+    int         share_layers;   /* 1: random weights of blocks of one kind share memory       */
     int64_t     width, height;  /* 0: the model's default                                    */
     int         num_frames;     /* frames of a video; 0: the model's default                  */
     const char *layers;         /* as in xd_open_args                                        */
-    int         max_sequence_length;    /* text tokens; 0: the pipeline's default            */
+    int         max_sequence_length;    /* number of text tokens; 0: the pipeline's default  */
     int         threads, repeats;       /* 0: all cores; 0: at least 3 runs and half a second */
     const char *bind;           /* as in xd_open_args                                        */
     const char *dtype, *weights_dtype, *text_weights_dtype, *device;    /* as in xd_open_args    */
-    const char *parts;          /* words of "text step block vae"; "step" includes its blocks;
-                                   NULL: all */
+    /* Stages to time: words of "text step block vae"; "step" includes the blocks of a step;
+     * NULL: all. */
+    const char *parts;
     int         json;           /* print JSON, not text                                      */
     void      (*line)(void *cookie, const char *line);  /* gets each line of the output      */
     void       *cookie;
-    /* With several ranks: compares the plan with one rank on the same work, "step" and
-     * (with use_parallel_vae) "vae". Collective; rank 0 gets the lines. */
+    /* With several ranks: the plan to compare with one rank on the same work, which is "step" and
+     * (with use_parallel_vae) "vae". Collective; rank 0 gets the output lines. */
     xd_parallel parallel;
     int         log_level;      /* lines up to this level are passed to `log`                   */
     void      (*log)(void *cookie, int level, const char *line);
-    /* With one rank: called before every timed run of a stage and after the last one. A return
+    /* With one rank: called before every timed run of a stage and after the last run. A return
      * value of 0 ends the stage, regardless of `repeats`. With this callback, blocks are timed only
      * if `parts` names them, and large GEMMs are not timed: matrix peaks are 0. NULL: none. */
     int       (*turn)(void *cookie, const xd_bench_turn *last);
@@ -403,9 +430,10 @@ XD_API xd_status xd_bench(const xd_bench_args *a, xd_err *e);
 
 typedef struct xd_probe_args {  /* call xd_probe_args_init, then set fields */
     size_t      size;
-    int         threads;        /* per rank; 0: this rank's share of the cores of its host        */
-    const char *output;         /* file for xd_advise_args.cluster; "-": pass its content to `line`;
-                                   NULL: this machine's default below $XDG_CACHE_HOME or ~/.cache */
+    int         threads;        /* threads per rank; 0: this rank's share of its host's cores     */
+    /* File to write, for xd_advise_args.cluster; "-": pass the file's content to `line` instead;
+     * NULL: this machine's default file below $XDG_CACHE_HOME or ~/.cache. */
+    const char *output;
     void      (*line)(void *cookie, const char *line);  /* gets the file's name or its content    */
     void       *cookie;
     int         log_level;      /* lines up to this level are passed to `log`                   */
@@ -415,7 +443,8 @@ typedef struct xd_probe_args {  /* call xd_probe_args_init, then set fields */
 #define xd_probe_args_init(a) xd_probe_args_init_size((a), sizeof *(a))
 XD_API void      xd_probe_args_init_size(xd_probe_args *a, size_t size);
 /* Measures, in a few seconds, the speed of the launched ranks' kernels and messages, and writes the
- * rates to a file. Collective over the launched ranks; rank 0 writes and gets the line. */
+ * measured rates to a file. Collective over the launched ranks; rank 0 writes the file and calls
+ * `line`. */
 XD_API xd_status xd_probe(const xd_probe_args *a, xd_err *e);
 
 /* ---- conversion of models -------------------------------------------------------------------- */
@@ -423,17 +452,19 @@ XD_API xd_status xd_probe(const xd_probe_args *a, xd_err *e);
 typedef struct xd_convert_args { /* call xd_convert_args_init, then set fields */
     size_t      size;
     const char *model;          /* as in xd_open_args                                         */
-    const char *output;         /* directory, created if it does not exist; its parent must     */
+    /* Output directory, created if it does not exist; the parent directory must exist. */
+    const char *output;
     /* Types of the matrices of transformers and of text encoders: "f32", "bf16", "int8", "fp8",
-     * "int4". NULL: the stored types; for text encoders, f32 or bf16 if weights_dtype is. */
+     * "int4". NULL: the types in the source files; but if weights_dtype is f32 or bf16, text
+     * encoders get this type too. */
     const char *weights_dtype, *text_weights_dtype;
     const xd_component_file *files;     /* [nfiles]                                           */
-    const xd_lora *loras, *loras_2;     /* [nloras], [nloras_2], added to the weights           */
+    const xd_lora *loras, *loras_2;     /* [nloras], [nloras_2] LoRA files, added to the weights */
     int         nfiles, nloras, nloras_2;
     int         ncomponents;
     const char *const *components;      /* [ncomponents]: convert only these; 0: the whole model */
     int64_t     shard_bytes;    /* maximum size of a weight file; 0: 5 GB                       */
-    int         force;          /* replace model files in a directory that is not empty         */
+    int         force;          /* 1: replace model files in a directory that is not empty      */
     int         threads;        /* 0: all cores                                               */
     int         log_level;      /* lines up to this level are passed to `log`                 */
     int         lora_partial;   /* as in xd_open_args                                         */
@@ -445,9 +476,10 @@ typedef struct xd_convert_args { /* call xd_convert_args_init, then set fields *
 } xd_convert_args;
 #define xd_convert_args_init(a) xd_convert_args_init_size((a), sizeof *(a))
 XD_API void      xd_convert_args_init_size(xd_convert_args *a, size_t size);
-/* Writes a model directory with safetensors files under diffusers' names. It works tensor by tensor
- * and needs little memory for models of any size. A file appears when it is complete. After an
- * interruption, the same call continues where it stopped. */
+/* Writes a model directory with safetensors files under diffusers' names. The conversion works
+ * tensor by tensor and needs little memory for models of any size. A file appears in the directory
+ * when the file is complete. After an interruption, the same call continues where the conversion
+ * stopped. */
 XD_API xd_status xd_convert_model(const xd_convert_args *a, xd_err *e);
 
 #ifdef __cplusplus
