@@ -1,10 +1,10 @@
-/* connected.h - a hook that is called once when the ranks of this run are connected.
+/* connected.h - a hook (callback) that is called once, when the ranks of this run are connected.
  *
- * A launcher uses it to stop waiting for the start of its ranks. */
+ * A launcher sets the hook to learn that the ranks it has started are ready. */
 #ifndef XD_BASE_CONNECTED_H
 #define XD_BASE_CONNECTED_H
 
-void xd_connected(void);        /* called once, when the first group of all ranks is open      */
+void xd_connected(void);        /* calls the hook, once, when the first world of ranks is open */
 /* Sets the function that xd_connected calls; NULL: none. One hook per process. */
 void xd_connected_hook(void (*fn)(void));
 

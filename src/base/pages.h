@@ -1,4 +1,4 @@
-/* pages.h - memory from the system, backed by huge pages where possible */
+/* pages.h - maps memory from the system, with huge pages where possible. */
 #ifndef XD_BASE_PAGES_H
 #define XD_BASE_PAGES_H
 
@@ -6,7 +6,8 @@
 
 enum { XD_HUGE_PAGE = 2 << 20 };
 
-size_t xd_page_bytes(void);             /* of this system: 4 KiB, 16 or 64 on some of ARM's     */
+/* This system's page size: 4 KiB; 16 or 64 on some ARM CPUs. */
+size_t xd_page_bytes(void);
 /* Rounds bytes up to a multiple of the page size. */
 size_t xd_pages_round_up(size_t bytes);
 
@@ -15,11 +16,11 @@ size_t xd_pages_round_up(size_t bytes);
  * may use huge pages for them. NULL: out of memory. */
 void *xd_pages_map(size_t bytes, int fd);
 void  xd_pages_unmap(void *p, size_t bytes);    /* p may be NULL                               */
-/* Allocates the pages [from, to) of a mapped file now, if the system can (Linux 5.14). Returns 0 if
- * memory is short; touching these pages later would kill the process. With Linux 6.1 it requests
- * huge pages, even where files get them only by madvise, and returns 2 if the complete range became
- * huge pages. If the block is interleaved over `nodes` NUMA nodes, each node gets the same number
- * of huge pages. */
+/* Allocates the pages of bytes [from, to) of a mapped file at once, if the system can (Linux 5.14).
+ * Returns 0 if memory is short; touching these pages later would then kill the process. On Linux
+ * 6.1 the function requests huge pages, even where files get huge pages only by madvise, and
+ * returns 2 if the complete range became huge pages. If the block is interleaved over `nodes` NUMA
+ * nodes, each node gets the same number of huge pages. */
 int   xd_pages_allocate(void *p, size_t from, size_t to, int nodes);
 
 #endif

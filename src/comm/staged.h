@@ -1,11 +1,11 @@
 /* staged.h - a communicator for tensors in device memory that the host cannot address
  *
- * It wraps another communicator. Data to send is first copied to host memory, after the work that
- * was queued on the device; `wait` copies received data to the device, before the work that is
- * queued later. A device with lanes (copy streams, backend/lanes.h) continues meanwhile: the host
- * waits for a message's data only when it waits for the message. Tensors in host memory pass
- * unchanged. The device's copy kernel packs views of any strides. There are no shared-memory
- * windows: views are exchanged by copies. */
+ * A staging communicator wraps another communicator. Data to send is first copied to host memory,
+ * after the work that was queued on the device; `wait` copies received data to the device, before
+ * the work that is queued later. A device with lanes (copy streams, backend/lanes.h) continues
+ * meanwhile: the host waits for a message's data only when it waits for the message. Tensors in
+ * host memory are passed to the wrapped communicator unchanged. The device's copy kernel packs
+ * views of any strides. There are no shared-memory windows, so exchange_views makes copies. */
 #ifndef XD_COMM_STAGED_H
 #define XD_COMM_STAGED_H
 
@@ -13,8 +13,8 @@
 #include "comm/comm.h"
 
 /* Replaces *c with a staging communicator that wraps and owns it. Does nothing if the host can
- * address the memory of `dev` (borrowed). Groups that are split from it are staged, too. Not
- * collective. */
+ * address the memory of `dev` (borrowed). Groups split from a staging communicator are staged, too.
+ * Not collective. */
 xd_status xd_comm_stage(xd_comm **c, xd_dev *dev, xd_err *e);
 
 #endif

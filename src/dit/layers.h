@@ -7,117 +7,130 @@
 #include "dit/mods.h"
 #include "exec/op.h"
 
-enum { XD_SINUSOIDS = 256 };    /* features of an embedded scalar (timestep, size, ...)        */
+enum { XD_SINUSOIDS = 256 };    /* features of a scalar's sinusoidal embedding (timestep, size) */
 
 typedef struct xd_mlp { xd_lin a, b; } xd_mlp;
 
-/* "NAME.linear_1" [mid,in] and "NAME.linear_2" [out,mid], with biases. */
+/* Declares the weights of two linear layers: "NAME.linear_1" [mid,in] and "NAME.linear_2"
+ * [out,mid], with biases. */
 void      xd_mlp_weights(xd_decl *d, const char *name, xd_mlp *m, int64_t in, int64_t mid,
                          int64_t out);
 xd_tensor xd_mlp_run(xd_exec *x, xd_tensor in, const xd_mlp *m, xd_act act);    /* F32         */
-/* Sinusoidal embedding of n scalars (diffusers' Timesteps with 256 features, cosines first,
- * frequency shift 0), then the two layers with SiLU between them: [n,out] F32. */
+/* Computes the sinusoidal embedding of n scalars (diffusers' Timesteps with 256 features, cosines
+ * first, frequency shift 0), then the two linear layers m with SiLU between them. Returns [n,out]
+ * F32. */
 xd_tensor xd_mlp_timesteps(xd_exec *x, const double *v, int n, const xd_mlp *m);
 
-/* table [k,D] (or [1,k,D]) + v, F32 in the arena; v is [k,D], or one row to add to all rows. */
+/* Returns table + v, F32 in the arena, where `table` is a learned modulation table [k,D] or
+ * [1,k,D], and v is [k,D] or one row that is added to all rows. */
 xd_tensor xd_mod_table(xd_exec *x, xd_tensor table, xd_tensor v);
 
 /* ---- joint attention (Esser et al. 2024, arXiv:2403.03206) ---------------------------------- */
 
-typedef struct xd_adaln {        /* image or text stream of a block with joint attention         */
+typedef struct xd_adaln {        /* weights of the image or text stream of a block               */
     xd_lin    mod;              /* [nmod D, D]                                                  */
     xd_lin    qkv, out, up, down;
     xd_tensor norm_q, norm_k;   /* [head_dim], or absent                                        */
 } xd_adaln;
 
-/* Names of its tensors in a checkpoint. */
+/* Names of the tensors of an xd_adaln in a checkpoint. */
 typedef struct xd_adaln_names {
     const char *mod, *qkv[3], *out, *norm_q, *norm_k, *up, *down;
 } xd_adaln_names;
 
 typedef struct xd_adaln_form {
     int64_t dim, head_dim;
-    int     nmod;               /* modulation vectors: 6, 9, 2 for keys and values only, or 0     */
+    /* Number of modulation vectors: 6, 9, 2 for keys and values only, or 0. */
+    int     nmod;
     int     qk_norm;            /* 1: queries and keys are normalized                             */
-    int     last;               /* 1: computes q, k, v only: the stream ends here                 */
+    int     last;               /* 1: computes only q, k, v, because the stream ends here         */
     const xd_adaln_names *names;        /* NULL: diffusers' usual names                         */
 } xd_adaln_form;
 
-/* Declares the weights by diffusers' names for the image stream (context 0) or the text stream
- * (1). */
+/* Declares the weights of the image stream (context 0) or the text stream (context 1) by diffusers'
+ * names. */
 void      xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln *w);
 
-typedef struct xd_qkv { xd_tensor q, k, v; } xd_qkv;    /* [n,H,head_dim]; own tokens and heads  */
+/* [n,H,head_dim]: tokens and heads of this rank. */
+typedef struct xd_qkv { xd_tensor q, k, v; } xd_qkv;
 
-/* Allocates the queries and keys of y [n, 3 H head_dim], an output of the GEMM with `w`. v is a
- * view of y. */
+/* Allocates queries and keys for y [n, 3 H head_dim], the output of the GEMM with `w`. The values v
+ * are a view of y. */
 xd_qkv    xd_qkv_open(xd_exec *x, xd_tensor y, const xd_lin *w, int64_t head_dim);
 typedef struct xd_qkv_rows {
-    int64_t   at, n;            /* rows [at, at + n) of q and k                                 */
-    xd_tensor norm_q, norm_k;   /* gains of the RMS norm, or absent                             */
+    int64_t   at, n;            /* fills rows [at, at + n) of q and k                           */
+    xd_tensor norm_q, norm_k;   /* gains of the RMS norms of q and k, or absent                 */
     xd_tensor cos, sin;         /* RoPE tables [all rows, head_dim/2], or absent                */
     float     eps;              /* epsilon of the RMS norm; 0: 1e-6                             */
 } xd_qkv_rows;
-/* Fills rows of q and k from y. */
+/* Fills rows of the queries and keys from y, with RMS norm and RoPE. */
 void      xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w,
                       const xd_qkv_rows *r);
-/* h += gate * down(gelu(up(norm(h)))); rows 3, 4, 5 of mod are shift, scale and gate. */
+/* Applies the feed-forward of a block to h: h += gate * down(gelu(up(norm(h)))). Rows 3, 4, 5 of
+ * `mod` are shift, scale and gate. */
 void      xd_adaln_feed(xd_exec *x, xd_tensor h, const xd_adaln *w, xd_tensor mod);
 
 /* ---- cross-attention to text outside the sequence -------------------------------------------- */
 
 /* Allocates the keys and values of m text rows for every block of the stage: [blocks,m,kv.out]. */
 xd_tensor xd_text_kv_new(xd_exec *x, const xd_net *n, int64_t m, int64_t width);
-xd_tensor xd_text_kv(xd_tensor room, int64_t block);    /* slice of one block: [m, kv.out]     */
-/* Cross-attention of q [n, own D]. kv has keys and values side by side, as outputs of `w`. */
+/* Keys and values of one block: [m, kv.out]. */
+xd_tensor xd_text_kv(xd_tensor room, int64_t block);
+/* Computes the cross-attention of queries q [n, D of this rank's heads] to text. kv has keys and
+ * values side by side, as the layer `w` outputs them. */
 xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, int64_t head_dim);
 
 /* ---- rotary positions over a grid ------------------------------------------------------------ */
 
-/* n positions along one side: 0, 1, 2 ... if `count`, else from start to stop in equal steps.
- * Computed in f32 like torch.linspace. */
+/* n positions along one side of a grid of tokens: 0, 1, 2 ... if `count` is 1, else from start to
+ * stop in equal steps, computed in f32 like torch.linspace. */
 typedef struct xd_grid_side { int64_t n; float start, stop; int count; } xd_grid_side;
 
 float     xd_grid_at(const xd_grid_side *a, int64_t i);
-/* Position ranges of a grid of h x w tokens: the largest central part of the trained grid th x tw
- * with the same aspect ratio (diffusers' get_resize_crop_region_for_grid). */
+/* Computes the position ranges of the rows and columns of a grid of h x w tokens: the largest
+ * central part of the trained grid th x tw with the same aspect ratio (diffusers'
+ * get_resize_crop_region_for_grid). */
 void      xd_grid_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_grid_side *rows,
                        xd_grid_side *cols);
-/* RoPE frequencies of the feature pairs of one axis of `width` features: theta 10000, in f32. */
+/* Writes the RoPE frequencies of the feature pairs of one axis that has `width` features: theta
+ * 10000, in f32. */
 void      xd_rope_frequencies(float *freq, int64_t width);
-/* A table of cosines or sines (fn), [rows, half] F32. `fill` writes the rows; its argument is an
- * xd_rope. */
+/* Argument of the function that fills a RoPE table. xd_rope_table makes a table of cosines or sines
+ * (fn), [rows, half] F32, whose rows the function `fill` writes. */
 typedef struct xd_rope {
     const xd_exec *x;
     const void    *cfg;         /* config of the model                                         */
     double (*fn)(double);
 } xd_rope;
-/* As xd_rope_table, for a table that depends on the text. */
+/* Makes a RoPE table as xd_rope_table does, for positions that also depend on the text. */
 xd_tensor xd_rope_table_of(xd_exec *x, const void *text, int64_t rows, int64_t half,
                            void (*fill)(void *turn, float *to), const void *cfg,
                            double (*fn)(double));
 xd_tensor xd_rope_table(xd_exec *x, int64_t rows, int64_t half, void (*fill)(void *turn, float *to),
                         const void *cfg, double (*fn)(double));
-/* Writes fn (cos or sin) of the angles of one axis at `pos`; returns the address after them. */
+/* Writes fn (cos or sin) of the RoPE angles of one axis at position `pos`. Returns the address
+ * after the written elements. */
 float    *xd_rope_angles(float *row, int64_t width, const float *freq, float pos,
                          double (*fn)(double));
 
-/* RoPE over several axes with separate widths, in f64 as in diffusers: writes theta^(k / width) of
- * all pairs of features, axis by axis. */
+/* For RoPE over several axes with separate widths, in f64 as in diffusers: writes theta^(k / width)
+ * for all pairs of features, axis by axis. */
 void      xd_rope_axes(double *base, double theta, const xd_ints *widths);
-/* Writes fn of the angles pos[axis] / base of one token; returns the address after them. */
+/* Writes fn (cos or sin) of the RoPE angles pos[axis] / base of one token. Returns the address
+ * after the written elements. */
 float    *xd_rope_token(float *row, const double *base, const xd_ints *widths, const int64_t *pos,
                         double (*fn)(double));
 
-/* Concatenates the latents and the extra channels. */
+/* Concatenates the latents of the input and its extra channels along the features. */
 xd_tensor xd_join_channels(xd_exec *x, const xd_input *in);
 /* Reorders the output of the last layer [n, cells, C or more] to the order of latents: `out`
  * [n,C,cells] F32. */
 void      xd_by_channel(xd_exec *x, xd_tensor out, xd_tensor y, int64_t ch);
 
-/* A value of a transformer's config, and its limits. */
+/* A value of a transformer's config, with the key's name and limits. */
 typedef struct xd_config_range { const char *key; int64_t v, min, max; } xd_config_range;
-/* XD_EFORMAT, naming the key, if one of n values is outside [min, max]. */
+/* Returns XD_EFORMAT, with an error that names the key, if one of n config values is outside [min,
+ * max]. */
 xd_status xd_check_ranges(const xd_config_range *r, size_t n, xd_err *e);
 
 #endif

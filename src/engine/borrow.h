@@ -1,4 +1,4 @@
-/* borrow.h - engines that share the weights of another engine (xd_open_beside) */
+/* borrow.h - lets an engine use the weights of another engine (xd_open_beside). */
 #ifndef XD_ENGINE_BORROW_H
 #define XD_ENGINE_BORROW_H
 

@@ -1,9 +1,10 @@
-/* lora_sets.h - per-request LoRA files
+/* lora_sets.h - keeps the weights of several sets of LoRA files, so that each request can select
+ * its own files.
  *
  * An engine computes with one set of LoRA files at a time. Each set has its own copy of the weights
- * of the components that its files change: the transformer, seldom a text encoder. All other
- * components are shared by the sets. The weights of inactive sets stay loaded until there are more
- * than XD_LORA_SETS or memory is short. */
+ * of the components that its files change: the transformer, seldom a text encoder. The sets share
+ * all other components. The weights of inactive sets stay loaded until there are more than
+ * XD_LORA_SETS or memory is short. */
 #ifndef XD_ENGINE_LORA_SETS_H
 #define XD_ENGINE_LORA_SETS_H
 

@@ -1,4 +1,5 @@
-/* weight_stream.h - blocks of a network whose weights stay in host memory, or in files
+/* weight_stream.h - streams the weights of some blocks of a network from host memory or from files
+ * while the network computes.
  *
  * If a device's memory cannot hold all blocks, some of them are streamed: their weights are in
  * pinned host memory and are copied to a few slots of device memory in turn. While a block
@@ -16,58 +17,60 @@
 
 enum { XD_STREAM_SLOTS = 3 };   /* max slots: two blocks are copied ahead                       */
 
-/* Bytes of a network's weights: total, and per block [first, first + n) of this stage. */
+/* Bytes of a network's weights: total, and for each block of this stage, [first, first + n). */
 typedef struct xd_block_sizes {
     size_t        all;
     int           first, n;
     const size_t *block;        /* [n]                                                         */
 } xd_block_sizes;
 
-typedef struct xd_stream_plan { /* {0}: no streaming                                            */
+typedef struct xd_stream_plan { /* which blocks are streamed; {0}: none                         */
     int    slots, streamed;     /* slots (files: blocks in the page cache at the same time);    */
                                 /* number of streamed blocks                                   */
     size_t slot;                /* bytes per slot                                              */
-    size_t resident;            /* bytes of the weights that stay on the device                 */
+    size_t resident;            /* bytes of weights that stay on the device                     */
     size_t host;                /* bytes of streamed weights: pinned memory, and bytes copied   */
                                 /* each time the blocks run                                    */
 } xd_stream_plan;
 
-/* Returns the bytes of device memory for the weights. */
+/* Returns the bytes of device memory that the weights need with a stream plan, including slots. */
 size_t xd_stream_plan_bytes(const xd_stream_plan *p, const xd_block_sizes *w);
-/* Streams as few blocks as possible so that the weights need at most `have` bytes; all: streams
- * every block. Returns 0 if even the minimum does not fit; *p is the minimum then. */
+/* Makes a plan that streams as few blocks as possible so that the weights need at most `have` bytes
+ * of device memory. all: 1: streams every block. Returns 0 if even the minimum does not fit; *p is
+ * then the plan with the minimum. */
 int    xd_stream_plan_make(xd_stream_plan *p, const xd_block_sizes *w, double have, int all);
-/* Returns 1 if block i of n is streamed. */
+/* Returns 1 if the plan streams block i of n. */
 int    xd_stream_plan_has(const xd_stream_plan *p, int n, int i);
 
 typedef struct xd_weight_stream xd_weight_stream;
 
 typedef struct xd_stream_memory {       /* borrowed                                            */
     xd_dev   *dev;
-    xd_store *store;            /* for the slots and all other weights                          */
-    /* NULL: the stream pins its own memory. Otherwise plan.host pinned bytes shared by `parts`
-     * processes: each loads the streamed blocks k with k % parts == part, and none uses a block
-     * before all have loaded theirs. */
+    xd_store *store;            /* allocates the slots and all other weights                    */
+    /* NULL: the stream allocates its own pinned host memory. Otherwise xd_stream_plan.host pinned
+     * bytes that `parts` processes share: each process loads the streamed blocks k with k % parts
+     * == part, and no process uses a block before all have loaded their blocks. */
     char     *copy;
     int       part, parts;
 } xd_stream_memory;
 
 /* Allocates pinned memory, and device memory in `store`, for all weights of a network. XD_ENOMEM:
- * one of the two is too small. */
+ * one of the two memories is too small. */
 xd_status xd_weight_stream_open(xd_weight_stream **s, const xd_stream_plan *p,
                                 const xd_block_sizes *w, const xd_stream_memory *m, xd_err *e);
-/* The same for weights that stay in files. Calls next(self, k) before the k-th streamed block is
- * used. */
+/* Opens a stream for weights that stay in files, on a device in host memory. Calls next(self, k)
+ * before the k-th streamed block is used. */
 xd_status xd_weight_stream_files(xd_weight_stream **s, const xd_stream_plan *p,
                                  const xd_block_sizes *w, void (*next)(void *self, int k),
                                  void *self, xd_err *e);
 void      xd_weight_stream_close(xd_weight_stream **s);
-/* Call around the loading of a block by `d`: its weights are loaded into its slot and copied to the
- * host, or stay in files. A block that another process loads only gets addresses. */
+/* Call before and after d loads a block, whose weights are then loaded into the block's slot and
+ * copied to host memory, or stay in files. A block that another process loads only gets
+ * addresses. */
 void      xd_weight_stream_enter(xd_weight_stream *s, xd_decl *d, int layer);
 void      xd_weight_stream_leave(xd_weight_stream *s, xd_decl *d, int layer);
-/* Call before work on a block is queued: the work waits for the weights, and those of the next
- * blocks are fetched. Blocks follow each other in order, repeatedly. */
+/* Call before work on a block is queued. The work waits for the block's weights, and fetching the
+ * weights of the next blocks begins. Calls must be for all blocks in order, repeatedly. */
 void      xd_weight_stream_begin(xd_weight_stream *s, xd_exec *x, int layer);
 
 #endif

@@ -5,8 +5,8 @@
 
 #include "backend/backend.h"
 
-/* The environment variable XDIT_SLOW lists ranks as "RANK:FACTOR,...". If it names this rank with
- * a factor above 1, replaces *d by a proxy whose kernels take FACTOR times as long. */
+/* The environment variable XDIT_SLOW lists ranks as "RANK:FACTOR,...". If the list names this rank
+ * with a factor above 1, replaces *d by a proxy device whose kernels take FACTOR times as long. */
 xd_status xd_slow_device(xd_dev **d, int rank, xd_err *e);
 
 #endif

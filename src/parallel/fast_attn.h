@@ -1,27 +1,30 @@
-/* fast_attn.h - DiTFastAttn (Yuan et al. 2024, arXiv:2406.08552): per block and step, how an
- * attention output is computed or reused. Tables have the form of xDiT's. */
+/* fast_attn.h - DiTFastAttn (Yuan et al. 2024, arXiv:2406.08552): a table that tells, for each
+ * block and step, how the attention output is computed or reused. Tables have the format of
+ * xDiT's. */
 #ifndef XD_PARALLEL_FAST_ATTN_H
 #define XD_PARALLEL_FAST_ATTN_H
 
 #include <stdint.h>
 
-typedef enum xd_attn_way {      /* in order of saving, largest first                           */
+typedef enum xd_attn_way {      /* ways to get an attention output, largest saving first       */
     XD_ATTN_SHARE,              /* reuse the previous step's output                            */
     XD_ATTN_WINDOW_CFG,         /* XD_ATTN_WINDOW, shared by both CFG passes                   */
-    XD_ATTN_WINDOW,             /* local window, plus the last full step's residual            */
-    XD_ATTN_FULL_CFG,           /* full, of the prompt's pass, for both passes                 */
+    /* Attention in a local window, plus the residual of the last step with full attention. */
+    XD_ATTN_WINDOW,
+    XD_ATTN_FULL_CFG,           /* full attention of the prompt's pass, used for both passes   */
     XD_ATTN_FULL,
     XD_ATTN_WAYS
 } xd_attn_way;
 
 /* Blocks and steps outside the table use XD_ATTN_FULL. */
 typedef struct xd_attn_table {
-    int      lead;              /* transformer blocks before the table's first one             */
+    int      lead;              /* number of transformer blocks before the table's first block */
     int      blocks, steps;
-    uint8_t *way;               /* [blocks][steps]; NULL: none                                 */
+    uint8_t *way;               /* [blocks][steps] of xd_attn_way; NULL: no table              */
     double   limit;             /* > 0: compute every attention in full, and fill `found` with the
                                    ways whose relative error is below this limit               */
-    uint8_t *found;             /* [blocks][steps]: over all images, the way that saves least  */
+    /* [blocks][steps]: of the ways found for all images, the way that saves least. */
+    uint8_t *found;
 } xd_attn_table;
 
 static inline xd_attn_way xd_attn_way_at(const xd_attn_table *t, int layer, int step)
@@ -41,7 +44,7 @@ static inline int xd_attn_has_cfg(xd_attn_way w)
     return w == XD_ATTN_FULL_CFG || w == XD_ATTN_WINDOW_CFG;
 }
 
-/* Returns 1 if `is` is true for any entry of the table. */
+/* Returns 1 if the function `is` returns nonzero for any entry of the table. */
 static inline int xd_attn_table_has(const xd_attn_table *t, int (*is)(xd_attn_way w))
 {
     for (int i = 0; i < t->blocks * t->steps; i++)

@@ -1,4 +1,5 @@
-/* rows.h - inside parallel: token rows of a ring member, spans of a tensor, the next hook */
+/* rows.h - inside parallel: helpers of the methods, for the token rows of a ring member, for views
+ * of rows, and for calling the next hook. */
 #ifndef XD_PARALLEL_ROWS_H
 #define XD_PARALLEL_ROWS_H
 
@@ -13,7 +14,7 @@ static inline int64_t xd_member_rows(const xd_layout *l, const xd_topo *t, int p
     return n;
 }
 
-/* View of rows [row, row + n) of a tensor [1,N,H,D]. */
+/* Returns the view of rows [row, row + n) of a tensor [1,N,H,D]. */
 static inline xd_tensor xd_piece_of(xd_tensor t, int64_t row, int64_t n)
 {
     t.p = (char *)t.p + row * t.s[1] * (int64_t)xd_dtype_size(t.type);
@@ -21,14 +22,16 @@ static inline xd_tensor xd_piece_of(xd_tensor t, int64_t row, int64_t n)
     return t;
 }
 
-/* Number of heads that this Ulysses rank computes, out of the heads of its tensor rank. */
+/* Returns the number of attention heads that this Ulysses rank computes, out of the heads of its
+ * tensor rank. */
 static inline int64_t xd_my_heads(const xd_method_args *a)
 {
     return xd_cut_at((xd_span){ 0, a->heads }, a->topo->at[XD_ULYSSES], a->topo->deg.n[XD_ULYSSES],
                      a->lay->heads).n;
 }
 
-/* Passes per step on this cfg rank, and the index of the current pass among them. */
+/* Return the number of passes per step that this cfg rank computes, and the index of the current
+ * pass among these. */
 static inline int xd_my_passes(const xd_method_args *a)
 {
     return (a->npass - a->topo->at[XD_CFG] + a->topo->deg.n[XD_CFG] - 1) / a->topo->deg.n[XD_CFG];
@@ -40,14 +43,15 @@ static inline int64_t xd_my_pass(const xd_exec *x, const xd_topo *t)
 }
 
 /* Lists views of K and V in global token order: by stream (text, reference, image), then patch,
- * then member of the axis. The rows of each rank are in the same order.
- * k[i] and v[i] are [1,n_i,H,D] with all rows of member i. Returns the number of views, at most
- * patches x streams x members. */
+ * then member of the axis. The rows of each rank are in the same order. k[i] and v[i] are
+ * [1,n_i,H,D], all rows of member i. Returns the number of views, at most patches x streams x
+ * members. */
 int xd_in_order(const xd_exec *x, const xd_topo *t, xd_axis axis, const xd_tensor *k,
                 const xd_tensor *v, xd_kv *seg);
 
 /* Lists views of keys and values [first, first + n) of an attention, one view for each of its
- * segments that overlaps the range. Returns their number; fails x if it exceeds `room`. */
+ * segments that overlaps the range. Returns the number of views; fails x if this number exceeds
+ * `room`. */
 int xd_pick_keys(xd_exec *x, const xd_attn_args *a, int64_t first, int64_t n, xd_kv *seg, int room);
 
 /* Calls the attention of the next hook after m. */

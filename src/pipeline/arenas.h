@@ -1,21 +1,22 @@
-/* arenas.h - scratch memory of a request: device memory, or memory mapped by all ranks of a host */
+/* arenas.h - opens the scratch memory (arena) of a request, in device memory or in memory that all
+ * ranks of a host share. */
 #ifndef XD_PIPELINE_ARENAS_H
 #define XD_PIPELINE_ARENAS_H
 
 #include "pipeline/context.h"
 
-/* Opens an arena in the memory of a device; on a count device it has no limit. */
+/* Opens an arena in the memory of a device; on a count device the arena has no limit. */
 xd_status xd_device_arena_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e);
 void      xd_device_arena_close(xd_arena *a, xd_dev *dev);
 
-/* Opens the arena of a request. If ranks of one host exchange tokens, heads or sums, it is a
- * shared-memory window, where the system provides one. `s` is this rank's status so far; returns
- * the first failure of any rank. Collective over the ranks in use. */
+/* Opens the arena of a request. If ranks of one host exchange tokens, heads or sums, the arena is a
+ * shared-memory window, if the system supports this. s: this rank's status so far; returns the
+ * first failure of any rank. Collective over the ranks in use. */
 xd_status xd_request_arena_open(xd_context *ctx, xd_arena *a, size_t bytes, xd_status s, xd_err *e);
 void      xd_request_arena_close(xd_context *ctx, xd_arena *a);
 
-/* Starts reading a component's files ahead of its load, into memory that the request does not need
- * (model/component_prefetch.c). */
+/* Starts reading a component's files into the page cache before the component is loaded, as far as
+ * the host has memory that the request does not need (model/component_prefetch.c). */
 void      xd_prefetch_component(xd_context *ctx, xd_component *p);
 
 #endif

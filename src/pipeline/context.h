@@ -1,4 +1,4 @@
-/* context.h - state of a request: model, device, plan, ranks */
+/* context.h - xd_context, the state with which requests run: model, device, plan, ranks. */
 #ifndef XD_PIPELINE_CONTEXT_H
 #define XD_PIPELINE_CONTEXT_H
 
@@ -10,11 +10,12 @@
 #include "plan/plan.h"
 #include "ranks/world.h"
 
-/* Weights that do not fit into a device's own memory. AUTO: stream as many blocks as necessary;
- * NONE: refuse the request; STREAM: stream all blocks of all networks. */
+/* What to do with weights that do not fit into a device's own memory. AUTO: stream as many blocks
+ * as necessary; NONE: refuse the request; STREAM: stream all blocks of all networks. */
 typedef enum xd_offload { XD_OFFLOAD_AUTO, XD_OFFLOAD_NONE, XD_OFFLOAD_STREAM } xd_offload;
 
-/* Changes that an engine may make by itself (xd_open_args.fit). */
+/* Changes of settings that an engine may make by itself if a request does not fit into memory
+ * (xd_open_args.fit). */
 enum { XD_FIT_OFFLOAD = 1, XD_FIT_DIT = 2, XD_FIT_TEXT = 4 };
 
 /* What an engine keeps between requests; engines that share weights share it. */
@@ -30,13 +31,13 @@ typedef struct xd_context {
     xd_dev      *dev, *count;
     xd_plan      plan;
     xd_world     world;         /* all ranks, and the ranks in use                             */
-    void        *window;   /* shared arena of this host's ranks; NULL: private                    */
-    xd_topo      topo;          /* this rank's in world.used; degrees 1 if idle                */
+    void        *window;   /* shared-memory arena of this host's ranks; NULL: private arena       */
+    xd_topo      topo;          /* this rank's topology in world.used; degrees 1 if idle       */
     xd_comm     *count_world;   /* `world.used` without messages, for counting                 */
     xd_topo      count_topo;
-    xd_comm     *text, *count_text;     /* ranks that split a text encoder; NULL: none            */
+    xd_comm     *text, *count_text;     /* ranks that split text encoders; NULL: none             */
     xd_dtype     type;          /* compute type                                                */
-    int          keep;          /* text encoders stay loaded                                   */
+    int          keep;          /* 1: text encoders stay loaded                                */
     xd_offload   offload;
     xd_engine_caches *caches;   /* of the engine that owns the weights; NULL: none             */
     int          once;          /* 1: the engine serves one request only                       */
@@ -50,9 +51,9 @@ typedef struct xd_context {
     double       budget;        /* bytes (memory_budget.h); 0: all free memory                    */
     int          fit;           /* XD_FIT_*: allowed changes if a request does not fit            */
     long long    holds;         /* bytes of weights as passed to xd_budget_hold                   */
-    const xd_canceller *cancel; /* of the request; NULL: none                                  */
-    xd_trace    *trace;         /* recorded events; NULL: no recording                         */
-    xd_balance  *balance; /* uneven shards; NULL: even                                   */
+    const xd_canceller *cancel; /* cancellation of the running request; NULL: none             */
+    xd_trace    *trace;         /* recorder of events; NULL: no recording                      */
+    xd_balance  *balance; /* sizes of uneven shards; NULL: even shards                   */
     uint64_t     hash;          /* hash of the model                                           */
 } xd_context;
 

@@ -1,8 +1,9 @@
-/* replay.h - passes that a device records in one step and replays in later steps (CUDA graphs)
+/* replay.h - records the kernel launches of a pass in one step and replays them in later steps
+ * (CUDA graphs).
  *
  * The kernel launches of a pass repeat from step to step if its tensors have the same addresses.
- * The first two passes run normally, the third one is recorded, later ones replay the record.
- * Values that change from step to step are in device memory. */
+ * The first two passes run normally, the third pass is recorded, and later passes replay the
+ * record. Values that change from step to step are in device memory. */
 #ifndef XD_PIPELINE_REPLAY_H
 #define XD_PIPELINE_REPLAY_H
 
@@ -11,8 +12,9 @@
 
 enum { XD_REPLAYS = 8, XD_REPLAY_ADDRESSES = 6 };
 
-/* Two passes with equal keys are the same work: addresses, the pass, and a copy of the model's
- * tensors of this pass (xd_state.local). */
+/* Key of a recorded pass: the addresses of its tensors, the numbers of pass and patch, and a copy
+ * of the model's own data of the pass (xd_state.local). Two passes with equal keys launch the same
+ * kernels. */
 typedef struct xd_replay_key {
     int         pass, patch;
     const void *at[XD_REPLAY_ADDRESSES];
@@ -27,9 +29,9 @@ typedef struct xd_replayed {
 } xd_replayed;
 
 typedef struct xd_replay {
-    xd_dev     *dev;            /* NULL: no recording                                          */
+    xd_dev     *dev;            /* NULL: passes are not recorded                               */
     xd_replayed v[XD_REPLAYS];
-    int         n, recorded;    /* recorded: index + 1 while recording                         */
+    int         n, recorded;    /* recorded: index + 1 of the pass being recorded, or 0        */
     xd_err      before;
 } xd_replay;
 
@@ -40,8 +42,8 @@ void xd_replay_close(xd_replay *r);
 /* Call before a pass. XD_DONE: the recorded pass has been launched. XD_RUN: run the pass.
  * XD_RECORD: run the pass, then call xd_replay_end. */
 xd_replay_how xd_replay_begin(xd_replay *r, xd_exec *x, const xd_replay_key *key);
-/* Launches the recorded pass. Returns 0 if recording failed: then nothing has run, x is unchanged,
- * and no later pass is recorded. */
+/* Ends the recording of a pass and launches the recorded pass. Returns 0 if recording failed; then
+ * nothing has run, x is unchanged, and no later pass is recorded. */
 int  xd_replay_end(xd_replay *r, xd_exec *x);
 
 #endif

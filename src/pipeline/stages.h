@@ -4,10 +4,11 @@
 
 #include "pipeline/job.h"
 
-/* Splits the transformer's blocks into the plan's stages by counted cost (or as listed in the
- * plan): stage i runs blocks [cut[i], cut[i + 1]). Call before anything is loaded. */
+/* Splits the transformer's blocks into the plan's stages, as listed in the plan or by the counted
+ * cost of each block. Stage i runs blocks [cut[i], cut[i + 1]). Call before anything is loaded. */
 xd_status xd_stages_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e);
-/* Splits, and assigns this rank its own stage. Does nothing if weights are loaded. */
+/* Splits the blocks as xd_stages_cut does, and restricts this rank to the blocks of its stage. Does
+ * nothing if weights are loaded. */
 xd_status xd_stages_open(xd_job *j, xd_err *e);
 
 #endif

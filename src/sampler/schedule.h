@@ -1,4 +1,4 @@
-/* schedule.h - inside sampler: noise levels, and the timesteps chosen from them
+/* schedule.h - inside sampler: computes noise levels, and the timesteps of a request's steps.
  *
  * Values that are f32 in diffusers are rounded to f32 here as well. Otherwise the last digits of a
  * schedule would differ. */
@@ -7,25 +7,25 @@
 
 #include "sampler/sampler.h"
 
-typedef struct xd_levels {      /* the training schedule, t = 0 .. n-1                         */
+typedef struct xd_levels {      /* the noise levels of training, for timesteps t = 0 .. n-1    */
     int     n;
     double *acp;                /* cumulative product of 1 - beta                              */
     double *sigma;              /* sqrt((1 - acp) / acp)                                       */
 } xd_levels;
 
-/* zero_end: value of the last acp with rescale_betas_zero_snr (0: unchanged). Call
- * xd_levels_close also after a failure. */
+/* Computes the noise levels of training from a scheduler config. zero_end: value of the last acp
+ * with rescale_betas_zero_snr (0: unchanged). Call xd_levels_close also after a failure. */
 xd_status xd_levels_open(xd_levels *l, const xd_sched_cfg *c, double zero_end, xd_err *e);
 void      xd_levels_close(xd_levels *l);
 
-/* Levels with a shifted signal-to-noise ratio: acp is shifted by snr_shift_scale and then, with
- * rescale_betas_zero_snr, rescaled to end at 0. Computed in f64 with scaled_linear betas, else
- * in f32. Does not set sigma. */
+/* Computes the noise levels of training with a shifted signal-to-noise ratio: acp is shifted by
+ * snr_shift_scale and then, with rescale_betas_zero_snr, rescaled to end at 0. Computed in f64 with
+ * scaled_linear betas, else in f32. Does not set sigma. */
 xd_status xd_levels_shifted(xd_levels *l, const xd_sched_cfg *c, xd_err *e);
 
-/* Fractional timestep of a noise level, by interpolation of log sigma. */
+/* Returns the fractional timestep of a noise level, by interpolation of log sigma. */
 double xd_level_time(const xd_levels *l, double sigma);
-/* Linear interpolation of sigma at a fractional timestep. */
+/* Returns the noise level sigma at a fractional timestep, by linear interpolation. */
 double xd_level_sigma(const xd_levels *l, double t);
 
 /* n noise levels from the largest to the smallest (sigma_max .. sigma_min), spaced as in Karras
@@ -36,90 +36,97 @@ void xd_sigmas_lu(double max, double min, int n, double *out);
 double xd_beta_quantile(double p);
 
 /* xd_is_respaced returns 1 if use_karras_sigmas, use_exponential_sigmas or use_beta_sigmas is set.
- * xd_sigmas_respaced fills the levels of that key, between sigma_max and sigma_min of the config if
- * given. xd_respacing_check returns XD_EFORMAT if several keys are set. */
+ * xd_sigmas_respaced writes n noise levels with the spacing of that key, between sigma_max and
+ * sigma_min of the config if given, else between `max` and `min`. xd_respacing_check returns
+ * XD_EFORMAT if several keys are set. */
 int       xd_is_respaced(const xd_sched_cfg *c);
 void      xd_sigmas_respaced(const xd_sched_cfg *c, double max, double min, int n, double *out);
 xd_status xd_respacing_check(const xd_sched_cfg *c, xd_err *e);
 
-/* numpy's round: halves go to the even neighbour. */
+/* Rounds like numpy's round: halves become the even neighbour. */
 double xd_round_even(double v);
 
 /* Element i of numpy's linspace(0, stop, n), with numpy's rounding errors, which decide the integer
  * timesteps. */
 double xd_linspace(double stop, int n, int i);
 
-/* Writes the integer timesteps of DDIM for n steps to t [n + 1], largest first; returns their
- * number. Where trailing spacing rounds to 0 the timestep is -1, the last index in Python. */
+/* Writes the integer timesteps of DDIM for n steps to t [n + 1], largest first. Returns the number
+ * of timesteps. Where trailing spacing rounds to 0 the timestep is -1, the last index in Python. */
 int    xd_timesteps(const xd_sched_cfg *c, int n, double *t);
 
 /* Writes the integer timesteps of the multistep solvers to t [n + 1], largest first: n + 1 points
- * below `last` without the last one. Returns their number. */
+ * below `last` without the last one. Returns the number of timesteps. */
 int    xd_solver_timesteps(const xd_sched_cfg *c, int last, int n, double *t);
 
-/* XD_EUNSUPPORTED or XD_EFORMAT if a key that is common to all samplers has an invalid value. */
+/* Returns XD_EUNSUPPORTED or XD_EFORMAT if a config key that all samplers read has an invalid
+ * value. */
 xd_status xd_spacing_check(const xd_sched_cfg *c, xd_err *e);
 
-/* XD_EUNSUPPORTED unless prediction_type is epsilon, sample or v_prediction. */
+/* Returns XD_EUNSUPPORTED unless the config's prediction_type is epsilon, sample or
+ * v_prediction. */
 xd_status xd_prediction_check(const xd_sched_cfg *c, xd_err *e);
 
-/* XD_EINVAL unless 0 <= eta <= 1. */
+/* Returns XD_EINVAL unless the config's eta is in [0, 1]. */
 xd_status xd_eta_check(const xd_sched_cfg *c, xd_err *e);
 
-/* XD_EFORMAT if epsilon is predicted at timestep t but the signal there, `acp`, is 0. */
+/* Returns XD_EFORMAT if the model predicts epsilon, but the signal `acp` at timestep t is 0, so
+ * that clean latents cannot be computed. */
 xd_status xd_signal_check(const xd_sched_cfg *c, int t, double acp, xd_err *e);
 
-/* Dynamic shifting: xd_shift_of returns the exponent for an image of this many tokens, on the line
- * through the config's two points. xd_shift_check returns XD_EFORMAT if the points define no
- * line. */
+/* Dynamic shifting of timesteps: xd_shift_of returns the exponent of the shift for an image of this
+ * many tokens, on the line through the two points in the config. xd_shift_check returns XD_EFORMAT
+ * if the two points define no line. */
 xd_status xd_shift_check(const xd_sched_cfg *c, xd_err *e);
 double    xd_shift_of(const xd_sched_cfg *c, int64_t tokens);
 
-/* Solvers with use_flow_sigmas: sets flow_shift to the dynamic shift if the config enables it and
- * the pipeline shifts by size. */
+/* For solvers with use_flow_sigmas: sets the config's flow_shift to the dynamic shift, if the
+ * config enables dynamic shifting and the pipeline shifts by image size. */
 void      xd_shift_levels(xd_sched_cfg *c, const xd_steps *a);
 
 /* A noise level of the solvers: the level, the factors of signal (alpha) and noise (sigma), and
  * half the log signal-to-noise ratio (lambda), which is infinite at the end of the schedule. */
 typedef struct xd_point { double level, alpha, sigma, lambda; } xd_point;
 xd_point  xd_point_of(const xd_sched_cfg *c, double level);
-/* Converts the prediction (epsilon, sample, v_prediction or flow_prediction) at a level to clean
- * latents, in place. */
+/* Converts the prediction (epsilon, sample, v_prediction or flow_prediction) at noise level p to
+ * clean latents, in place. */
 void      xd_point_clean(xd_exec *x, const xd_sched_cfg *c, xd_point p, xd_tensor lat,
                          xd_tensor pred);
 
-/* Converts the prediction (epsilon, sample or v_prediction) at the cumulative product acp to
- * clean latents, in place. */
+/* Converts the prediction (epsilon, sample or v_prediction) at the noise level with cumulative
+ * product acp to clean latents, in place. */
 void      xd_to_clean(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, xd_tensor pred);
-/* The same, clipped if clip_sample is set: at the cumulative product acp, or at the level sigma of
- * latents whose image is not scaled. */
+/* Convert a prediction to clean latents in place, as xd_to_clean does, and clip them if clip_sample
+ * is set. xd_to_clipped is for the noise level with cumulative product acp, xd_level_clean for the
+ * noise level sigma of latents in which the image is not scaled. */
 void      xd_to_clipped(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat,
                         xd_tensor pred);
 void      xd_level_clean(xd_exec *x, const xd_sched_cfg *c, double sigma, xd_tensor lat,
                          xd_tensor pred);
 
-/* Drops the steps before the first one of a request that starts from an image: from the times, the
- * scales and `levels`, an array of steps + `more` elements of `size` bytes. */
+/* Drops the steps that a request that starts from an image skips: from s->time, s->in_scale and
+ * `levels`, an array of s->steps + `more` elements of `size` bytes. */
 void      xd_skip_steps(xd_sampling *s, const xd_steps *a, void *levels, size_t size, int more);
-/* Returns the factors of image and noise at the cumulative product acp. */
+/* Writes the factors of image and noise in latents at the noise level with cumulative product acp
+ * to of[0] and of[1]. */
 void      xd_acp_shares(double acp, double of[2]);
 
 /* Fails the context if a step that draws noise has no noise tensor. */
 void      xd_noise_check(xd_exec *x, const xd_sampling *s, int step, xd_tensor noise);
 
-/* Writes times and levels of Euler's and Heun's methods to arrays of n + 2: n steps, or n + 1 where
- * trailing spacing adds one. Returns the number of levels; *times is the number of times. */
+/* Writes the timesteps and noise levels of Euler's and Heun's methods for n steps to arrays of n +
+ * 2 elements; trailing spacing can add a step. Returns the number of noise levels; *times is the
+ * number of timesteps. */
 int       xd_euler_levels(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a,
                           double *time, double *sigma, int *times);
 
-/* The schedule of FlowMatchEulerDiscreteScheduler; priv is an array of steps + 1 levels
- * (double). */
+/* Functions for the schedule of diffusers' FlowMatchEulerDiscreteScheduler; s->priv is an array of
+ * steps + 1 noise levels (double). */
 xd_status xd_flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
 void      xd_flow_close(xd_sampling *s);
 void      xd_flow_shares(const xd_sampling *s, int step, double of[2]);
 void      xd_flow_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
 
-/* If `on`, returns XD_EUNSUPPORTED with the key's name and value. */
+/* If `on` is 1, returns XD_EUNSUPPORTED with an error that has the key's name and value. */
 xd_status xd_refuse(int on, const char *key, const char *value, xd_err *e);
 
 #endif

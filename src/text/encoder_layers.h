@@ -1,11 +1,11 @@
-/* encoder_layers.h - helpers that several text encoders share */
+/* encoder_layers.h - functions that several text encoders share. */
 #ifndef XD_TEXT_ENCODER_LAYERS_H
 #define XD_TEXT_ENCODER_LAYERS_H
 
 #include "exec/op.h"
 
-/* Finds an activation by its name in transformers' configs (ACT2FN). Returns 0 if it is not in
- * XD_TEXT_ACTS. */
+/* Finds an activation by its name in transformers' configs (ACT2FN). Returns 0 if the name is not
+ * in XD_TEXT_ACTS. */
 #define XD_TEXT_ACTS "gelu, gelu_new, relu, silu, quick_gelu"
 int xd_text_act(const char *name, xd_act *act);
 
