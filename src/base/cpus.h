@@ -2,8 +2,8 @@
  * share of the cores
  *
  * A cpu is a logical processor: a core, or one of its hardware threads (SMT siblings). If the
- * system does not describe the topology, a flat one is assumed: one socket, one node, and every cpu
- * a core of its own. */
+ * system does not describe the topology, a flat one is assumed: one socket, one NUMA node, and one
+ * core per cpu. */
 #ifndef XD_BASE_CPUS_H
 #define XD_BASE_CPUS_H
 
@@ -17,19 +17,21 @@ typedef struct xd_cpuset { uint64_t w[XD_CPU_MAX / 64]; } xd_cpuset;
 int  xd_cpuset_has(const xd_cpuset *s, int cpu);
 void xd_cpuset_add(xd_cpuset *s, int cpu);      /* ignores numbers out of range                */
 int  xd_cpuset_count(const xd_cpuset *s);
-/* Parses a list in the system's format, "0-3,8"; "" is the empty set. 0: not valid. */
+/* Parses a list of cpus or nodes in the system's format, "0-3,8"; "" is the empty set. Returns 0 if
+ * the list is not valid. */
 int  xd_cpuset_read(xd_cpuset *s, const char *list);
-/* Writes the set as such a list and returns `text`. A list that does not fit ends in "...". */
+/* Writes the set as a list, "0-3,8", and returns `text`. A list that does not fit ends in "...". */
 const char *xd_cpuset_text(const xd_cpuset *s, char *text, size_t size);
-/* Read and set the affinity mask of the calling thread; threads that it starts later inherit the
- * mask. Return 0 on failure, with errno set. */
+/* Read and set the affinity mask of the calling thread; threads that this thread starts later
+ * inherit the mask. Return 0 on failure, with errno set. */
 int  xd_cpuset_mine(xd_cpuset *s);
 int  xd_cpuset_bind(const xd_cpuset *s);
 
 typedef struct xd_cpu_info {
     int id, socket, node;
-    int l3, core;               /* lowest cpu that shares this L3 cache, this core             */
-    int smt;                    /* index among the siblings of its core                        */
+    /* Number of the lowest cpu with the same L3 cache; with the same core. */
+    int l3, core;
+    int smt;                    /* index of the cpu among the siblings of its core             */
 } xd_cpu_info;
 
 typedef struct xd_cpus {
@@ -37,25 +39,26 @@ typedef struct xd_cpus {
     xd_cpu_info *v;             /* [n], sorted by node, socket, L3 cache, core, sibling        */
 } xd_cpus;
 
-/* Reads the online cpus of `mask`. `root` is a directory like /sys/devices/system (NULL: that one);
- * any of its files may be missing. Returns 0, with nothing to free, if there is no cpu or no
- * memory. */
+/* Reads the topology of the online cpus in `mask`. root: a directory like /sys/devices/system
+ * (NULL: that directory), in which any file may be missing. Returns 0, with nothing to free, if
+ * there is no cpu or no memory. */
 int  xd_cpus_read(xd_cpus *c, const char *root, const xd_cpuset *mask);
 void xd_cpus_free(xd_cpus *c);
 
-/* Computes the share of rank r of n: adjacent cores, each with all its cpus. If the division leaves
- * a remainder, the first ranks get one core more. Returns the number of cpus; 0: more ranks than
- * cores. */
+/* Computes which cpus are the share of rank r of n: adjacent cores, each with all its cpus. If the
+ * division leaves a remainder, the first ranks get one core more. Returns the number of cpus; 0:
+ * more ranks than cores. */
 int  xd_cpus_share(const xd_cpus *c, int r, int n, xd_cpuset *share);
-/* Chooses one cpu on each of `threads` cores, all on one node if a node has that many. Returns the
- * number of cpus; 0: there are fewer cores. */
+/* Chooses one cpu on each of `threads` cores, all on one NUMA node if a node has that many cores.
+ * Returns the number of cpus; 0: there are fewer cores. */
 int  xd_cpus_spread(const xd_cpus *c, int threads, xd_cpuset *share);
 
-/* Finds the NUMA nodes of the cpus in `cpus`. Returns their number; 0: unknown. */
+/* Finds the NUMA nodes to which the cpus in `cpus` belong. Returns the number of nodes; 0:
+ * unknown. */
 int  xd_cpuset_nodes(const xd_cpuset *cpus, const char *root, xd_cpuset *nodes);
-/* Sets the memory policy of [p, p + bytes): pages that are allocated from now on are interleaved
- * over these nodes, whichever thread touches them first. Does nothing with fewer than two nodes, or
- * if the process was started with its own memory policy (numactl). */
+/* Sets the memory policy of [p, p + bytes): pages of this range that are allocated from now on are
+ * interleaved over the given NUMA nodes, whichever thread touches them first. Does nothing with
+ * fewer than two nodes, or if the process was started with its own memory policy (numactl). */
 void xd_interleave(void *p, size_t bytes, const xd_cpuset *nodes);
 
 #endif

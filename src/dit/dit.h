@@ -37,8 +37,9 @@ typedef struct xd_dit_info {
     int     txt_flows;          /* 1: text rows pass through the blocks (joint attention)      */
     int64_t text_most;          /* max text rows for which there are positions; 0: no limit    */
     int64_t text_default;       /* default number of text rows; 0: the pipeline's                */
-    int     multiple;           /* text rows and image rows are padded to a multiple of it (the */
-                                /* image's with XD_PAD rows); 0: no padding                    */
+    /* Text rows and image rows are padded to a multiple of this number (the image's with XD_PAD
+     * rows); 0: no padding. */
+    int     multiple;
     int     sites;              /* number of self-attentions per block                         */
     /* Max latent cells for which there are positions: t, h, w; 0: no limit. */
     int64_t most[3];
@@ -49,8 +50,9 @@ typedef struct xd_dit_info {
     size_t  local_size;         /* bytes of xd_state.local                                     */
     size_t  kept_size;          /* bytes of xd_state.kept; 0: none                             */
     int     lead;               /* number of leading blocks that step caches ignore (refiners) */
-    int64_t probe_dim;          /* features of `probe`'s single row, equal on all ranks; 0: it  */
-                                /* returns the image's rows                                    */
+    /* Features of the single row that `probe` returns, equal on all ranks; 0: `probe` returns the
+     * image's rows. */
+    int64_t probe_dim;
 } xd_dit_info;
 
 typedef struct xd_dit {         /* functions of a transformer; the only symbol that its file

@@ -26,7 +26,7 @@ typedef struct xd_fetch {       /* which tensor to read, and how                
     const char    *names, *suffix;      /* as in xd_load_name                                  */
     int            nd;
     const int64_t *shape;
-    float          gain, mean;  /* of random elements                                         */
+    float          gain, mean;  /* gain and mean of random elements                           */
     int            coded;       /* 1: do not decode a tensor stored as codes                   */
     int            rotated;     /* 1: a rotated tensor stays rotated, as stored                */
 } xd_fetch;

@@ -95,7 +95,7 @@ xd_tensor xd_attn_causal(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, floa
 /* As xd_attn_over, with the result in out [n,H,D] (F32 or x->act, any row stride), and with the
  * mask and soft cap of xd_attn_args. */
 typedef struct xd_attn_how {
-    float   scale;              /* <= 0: 1/sqrt(D)                                             */
+    float   scale;              /* factor of the scores; <= 0: 1/sqrt(D)                       */
     float   softcap;            /* as in xd_attn_args                                          */
     int64_t window;
     int     causal;

@@ -6,21 +6,23 @@
 
 #include "base/err.h"
 
-enum { XD_PALETTE_CELLS = 1 << 18 };    /* cells of colour space: 6 bits per channel           */
+/* Number of cells of colour space, which has 6 bits per channel. */
+enum { XD_PALETTE_CELLS = 1 << 18 };
 
 typedef struct xd_palette {
-    int     n;                          /* 1 .. 256                                            */
+    int     n;                          /* number of colours, 1 .. 256                         */
     uint8_t rgb[256][3];
-    int16_t nearest[XD_PALETTE_CELLS];  /* of the centre of a cell; -1: not searched yet       */
+    /* [cell] nearest colour to the cell's centre; -1: not known yet. */
+    int16_t nearest[XD_PALETTE_CELLS];
 } xd_palette;
 
 /* Chooses at most 256 colours for n pixels of 3 bytes: repeatedly splits the box in colour space
- * whose colours have the largest squared error to their mean. An image of up to 256 cells keeps its
- * colours (the mean of each cell). */
+ * whose colours have the largest squared error to their mean. If the colours of an image are in at
+ * most 256 cells, the palette has the mean colour of each cell. */
 xd_status xd_palette_make(xd_palette *p, const uint8_t *rgb, int64_t n, xd_err *e);
 
-/* Converts an image to palette indices, w * h bytes, with error diffusion (Floyd and Steinberg)
- * in rows of alternating direction. `err` is scratch memory of 2 * (w + 2) * 3 ints. */
+/* Converts an image to palette indices, w * h bytes, with error diffusion (Floyd and Steinberg) in
+ * rows of alternating direction. err: scratch memory of 2 * (w + 2) * 3 ints. */
 void      xd_palette_draw(xd_palette *p, uint8_t *out, const uint8_t *rgb, int64_t w, int64_t h,
                           int *err);
 

@@ -1,9 +1,9 @@
-/* single_file.h - weights of a component in one file of any known layout (ComfyUI, original
- * repositories)
+/* single_file.h - reads the weights of a component from one file whose tensor names have any known
+ * layout (ComfyUI, original repositories).
  *
- * A source that wraps the file's own source and translates names: a declared tensor is a view of a
- * tensor with another name, or of some of its rows. Only the few tensors whose halves are swapped
- * are copied. */
+ * A weight source that wraps the file's own source and translates names: a declared tensor is a
+ * view of a tensor with another name in the file, or of some rows of that tensor. Only the few
+ * tensors whose halves are swapped are copied. */
 #ifndef XD_MODEL_SINGLE_FILE_H
 #define XD_MODEL_SINGLE_FILE_H
 
@@ -13,38 +13,41 @@
 
 typedef struct xd_single_file xd_single_file;
 
-typedef struct xd_single_file_of {      /* all borrowed; must outlive the source               */
+typedef struct xd_single_file_of {      /* arguments; all are borrowed and must outlive the
+                                           source */
     const char         *file, *config;  /* names for messages                                  */
     const char         *slot;   /* "transformer", "vae", "clip_l", "clip_g", "t5xxl", "llm"    */
     const char         *net;    /* name of the network that reads the weights                  */
     const xd_declared  *list;   /* all tensors that the network declares                       */
     int                 nlist;
-    const xd_declared  *needed; /* the required ones among them                                */
+    const xd_declared  *needed; /* the tensors in `list` that are required                     */
     int                 nneeded;
     const xd_st        *files;
-    const xd_source    *raw;    /* source with the file's own names                            */
+    const xd_source    *raw;    /* weight source with the file's own names                     */
 } xd_single_file_of;
 
-/* Detects the layout. Refuses, with one sentence: an unknown layout, a file of another network, a
- * LoRA file, another number of blocks than the config's. */
+/* Opens a source and detects the layout of the file's names. Refuses an unknown layout, a file of
+ * another network, a LoRA file, and a file with another number of blocks than in the config. */
 xd_status xd_single_file_open(xd_single_file **s, const xd_single_file_of *of, xd_err *e);
 void      xd_single_file_close(xd_single_file **s);
 xd_source xd_single_file_source(xd_single_file *s);
 
-/* Writes the file's name of a declared tensor (without alternative names). Returns 0 if the layout
- * has none. */
+/* Writes the name that the declared tensor `want` (without alternative names) has in the file.
+ * Returns 0 if the layout does not have the tensor. */
 int         xd_single_file_name(const xd_single_file *s, const char *want, char *have, size_t size);
-/* Returns the prefix of this component's names; other names belong to another component. */
+/* Returns the prefix of this component's names in the file. Names with another prefix belong to
+ * another component. */
 const char *xd_single_file_prefix(const xd_single_file *s);
 
 const xd_key_map *xd_key_map_at(int i);  /* known layout i (key_map.c); NULL after the last one  */
 /* Returns the allowed values of "general.architecture" in a GGUF file with this layout, separated
  * by spaces. NULL: any. */
 const char       *xd_key_map_archs(const xd_key_map *k);
-/* Finds the first layout from xd_key_map_at(*at) on that matches the file for this slot. Sets *at
- * to its index, and `prefix` to the prefix of its names. NULL: none. */
+/* Finds the first layout, from xd_key_map_at(*at) on, that matches the file's names for the
+ * component `slot`. Sets *at to the index of the layout, and `prefix` to the prefix of the names.
+ * NULL: no layout matches. */
 const xd_key_map *xd_key_map_find(const xd_st *files, const char *slot, int *at, char prefix[64]);
-/* Returns nonzero if the tensor names are those of a LoRA file. */
+/* Returns nonzero if the tensor names in the files are those of a LoRA file. */
 int         xd_is_lora(const xd_st *files);
 
 #endif

@@ -1,25 +1,27 @@
-/* mask.h - mask of a request: the part of its image that is inpainted */
+/* mask.h - the inpainting mask of a request, which selects the part of the image that is
+ * generated. */
 #ifndef XD_PIPELINE_MASK_H
 #define XD_PIPELINE_MASK_H
 
 #include "pipeline/job.h"
 
-/* Refuses masks that the request or its model does not support. */
+/* Refuses an inpainting mask that the request or its model does not support. */
 xd_status xd_mask_check(const xd_job *j, xd_err *e);
-/* Reads the mask on rank 0 and resizes it to the generated size; does nothing without a mask. *rgb:
- * the image of *w x *h pixels as read; with padding_mask_crop it is replaced by the generated part
- * of it. */
+/* Reads the mask on rank 0 and resizes it to the generated size. Does nothing if there is no mask.
+ * *rgb: the input image of *w x *h pixels as read; with padding_mask_crop, it is replaced by the
+ * part of the image that is generated. */
 xd_status xd_mask_read(xd_job *j, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
-/* Sends the mask of rank 0 to all ranks. Collective. */
+/* Sends the mask from rank 0 to all ranks. Collective. */
 xd_status xd_mask_share(xd_job *j, xd_err *e);
-/* Sets the pixels of image [H,W,3] under the mask to grey (0). */
+/* Sets the masked pixels of an image [H,W,3] to grey (0). */
 void      xd_mask_grey(const xd_job *j, float *image);
-/* Writes the mask as channels of its cells' pixels [cell h * cell w,h,w]; without a mask: zeros. */
+/* Writes the mask as channels for the transformer [cell h * cell w,h,w], one channel for each pixel
+ * of a latent cell; zeros if there is no mask. */
 void      xd_mask_channels(const xd_job *j, float *out);
 /* Writes, for each latent [C,h,w], 1 if the mask covers the first pixel of its cell, else 0. */
 void      xd_mask_latents(const xd_job *j, float *out);
-/* Pastes generated pixels into the original image (padding_mask_crop); replaces *pixels. On rank
- * 0. */
+/* With padding_mask_crop, pastes the generated pixels into the original image and replaces *pixels
+ * by the result. Call on rank 0. */
 xd_status xd_mask_paste(const xd_job *j, uint8_t **pixels, xd_err *e);
 void      xd_mask_close(xd_job *j);
 

@@ -1,4 +1,4 @@
-/* plans.h - predictions of plans as data, with their inputs */
+/* plans.h - xd_plans, the predictions of plans as data, together with their inputs. */
 #ifndef XD_REPORT_PLANS_H
 #define XD_REPORT_PLANS_H
 
@@ -11,19 +11,20 @@ struct xd_plans {
     xd_engine     *g;           /* as `a`; closed after predictions                             */
     xd_machine     m;
     xd_search      s;
-    const char    *device;      /* from the arguments or `m`; NULL: the CPU                    */
+    const char    *device;      /* device in the arguments or in `m`; NULL: the CPU            */
     double         space; /* bytes that a process of this machine may map; 0: no limit         */
-    char          *texts[3];    /* model directory and texts of the given plan                  */
+    char          *texts[3];    /* copies of the model directory and of texts of the plan       */
     xd_plans_info  info;
     xd_plan_info  *plan;        /* [info.count]                                                */
-    xd_plan_rank **rank;        /* [info.count][plan.ranks], NULL: not predicted                */
+    xd_plan_rank **rank;        /* [info.count][plan.ranks]; NULL: the plan was not predicted   */
 };
 
-/* Predicts the plans for `args`. Free *out with xd_plans_free also after a failure: it then has the
- * refused plans, if the search got that far. */
+/* Predicts the plans for `args`. Free *out with xd_plans_free also after a failure; *out then has
+ * the refused plans, if the search found any. */
 xd_status xd_plans_make(xd_plans **out, const xd_advise_args *args, xd_err *e);
 
-/* Writes the SVG file `path`: the last step of plan `explain`, or of the XD_DRAWN fastest plans. */
+/* Writes an SVG file with a drawing of the last step of plan `explain`, or of the XD_DRAWN fastest
+ * plans. */
 enum { XD_DRAWN = 4 };
 xd_status xd_plans_draw(const xd_plans *p, const char *path, xd_err *e);
 

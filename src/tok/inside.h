@@ -173,7 +173,7 @@ typedef struct xd_charsmap {            /* character map that normalizes text; b
 
 xd_status xd_charsmap_open(xd_charsmap *m, const char *map, size_t len, const char *what,
                            xd_err *e);
-/* Appends the normalized form of valid UTF-8. */
+/* Appends the normalized form of a text, which is valid UTF-8. */
 void      xd_charsmap_apply(const xd_charsmap *m, const char *s, size_t len, xd_bytes_buf *out);
 
 /* ---- added tokens --------------------------------------------------------------------------- */
@@ -255,7 +255,7 @@ typedef struct xd_clip xd_clip;
 xd_status xd_clip_open(xd_clip **c, const xd_bpe_files *f, xd_err *e);
 void      xd_clip_close(xd_clip *c);
 xd_bpe   *xd_clip_bpe(const xd_clip *c);
-/* Appends the normalized form of valid UTF-8. */
+/* Appends the normalized form of a text, which is valid UTF-8. */
 void      xd_clip_normalize(const char *s, size_t len, xd_bytes_buf *out);
 /* Appends the ids of normalized text. */
 void      xd_clip_words(const xd_clip *c, const char *s, size_t len, xd_ids *out);
@@ -297,7 +297,7 @@ typedef struct xd_lm_files {
 xd_status xd_lm_open(xd_lm **l, const xd_lm_files *f, xd_err *e);
 void      xd_lm_close(xd_lm *l);
 const xd_pieces *xd_lm_pieces(const xd_lm *l);
-/* Appends the normalized form of valid UTF-8. */
+/* Appends the normalized form of a text, which is valid UTF-8. */
 void      xd_lm_normalize(const xd_lm *l, const char *s, size_t len, xd_bytes_buf *out);
 /* Appends the ids of normalized text. */
 void      xd_lm_words(const xd_lm *l, const char *s, size_t len, xd_ids *out);
@@ -327,7 +327,7 @@ xd_status xd_bert_open(xd_bert **b, const xd_bert_files *f, xd_err *e);
 void      xd_bert_unknown(xd_bert *b, int32_t id);      /* sets the id of unknown words          */
 void      xd_bert_close(xd_bert *b);
 const xd_pieces *xd_bert_pieces(const xd_bert *b);
-/* Appends the normalized form of valid UTF-8. */
+/* Appends the normalized form of a text, which is valid UTF-8. */
 void      xd_bert_normalize(const xd_bert *b, const char *s, size_t len, xd_bytes_buf *out);
 /* Appends the ids of normalized text. */
 void      xd_bert_words(const xd_bert *b, const char *s, size_t len, xd_ids *out);
