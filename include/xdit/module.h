@@ -28,7 +28,7 @@ extern "C" {
 enum { XD_ARRAY_DIMS = 5 };
 typedef struct xd_array {
     const char *name;           /* for a weight, the tensor's name in the weight file; else NULL */
-    const char *dtype;          /* "f32", "bf16" or "f16"                                      */
+    const char *dtype;          /* element type: "f32", "bf16" or "f16"                        */
     const void *data;           /* first element; NULL: the tensor is absent                   */
     int64_t     nd, d[XD_ARRAY_DIMS];   /* number of dimensions, and the shape d[0..nd)        */
 } xd_array;
@@ -84,7 +84,7 @@ typedef struct xd_pass {        /* inputs of a transformer, for one sample; call
     /* Tokens [R,F] of reference images, one image after the other; image i has references[i][0]
      * rows and references[i][1] columns of tokens. */
     xd_array       reference;
-    const int64_t (*references)[2];     /* [nreferences]                                       */
+    const int64_t (*references)[2];     /* [nreferences] sizes                                 */
     int64_t        nreferences;
     xd_array text;              /* [n,E] text embeddings, without masked padding                */
     /* Number of rows of `text` that are not padding, for the first and for the second text encoder

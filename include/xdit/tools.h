@@ -393,7 +393,7 @@ typedef struct xd_bench_turn {  /* one timed run of a stage of a benchmark      
 
 typedef struct xd_bench_args {  /* call xd_bench_args_init, then set fields */
     size_t      size;
-    const char *config;         /* a model directory                                         */
+    const char *config;         /* model directory                                           */
     int         random_weights; /* 1: use pseudo-random weights; configs are enough          */
     int         share_layers;   /* 1: random weights of blocks of one kind share memory       */
     int64_t     width, height;  /* 0: the model's default                                    */
@@ -458,7 +458,7 @@ typedef struct xd_convert_args { /* call xd_convert_args_init, then set fields *
      * "int4". NULL: the types in the source files; but if weights_dtype is f32 or bf16, text
      * encoders get this type too. */
     const char *weights_dtype, *text_weights_dtype;
-    const xd_component_file *files;     /* [nfiles]                                           */
+    const xd_component_file *files;     /* [nfiles] files that replace weights                */
     const xd_lora *loras, *loras_2;     /* [nloras], [nloras_2] LoRA files, added to the weights */
     int         nfiles, nloras, nloras_2;
     int         ncomponents;

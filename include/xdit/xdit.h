@@ -95,7 +95,7 @@ XD_API int         xd_version_number(void);
 typedef enum xd_status {
     XD_OK = 0,
     XD_ENOMEM,                  /* not enough memory, as measured or predicted                */
-    XD_EINVAL,                  /* the request is wrong                                      */
+    XD_EINVAL,                  /* the request or an argument is wrong                       */
     XD_EIO,                     /* a file or directory cannot be read or written             */
     XD_EFORMAT,                 /* the content of a file is wrong                            */
     XD_EUNSUPPORTED,            /* valid, but not supported by this library or machine       */
@@ -321,14 +321,14 @@ typedef struct xd_texts {       /* a list of texts; n 0: none                   
 
 typedef struct xd_request {     /* call xd_request_init, then set fields                      */
     size_t      size;           /* sizeof(xd_request) of the program                         */
-    const char *const *prompts;         /* [nprompts], UTF-8                                 */
+    const char *const *prompts;         /* [nprompts] prompts, UTF-8                         */
     int         nprompts;
-    const char *negative_prompt;        /* NULL: ""                                          */
+    const char *negative_prompt;        /* text to avoid; NULL: ""                           */
     int64_t     width, height;          /* pixels; 0: the input image's, else the model's default */
     int         num_frames;             /* frames of a video; 0: the model's default          */
     double      fps;                    /* frames per second in a video file; 0: the model's   */
-    int         num_inference_steps;    /* 0: the pipeline's default                         */
-    double      guidance_scale;         /* negative: the pipeline's default                  */
+    int         num_inference_steps;    /* denoising steps; 0: the pipeline's default        */
+    double      guidance_scale;         /* guidance scale; negative: the pipeline's default  */
     /* classifier-free guidance scale for models whose guidance_scale is a distilled input: if
      * above 1 and there is a negative prompt, each step has a second pass; 0: the pipeline's
      * default, usually no second pass. */
@@ -356,8 +356,9 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     int         enable_tiling;          /* 1: decode in tiles, which needs less memory       */
     int         no_resolution_binning;  /* 1: keep width and height, use no nearest trained size */
     int         latents_only;           /* 1: return latents only, without VAE decoding      */
-    void      (*on_stage)(void *cookie, const char *stage);     /* "text", "denoise", "decode" */
-    void      (*on_step)(void *cookie, const xd_progress *p);   /* after each step            */
+    /* Stage: "text", "denoise", "decode". */
+    void      (*on_stage)(void *cookie, const char *stage);
+    void      (*on_step)(void *cookie, const xd_progress *p);   /* called after each step     */
     /* Called on rank 0 before anything is loaded, once for each image i (from 0), with the image's
      * number of frames. If it returns 0, the image is skipped on all ranks, and the result has no
      * data for the image. NULL: all images are generated. */
@@ -516,7 +517,7 @@ typedef struct xd_result xd_result;     /* the images of one request            
  * after a failure. Collective: all ranks pass equal requests, except for pixels, noise and
  * callbacks. */
 XD_API xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e);
-XD_API int       xd_result_count(const xd_result *r);   /* number of images                  */
+XD_API int       xd_result_count(const xd_result *r);   /* returns the number of images      */
 /* Returns the pixels of image i, RGB without gaps between rows; NULL: the result has only
  * latents. */
 XD_API const xd_image *xd_result_image(const xd_result *r, int i);

@@ -1,4 +1,5 @@
-/* cancel.h - cancellation of a running request: a flag and the reason */
+/* cancel.h - cancels a running request by a flag that the computing thread polls, with a reason for
+ * the error message. */
 #ifndef XD_BASE_CANCEL_H
 #define XD_BASE_CANCEL_H
 
@@ -9,7 +10,7 @@
 /* The cancellation flag of a request; initialize it with {0}. Any thread may set the flag, and the
  * computing thread polls it. */
 typedef struct xd_canceller {
-    atomic_int state;           /* 0: not cancelled                                            */
+    atomic_int state;           /* 0: the request is not cancelled                             */
     char       why[sizeof((xd_err *)0)->msg];
 } xd_canceller;
 

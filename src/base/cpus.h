@@ -1,5 +1,5 @@
-/* cpus.h - topology of this host's cpus (sockets, NUMA nodes, L3 caches, cores), and each rank's
- * share of the cores
+/* cpus.h - reads the topology of this host's cpus (sockets, NUMA nodes, L3 caches, cores), and
+ * computes each rank's share of the cores.
  *
  * A cpu is a logical processor: a core, or one of its hardware threads (SMT siblings). If the
  * system does not describe the topology, a flat one is assumed: one socket, one NUMA node, and one

@@ -1,4 +1,4 @@
-/* library.h - shared libraries that are loaded with dlopen when they are first needed
+/* library.h - loads shared libraries with dlopen when they are first needed.
  *
  * Libraries are never closed, because their threads and exit handlers need them until the process
  * exits. */

@@ -10,7 +10,8 @@
 #include "base/err.h"
 
 typedef struct xd_logger {
-    void (*fn)(void *cookie, int level, const char *line);      /* NULL: lines are dropped     */
+    /* Callback; NULL: lines are dropped. */
+    void (*fn)(void *cookie, int level, const char *line);
     void  *cookie;
     int    level;               /* the most verbose level that is passed to fn                 */
 } xd_logger;

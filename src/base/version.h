@@ -1,4 +1,5 @@
-/* version.h - the version of the public header as text; test builds may override it */
+/* version.h - the library's version as text, from the public header; test builds may override
+ * it. */
 #ifndef XD_BASE_VERSION_H
 #define XD_BASE_VERSION_H
 

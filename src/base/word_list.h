@@ -1,4 +1,4 @@
-/* word_list.h - lists of words in one string, separated by spaces or commas */
+/* word_list.h - searches lists of words that are one string, separated by spaces or commas. */
 #ifndef XD_BASE_WORD_LIST_H
 #define XD_BASE_WORD_LIST_H
 

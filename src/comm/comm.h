@@ -34,7 +34,8 @@ typedef struct xd_comm_ops {
     /* Combines `io` of all ranks elementwise by `red` and stores the result in `io` of all ranks.
      * io: f32, f64, i32 or i64, contiguous. All ranks get bitwise equal results. */
     xd_req (*allreduce)(xd_comm *c, xd_tensor io, xd_red op);
-    xd_req (*bcast)    (xd_comm *c, xd_tensor io, int root);    /* contiguous                  */
+    /* Copies io of `root` to all ranks; contiguous. */
+    xd_req (*bcast)    (xd_comm *c, xd_tensor io, int root);
     /* All-gather of uneven row counts: rank r contributes rows[r] rows of `in` (equal length, any
      * row stride); `out`, contiguous, receives all rows in rank order. */
     xd_req (*gather)   (xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in);
@@ -55,8 +56,8 @@ typedef struct xd_comm_ops {
      * r, get[r] becomes a view of it; otherwise get[r] does not change. Sends no tensor bytes. A
      * later `exchange` of results that are already in such a destination copies nothing. */
     xd_req (*exchange_places)    (xd_comm *c, const xd_tensor *give, xd_tensor *get);
-    xd_req (*send)     (xd_comm *c, xd_tensor t, int to);       /* contiguous                  */
-    xd_req (*recv)     (xd_comm *c, xd_tensor t, int from);     /* contiguous                  */
+    xd_req (*send)     (xd_comm *c, xd_tensor t, int to);       /* t is contiguous             */
+    xd_req (*recv)     (xd_comm *c, xd_tensor t, int from);     /* t is contiguous             */
     /* Waits for n operations; {0} counts as complete. */
     xd_status (*wait)  (xd_comm *c, xd_req *r, int n);
     int    (*test)     (xd_comm *c, xd_req *r);                 /* 1: the operation is complete */
@@ -92,7 +93,7 @@ typedef enum xd_device_way {
 } xd_device_way;
 
 typedef struct xd_traffic {     /* totals of this rank over a world and all its groups         */
-    int64_t bytes, messages;    /* sent to other ranks                                         */
+    int64_t bytes, messages;    /* bytes and messages sent to other ranks                      */
     int64_t device_bytes;       /* device memory allocated for messages                        */
     xd_device_way way;
 } xd_traffic;
@@ -100,7 +101,7 @@ typedef struct xd_traffic {     /* totals of this rank over a world and all its 
 struct xd_comm {
     const xd_comm_ops *ops;
     int         rank, size;
-    xd_traffic *traffic;        /* never NULL                                                  */
+    xd_traffic *traffic;        /* traffic counts of the world; never NULL                     */
     xd_err     *err;            /* the first failure of this world; never NULL                 */
     void       *priv;
 };

@@ -1,4 +1,5 @@
 /* count_memory.h - predicts the device memory that messages need, for the count communicator
+ * (comm.h).
  *
  * The prediction models the buffers of staging.c and the mailboxes of direct.c. A message uses the
  * smallest free buffer that is large enough, or a new one; buffers are deallocated only when the
@@ -16,7 +17,7 @@ typedef struct xd_count_buffers { xd_count_buffer *v; int n, cap; } xd_count_buf
 
 typedef struct xd_count_world { /* modelled memory of one rank                                 */
     xd_traffic  *traffic;       /* `way` selects the transport; device_bytes is the result     */
-    xd_count_buffers packed;    /* staging buffers                                             */
+    xd_count_buffers packed;    /* modelled staging buffers                                    */
     int64_t      calls;         /* number of calls begun so far                                */
 } xd_count_world;
 

@@ -68,8 +68,8 @@ struct xd_mpi_op {
     int              ended, tag;
     MPI_Request     *req;
     MPI_Status      *st;
-    xd_mpi_peer     *part;          /* [n], parallel to `req`                                  */
-    xd_mpi_scatter  *move;          /* [nmove]                                                 */
+    xd_mpi_peer     *part;          /* [n] expectations, parallel to `req`                     */
+    xd_mpi_scatter  *move;          /* [nmove] views to unpack                                 */
     int              n, cap, nmove, capmove, nviews;
     xd_zero_copy    *views;         /* [nviews], in a staging buffer                           */
     xd_exchange_kind kind;

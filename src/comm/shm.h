@@ -1,4 +1,4 @@
-/* shm.h - inside comm: shared memory between processes of one host
+/* shm.h - inside comm: makes memory that processes of one host share.
  *
  * The memory is an anonymous file (memfd) without a name, so nothing remains if processes are
  * killed, and it uses memory instead of disk space. One process makes the file, and the other

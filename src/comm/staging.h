@@ -45,7 +45,7 @@ typedef struct xd_stage_call {
     int              started, direct;   /* direct: 1: data goes between devices (direct.h)     */
     int              kind, peer;        /* these and below: arguments of the call              */
     xd_red           op;
-    int64_t         *rows;              /* [size]                                              */
+    int64_t         *rows;              /* [size] rows of each rank (gather)                   */
     xd_tensor       *view;              /* [2 size]: the call's tensors in host memory         */
     xd_stage_buffer *pinned, *packed;   /* the call's buffers in host memory and in device memory */
     xd_stage_copies  down, up;          /* copies to the host; copies to the device            */
@@ -55,13 +55,13 @@ typedef struct xd_stage_call {
 
 typedef struct xd_staging {     /* shared by a world communicator and all groups split from it */
     xd_dev             *dev;
-    const xd_dev_lanes *lanes;          /* NULL: none                                          */
+    const xd_dev_lanes *lanes;          /* copy streams; NULL: the device has none             */
     xd_err             *err;
     /* Message totals; device_bytes counts the device memory of the buffers here. */
     xd_traffic         *traffic;
     int                 users, size;    /* number of groups; ranks of the world                */
     xd_stage_buffer    *pinned, *packed;        /* free lists: host and device buffers         */
-    xd_stage_call      *idle;                   /* free list                                   */
+    xd_stage_call      *idle;                   /* free list of calls                          */
     /* Begun calls whose data is not yet downloaded. */
     xd_stage_call      *waiting, **last_waiting;
     /* Complete calls whose memory the device still uses. */
@@ -69,7 +69,7 @@ typedef struct xd_staging {     /* shared by a world communicator and all groups
     int                 nending;
     /* See direct.h; mailboxes and links NULL: all messages are staged. */
     struct xd_mailboxes *mailboxes;
-    struct xd_links    *links;          /* see linked.h                                        */
+    struct xd_links    *links;          /* see linked.h; or NULL                               */
     int                 direct;         /* 1: some rank of the world has mailboxes or links    */
     /* chosen: 1: the ranks have agreed on `direct`; rank: this rank. */
     int                 chosen, rank;

@@ -14,8 +14,8 @@
 enum { XD_CVT_STORED = XD_NDTYPES };
 
 typedef struct xd_cvt_item {    /* a tensor of the converted model                             */
-    char     *name;             /* owned                                                       */
-    xd_tensor t;                /* type and shape                                              */
+    char     *name;             /* name of the output tensor; owned                            */
+    xd_tensor t;                /* type and shape of the output tensor                         */
     int64_t   raw;              /* index in the source files of an undeclared tensor, copied
                                    as is; -1: the component declares the tensor                */
     int       unit;             /* number of a group of tensors that must be in the same file  */
@@ -46,7 +46,7 @@ typedef struct xd_cvt_part {    /* a component of the model                     
 } xd_cvt_part;
 
 typedef struct xd_cvt_copy {    /* a file that is copied unchanged                             */
-    char  *from, *to;           /* owned                                                       */
+    char  *from, *to;           /* paths of source and copy; owned                             */
     size_t bytes;
     int    config;              /* 1: the config of a component whose weights are written      */
 } xd_cvt_copy;

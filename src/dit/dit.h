@@ -22,8 +22,8 @@ typedef struct xd_input {
 typedef struct xd_dit_info {
     int     nlayers, heads, head_dim;
     int     patch[3];           /* latent cells per token: t, h, w                             */
-    int64_t dim;                /* hidden width                                                */
-    int64_t lat_ch;             /* latent channels C                                           */
+    int64_t dim;                /* width of the hidden state                                   */
+    int64_t lat_ch;             /* number of latent channels C                                 */
     int64_t extra_ch;           /* extra input channels, after the C channels                   */
     int64_t sample[3];          /* latent cells of the training size: t, h, w                  */
     int     fixed;              /* 1: the model has positions for this size only               */

@@ -1,5 +1,6 @@
-/* dual.h - transformers of double blocks, with separate weights for text and image, and of single
- * blocks, which treat both as one sequence and compute attention and feed-forward in parallel
+/* dual.h - the blocks of transformers like FLUX: double blocks have separate weights for text and
+ * image; single blocks treat both as one sequence and compute attention and feed-forward in
+ * parallel.
  *
  * Both kinds of blocks normalize with adaLN and multiply their results by gates. The modulation
  * comes from the model: from a linear layer of each block, or from vectors that are passed in. */

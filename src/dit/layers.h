@@ -1,5 +1,5 @@
 /* layers.h - layers shared by diffusion transformers: two-layer embeddings of scalars and vectors,
- * modulation vectors (adaLN), joint and cross-attention, rotary positions */
+ * modulation vectors (adaLN), joint and cross-attention, rotary positions. */
 #ifndef XD_DIT_LAYERS_H
 #define XD_DIT_LAYERS_H
 
@@ -15,7 +15,7 @@ typedef struct xd_mlp { xd_lin a, b; } xd_mlp;
  * [out,mid], with biases. */
 void      xd_mlp_weights(xd_decl *d, const char *name, xd_mlp *m, int64_t in, int64_t mid,
                          int64_t out);
-xd_tensor xd_mlp_run(xd_exec *x, xd_tensor in, const xd_mlp *m, xd_act act);    /* F32         */
+xd_tensor xd_mlp_run(xd_exec *x, xd_tensor in, const xd_mlp *m, xd_act act);    /* returns F32 */
 /* Computes the sinusoidal embedding of n scalars (diffusers' Timesteps with 256 features, cosines
  * first, frequency shift 0), then the two linear layers m with SiLU between them. Returns [n,out]
  * F32. */
@@ -28,7 +28,7 @@ xd_tensor xd_mod_table(xd_exec *x, xd_tensor table, xd_tensor v);
 /* ---- joint attention (Esser et al. 2024, arXiv:2403.03206) ---------------------------------- */
 
 typedef struct xd_adaln {        /* weights of the image or text stream of a block               */
-    xd_lin    mod;              /* [nmod D, D]                                                  */
+    xd_lin    mod;              /* modulation layer [nmod D, D]                                 */
     xd_lin    qkv, out, up, down;
     xd_tensor norm_q, norm_k;   /* [head_dim], or absent                                        */
 } xd_adaln;
@@ -44,7 +44,7 @@ typedef struct xd_adaln_form {
     int     nmod;
     int     qk_norm;            /* 1: queries and keys are normalized                             */
     int     last;               /* 1: computes only q, k, v, because the stream ends here         */
-    const xd_adaln_names *names;        /* NULL: diffusers' usual names                         */
+    const xd_adaln_names *names;        /* tensor names; NULL: diffusers' usual names           */
 } xd_adaln_form;
 
 /* Declares the weights of the image stream (context 0) or the text stream (context 1) by diffusers'

@@ -27,7 +27,8 @@ typedef struct xd_mods {        /* modulations for the passes with the same time
     /* Number of matrices with columns; of matrices already multiplied. */
     int       known, computed;
     int64_t   room;
-    struct xd_mod_columns { const xd_lin *w; int64_t at; } *columns;    /* [room]               */
+    /* [room] columns of matrices. */
+    struct xd_mod_columns { const xd_lin *w; int64_t at; } *columns;
 } xd_mods;
 
 /* Allocates memory for modulations in x's arena. Models without xd_dit.active need no such memory,

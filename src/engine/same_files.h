@@ -1,4 +1,4 @@
-/* same_files.h - checks that all ranks have identical weight files */
+/* same_files.h - checks that all ranks have identical weight files. */
 #ifndef XD_ENGINE_SAME_FILES_H
 #define XD_ENGINE_SAME_FILES_H
 

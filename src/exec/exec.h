@@ -20,12 +20,12 @@
 
 typedef struct xd_exec xd_exec;
 typedef struct xd_hooks  xd_hooks;
-typedef struct xd_tables xd_tables;     /* exec/tables.h                                      */
+typedef struct xd_tables xd_tables;     /* tables of positions (exec/tables.h)                */
 
 typedef enum xd_over { XD_OVER_TOKENS, XD_OVER_FEATURES } xd_over;
 
 typedef struct xd_halo_args {
-    xd_tensor in;               /* this rank's rows [T,H,W,C]                                  */
+    xd_tensor in;               /* this rank's rows of images, [T,H,W,C]                       */
     int       lo, hi;           /* max number of rows to get above and below this rank's rows   */
     xd_tensor above, below;     /* results, allocated from the arena                           */
 } xd_halo_args;
@@ -55,16 +55,16 @@ struct xd_hooks {
 extern const xd_hooks xd_hooks_local;       /* end of every stack: calls the kernels of one rank  */
 
 struct xd_exec {
-    xd_dev          *dev;       /* device                                                     */
+    xd_dev          *dev;       /* device that computes                                       */
     xd_stream       *st;        /* stream: the order of work on the device                    */
     xd_arena        *tmp;       /* scratch memory, rewound by the engine after each block     */
     xd_tables       *tables;    /* tensors cached while a request runs, or NULL                */
     struct xd_mods  *mods;      /* modulations of several steps (dit/mods.h), or NULL           */
     struct xd_late  *late;      /* additions deferred to the next norm (exec/late.h), or NULL    */
-    const xd_hooks  *hooks;     /* parallel methods                                           */
+    const xd_hooks  *hooks;     /* stack of parallel methods                                  */
     const xd_layout *lay;
     xd_dtype         act;       /* type of activations: the compute type                      */
-    int64_t          B;         /* samples in the batch                                       */
+    int64_t          B;         /* number of samples in the batch                             */
     int              patch;     /* patch to which this rank's tokens belong, or XD_ALL        */
     int              sp;        /* sequence rank to which the tokens belong                   */
     int              step, pass, layer, site;   /* site: index of the attention in the block  */
@@ -83,7 +83,7 @@ struct xd_exec {
      * stays valid: other engines may compute meanwhile. NULL: not called. */
     void           (*pause)(void *pauser, xd_exec *x);
     void            *pauser;
-    xd_err           err;       /* the first failure                                          */
+    xd_err           err;       /* the context's first failure                                */
 };
 
 /* Initializes an execution context on a device, for all tokens, one rank and batch size 1. */

@@ -120,7 +120,7 @@ typedef struct xd_matrix {      /* a local matrix: the rows and columns that thi
     int                n;       /* number of parts                                             */
     xd_mat_cols        cols;
     int                nd;      /* if there is one part: its shape in the checkpoint           */
-    const int64_t     *shape;   /* NULL: [out, in]                                             */
+    const int64_t     *shape;   /* shape in the checkpoint; NULL: [out, in]                    */
     int64_t            rotate;  /* > 0: parts stay rotated in groups of this size (xd_lin.rotate) */
 } xd_matrix;
 

@@ -38,7 +38,7 @@ typedef struct xd_block {       /* one kind of block                            
 /* Definition of a registered network. It is the first member of xd_text, xd_dit and xd_vae. */
 typedef struct xd_net_def {
     const char     *name;       /* xdit's name of the network, e.g. "t5"                       */
-    const char     *classes[6]; /* accepted `_class_name`s or `architectures`                  */
+    const char     *classes[6]; /* accepted `_class_name` or `architectures` of configs        */
     /* Prefix of tensor names, "text_model.", which files may omit; or NULL. */
     const char     *prefix;
     /* Other prefixes that files may have instead; ends with NULL. */
@@ -55,7 +55,7 @@ typedef struct xd_net_def {
     /* Called after the config is read: computes derived values, and refuses impossible or
      * unsupported values with an error that names the config key. NULL: nothing to check. */
     xd_status (*check)(void *cfg, xd_err *e);
-    int  (*nlayers)(const void *cfg);                   /* NULL: no blocks                      */
+    int  (*nlayers)(const void *cfg);                   /* number of blocks; NULL: no blocks    */
     const xd_block *(*block)(const void *cfg, int layer);
     void (*weights)(xd_decl *d, const void *cfg, void *glob);
 } xd_net_def;
@@ -94,7 +94,7 @@ void      xd_net_block(xd_exec *x, const xd_net *n, int layer, xd_state *s);
 struct xd_cond {                /* an encoded prompt, valid during the request                 */
     xd_tensor tok;              /* [n,E] F32 token embeddings, with padding only if the model    */
                                 /* was trained with it                                         */
-    xd_tensor pooled;           /* [1,P] F32 or absent                                         */
+    xd_tensor pooled;           /* [1,P] F32 pooled embedding, or absent                       */
     xd_tensor penultimate;      /* [n,E] F32: input of the encoder's last block, if available   */
     /* Number of rows that are not padding, per encoder, if rows include padding. */
     int64_t   real[3];

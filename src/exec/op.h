@@ -29,7 +29,7 @@ xd_tensor xd_as(xd_exec *x, xd_tensor in, xd_dtype type);       /* `in` itself i
  * tensor parallelism, the results of a layer that is split by inputs (ROW) are summed over the
  * ranks. */
 xd_tensor xd_linear(xd_exec *x, xd_tensor in, const xd_lin *w);
-xd_tensor xd_linear_f32(xd_exec *x, xd_tensor in, const xd_lin *w);     /* f32 result          */
+xd_tensor xd_linear_f32(xd_exec *x, xd_tensor in, const xd_lin *w);     /* returns f32         */
 xd_tensor xd_linear_act(xd_exec *x, xd_tensor in, const xd_lin *w, xd_act act);
 void      xd_linear_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w);
 void      xd_linear_act_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_act act);
@@ -68,8 +68,8 @@ void      xd_qk_norm_into(xd_exec *x, const xd_qknorm *a);
 /* As xd_qk_norm_into, with a layer norm (gain and bias) in place of the RMS norm. */
 void      xd_qk_layer_norm_into(xd_exec *x, const xd_qknorm *a);
 
-void      xd_activate(xd_exec *x, xd_tensor io, xd_act act);            /* in place            */
-xd_tensor xd_gated(xd_exec *x, xd_tensor a, xd_tensor b, xd_act act);   /* act(a) * b          */
+void      xd_activate(xd_exec *x, xd_tensor io, xd_act act);            /* changes io in place */
+xd_tensor xd_gated(xd_exec *x, xd_tensor a, xd_tensor b, xd_act act);   /* returns act(a) * b  */
 void      xd_gated_into(xd_exec *x, xd_tensor out, xd_tensor a, xd_tensor b, xd_act act);
 void      xd_add(xd_exec *x, xd_tensor acc, xd_tensor in);
 void      xd_add_gated(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor in);
@@ -96,7 +96,7 @@ xd_tensor xd_attn_causal(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, floa
  * mask and soft cap of xd_attn_args. */
 typedef struct xd_attn_how {
     float   scale;              /* factor of the scores; <= 0: 1/sqrt(D)                       */
-    float   softcap;            /* as in xd_attn_args                                          */
+    float   softcap;            /* soft cap, as in xd_attn_args                                */
     int64_t window;
     int     causal;
 } xd_attn_how;

@@ -5,8 +5,8 @@
 
 #include "exec/weight.h"
 
-typedef struct xd_reader {      /* reads one tensor                                            */
-    const xd_source *src;       /* borrowed                                                    */
+typedef struct xd_reader {      /* state of reading one tensor                                 */
+    const xd_source *src;       /* weight source, borrowed                                     */
     char      name[512];
     xd_tensor t;                /* the tensor as stored; valid until the reader is closed      */
     int64_t   rows, cols;       /* first extent, and elements per row                          */

@@ -1,4 +1,4 @@
-/* tables.h - tensors that are filled once and used in all steps of a request
+/* tables.h - caches tensors (tables) that are filled once and used in all steps of a request.
  *
  * Tables of positions and rotary angles depend only on the layout of the tokens. On a device whose
  * memory the host cannot address, filling a table costs a copy through host memory, so tables are

@@ -61,7 +61,7 @@ void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *
  * separated by "|", of which the first one in the checkpoint is used. */
 typedef struct xd_fused_spec {
     int                n;
-    const char *const *names;   /* [n]                                                         */
+    const char *const *names;   /* [n] names in the checkpoint                                 */
     int64_t            in, out[XD_MAXSEG];
     xd_split           split;
     int64_t            unit;    /* as in xd_linear_spec                                        */
@@ -81,7 +81,7 @@ typedef struct xd_conv_spec {
     int64_t out, in;
     int     nk;                 /* number of the kernel's extents in the checkpoint: 2 or 3    */
     int     kernel[3];
-    int     stride[3];          /* 0: 1                                                        */
+    int     stride[3];          /* strides; 0: 1                                               */
     int     bias;
     /* 1: of a kernel over frames (kernel[0] > 1), keeps only the last frame. This 2D kernel
      * convolves a frame that has no predecessors. */
@@ -179,7 +179,7 @@ typedef struct xd_source {
     /* Tells the source that elements [first, first + n) of a tensor will be read soon. NULL: not
      * called. */
     void (*will)(void *self, const char *name, int64_t first, int64_t n);
-    const xd_source_sums *sums;         /* NULL: no terms                                      */
+    const xd_source_sums *sums;         /* added terms (LoRA); NULL: none                      */
     void                 *sums_self;
     /* Returns 1 if a tensor is stored as codes, and then sets all members of *c except `data`.
      * NULL: no tensor is stored as codes. */
@@ -206,7 +206,7 @@ typedef struct xd_store xd_store;       /* memory of loaded weights             
 typedef enum xd_visit {
     XD_VISIT_LIST,              /* lists names and shapes                                      */
     XD_VISIT_COUNT,             /* fills structs with invalid addresses, counts bytes           */
-    XD_VISIT_LOAD,              /* loads from the source                                       */
+    XD_VISIT_LOAD,              /* loads weights from the source                               */
     XD_VISIT_RANDOM,            /* makes random elements from a hash of name and index         */
 } xd_visit;
 

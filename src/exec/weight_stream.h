@@ -21,13 +21,13 @@ enum { XD_STREAM_SLOTS = 3 };   /* max slots: two blocks are copied ahead       
 typedef struct xd_block_sizes {
     size_t        all;
     int           first, n;
-    const size_t *block;        /* [n]                                                         */
+    const size_t *block;        /* [n] bytes of each block                                     */
 } xd_block_sizes;
 
 typedef struct xd_stream_plan { /* which blocks are streamed; {0}: none                         */
     int    slots, streamed;     /* slots (files: blocks in the page cache at the same time);    */
                                 /* number of streamed blocks                                   */
-    size_t slot;                /* bytes per slot                                              */
+    size_t slot;                /* bytes of a slot                                             */
     size_t resident;            /* bytes of weights that stay on the device                     */
     size_t host;                /* bytes of streamed weights: pinned memory, and bytes copied   */
                                 /* each time the blocks run                                    */
@@ -44,7 +44,7 @@ int    xd_stream_plan_has(const xd_stream_plan *p, int n, int i);
 
 typedef struct xd_weight_stream xd_weight_stream;
 
-typedef struct xd_stream_memory {       /* borrowed                                            */
+typedef struct xd_stream_memory {       /* memory of a stream; borrowed                        */
     xd_dev   *dev;
     xd_store *store;            /* allocates the slots and all other weights                    */
     /* NULL: the stream allocates its own pinned host memory. Otherwise xd_stream_plan.host pinned

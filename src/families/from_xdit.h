@@ -20,7 +20,7 @@ enum {
 };
 
 typedef struct xd_xdit_model {
-    const char *title;          /* name for lists, "PixArt-alpha"                              */
+    const char *title;          /* model name in lists, "PixArt-alpha"                         */
     /* xDiT's scripts without .py, space-separated; NULL: xDiT's runner runs the model. */
     const char *scripts;
     const char *names;          /* for the runner: substrings of model names, space-separated   */

@@ -179,8 +179,8 @@ typedef struct xd_distilled {
     const char *recipe, *config, *words, *unless;       /* how the model is recognized          */
     int         steps;
     double      guidance;       /* default guidance scale; negative: the recipe's              */
-    double      true_cfg;       /* 0: the recipe's                                             */
-    int         max_text;       /* 0: the recipe's                                             */
+    double      true_cfg;       /* default true_cfg_scale; 0: the recipe's                     */
+    int         max_text;       /* default max_sequence_length; 0: the recipe's                */
     const char *timesteps;      /* default list of timesteps; NULL: the scheduler's              */
 } xd_distilled;
 

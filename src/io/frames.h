@@ -1,6 +1,6 @@
 /* frames.h - reads frames one by one from an image (PNG, JPEG, WebP, PPM), a video (MP4, QuickTime,
- * Matroska, WebM, GIF; by FFmpeg) or a directory of images, in natural order of their names (10
- * after 9) */
+ * Matroska, WebM, GIF; with FFmpeg) or a directory of images. Images of a directory are in natural
+ * order of their names (10 after 9). */
 #ifndef XD_IO_FRAMES_H
 #define XD_IO_FRAMES_H
 

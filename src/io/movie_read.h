@@ -1,4 +1,4 @@
-/* movie_read.h - inside io: decodes the frames of a video file with FFmpeg */
+/* movie_read.h - inside io: decodes the frames of a video file with FFmpeg. */
 #ifndef XD_IO_MOVIE_READ_H
 #define XD_IO_MOVIE_READ_H
 

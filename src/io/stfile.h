@@ -16,9 +16,9 @@ typedef struct xd_st_file {
 } xd_st_file;
 
 typedef struct xd_st_view {     /* view of some bytes of a file in memory; {0}: none           */
-    void       *p;              /* first byte                                                  */
+    void       *p;              /* first byte of the view                                      */
     void       *map;            /* start of the mapped pages; NULL: p is malloc'ed             */
-    size_t      len;            /* bytes of the mapping                                        */
+    size_t      len;            /* bytes of the mapped pages                                   */
 } xd_st_view;
 
 void xd_st_file_init(xd_st_file *f);    /* initializes a closed file                           */

@@ -20,7 +20,7 @@ enum { XD_KINDS = XD_KIND_VAE + 1 };
 enum { XD_PREFETCH_MIN = 32 << 20 };
 
 typedef struct xd_weight_group {        /* share group: ranks of this host with the same weights */
-    xd_comm *c;                 /* NULL: only this rank                                        */
+    xd_comm *c;                 /* communicator of the group; NULL: only this rank             */
     int      me;                /* this rank's number among the ranks in use                   */
     /* 1: each device has its own memory, and the ranks of the group share only the host copy from
      * which streamed blocks are uploaded. 0: the ranks share all weights. */
@@ -81,7 +81,7 @@ typedef struct xd_component {
     /* A file that replaces the weights in `dir`, and the slot's name for messages ("clip_l");
      * NULL: none. */
     char       *file, *slot;
-    xd_st      *files;          /* NULL until xd_component_files                               */
+    xd_st      *files;          /* weight files; NULL until xd_component_files                 */
     xd_quantized *quantized;    /* quantized tensors of the files; NULL: none                  */
     xd_svdquant *svdquant;      /* SVDQuant layers of the files; NULL: none                    */
     xd_single_file *single;     /* translates declared names to those in `file`                */

@@ -13,7 +13,7 @@ typedef struct xd_image_processor {
     int64_t  patch, merge;      /* pixels per side of a patch; patches per side of a token     */
     int      resample, resizes, rescales, normalizes;
     double   factor;            /* factor for colour values in 0..255                          */
-    xd_reals mean, std;         /* per colour channel                                          */
+    xd_reals mean, std;         /* normalization per colour channel                            */
 } xd_image_processor;
 
 /* Reads preprocessor_config.json or processor_config.json in the folder `folder` of a model. */

@@ -1,4 +1,4 @@
-/* lora.h - LoRA files: low-rank differences that are added to a model's weights
+/* lora.h - reads LoRA files, whose low-rank differences are added to a model's weights.
  *
  * A LoRA file has two matrices, up and down, for each module (layer) that it changes. The model
  * then computes with W + scale * (alpha / rank) * up * down in place of the weight W (Hu et al.
@@ -58,8 +58,8 @@ void      xd_loras_text(const xd_loras *l, xd_text_buf *b);
 
 /* The role that a tensor of a LoRA file has for its module. */
 typedef enum xd_lora_slot {
-    XD_LORA_DOWN,               /* [rank, in]: "A"                                             */
-    XD_LORA_UP,                 /* [out, rank]: "B"                                            */
+    XD_LORA_DOWN,               /* "A", the matrix down [rank, in]                             */
+    XD_LORA_UP,                 /* "B", the matrix up [out, rank]                              */
     XD_LORA_UP_BIAS,            /* [out], added to the bias with the scale of up * down        */
     XD_LORA_ALPHA,              /* alpha, one element                                          */
     XD_LORA_DIFF,               /* a full-rank difference with the weight's shape              */
@@ -95,7 +95,7 @@ typedef struct xd_lora_keys {   /* names of all tensors that LoRA files may chan
     int            ntext;
     const xd_text_use *text;    /* [ntext] text encoders in the recipe                         */
     const xd_lora_name *others; /* alternative module names of the model family; NULL: none    */
-    xd_lora_place *place;       /* [n], sorted by `flat`                                       */
+    xd_lora_place *place;       /* [n] tensors, sorted by `flat`                               */
     int            n;
 } xd_lora_keys;
 

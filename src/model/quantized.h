@@ -24,8 +24,8 @@ xd_status xd_quantized_check(const xd_quantized *q, const char *prefix, xd_err *
 /* Returns the element type and shape of tensor i of the files; for a quantized tensor, the type and
  * shape after decoding. */
 xd_tensor xd_quantized_shape(const xd_quantized *q, const xd_st *files, int64_t i);
-/* Get and release the data of tensor i as xd_st_get and xd_st_done do, but decode a quantized
- * tensor. q may be NULL. */
+/* Get and release the data of tensor i as xd_st_get and xd_st_done do; the data of a quantized
+ * tensor are its codes. q may be NULL. */
 xd_status xd_quantized_get(const xd_quantized *q, xd_st *files, int64_t i, xd_tensor *t,
                            xd_err *e);
 void      xd_quantized_done(const xd_quantized *q, xd_st *files, int64_t i);

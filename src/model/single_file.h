@@ -15,7 +15,7 @@ typedef struct xd_single_file xd_single_file;
 
 typedef struct xd_single_file_of {      /* arguments; all are borrowed and must outlive the
                                            source */
-    const char         *file, *config;  /* names for messages                                  */
+    const char         *file, *config;  /* names of file and config for messages               */
     const char         *slot;   /* "transformer", "vae", "clip_l", "clip_g", "t5xxl", "llm"    */
     const char         *net;    /* name of the network that reads the weights                  */
     const xd_declared  *list;   /* all tensors that the network declares                       */

@@ -1,4 +1,4 @@
-/* svdquant.h - decodes the linear layers of SVDQuant files for nunchaku to plain matrices
+/* svdquant.h - decodes the linear layers of SVDQuant files for nunchaku to plain matrices.
  *
  * A weight source that wraps the file's own source. A layer with the tensor MODULE.qweight in
  * the file becomes MODULE.weight, quantized with one code per element, and MODULE.bias. A tensor

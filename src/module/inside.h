@@ -43,8 +43,8 @@ struct xd_module {
     xd_dtype     type;          /* compute type                                                */
     xd_named    *named;
     xd_component part;
-    xd_dit_info  dit;           /* set for a transformer                                       */
-    xd_vae_info  vae;           /* set for a VAE                                               */
+    xd_dit_info  dit;           /* properties, set for a transformer                           */
+    xd_vae_info  vae;           /* properties, set for a VAE                                   */
     xd_arena     arena;         /* scratch memory of a call; grows when needed                 */
     xd_kept_text text[XD_KEPT_TEXTS];
     int64_t      passes;        /* number of passes so far                                     */

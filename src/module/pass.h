@@ -5,7 +5,7 @@
 
 #include "module/inside.h"
 
-typedef struct xd_pass_run {    /* one forward pass                                            */
+typedef struct xd_pass_run {    /* state of one forward pass                                   */
     xd_module *m;
     xd_pass    p;               /* the program's arguments                                     */
     /* Views of the arrays that the program passes; nd 0: the array is absent. */

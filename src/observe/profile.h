@@ -1,4 +1,4 @@
-/* profile.h - a proxy device that measures the time, flops and bytes of each kind of op
+/* profile.h - a proxy device that measures the time, flops and bytes of each kind of op.
  *
  * Every kernel runs on the real device and is timed, and a count device computes the kernel's flops
  * and bytes. Models and the engine need no change. Ops of an asynchronous device (a GPU) are timed
@@ -16,7 +16,7 @@ typedef struct xd_sample {      /* totals of one kind of op since the last reset
 
 typedef struct xd_profile {
     xd_device_proxy w;          /* the proxy: w.dev is passed to models; w.real is borrowed    */
-    xd_dev   *count;            /* borrowed                                                    */
+    xd_dev   *count;            /* count device, borrowed                                      */
     xd_sample op[XD_NOPS];
     xd_stamps stamps;           /* times of an asynchronous device                             */
 } xd_profile;

@@ -21,7 +21,7 @@ typedef struct xd_method_args {
     xd_dtype         act;       /* compute type                                                 */
     /* DIT: heads per attention, on this tensor rank; elements per head. */
     int64_t          heads, head_dim;
-    int              sites;     /* DIT: self-attentions per block                               */
+    int              sites;     /* DIT: number of self-attentions per block                     */
     int              first, last;       /* DIT: blocks of this rank's stage                     */
     int              npass;     /* DIT: passes per step, over all cfg ranks                     */
     int              displaced; /* DIT: 1: ring with the previous step's K, V (DistriFusion) */

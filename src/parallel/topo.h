@@ -22,7 +22,7 @@ typedef struct xd_topo {
      * deg[ULYSSES]. */
     xd_comm   *tokens;
     xd_comm   *replica;         /* ranks that work on one image                                 */
-    xd_comm   *world;           /* the ranks in use                                             */
+    xd_comm   *world;           /* all ranks in use                                             */
 } xd_topo;
 
 int xd_degrees_product(xd_degrees d);

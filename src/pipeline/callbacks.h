@@ -1,4 +1,4 @@
-/* callbacks.h - calls the callbacks of a running request */
+/* callbacks.h - calls the callbacks of a running request. */
 #ifndef XD_PIPELINE_CALLBACKS_H
 #define XD_PIPELINE_CALLBACKS_H
 

@@ -27,7 +27,7 @@ typedef struct xd_denoise {
     const xd_plan  *plan;
     const xd_topo  *topo;
     const xd_net   *net;
-    xd_trace       *trace;      /* NULL: no recording                                          */
+    xd_trace       *trace;      /* recorder of events; NULL: no recording                      */
     xd_layout       lay;
     int             begin, end; /* steps [begin, end) are computed by `net`                    */
     size_t          mark;       /* arena mark: memory above it is for steps [begin, end)       */
@@ -79,7 +79,8 @@ void xd_denoise_close(xd_denoise *f);
 /* Returns 1 if every rank of the replica is ready. Only then may steps begin, because a rank that
  * fails later still takes part in all messages. A failure is stored in f->x. Collective. */
 int  xd_denoise_ready(xd_denoise *f);
-void xd_denoise_noise(xd_denoise *f, int64_t seed, int image);  /* draws the initial noise */
+/* Draws the image's initial noise. */
+void xd_denoise_noise(xd_denoise *f, int64_t seed, int image);
 /* Switches to the transformer `net` for `step` and the following steps that `net` computes. Cached
  * text tensors and stale keys and values are discarded. Call xd_denoise_finish before and
  * xd_denoise_ready after. Collective over the replica. */

@@ -14,7 +14,8 @@ typedef struct xd_pixel_source {
     const xd_image *pixels;
 } xd_pixel_source;
 
-xd_pixel_source xd_init_image_source(const xd_request *r, int k);       /* the k-th input image  */
+/* Returns the k-th input image. */
+xd_pixel_source xd_init_image_source(const xd_request *r, int k);
 /* Reads an input image from its file or copies its pixels. *rgb: malloc'ed RGB bytes of *w x *h
  * pixels. */
 xd_status xd_init_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,

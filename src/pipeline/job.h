@@ -29,7 +29,7 @@ typedef struct xd_job {
     /* Leading latent frames that only pad a patch and are not decoded. */
     int64_t     spare;
     int64_t     lat[4];         /* extents of the latents on the host: t, C, h, w              */
-    int64_t     numbers;        /* elements of the latents                                     */
+    int64_t     numbers;        /* number of elements of the latents                           */
     int64_t     tokens, features;       /* extents of the latents as tokens [tokens,features]  */
     xd_layout   lay;
     xd_usual    usual;          /* the model's defaults for the request                        */
@@ -118,7 +118,7 @@ xd_status xd_job_check_texts(const xd_request *r, xd_err *e);
 int       xd_job_has_image(const xd_request *r);        /* 1: has an initial or a reference image */
 int       xd_job_has_last(const xd_request *r);         /* 1: has a last frame                  */
 int       xd_job_has_mask(const xd_request *r);
-int64_t   xd_job_images(const xd_request *r);           /* number of input images               */
+int64_t   xd_job_images(const xd_request *r);           /* returns the number of input images   */
 xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
 void      xd_job_close(xd_job *j);
 /* Returns 1 if the request wants attention scores in int8 and the device supports it in the compute

@@ -1,4 +1,4 @@
-/* job_compare.h - checks that all ranks run the same request with the same settings */
+/* job_compare.h - checks that all ranks run the same request with the same settings. */
 #ifndef XD_PIPELINE_JOB_COMPARE_H
 #define XD_PIPELINE_JOB_COMPARE_H
 

@@ -25,6 +25,7 @@ void xd_offload_pin(xd_need *n, const xd_job *j, int ranks, size_t bytes);
  * 1: a step without stale data. */
 int  xd_offload_runs(const xd_job *j, int passes, int exact);
 
-xd_status xd_offload_read(const char *text, xd_offload *out, xd_err *e);      /* "auto", NULL ... */
+/* Reads "auto", "none", ... */
+xd_status xd_offload_read(const char *text, xd_offload *out, xd_err *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* preview_decoder.h - a tiny autoencoder that decodes previews (xd_open_args.preview_decoder)
+/* preview_decoder.h - decodes previews with a tiny autoencoder (xd_open_args.preview_decoder).
  *
  * The first rank of a replica decodes previews alone, in separate memory that the memory plan
  * includes. */

@@ -1,4 +1,5 @@
-/* references.h - reference images of a request, which the transformer reads as tokens
+/* references.h - reads and encodes the reference images of a request, which the transformer reads
+ * as tokens.
  *
  * Each reference image is resized (xd_recipe.reference_size) and encoded by the VAE, and its
  * latents become tokens of the stream XD_REF. */

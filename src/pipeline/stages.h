@@ -1,4 +1,4 @@
-/* stages.h - splits the transformer's blocks into pipeline stages */
+/* stages.h - splits the transformer's blocks into pipeline stages. */
 #ifndef XD_PIPELINE_STAGES_H
 #define XD_PIPELINE_STAGES_H
 

@@ -25,7 +25,7 @@ typedef struct xd_prompts {     /* prompts, then negative prompts, of a request 
     int64_t    seen[2];         /* hashes of the images for encoders, on rank 0                */
 } xd_prompts;
 
-xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e);  /* token ids */
+xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e);  /* tokenizes all texts */
 /* Computes the embeddings of all texts. Loads the text encoders one by one, and frees each one
  * after use unless the engine keeps it. bytes: size of the scratch arena that xd_memory_plan
  * counted for the longest text. Collective. */

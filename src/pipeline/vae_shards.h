@@ -11,7 +11,7 @@
 
 typedef struct xd_vae_shards {
     xd_exec  *x;
-    xd_comm  *c;                /* this rank's replica                                         */
+    xd_comm  *c;                /* ranks of this rank's replica                                */
     xd_layout lay;
     xd_method_stack stack;
     /* Number of ranks with a band of rows; 1: the image is not split into bands. */

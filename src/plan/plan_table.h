@@ -12,7 +12,7 @@
 #include "parallel/topo.h"
 #include "xdit/tools.h"
 
-enum { XD_PLAN_ROWS = 32 };     /* maximum number of rows                                      */
+enum { XD_PLAN_ROWS = 32 };     /* maximum number of rows of the table                         */
 
 typedef enum xd_plan_needs {    /* other property that a plan needs for an option to have an
                                    effect */
@@ -22,7 +22,7 @@ typedef enum xd_plan_needs {    /* other property that a plan needs for an optio
     XD_NEEDS_FLOWING_TEXT,      /* text rows that are sent from stage to stage with the patches */
     XD_NEEDS_RING,
     XD_NEEDS_STALE,             /* steps that use the previous step's keys and values          */
-    XD_NEEDS_GROUP,             /* several ranks per image                                     */
+    XD_NEEDS_GROUP,             /* several ranks that compute one image                        */
 } xd_plan_needs;
 
 /* How a plan's image differs from the image of one rank, smallest difference first: not at all, by
@@ -45,7 +45,7 @@ typedef struct xd_plan_row {
     xd_plan_needs needs;
     /* Text for a plan's description, with # for the value; NULL: none. */
     const char   *description;
-    int           always, changes;      /* see the enumerations above                          */
+    int           always, changes;      /* flags XD_ALWAYS_..., and XD_SAME_BITS ...           */
 } xd_plan_row;
 
 typedef struct xd_plan_table {
@@ -64,7 +64,8 @@ const xd_plan_row   *xd_plan_row_of(int axis);
 /* Returns the value of option r in plan a as a number: 0 if the option is not given, 1 for a given
  * text. */
 int  xd_plan_number(const xd_plan_row *r, const xd_parallel *a);
-void xd_plan_put(const xd_plan_row *r, xd_parallel *a, int number);     /* not for kind TEXT */
+/* Sets the value; not for kind TEXT. */
+void xd_plan_put(const xd_plan_row *r, xd_parallel *a, int number);
 /* Returns the value as text: "2", "1" for a flag, "every"; "" if the option is not given. */
 const char *xd_plan_value(const xd_plan_row *r, const xd_parallel *a, char digits[16]);
 /* Returns the number of ranks along the axis of a degree's row, at least 1. */

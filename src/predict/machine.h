@@ -26,7 +26,7 @@ typedef struct xd_rates {       /* rates of one rank in one compute type        
     double weights;
     double attn_rows;           /* number of queries at which attention reaches half of `attn` */
     double int8, fp8;           /* speed-up of large GEMMs with int8 or fp8 weights; 0: estimated */
-    /* speed-up of large GEMMs with inputs and weights in e4m3; 0: as `fp8`. */
+    /* Speed-up of large GEMMs with inputs and weights in e4m3; 0: as `fp8`. */
     double fp8_gemm;
 } xd_rates;
 
@@ -48,7 +48,7 @@ typedef struct xd_machine {
     xd_wire  inside, between;   /* links inside a host; between hosts                          */
     int      sheet;             /* 1: all values are from data sheets, nothing is measured      */
     double   read;              /* bytes/s of reading files outside the page cache; 0: unknown   */
-    /* bytes/s from host memory to device memory, and back; 0: unknown                           */
+    /* bytes/s from host memory to device memory, and back; 0: unknown.                          */
     double   upload, download;
     char     device[XD_FIELD_TEXT];     /* kind of the devices, e.g. "cuda"; "": any             */
     double   cache;  /* bytes of weights that a rank's caches keep between calls         */

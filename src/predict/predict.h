@@ -14,7 +14,7 @@ typedef struct xd_prediction_rank {
     xd_need need;               /* memory need by part                                         */
     double  busy_s, wait_s;     /* seconds of computing and waiting per steady step            */
     double  sent, between;      /* bytes sent per steady step; of these, bytes between hosts   */
-    double  sent_all;           /* bytes per request                                           */
+    double  sent_all;           /* bytes sent per request                                      */
     /* Number of blocks and of streamed blocks, of the transformer and of the text encoder that has
      * the most streamed blocks. */
     int     dit_blocks, dit_streamed, text_blocks, text_streamed;
@@ -22,13 +22,13 @@ typedef struct xd_prediction_rank {
 
 /* Numbers and times of the steps that have a certain number of passes. */
 typedef struct xd_predicted_steps {
-    int    exact, others;       /* number of steps                                             */
-    double exact_s, step_s;     /* seconds per step                                            */
+    int    exact, others;       /* number of exact steps and of other steps                    */
+    double exact_s, step_s;     /* seconds of an exact and of another step                     */
 } xd_predicted_steps;
 
 typedef struct xd_prediction {
     xd_plan plan;
-    int     ranks;              /* ranks in use                                                */
+    int     ranks;              /* number of ranks in use                                      */
     /* Predicted seconds. exact_s: mean of the exact steps; step_s: mean of the other steps, or
      * exact_s. */
     double  text_s, exact_s, step_s, decode_s, request_s;
@@ -46,7 +46,7 @@ typedef struct xd_prediction {
     double  sent;               /* bytes sent per request by all ranks                          */
     double  peak;               /* memory of the fullest rank (devices) or host (CPU)           */
     double  streamed;           /* bytes of streamed weights copied per step, max over ranks      */
-    double  upload;             /* bytes/s of these copies                                      */
+    double  upload;             /* bytes/s of copying streamed weights                          */
     int     apart;              /* 1: transformer and VAE are never loaded together             */
     int     fits, stale;        /* 1: fits into memory; 1: some steps use stale data           */
     double  left_out;           /* fraction of block ranges that a step cache is expected to skip;
@@ -65,7 +65,7 @@ typedef struct xd_prediction {
  * weights. Call xd_prediction_free also after a failure. XD_EINVAL: the plan is impossible. */
 xd_status xd_predict(xd_prediction *f, const xd_context *base, const xd_request *r,
                      const xd_parallel *a, int ranks, const xd_machine *m, xd_err *e);
-double    xd_predicted_reading(const xd_prediction *f);         /* sum of read_s                */
+double    xd_predicted_reading(const xd_prediction *f);         /* returns the sum of read_s    */
 /* Return the part of the disk waits (read_s) for weights that are read when images are decoded, and
  * the part for weights that are read before. */
 double    xd_predicted_reading_to_decode(const xd_prediction *f);

@@ -9,8 +9,8 @@ typedef struct xd_candidate {
     /* Prediction; for a refused plan, only the part that was computed. */
     xd_prediction f;
     xd_err        why;          /* reason why a refused plan was refused                       */
-    char         *flags;        /* "--ulysses_degree 2 --use_parallel_vae", malloc'ed          */
-    char         *name;         /* "u2r2pp2cfg2", malloc'ed                                    */
+    char         *flags;        /* flags "--ulysses_degree 2 --use_parallel_vae", malloc'ed    */
+    char         *name;         /* short name "u2r2pp2cfg2", malloc'ed                         */
 } xd_candidate;
 
 enum { XD_SEARCH_MOST = 128 };  /* max number of ranks, unless all degrees are given           */

@@ -1,4 +1,5 @@
-/* simulate.h - discrete-event simulation of when every rank of a plan computes, sends and waits
+/* simulate.h - simulates when every rank of a plan computes, sends and waits (discrete-event
+ * simulation).
  *
  * For each rank, one process runs the plan on the count device and records the seconds of
  * computation and the starts and ends of messages. The simulation then plays the records of all

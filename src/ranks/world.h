@@ -25,9 +25,9 @@ xd_status xd_world_wait(xd_comm *c, xd_req r, xd_err *e);
 /* Combines the status of all used ranks. If any rank has failed, all ranks return the error of the
  * lowest failing rank, with that rank's error message and number. */
 xd_status xd_world_agree(const xd_world *w, xd_status mine, xd_err *e);
-/* As xd_world_agree, over the ranks of c. `me`: the rank number to report for a failure of this
- * rank. A failure that a rank detected itself has priority over a failure that a rank only passes
- * on. */
+/* Combines the status as xd_world_agree does, over the ranks of c. me: the rank number to report
+ * for a failure of this rank. A failure that a rank detected itself has priority over a failure
+ * that a rank only passes on. */
 xd_status xd_world_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e);
 /* Returns 1 if `mine` is nonzero on every used rank. Returns 0 if a message fails; the next
  * xd_world_agree reports the failed message. */

@@ -10,7 +10,7 @@ void   xd_bench_print(const xd_bench_args *a, const char *fmt, ...) XD_PRINTF(2,
 int    xd_bench_wants(const xd_bench_args *a, const char *part);
 /* Refuses an empty list of benchmarks and names that are not in `known` ("step vae"). */
 xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err *e);
-double xd_bench_median(double *v, int n);       /* sorts v                                     */
+double xd_bench_median(double *v, int n);       /* returns the median; sorts v                 */
 /* Fills v with small values, equal on all machines. */
 void   xd_bench_fill(float *v, int64_t n);
 /* Makes a synthetic encoded prompt of maximum length. Call xd_bench_text_free also after a

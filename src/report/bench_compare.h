@@ -23,7 +23,7 @@ typedef struct xd_bench_side {  /* one of the two compared setups: one rank, or 
     xd_job     job;
     xd_net     net;             /* view of a component's weights, not closed                   */
     xd_arena   a;
-    size_t     bytes;           /* size of the arena                                           */
+    size_t     bytes;           /* size of the arena in bytes                                  */
     xd_denoise f;
     xd_exec    x;               /* execution context of the VAE                                */
     float     *rgb;

@@ -1,4 +1,4 @@
-/* columns.h - text tables that fit a terminal of a given width
+/* columns.h - makes text tables that fit a terminal of a given width.
  *
  * If a table is too wide, complete columns are hidden, the least important first. If that is not
  * enough, the longest texts of one column are cut. */

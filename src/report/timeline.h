@@ -20,7 +20,7 @@ typedef struct xd_memory_bars { /* memory of one rank in bytes                  
 typedef struct xd_timeline {
     double  from, to;           /* drawn time range in seconds; spans are clipped to this range */
     int     ranks;              /* number of ranks; only the first XD_LANES are drawn          */
-    const xd_memory_bars *memory;       /* [ranks] borrowed, or NULL                           */
+    const xd_memory_bars *memory;       /* [ranks] memory of the ranks, borrowed; or NULL      */
     struct xd_timeline_cell *cell;      /* private                                             */
     double *sum;                /* [ranks][XD_SPAN_KINDS]: seconds in the drawn time range      */
 } xd_timeline;

@@ -14,37 +14,37 @@
 typedef struct xd_sched_cfg {
     int    num_train_timesteps;
     double beta_start, beta_end;
-    char   beta_schedule[XD_FIELD_TEXT];        /* linear, scaled_linear, squaredcos_cap_v2     */
+    char   beta_schedule[XD_FIELD_TEXT];        /* "linear", "scaled_linear", "squaredcos_cap_v2" */
     char   prediction_type[XD_FIELD_TEXT];      /* epsilon, sample, v_prediction, flow_prediction */
-    char   timestep_spacing[XD_FIELD_TEXT];     /* linspace, leading, trailing                  */
+    char   timestep_spacing[XD_FIELD_TEXT];     /* "linspace", "leading", "trailing"            */
     int    steps_offset;
     int    solver_order;
-    char   algorithm_type[XD_FIELD_TEXT];       /* dpmsolver++ (others: XD_EUNSUPPORTED)        */
-    char   solver_type[XD_FIELD_TEXT];          /* midpoint, heun                               */
+    char   algorithm_type[XD_FIELD_TEXT];       /* "dpmsolver++" (others: XD_EUNSUPPORTED)      */
+    char   solver_type[XD_FIELD_TEXT];          /* "midpoint", "heun"                           */
     int    lower_order_final, euler_at_final;
-    int    original_inference_steps;            /* LCM, TCD                                     */
+    int    original_inference_steps;            /* for LCM and TCD                              */
     double timestep_scaling, eta;               /* LCM; DDIM and TCD, set only by the request   */
-    int    predict_x0;                          /* UniPC                                        */
+    int    predict_x0;                          /* for UniPC                                    */
     xd_ints disable_corrector;                  /* UniPC: indices of steps without a corrector    */
     int    use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_lu_lambdas;
     int    use_flow_sigmas;
     double flow_shift;
-    char   final_sigmas_type[XD_FIELD_TEXT];    /* zero, sigma_min                              */
+    char   final_sigmas_type[XD_FIELD_TEXT];    /* "zero", "sigma_min"                          */
     double lambda_min_clipped;
     char   variance_type[XD_FIELD_TEXT];
     int    thresholding;
     double dynamic_thresholding_ratio, sample_max_value;
     int    rescale_betas_zero_snr;
-    double snr_shift_scale;                     /* xd_levels_shifted                            */
-    int    clip_sample, set_alpha_to_one;       /* DDIM                                         */
+    double snr_shift_scale;                     /* see xd_levels_shifted                        */
+    int    clip_sample, set_alpha_to_one;       /* for DDIM                                     */
     double clip_sample_range;
-    char   interpolation_type[XD_FIELD_TEXT];   /* Euler: linear, log_linear                    */
-    char   timestep_type[XD_FIELD_TEXT];        /* Euler: discrete, continuous                  */
+    char   interpolation_type[XD_FIELD_TEXT];   /* for Euler: "linear", "log_linear"            */
+    char   timestep_type[XD_FIELD_TEXT];        /* for Euler: "discrete", "continuous"          */
     double sigma_min, sigma_max;                /* of respaced levels; NaN: of the schedule     */
-    double shift, base_shift, max_shift, shift_terminal;        /* flow                         */
+    double shift, base_shift, max_shift, shift_terminal;        /* for rectified flow           */
     int64_t base_image_seq_len, max_image_seq_len;
     int    use_dynamic_shifting, invert_sigmas, stochastic_sampling;
-    char   time_shift_type[XD_FIELD_TEXT];      /* exponential, linear                          */
+    char   time_shift_type[XD_FIELD_TEXT];      /* "exponential", "linear"                      */
 } xd_sched_cfg;
 
 /* A row of xd_sampler.fields: a key with its kind (xd_field) and default; and the rows that several
@@ -112,7 +112,7 @@ typedef struct xd_sampler {
     const char *classes[6];     /* implemented scheduler classes of diffusers                   */
     /* Config keys that the sampler reads into xd_sched_cfg, with their defaults. */
     const xd_field *fields;
-    int (*history)(const xd_sched_cfg *c);      /* number of history arrays                       */
+    int (*history)(const xd_sched_cfg *c);      /* returns the number of history arrays           */
     xd_status (*open)(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
     void (*close)(xd_sampling *s);
     /* Returns the number of normally distributed tensors, each shaped like the latents, that
@@ -133,7 +133,7 @@ typedef struct xd_sampler {
      * and of[1]. step == steps: the latents after the last step. NULL: the sampler cannot start
      * from an image. */
     void (*shares)(const xd_sampling *s, int step, double of[2]);
-    int flow;                   /* rectified flow                                              */
+    int flow;                   /* 1: a sampler of rectified flow                              */
 } xd_sampler;
 
 struct xd_sampling {

@@ -1,4 +1,4 @@
-/* clip_layer.h - the transformer block of CLIP's text model and vision model */
+/* clip_layer.h - the transformer block that CLIP's text model and vision model share. */
 #ifndef XD_TEXT_CLIP_LAYER_H
 #define XD_TEXT_CLIP_LAYER_H
 

@@ -1,5 +1,5 @@
-/* qwen_vision.h - the vision tower of Qwen2.5-VL (Bai et al. 2025, arXiv:2502.13923): encodes
- * images to rows that replace token embeddings of the language model */
+/* qwen_vision.h - the vision tower of Qwen2.5-VL (Bai et al. 2025, arXiv:2502.13923), which encodes
+ * images to rows that replace token embeddings of the language model. */
 #ifndef XD_TEXT_QWEN_VISION_H
 #define XD_TEXT_QWEN_VISION_H
 

@@ -42,7 +42,8 @@ typedef struct xd_text_vision { /* input and output size of an image encoder    
 typedef struct xd_text xd_text;
 struct xd_text {
     xd_net_def net;
-    void (*vision)(const void *cfg, xd_text_vision *out);       /* NULL: a text encoder         */
+    /* Sizes of an image encoder; NULL: a text encoder. */
+    void (*vision)(const void *cfg, xd_text_vision *out);
     int64_t (*width)(const void *cfg);          /* E: width of a token embedding                */
     int64_t (*pooled)(const void *cfg);         /* P: width of the pooled embedding; NULL: none */
     /* Encodes ids [n] on the host to out->tok [n,E] (and the pooled embedding), in the arena. The

@@ -30,7 +30,7 @@ enum { XD_FAILED_MEMORY = 1, XD_FAILED_ENDLESS = 2 };
 typedef struct xd_bytes_buf { char *p; size_t len, cap; int failed; } xd_bytes_buf;
 void xd_bytes_add(xd_bytes_buf *b, const void *p, size_t n);    /* sets `failed` if out of memory */
 void xd_bytes_free(xd_bytes_buf *b);
-typedef struct xd_slice { const char *p; size_t len; } xd_slice;        /* borrowed             */
+typedef struct xd_slice { const char *p; size_t len; } xd_slice;        /* a text, borrowed     */
 
 /* ---- UTF-8 -------------------------------------------------------------------------------- */
 
@@ -52,7 +52,7 @@ typedef struct xd_range { int32_t from, to; } xd_range;
 int xd_in_ranges(const xd_range *r, size_t n, int32_t c);
 
 typedef struct xd_codes { int32_t *p; size_t n; } xd_codes;     /* p is malloc'ed               */
-int  xd_codes_read(xd_codes *c, const char *s, size_t len);     /* 0: out of memory             */
+int  xd_codes_read(xd_codes *c, const char *s, size_t len);     /* reads UTF-8; 0: out of memory */
 /* Normalizes code points to NFD or NFC of Unicode 9 or, with XD_NFC_TODAY, to NFC of utf8proc's
  * Unicode version. Returns 0 if out of memory. */
 enum { XD_NFD, XD_NFC, XD_NFC_TODAY };
@@ -87,8 +87,10 @@ int     xd_entity_put(const char *name, size_t n, int no_semicolon, xd_bytes_buf
 size_t  xd_entity_number(const char *s, size_t len, int64_t *v);
 int32_t xd_entity_code(int64_t v);              /* code point of a numeric entity              */
 int32_t xd_windows_code(int byte);              /* code point of a byte in Windows-1252        */
-void    xd_unescape(const char *s, size_t len, xd_bytes_buf *out);      /* Python's html.unescape */
-void    xd_unescape_whole(const char *s, size_t len, xd_bytes_buf *out); /* ftfy's unescape_html */
+/* As Python's html.unescape. */
+void    xd_unescape(const char *s, size_t len, xd_bytes_buf *out);
+/* As ftfy's unescape_html. */
+void    xd_unescape_whole(const char *s, size_t len, xd_bytes_buf *out);
 void    xd_unescape_twice(xd_bytes_buf *text);
 
 void    xd_fix_charset(xd_bytes_buf *text);     /* repairs mojibake as ftfy does               */
@@ -214,7 +216,8 @@ xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char 
 xd_status xd_pieces_span(xd_pieces *v, xd_slice span, const char *what, xd_err *e);
 xd_status xd_pieces_list(xd_pieces *v, const xd_vocab *list, const char *what, xd_err *e);
 xd_status xd_pieces_lines(xd_pieces *v, const char *s, size_t len, const char *what, xd_err *e);
-int32_t   xd_pieces_find(const xd_pieces *v, const char *s, size_t len);        /* id, or -1     */
+/* Returns the id, or -1. */
+int32_t   xd_pieces_find(const xd_pieces *v, const char *s, size_t len);
 void      xd_pieces_free(xd_pieces *v);
 size_t    xd_table_size(int n);         /* number of slots of a hash table for n entries         */
 size_t    xd_text_hash(const char *s, size_t len);
@@ -419,7 +422,7 @@ xd_status xd_lm_read(xd_tok *t, const xd_lm_files *b, const xd_special_files *f,
 /* Returns the text of a special token by the token's key ("eos_token"), or else the default of the
  * tokenizer's class; NULL: none. */
 const char *xd_special_name(const xd_special_files *f, const char *key);
-int       xd_special_extra_ids(const xd_json *cfg);             /* number of sentinels          */
+int       xd_special_extra_ids(const xd_json *cfg);             /* number of T5's sentinels     */
 /* Finds the next added token at or after s[at], and returns the token's index; -1: none. *begin and
  * *end include the white space that the token strips, but nothing before s[from]. normalized: 1:
  * searches the tokens that are found in normalized text, 0: in raw text. */

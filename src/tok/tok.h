@@ -1,4 +1,4 @@
-/* tok.h - tokenizers: convert text to the same ids as transformers' tokenizers */
+/* tok.h - tokenizers, which convert text to the same ids as transformers' tokenizers. */
 #ifndef XD_TOK_TOK_H
 #define XD_TOK_TOK_H
 

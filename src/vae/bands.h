@@ -1,4 +1,4 @@
-/* bands.h - inside vae: convolutions that compute a feature map a few rows at a time
+/* bands.h - inside vae: convolutions that compute a feature map a few rows at a time.
  *
  * The input of a convolution (a normalized or an upsampled map) need not be complete in memory. A
  * buffer holds some of its rows and their neighbours, and the convolution runs on the buffer. The
@@ -9,7 +9,7 @@
 #include "exec/op.h"
 
 typedef struct xd_feed {        /* the input of a convolution, with an optional norm before it */
-    xd_tensor      in;          /* [1,H,W,C]: this rank's rows                                 */
+    xd_tensor      in;          /* this rank's rows, [1,H,W,C]                                 */
     /* Sums of a group norm, which is followed by SiLU; NULL: no group norm. */
     const xd_gsum *sum;
     int            rms;         /* 1: RMS norm over channels, followed by SiLU                 */

@@ -16,7 +16,7 @@ typedef struct xd_causal_cfg {
     int64_t  in_channels, out_channels, latent_channels;
     int64_t  width, dec_width;  /* base channels, times `mult`; dec_width 0: as width         */
     int      layers;
-    xd_ints  mult;              /* dim_mult, finest level first                               */
+    xd_ints  mult;              /* channel factors (dim_mult), finest level first             */
     xd_ints  halve;             /* temperal_downsample: encoder levels except the last         */
     xd_reals attn_scales, mean, std;
     int      residual;          /* 1: residual connection around each level                    */

@@ -1,4 +1,4 @@
-/* cogvideox.h - inside vae: config and weights of AutoencoderKLCogVideoX */
+/* cogvideox.h - inside vae: config and weights of AutoencoderKLCogVideoX. */
 #ifndef XD_VAE_COGVIDEOX_H
 #define XD_VAE_COGVIDEOX_H
 
@@ -16,7 +16,7 @@ typedef struct xd_cog_cfg {
     double   scaling, shift, mean, std, eps, ratio;
     char     act[XD_FIELD_TEXT];
     xd_names down, up;
-    xd_ints  widths;            /* block_out_channels, finest level first                      */
+    xd_ints  widths;            /* channels per level (block_out_channels), finest first       */
     int      halvings;          /* log2 of temporal_compression_ratio                          */
 } xd_cog_cfg;
 

@@ -16,8 +16,8 @@ typedef struct xd_kl_cfg {
     double   scaling, shift, mean, std;
     char     act[XD_FIELD_TEXT];
     xd_names down, up;
-    xd_ints  width;             /* block_out_channels, finest level first                     */
-    xd_ints  dec_width;         /* decoder_block_out_channels                                 */
+    xd_ints  width;             /* channels per level (block_out_channels), finest first      */
+    xd_ints  dec_width;         /* the decoder's (decoder_block_out_channels)                 */
 } xd_kl_cfg;
 
 typedef struct xd_kl_norm { xd_tensor gain, bias; } xd_kl_norm;

@@ -59,7 +59,8 @@ struct xd_deal {
     /* Sends a tile (F32, contiguous) of this rank to rank 0, in the order of the tiles. The tile
      * must not change until `wait`. */
     void (*send)(const xd_deal *d, xd_exec *x, xd_tensor tile);
-    void (*receive)(const xd_deal *d, xd_exec *x, xd_tensor tile, int from);    /* on rank 0 */
+    /* Receives a tile of rank `from`, on rank 0. */
+    void (*receive)(const xd_deal *d, xd_exec *x, xd_tensor tile, int from);
     /* Waits until rank 0 has all tiles of this rank. */
     void (*wait)(const xd_deal *d, xd_exec *x);
 };
