@@ -44,8 +44,8 @@ typedef struct xd_module_args { /* call xd_module_args_init, then set fields    
     const char     *dtype, *weights_dtype;      /* as in xd_open_args                          */
     /* Nonzero: f32 weight matrices are used in place, and groups of their rows are packed for each
      * GEMM; the program keeps all weights allocated and unchanged until xd_module_close. 0: all
-     * weights are copied, and the program may free them when xd_module_open has returned. Both ways
-     * give equal results, bit for bit. */
+     * weights are copied, and the program may free them when xd_module_open has returned. Results
+     * with in_place 0 and 1 are equal, bit for bit. */
     int             in_place;
     int             threads;    /* number of threads; 0: all cores that this process may use  */
     int             log_level;  /* log lines up to this level are passed to `log`               */

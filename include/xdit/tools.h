@@ -63,8 +63,9 @@ XD_API xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *byte
 /* Opens a second engine *g on the weights and settings of the engine `of`. The new engine can
  * generate while a request of `of` yields in on_turn. alone 0: the new engine has the ranks and the
  * plan of `of`, and calls are collective over these ranks. alone 1: the new engine has only this
- * rank, and the call is local. This needs a call of xd_load_everywhere before, and a rank must not
- * use such an engine and an engine of several ranks at the same time. Close *g before `of`. */
+ * rank, and the call is local. An engine with `alone` 1 needs a call of xd_load_everywhere before,
+ * and a rank must not use this engine and an engine of several ranks at the same time. Close *g
+ * before `of`. */
 XD_API xd_status xd_open_beside(xd_engine **g, xd_engine *of, int alone, xd_err *e);
 /* Loads the weights of all components on all ranks, one copy per host. XD_EUNSUPPORTED: `keep` is
  * not set, or the plan splits weights over ranks or uses stale values. XD_ENOMEM: the weights do
@@ -76,8 +77,8 @@ XD_API xd_status xd_load_everywhere(xd_engine *g, xd_err *e);
  * request reloads only the components that a LoRA file changes; other components and cached
  * embeddings are kept. The weights of the last four unused sets of files stay in memory. Calls
  * nest: a request inside on_turn of another request may select other files, and calls
- * xd_leave_loras before on_turn returns. A failure changes nothing. Collective, as are the two
- * functions below. */
+ * xd_leave_loras before on_turn returns. A failure changes nothing. xd_use_loras, xd_leave_loras
+ * and xd_drop_loras are collective. */
 XD_API xd_status xd_use_loras(xd_engine *g, const xd_lora *v, int n, xd_err *e);
 XD_API void      xd_leave_loras(xd_engine *g);
 /* Of the sets of LoRA files that no request uses, frees the weights of the least recently used set.
@@ -140,9 +141,9 @@ XD_API xd_status xd_parallel_read(xd_parallel *p, const char *text, xd_err *e);
 
 /* Returns the predicted seconds of a part of the request xd_open_args.plan_for: "text", "denoise",
  * "decode" (all images), "total"; negative: unknown. Times are known if xd_open chose a plan, or if
- * weights must be read from a disk of known speed. They include waiting for the disk: "reading" is
- * this waiting time for all weights, and "load" the waiting time for weights that are needed before
- * the first step. Other loading time is not included. */
+ * weights must be read from a disk of known speed. Predicted times include waiting for the disk:
+ * "reading" is this waiting time for all weights, and "load" the waiting time for weights that are
+ * needed before the first step. Other loading time is not included. */
 XD_API double    xd_predicted(const xd_engine *g, const char *part);
 /* Returns the bytes of weights that a part of a request ("text", "load", "decode" or "total") must
  * read from disk, because they were not in the page cache of rank 0's host when xd_open chose a
@@ -150,7 +151,7 @@ XD_API double    xd_predicted(const xd_engine *g, const char *part);
 XD_API double    xd_cold_bytes(const xd_engine *g, const char *part);
 
 /* Returns 1 if the last request was refused before its start because it does not fit into the
- * memory of the GPU, else 0. All ranks return the same. */
+ * memory of the GPU, else 0. All ranks return the same value. */
 XD_API int       xd_device_refused(const xd_engine *g);
 
 typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */

@@ -143,9 +143,9 @@ typedef struct xd_lora {        /* a LoRA: a low-rank matrix product added to th
     double      scale;          /* usually 1; 0 leaves the model unchanged                      */
 } xd_lora;
 
-/* A safetensors or GGUF file with the weights of one component. It replaces the weights in the
- * component's folder of the model, which then only needs to have the config. Tensors may have the
- * names of diffusers, of the original publications, of ComfyUI or of llama.cpp. */
+/* A safetensors or GGUF file with the weights of one component. The file replaces the weights in
+ * the component's folder of the model, and this folder then only needs to have the config. Tensors
+ * may have the names of diffusers, of the original publications, of ComfyUI or of llama.cpp. */
 typedef struct xd_component_file {
     const char *component;      /* "transformer", "transformer_2" for the second one, "vae", or
                                    the short name of a text encoder, as `xdit inspect` prints */
@@ -179,10 +179,10 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
      * only image or video is decoded; a second request would load it again. */
     int         once;
     /* CPU binding. "auto": if several ranks share a host and the launcher has not bound them, each
-     * rank is bound to its share of the cores and to their memory node. This sets the affinity of
-     * the calling thread; threads and processes that it starts inherit it. "cores": a single rank
-     * is bound as well, to as many cores as it has threads. "none", NULL: no binding. The binding
-     * remains when the engine is closed. */
+     * rank is bound to its share of the cores and to their memory node. Binding sets the affinity
+     * of the calling thread; threads and processes that this thread starts inherit the affinity.
+     * "cores": a single rank is bound as well, to as many cores as it has threads. "none", NULL: no
+     * binding. The binding remains when the engine is closed. */
     const char *bind;
     xd_parallel parallel;       /* the parallel plan; see also `plan`                        */
     /* The ranks of the engine. NULL: the processes that an MPI launcher has started; the library
@@ -271,8 +271,8 @@ XD_API void      xd_close(xd_engine **g);
  *
  * If one rank fails, all ranks return that rank's error, with the rank's number in xd_err.rank, and
  * the engine can be used again. XD_ECOMM is the exception: messages failed, or a rank failed where
- * it could not notify the other ranks, which may still wait for it. Then the program must neither
- * use nor close the engine, and must exit; the MPI launcher kills the other processes. */
+ * it could not notify the other ranks, which may still wait for it. After XD_ECOMM the program must
+ * neither use nor close the engine, and must exit; the MPI launcher kills the other processes. */
 XD_API int       xd_rank(const xd_engine *g);
 XD_API int       xd_ranks(const xd_engine *g);
 
@@ -431,7 +431,7 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     /* `previews`: number of previews per image, spread evenly over the steps. preview_every: n: a
      * preview after each n-th step. 0: no previews. A preview is an image of the clean latents that
      * a step predicts, at most 512 pixels a side; for a video, of its first frame. Previews do not
-     * change the result. All ranks must pass the same values. */
+     * change the result. All ranks must pass the same `previews` and preview_every. */
     int             previews, preview_every;
     /* Called with each preview, after on_step, on rank 0; with data parallelism also on the first
      * rank of every other replica, for the image that this replica generates. */
@@ -464,8 +464,8 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     int64_t         reference_interval;
     /* Called after each step, after on_tensor and before on_step, with the latents in the layout of
      * on_tensor. Returns 1 if the callback has changed the latents, and the request continues with
-     * the new values; else 0. All ranks that compute the image call it, and the values of the first
-     * of these ranks are used. Must be set on all ranks or on none. */
+     * the new values; else 0. All ranks that compute the image call on_latents, and the values of
+     * the first of these ranks are used. Must be set on all ranks or on none. */
     int           (*on_latents)(void *cookie, const xd_progress *p, int nd, const int64_t *d,
                                 float *data);
     /* DiTFastAttn, which makes attention cheaper in some steps: it reuses the previous step's

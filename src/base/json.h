@@ -73,7 +73,8 @@ void xd_buf_vadd(xd_text_buf *b, const char *fmt, va_list ap) XD_PRINTF(2, 0);
 /* Appends any text as UTF-8: each byte that is not valid becomes U+FFFD. */
 void xd_buf_utf8(xd_text_buf *b, const char *s);
 void xd_buf_json_string(xd_text_buf *b, const char *s); /* appends s quoted and escaped       */
-/* Appends a JSON value with all its members, without spaces. Its numbers must be finite. */
+/* Appends a JSON value with all its members, without spaces. Numbers in the value must be
+ * finite. */
 void xd_buf_json(xd_text_buf *b, const xd_json *v);
 void xd_buf_free(xd_text_buf *b);
 

@@ -31,8 +31,8 @@ void xd_noise_philox(float *out, int64_t first, int64_t n, int64_t seed);
 /* Returns a random 32-bit seed from the system. */
 uint32_t xd_rng_random_seed(void);
 
-/* Return a 64-bit hash of a text (FNV-1a), and of a hash together with a number (splitmix64). They
- * are seeds of random weights. */
+/* Return a 64-bit hash of a text (FNV-1a), and of a hash together with a number (splitmix64). The
+ * hashes are seeds of random weights. */
 uint64_t xd_hash_text(const char *s);
 uint64_t xd_hash_mix(uint64_t h, uint64_t i);
 

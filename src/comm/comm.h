@@ -48,8 +48,8 @@ typedef struct xd_comm_ops {
     xd_req (*exchange) (xd_comm *c, const xd_tensor *give, const xd_tensor *get);
     /* Zero-copy exchange. If the tensor that rank r sends is in the shared-memory window of rank r,
      * get[r] becomes a view of this tensor, and rank r must not write to the tensor until the next
-     * message from this rank. Otherwise get[r] is filled as in `exchange`. The array `get` must
-     * stay valid until the operation completes. */
+     * message from this rank. If the tensor is not in a window, get[r] is filled as in `exchange`.
+     * The array `get` must stay valid until the operation completes. */
     xd_req (*exchange_views)     (xd_comm *c, const xd_tensor *give, xd_tensor *get);
     /* Exchanges views of destination tensors, so that a rank can write results directly into
      * another rank's memory. If the tensor that rank r gives to this rank is in the window of rank
@@ -77,7 +77,7 @@ typedef struct xd_comm_ops {
      * rank passed 0 bytes. */
     void  *(*window_open)(xd_comm *c, size_t bytes);
     /* Returns 1 if p is in a shared-memory window that this rank opened and all ranks of c are on
-     * this rank's host. Then exchange_views of p copies no bytes. */
+     * this rank's host. For such an address p, exchange_views copies no bytes. */
     int    (*in_window)(xd_comm *c, const void *p);
     /* Closes a shared-memory window. Call when all operations that use the window are complete. */
     void   (*window_close)(xd_comm *c, void *p);
@@ -117,10 +117,10 @@ xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e);
  * the world is closed. A communicator of one rank becomes a "self" world. Collective over the
  * communicator's ranks. */
 xd_status xd_comm_from_mpi(xd_comm **c, const void *mpi_comm, xd_err *e);
-/* Opens a count communicator. It acts as rank `rank` of `size`, sends nothing and counts the bytes
- * that this rank would send. It never dereferences tensors. In a split it does not know the other
- * ranks' keys, so `key` must be this rank's number in the new group; the keys of the ranks of one
- * color are 0..size-1. */
+/* Opens a count communicator. A count communicator acts as rank `rank` of `size`, sends nothing and
+ * counts the bytes that this rank would send. A count communicator never dereferences tensors. In a
+ * split a count communicator does not know the other ranks' keys, so `key` must be this rank's
+ * number in the new group; the keys of the ranks of one color are 0..size-1. */
 xd_status xd_comm_count(xd_comm **c, int rank, int size, xd_err *e);
 /* Functions that a count communicator calls for each group and each message. */
 typedef enum xd_message { XD_MESSAGE_SEND, XD_MESSAGE_RECV, XD_MESSAGE_COLLECTIVE } xd_message;
@@ -136,8 +136,7 @@ typedef struct xd_recorder {
                   const int64_t *bytes);
     void (*end)(void *cookie, int64_t number);          /* this rank waits for the operation    */
 } xd_recorder;
-/* Opens a count communicator that reports to `rec` (borrowed). It does not report splits by
- * host. */
+/* Opens a count communicator that reports to `rec` (borrowed). Splits by host are not reported. */
 xd_status xd_comm_record(xd_comm **c, int rank, int size, const xd_recorder *rec, xd_err *e);
 void      xd_comm_close(xd_comm **c);
 /* Returns 1 if mpirun, srun or another MPI launcher started this process with more than one

@@ -29,10 +29,10 @@ int     xd_comm_copy(xd_tensor to, xd_tensor from);
 size_t  xd_gather_row(xd_tensor out);
 int64_t xd_gather_at(const int64_t *rows, int r);
 
-/* Small tensors use a direct all-reduce (xd_reduce_direct returns 1), in which every rank sends
- * all its elements to every rank. Otherwise the n elements are split into one piece per rank,
- * [xd_reduce_piece(n, r, size), xd_reduce_piece(n, r + 1, size)). Both methods add in rank
- * order. */
+/* Small tensors use a direct all-reduce (xd_reduce_direct returns 1), in which every rank sends all
+ * its elements to every rank. For larger tensors the n elements are split into one piece per rank,
+ * [xd_reduce_piece(n, r, size), xd_reduce_piece(n, r + 1, size)). Both methods of all-reduce add in
+ * rank order. */
 int     xd_reduce_direct(size_t bytes, int size);
 int64_t xd_reduce_piece(int64_t n, int r, int size);
 /* Computes acc = acc (op) from for n elements. Returns 0 for a type that has no reduction. */

@@ -2,8 +2,8 @@
  *
  * The memory is an anonymous file (memfd) without a name, so nothing remains if processes are
  * killed, and it uses memory instead of disk space. One process makes the file, and the other
- * processes open it through /proc/PID/fd of the first. Then all close the file, and the system
- * frees the memory when the last process unmaps it. */
+ * processes open it through /proc/PID/fd of the first. Then all processes close the file, and the
+ * system frees the memory when the last process unmaps it. */
 #ifndef XD_COMM_SHM_H
 #define XD_COMM_SHM_H
 

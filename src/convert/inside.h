@@ -1,8 +1,8 @@
 /* inside.h - inside convert: the plan of a model conversion (the output files and their tensors),
  * and the steps of the conversion.
  *
- * The plan is made before anything is written. It has every output file with its header, so that
- * the size of each file is known and files of an interrupted earlier run are recognized. */
+ * The plan is made before anything is written. The plan has every output file with its header, so
+ * that the size of each file is known and files of an interrupted earlier run are recognized. */
 #ifndef XD_CONVERT_INSIDE_H
 #define XD_CONVERT_INSIDE_H
 

@@ -1,10 +1,10 @@
 /* mods.h - computes the modulation vectors (adaLN) of several denoising steps together.
  *
  * The modulation vectors of a block are a weight matrix times one input row, which depends on the
- * timestep and, in some models, on the text's pooled embedding. Such a GEMM takes as long as
- * reading the matrix. The timesteps of all steps are known, so the first of XD_MOD_STEPS steps
- * computes the modulations of all these steps, and the other steps read the results. The matrices
- * are thus read once in XD_MOD_STEPS steps, for all patches.
+ * timestep and, in some models, on the text's pooled embedding. The time of a GEMM with one row is
+ * the time of reading the matrix. The timesteps of all steps are known, so the first of
+ * XD_MOD_STEPS steps computes the modulations of all these steps, and the other steps read the
+ * results. The matrices are thus read once in XD_MOD_STEPS steps, for all patches.
  *
  * A device whose memory the host cannot address may record the kernel launches of a pass with their
  * addresses. On such a device the modulations of the current step are copied to a fixed address
@@ -47,8 +47,8 @@ xd_tensor xd_mods_input(xd_exec *x, const xd_net *n, const xd_input *in, const v
                         xd_tensor (*active)(xd_exec *x, const xd_net *n, const xd_input *in,
                                             const void *kept));
 /* Returns the k modulation vectors of width D of a block, [k,D] F32: the result of the GEMM of
- * `active` and w. They are in the arena or in x->mods, where later patches and passes read them, so
- * the caller must not change them. */
+ * `active` and w. The vectors are in the arena or in x->mods, where later patches and passes read
+ * them, so the caller must not change the vectors. */
 xd_tensor xd_mod_rows(xd_exec *x, xd_tensor active, const xd_lin *w, int k);
 
 #endif

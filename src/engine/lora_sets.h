@@ -2,8 +2,8 @@
  * its own files.
  *
  * An engine computes with one set of LoRA files at a time. Each set has its own copy of the weights
- * of the components that its files change: the transformer, seldom a text encoder. The sets share
- * all other components. The weights of inactive sets stay loaded until there are more than
+ * of the components that the set's files change: the transformer, seldom a text encoder. The sets
+ * share all other components. The weights of inactive sets stay loaded until there are more than
  * XD_LORA_SETS or memory is short. */
 #ifndef XD_ENGINE_LORA_SETS_H
 #define XD_ENGINE_LORA_SETS_H

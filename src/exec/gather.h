@@ -3,8 +3,8 @@
  *
  * The weight matrix that a rank computes with (the local matrix) can be fused from several matrices
  * of the checkpoint (its parts), and tensor parallelism can select some of their rows or columns.
- * Both are done by one operation, which copies the selected rows and columns of the parts one after
- * the other. */
+ * Fusing and selecting are one operation, which copies the selected rows and columns of the parts
+ * one after the other. */
 #ifndef XD_EXEC_GATHER_H
 #define XD_EXEC_GATHER_H
 
@@ -52,8 +52,8 @@ xd_gathering xd_gather_plan(const xd_decl *d, const xd_weight *w, const xd_matri
 /* Returns 1 if all parts are stored as rows of integers that w uses without conversion. Sets
  * *turned to 1 if the rows of some parts are in another order. */
 int    xd_gather_integers(const xd_decl *d, const xd_weight *w, const xd_matrix *m, int *turned);
-/* Returns 1 if w has rows whose scales the device cannot compute. Such a matrix is packed in one
- * piece. */
+/* Returns 1 if w has rows whose scales the device cannot compute. A matrix with such rows is packed
+ * in one piece. */
 int    xd_gather_needs_scales(const xd_weight *w, const xd_gathering *g);
 /* Sets the row scales that the device cannot compute. For rows whose inputs are split over ranks,
  * the scale is computed over the complete row so that all ranks quantize the row equally; other

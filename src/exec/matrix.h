@@ -46,7 +46,7 @@ void  xd_load_make(const xd_made *m, int64_t first, int64_t n, float *to);
 float xd_load_scale(xd_decl *d, const char *name, xd_dtype stored);
 /* Records that a tensor has NaN or infinite elements; logs the first such tensor. */
 void  xd_load_nonfinite(xd_decl *d, const char *name);
-/* The same, if t has such elements. */
+/* calls xd_load_nonfinite if t has such elements */
 void  xd_load_warn(xd_decl *d, const char *name, xd_tensor t);
 /* Allocates memory for a weight. Sets *mine to 0 if another process writes the weight. */
 void *xd_load_allocate(xd_decl *d, size_t bytes, const char *name, int *mine);
@@ -70,8 +70,8 @@ float xd_load_most(xd_tensor from, int64_t first, int64_t n, float scale);
 
 /* ---- codes (codes.c) ----------------------------------------------------------------------- */
 
-/* The same as xd_load_elements and xd_load_most, for n elements of a row of a tensor stored as
- * codes. */
+/* Convert n elements of a row, or return their maximum magnitude, as xd_load_elements and
+ * xd_load_most do, for a tensor stored as codes. */
 void  xd_load_decoded(void *to, xd_dtype tt, const xd_coding *c, int64_t row, int64_t column,
                       int64_t n);
 float xd_load_decoded_most(const xd_coding *c, int64_t row, int64_t n);
@@ -148,7 +148,7 @@ void xd_mat_pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name);
  * its parts are stored as the integers of w, a part has a block type, or all matrices stay
  * (d->stays). */
 int     xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m);
-/* The same as xd_mat_count and xd_mat_load, for a matrix that stays as stored. */
+/* Count and load a matrix that stays as stored, in place of xd_mat_count and xd_mat_load. */
 void    xd_mat_count_stored(xd_decl *d, xd_lin *l, const xd_matrix *m);
 void    xd_mat_load_stored(xd_decl *d, xd_lin *l, const xd_matrix *m);
 /* Returns 1 if a matrix that is quantized becomes groups of four-bit integers. */
@@ -161,8 +161,8 @@ int64_t xd_mat_four_rotation(const xd_decl *d, const xd_matrix *m);
  * *rotate to the group size in which its columns stay rotated; 0: rows are rotated back, if
  * necessary, each time they are gathered. */
 int     xd_mat_is_four(const xd_decl *d, const xd_matrix *m, int64_t *rotate);
-/* The same as xd_mat_count and xd_mat_load, for a matrix in groups of four-bit integers; l->rotate
- * is set before. */
+/* Count and load a matrix in groups of four-bit integers, in place of xd_mat_count and xd_mat_load.
+ * l->rotate is set before. */
 void    xd_mat_count_four(xd_decl *d, xd_lin *l, const xd_matrix *m);
 void    xd_mat_load_four(xd_decl *d, xd_lin *l, const xd_matrix *m);
 

@@ -35,7 +35,8 @@ typedef struct xd_block {       /* one kind of block                            
     void (*forward)(xd_exec *x, const xd_net *n, const void *w, xd_state *s);
 } xd_block;
 
-/* Definition of a registered network. It is the first member of xd_text, xd_dit and xd_vae. */
+/* Definition of a registered network. An xd_net_def is the first member of xd_text, xd_dit and
+ * xd_vae. */
 typedef struct xd_net_def {
     const char     *name;       /* xdit's name of the network, e.g. "t5"                       */
     const char     *classes[6]; /* accepted `_class_name` or `architectures` of configs        */
@@ -85,8 +86,8 @@ int       xd_net_number(const xd_net *n, int layer);
 /* Calls the declarer d for all weights of the network; of the blocks, only for those of this rank's
  * stage. */
 xd_status xd_net_visit(xd_net *n, xd_decl *d);
-/* Returns the weights of block `layer` for work that is queued now. Call it for all blocks of the
- * stage in order. Networks read n->layer directly only to get shapes. */
+/* Returns the weights of block `layer` for work that is queued now. Call xd_net_layer for all
+ * blocks of the stage in order. Networks read n->layer directly only to get shapes. */
 const void *xd_net_layer(xd_exec *x, const xd_net *n, int layer);
 /* Runs block `layer` on the activations s. */
 void      xd_net_block(xd_exec *x, const xd_net *n, int layer, xd_state *s);

@@ -49,8 +49,8 @@ xd_tensor xd_norm_mod(xd_exec *x, xd_tensor in, xd_tensor scale, xd_tensor shift
  * xd_linear and its variants. */
 xd_tensor xd_norm_for(xd_exec *x, const xd_norm *a, const xd_lin *w, const xd_lin *also);
 xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, float eps);
-/* Layer norm with gain and bias, then * (1 + scale) + shift. Each of the four may be absent. a->out
- * may be a->in. */
+/* Layer norm with gain and bias, then * (1 + scale) + shift. Gain, bias, scale and shift may be
+ * absent. a->out may be a->in. */
 void      xd_norm_into(xd_exec *x, const xd_norm *a);
 xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
 /* Returns factors for RMS norms over features that tensor parallelism splits over ranks. in[i]
@@ -61,9 +61,9 @@ xd_tensor xd_rms_factors(xd_exec *x, const xd_tensor *in, int k, int64_t width, 
 
 /* Norms and rotates queries or keys [n,H,D] (any strides, but 1 for D) into `out` of the same
  * shape. First applies an RMS norm over the D elements of each head, with gain [D] (F32; absent: no
- * norm). Then applies RoPE by the row's angles: cos, sin [n,D/2] F32, [1,D/2] for all rows, or
- * absent; elements 2i and 2i+1 are a pair. a->also: keys, processed in the same launch. The
- * function sets a->norm and a->rms. */
+ * norm). Then applies RoPE to queries or keys by the row's angles: cos, sin [n,D/2] F32, [1,D/2]
+ * for all rows, or absent; elements 2i and 2i+1 are a pair. a->also: keys, processed in the same
+ * launch. The function sets a->norm and a->rms. */
 void      xd_qk_norm_into(xd_exec *x, const xd_qknorm *a);
 /* As xd_qk_norm_into, with a layer norm (gain and bias) in place of the RMS norm. */
 void      xd_qk_layer_norm_into(xd_exec *x, const xd_qknorm *a);

@@ -25,8 +25,8 @@ typedef struct xd_lin {         /* this rank's shard of a linear layer y = x w^T
     int       nseg;
     int64_t   seg[XD_MAXSEG];   /* widths, on this rank, of the parts of a fused output       */
     int64_t   rotate;           /* group size in which inputs are rotated; 0: no rotation     */
-    /* 0: w is packed. Otherwise w stays as stored in its file, and for each GEMM groups of this
-     * many rows are packed one after the other. */
+    /* 0: w is packed. > 0: w stays as stored in its file, and for each GEMM groups of this many
+     * rows are packed one after the other. */
     int64_t   group;
     size_t    copy;             /* bytes of the buffer for a group of rows                     */
     xd_stored *stored;          /* the rows in the file; NULL while counting                   */
@@ -92,8 +92,8 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s);
 /* A 3 x 3 kernel "NAME.weight" [out, in, 3, 3] on a map that is upsampled by 2 x 2 (nearest
  * neighbour). Output pixel (2y + i, 2x + j) depends on only 2 x 2 cells of the original map, whose
  * factors are sums of the kernel's weights. w[2 i + j] is the 2 x 2 convolution for these pixels,
- * starting at cell (y - 1 + i, x - 1 + j); all four convolutions share the bias. This needs 16
- * multiplications instead of 36. */
+ * starting at cell (y - 1 + i, x - 1 + j); all four convolutions share the bias. Per input cell,
+ * the four convolutions need 16 multiplications instead of 36. */
 void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, int64_t in);
 
 /* A vector or small tensor, as F32 in device memory. name: the tensor's complete name relative to
@@ -102,16 +102,16 @@ void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t 
 /* Gain "NAME.weight" and bias "NAME.bias" of a norm, [n] each. */
 void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias, int64_t n);
 
-/* A table that is read by rows (an embedding). It keeps the file's element type and is used in
- * place if the file is mapped. */
+/* A table that is read by rows (an embedding). The table keeps the file's element type and is used
+ * in place if the file is mapped. */
 void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_t cols);
 
 /* As xd_w_table, for a tensor of another shape whose last extent is the number of columns, such as
  * [1, rows, cols]. */
 void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape);
 
-/* Declares a tensor that is in files but that no network reads. It is only listed, if d->whole is
- * 1. */
+/* Declares a tensor that is in files but that no network reads. Such a tensor is only listed, and
+ * only if d->whole is 1. */
 void xd_w_unread(xd_decl *d, const char *name, int nd, const int64_t *shape);
 
 /* Enters a scope: until the matching xd_w_leave, the formatted text and a dot precede all names,
@@ -190,7 +190,7 @@ int     xd_is_coded(xd_dtype t);        /* 1: tensors of this type are stored as
 int64_t xd_coding_row(const xd_coding *c, int64_t row);   /* index of a row in the file          */
 
 /* Finds the first of several names, separated by "|", that the source has, and writes it to `out`.
- * Returns 0 if the source has none of them. */
+ * Returns 0 if the source has none of the names. */
 int xd_source_name(const xd_source *src, const char *names, char *out, size_t size);
 
 typedef struct xd_declared {    /* a declared tensor                                           */

@@ -47,7 +47,7 @@ typedef struct xd_weight_stream xd_weight_stream;
 typedef struct xd_stream_memory {       /* memory of a stream; borrowed                        */
     xd_dev   *dev;
     xd_store *store;            /* allocates the slots and all other weights                    */
-    /* NULL: the stream allocates its own pinned host memory. Otherwise xd_stream_plan.host pinned
+    /* NULL: the stream allocates its own pinned host memory. Not NULL: xd_stream_plan.host pinned
      * bytes that `parts` processes share: each process loads the streamed blocks k with k % parts
      * == part, and no process uses a block before all have loaded their blocks. */
     char     *copy;

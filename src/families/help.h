@@ -12,7 +12,7 @@ typedef enum xd_family_word {
     XD_WORD_FROM_PROMPT,        /* guidance is relative to the prompt's prediction             */
     XD_WORD_DYNAMIC_CFG,        /* the published examples use dynamic guidance                 */
     XD_WORD_SKIPS_LAYERS,       /* the pipeline has skip_guidance_layers                       */
-    XD_WORD_AUTO_RESIZES,       /* reference images get a trained size                         */
+    XD_WORD_AUTO_RESIZES,       /* reference images are resized to a trained size              */
     XD_WORD_MAX_AREA,           /* width and height set the aspect ratio, max_area the size    */
     XD_WORD_INPAINTS,           /* a part of an image can be inpainted (xd_recipe_inpaints)      */
     XD_WORD_TWO_DITS,           /* a model may have two transformers                           */

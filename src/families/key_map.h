@@ -1,8 +1,8 @@
 /* key_map.h - maps diffusers' tensor names to the names in original and ComfyUI files.
  *
- * A layout (xd_key_map) describes the tensor names of one kind of file. Its marks identify such a
- * file. Its scopes and stems translate the name that a network declares to the name in the file,
- * and select rows of the file's tensor. */
+ * A layout (xd_key_map) describes the tensor names of one kind of file. The marks of a layout
+ * identify a file of this kind. The scopes and stems of a layout translate the name that a network
+ * declares to the name in the file, and select rows of the file's tensor. */
 #ifndef XD_FAMILIES_KEY_MAP_H
 #define XD_FAMILIES_KEY_MAP_H
 

@@ -6,10 +6,10 @@
  * products (https://arxiv.org/abs/2108.06098), LoKr files a Kronecker product
  * (https://arxiv.org/abs/2309.14859). If the file has magnitudes (DoRA,
  * https://arxiv.org/abs/2402.09353), each row of the changed weight is then rescaled so that its
- * norm is its magnitude. LoRA files are opened and checked with the model. Their matrices become
- * terms of the component's weight source (xd_source_sums): while rows of a weight are packed, the
- * terms are added in f32, before rounding or quantization, and only for the columns of this rank.
- * Therefore LoRA works with every plan.
+ * norm is its magnitude. LoRA files are opened and checked with the model. The matrices of LoRA
+ * files become terms of the component's weight source (xd_source_sums): while rows of a weight are
+ * packed, the terms are added in f32, before rounding or quantization, and only for the columns of
+ * this rank. Therefore LoRA works with every plan.
  *
  * LoRA terms belong to the model and are looked up when weights are read. To change LoRA files at
  * run time, drop a component, set other terms and load the component again. */

@@ -21,8 +21,8 @@ void      xd_quantized_close(xd_quantized **q);
  * is unknown, or whose scales are missing or have a wrong shape. q may be NULL. */
 xd_status xd_quantized_check(const xd_quantized *q, const char *prefix, xd_err *e);
 
-/* Returns the element type and shape of tensor i of the files; for a quantized tensor, the type and
- * shape after decoding. */
+/* Returns the element type and shape of tensor i of the files; for a quantized tensor, the type of
+ * the codes and the shape of the decoded elements. */
 xd_tensor xd_quantized_shape(const xd_quantized *q, const xd_st *files, int64_t i);
 /* Get and release the data of tensor i as xd_st_get and xd_st_done do; the data of a quantized
  * tensor are its codes. q may be NULL. */

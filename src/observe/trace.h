@@ -86,8 +86,8 @@ xd_status xd_trace_device(xd_trace *t, xd_dev **d, xd_err *e);
  * end of each step and each phase. */
 void      xd_trace_collect(xd_trace *t);
 xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e);
-/* Returns the communicator that a recording proxy wraps, or c itself. Its messages are not
- * recorded; it is for messages that are not part of a request. */
+/* Returns the communicator that a recording proxy wraps, or c itself. The returned communicator
+ * records nothing and is for messages that are not part of a request. */
 xd_comm  *xd_trace_plain(xd_comm *c);
 /* Sets the names of a topology's groups of ranks. The trace shows the group's name and the peer
  * with each message. */

@@ -8,11 +8,11 @@
 
 struct xd_job;
 
-/* Fills the table j->ways from the request's fast_attn option. Its value is a comma-separated list
- * of ways (xd_attn_way) through which the steps after the first one cycle, the path of a "*.json"
- * file in xDiT's format, or "measure:LIMIT" to search for a table. Call after the window, the steps
- * and the cache are set. XD_EINVAL: the value is invalid, or not supported together with the plan
- * or other options. */
+/* Fills the table j->ways from the request's fast_attn option. The option's value is a
+ * comma-separated list of ways (xd_attn_way) through which the steps after the first one cycle, the
+ * path of a "*.json" file in xDiT's format, or "measure:LIMIT" to search for a table. Call after
+ * the window, the steps and the cache are set. XD_EINVAL: the value is invalid, or not supported
+ * together with the plan or other options. */
 xd_status xd_fast_attn_of_job(struct xd_job *j, xd_err *e);
 void      xd_fast_attn_close(struct xd_job *j);
 int       xd_fast_attn_is_on(const struct xd_job *j);

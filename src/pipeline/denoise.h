@@ -98,7 +98,7 @@ void xd_denoise_latents(xd_denoise *f, float *out);
  * for the latents. Collective over the replica. */
 void xd_denoise_report(xd_denoise *f, int step, const xd_progress *p, float *lat);
 /* Writes the clean latents that the last step has predicted in the same way as xd_denoise_latents.
- * Valid if xd_preview_due is 1 for the step. */
+ * The clean latents are valid if xd_preview_due is 1 for the step. */
 void xd_denoise_clean(xd_denoise *f, float *out);
 /* Counts the arena bytes that denoising needs on this rank, and the further bytes of its parallel
  * methods. len: text tokens of each pass. */

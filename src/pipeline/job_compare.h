@@ -9,7 +9,8 @@ typedef struct xd_job_agreed {  /* values of rank 0's request that the other ran
     int64_t seed;               /* the given seed, or a random one                             */
     int     picks;              /* 1: the request selects images (xd_job_pick)                 */
     int64_t images;             /* number of input images (xd_job_images)                      */
-    int64_t size[2];            /* height, width, possibly a reference image's; 0: none         */
+    /* Height and width of the result, possibly those of a reference image; 0: none. */
+    int64_t size[2];
 } xd_job_agreed;
 
 /* Fails on every rank if any rank's request differs from rank 0's. *told gets the values of rank

@@ -2,8 +2,8 @@
  * (xd_open_args.memory).
  *
  * The budget is for all ranks of a host together and limits host memory or, for a device with its
- * own memory, the device's memory. It includes weights, activations and kernels. All engines of a
- * process share one budget. */
+ * own memory, the device's memory. The budget includes weights, activations and kernels. All
+ * engines of a process share one budget. */
 #ifndef XD_PIPELINE_MEMORY_BUDGET_H
 #define XD_PIPELINE_MEMORY_BUDGET_H
 

@@ -41,7 +41,7 @@ size_t    xd_need_peak(const xd_need *n, int keep, int apart);
 /* Computes the values `peak` and `host` of a memory need from the others. */
 void      xd_need_sum(xd_need *n, const xd_job *j, int ranks);
 /* Returns 1 if transformer and VAE of a request on this many ranks are never loaded together
- * (`apart`). They are not for the only image of an engine's only request. */
+ * (`apart`), as for the only image of an engine's only request on one rank. */
 int       xd_need_apart(const xd_job *j, int ranks);
 /* Adds the counted weights of the transformers to a memory need. If the request uses two, n->dit is
  * the size of the larger one; the caller sets n->dit2 to 0 if the two replace each other between

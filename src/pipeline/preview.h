@@ -17,7 +17,7 @@ typedef struct xd_colours xd_colours;
 
 void xd_colours_close(xd_colours **c);
 /* xd_preview_asked returns 1 if the request wants previews, xd_preview_due if it wants a preview of
- * this step. All ranks return the same. */
+ * this step. All ranks return the same value. */
 int  xd_preview_asked(const xd_job *j);
 int  xd_preview_due(const xd_job *j, int step);
 /* Makes the preview of clean latents [t,C,h,w] and calls the request's on_preview. If there is no

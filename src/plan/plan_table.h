@@ -80,7 +80,8 @@ int  xd_plan_patches(const xd_parallel *a);
 /* ---- all options -------------------------------------------------------------------------- */
 
 /* xd_plan_flags appends the plan as flags ("--ulysses_degree 2 --use_parallel_vae") and
- * xd_plan_name as a short name ("u2vae"). Both include only options that have an effect. */
+ * xd_plan_name as a short name ("u2vae"). Flags and name include only options that have an
+ * effect. */
 void xd_plan_flags(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
 void xd_plan_name(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
 /* Appends " (4 patches, 1 warm-up, VAE rows)": the plan's options other than degrees, with defaults

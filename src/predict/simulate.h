@@ -34,8 +34,8 @@ xd_status xd_simulation_run(xd_simulation *p, xd_lane *lane, xd_err *e);
  * never. */
 double    xd_simulation_mark_s(const xd_simulation *p, int rank, int mark);
 /* Calls fn for every time span of a rank, in order, with what = 'c' for computing and 'w' for
- * waiting. Then calls fn with what = 'm' for each message to the rank, from the message's start to
- * its arrival; these spans may overlap. */
+ * waiting. After these, calls fn with what = 'm' for each message to the rank, from the message's
+ * start to its arrival; these spans may overlap. */
 void      xd_simulation_events(const xd_simulation *p, int rank,
                                void (*fn)(void *ctx, char what, double from, double to), void *ctx);
 

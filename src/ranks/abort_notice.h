@@ -3,10 +3,10 @@
  * Without abort notices, ranks learn of another rank's failure only when they combine the status of
  * a step at the end of the next step, perhaps minutes later. An abort notice is a separate message,
  * for which ranks poll between ops. A rank that receives a notice fails with the sender's error
- * message. It computes nothing more but still takes part in every message, so that all ranks soon
- * reach the point where they combine their status. In a failed request every rank sends one notice
- * to and receives one from every other rank, so that no notice remains undelivered until the next
- * request. */
+ * message. The receiver computes nothing more but still takes part in every other message, so that
+ * all ranks soon reach the point where they combine their status. In a failed request every rank
+ * sends one notice to and receives one from every other rank, so that no notice remains undelivered
+ * until the next request. */
 #ifndef XD_RANKS_ABORT_NOTICE_H
 #define XD_RANKS_ABORT_NOTICE_H
 

@@ -2,11 +2,11 @@
  * work on one rank.
  *
  * The two measurements alternate within one run of the program, because the clock rate of a machine
- * varies. Both run the code of image generation (xd_denoise_*, xd_vae_decode). A round has three
- * timed runs: rank 0 computes alone while the others sleep; all ranks run the plan; all ranks
- * compute alone at the same time. The ratio of the times of the first two is the user's speed-up.
- * The third run shows how much of the lost speed-up is due to the machine, whose ranks share memory
- * bandwidth and the clock of the package; the rest is due to the parallel method. */
+ * varies. Both measurements run the code of image generation (xd_denoise_*, xd_vae_decode). A round
+ * has three timed runs: rank 0 computes alone while the others sleep; all ranks run the plan; all
+ * ranks compute alone at the same time. The ratio of the times of the first two is the user's
+ * speed-up. The third run shows how much of the lost speed-up is due to the machine, whose ranks
+ * share memory bandwidth and the clock of the package; the rest is due to the parallel method. */
 #ifndef XD_REPORT_BENCH_COMPARE_H
 #define XD_REPORT_BENCH_COMPARE_H
 

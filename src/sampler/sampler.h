@@ -1,8 +1,9 @@
 /* sampler.h - noise schedules and denoising steps: elementwise arithmetic on rows of latents.
  *
- * A sampler is independent of the model and of the ranks. It computes its schedule on the host in
- * the precision of diffusers. A step works on any range of rows, so patches and sequence shards
- * need no special code. The history of a multistep method is one array over all rows of a rank. */
+ * A sampler is independent of the model and of the ranks. A sampler computes its schedule on the
+ * host in the precision of diffusers. A step works on any range of rows, so patches and sequence
+ * shards need no special code. The history of a multistep method is one array over all rows of a
+ * rank. */
 #ifndef XD_SAMPLER_SAMPLER_H
 #define XD_SAMPLER_SAMPLER_H
 
@@ -23,7 +24,8 @@ typedef struct xd_sched_cfg {
     char   solver_type[XD_FIELD_TEXT];          /* "midpoint", "heun"                           */
     int    lower_order_final, euler_at_final;
     int    original_inference_steps;            /* for LCM and TCD                              */
-    double timestep_scaling, eta;               /* LCM; DDIM and TCD, set only by the request   */
+    /* For LCM; for DDIM and TCD, set only by the request. */
+    double timestep_scaling, eta;
     int    predict_x0;                          /* for UniPC                                    */
     xd_ints disable_corrector;                  /* UniPC: indices of steps without a corrector    */
     int    use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_lu_lambdas;
@@ -173,7 +175,7 @@ void      xd_sched_rename(xd_sched_cfg *c, const char *class_name);
 int       xd_sched_has(const xd_sampler *d, const char *key);
 /* Returns 1 if any step of the schedule draws noise. */
 int       xd_sampling_draws(const xd_sampling *s);
-/* Opens the schedule of a request. Close it with xd_sampling_close. */
+/* Opens the schedule of a request. Close the schedule with xd_sampling_close. */
 xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_cfg *c,
                            const xd_steps *a, xd_err *e);
 /* Returns the number of steps that are skipped at the start if strength is below 1 (diffusers'

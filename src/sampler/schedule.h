@@ -1,7 +1,7 @@
 /* schedule.h - inside sampler: computes noise levels, and the timesteps of a request's steps.
  *
- * Values that are f32 in diffusers are rounded to f32 here as well. Otherwise the last digits of a
- * schedule would differ. */
+ * Values that are f32 in diffusers are rounded to f32 here as well. Without this rounding, the last
+ * digits of a schedule would differ. */
 #ifndef XD_SAMPLER_SCHEDULE_H
 #define XD_SAMPLER_SCHEDULE_H
 

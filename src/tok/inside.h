@@ -106,7 +106,7 @@ void    xd_tags_close(xd_tags *t);
  * first byte that cannot be part of the attributes. */
 size_t  xd_tags_scan(xd_tags *t, size_t at);
 /* xd_tags_name returns the end of the tag name at s[at], xd_tags_attribute the end of the attribute
- * at s[at]. Both return `at` if there is none. */
+ * at s[at]. Both functions return `at` if there is no name or attribute. */
 size_t  xd_tags_name(const xd_tags *t, size_t at, size_t *behind);
 size_t  xd_tags_attribute(const xd_tags *t, size_t at);
 void    xd_html_text(xd_bytes_buf *text);       /* as BeautifulSoup(text, "html.parser").text  */

@@ -21,9 +21,9 @@ typedef struct xd_feed {        /* the input of a convolution, with an optional 
 void xd_band_rms(xd_exec *x, xd_tensor to, xd_tensor from, xd_tensor gain, float eps);
 
 /* Computes out = conv(feed) + plus, or out = conv(feed) + shortcut(from). Rows of `out`
- * [1,H',W',C'] may share memory with rows of `from`, or with rows of a feed without norm. Then the
- * rows of `out` are computed one after the other, from first to last, or from last to first if
- * `last_first` is 1. */
+ * [1,H',W',C'] may share memory with rows of `from`, or with rows of a feed without norm. If they
+ * share memory, the rows of `out` are computed one after the other, from first to last, or from
+ * last to first if `last_first` is 1. */
 typedef struct xd_banded {
     xd_feed       feed;
     const xd_cnv *w, *shortcut; /* weights; shortcut: 1x1 convolution, or NULL                 */

@@ -41,9 +41,9 @@ extern const xd_vae *const xd_vaes[];           /* the registry; ends with NULL 
  * (RGB). */
 xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e);
 
-/* Returns the number of frames to which t latent frames (t >= 1) decode. It is t if cell[0] is 1.
- * Otherwise each latent frame is cell[0] frames, except that the first latent frame is a single
- * frame if t is odd or `alone` is set. */
+/* Returns the number of frames to which t latent frames (t >= 1) decode. The number is t if cell[0]
+ * is 1. For a larger cell[0], each latent frame decodes to cell[0] frames, except that the first
+ * latent frame is a single frame if t is odd or `alone` is set. */
 int64_t xd_vae_frames(const xd_vae_info *v, int64_t t);
 /* Returns the number of latent frames to which n frames (n >= 1) are encoded. With `alone` the
  * frames after the last complete latent frame are not encoded. */
@@ -76,8 +76,8 @@ xd_status xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, i
 
 /* Decode and encode in overlapping tiles that are blended as in diffusers (tiled_decode,
  * tiled_encode). If one tile is enough, these functions call v->decode or v->encode. deal NULL:
- * this rank computes all tiles. Otherwise only rank 0 gets the result; on other ranks the output
- * tensor is not written, and its address is not used. */
+ * this rank computes all tiles. deal not NULL: only rank 0 gets the result; on other ranks the
+ * output tensor is not written, and its address is not used. */
 void xd_vae_decode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor lat,
                          xd_tensor rgb, const xd_deal *deal);
 void xd_vae_encode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor rgb,
