@@ -77,8 +77,8 @@ XD_API xd_status xd_load_everywhere(xd_engine *g, xd_err *e);
  * request reloads only the components that a LoRA file changes; other components and cached
  * embeddings are kept. The weights of the last four unused sets of files stay in memory. Calls
  * nest: a request inside on_turn of another request may select other files, and calls
- * xd_leave_loras before on_turn returns. A failure changes nothing. xd_use_loras, xd_leave_loras
- * and xd_drop_loras are collective. */
+ * xd_leave_loras before on_turn returns. If xd_use_loras fails, the selection does not change.
+ * xd_use_loras, xd_leave_loras and xd_drop_loras are collective. */
 XD_API xd_status xd_use_loras(xd_engine *g, const xd_lora *v, int n, xd_err *e);
 XD_API void      xd_leave_loras(xd_engine *g);
 /* Of the sets of LoRA files that no request uses, frees the weights of the least recently used set.

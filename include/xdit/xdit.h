@@ -280,9 +280,9 @@ XD_API int       xd_ranks(const xd_engine *g);
  * and is async-signal-safe. */
 XD_API void xd_cancel(xd_engine *g);
 /* Cancels the running request as xd_cancel does, with a reason: on all ranks the request fails with
- * the error message `reason` (copied) and the calling rank in xd_err.rank. Used by a program whose
- * callback fails on one rank. Only the first call has an effect. May be called from any thread, but
- * not from a signal handler. */
+ * the error message `reason` (copied) and the calling rank in xd_err.rank. xd_cancel_because is for
+ * a program whose callback fails on one rank. Only the first call has an effect. May be called from
+ * any thread, but not from a signal handler. */
 XD_API void xd_cancel_because(xd_engine *g, const char *reason);
 
 /* ---- images and requests --------------------------------------------------------------------- */
@@ -385,8 +385,8 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
      * reference images. 0: the model's default area. */
     int64_t     max_area;
     /* [nmore_images] further images after `image`, for models that read several images. Image i is
-     * the pixels more_pixels[i] or, if that is NULL, the file more_images[i]. Either list may be
-     * NULL. */
+     * the pixels more_pixels[i] or, if that is NULL, the file more_images[i]. more_images and
+     * more_pixels may each be NULL. */
     const char *const     *more_images;
     const xd_image *const *more_pixels;
     int64_t     nmore_images;
@@ -438,10 +438,10 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     void          (*on_preview)(void *cookie, const xd_image *image, const xd_progress *p);
     /* Called so that the program can do other work: between two steps, images, VAE tiles or chunks
      * of frames, and, if xd_open_args.keep is set, between texts. Called equally often on all
-     * ranks. The callback may generate with other engines, including one of xd_open_beside; the
-     * request continues when the callback returns. A failure status stops the request. Not called
-     * with data parallelism or with idle ranks. xd_result_seconds does not include the time of
-     * these calls. */
+     * ranks. on_turn may generate with other engines, including one of xd_open_beside; the request
+     * continues when on_turn returns. If on_turn returns a failure status, the request stops. Not
+     * called with data parallelism or with idle ranks. xd_result_seconds does not include the time
+     * of these calls. */
     xd_status     (*on_turn)(void *cookie, xd_err *e);
     /* Type of the attention scores Q K^T in the transformer: NULL, "auto": the compute type;
      * "int8": quantized Q and K, faster and slightly less accurate, if the device supports it. */
@@ -472,8 +472,8 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
      * attention output, shares an output between the CFG passes, or restricts attention to a
      * window. Either a list of methods through which the steps after the first one cycle
      * ("share,full"), or a file "*.json" of `xdit calibrate` or xDiT with the method of each block
-     * and step. Methods: full, full+cfg, window, window+cfg, share. Changes the image. NULL: full
-     * attention. */
+     * and step. Methods: full, full+cfg, window, window+cfg, share. DiTFastAttn changes the image.
+     * NULL: full attention. */
     const char     *fast_attn;
     /* Initial noise in place of noise drawn from the seed: [noise_numbers] normally distributed
      * values, which are [frames,channels,rows,columns] of the latents for each image, as on_tensor

@@ -22,8 +22,8 @@ int xd_par_cores(void);         /* cores in the affinity mask of this process   
 void xd_par_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                 void *ctx);
 
-/* Calls fn(ctx, i, i + 1, thread) for every i in [0, n), each on the next free thread. For items of
- * uneven cost whose results do not depend on the order. */
+/* Calls fn(ctx, i, i + 1, thread) for every i in [0, n), each on the next free thread.
+ * xd_par_dynamic is for items of uneven cost whose results do not depend on the order. */
 void xd_par_dynamic(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                  void *ctx);
 

@@ -109,8 +109,8 @@ struct xd_comm {
 /* Opens a world, the communicator of all ranks. kind "self": a world of one rank; "mpi": all ranks
  * of MPI, which is initialised if necessary. Closing the last world finalises MPI if xdit
  * initialised it; MPI cannot be initialised twice in a process. Close groups before their world.
- * Only the thread that opened a world may use it; while it is open, xd_par_poke lets its messages
- * progress. */
+ * Only the thread that opened a world may use it; while a world is open, xd_par_poke lets its
+ * messages progress. */
 xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e);
 /* Opens a world of the ranks of the program's own communicator: *mpi_comm is an MPI_Comm. All
  * messages use duplicates of this communicator. MPI must be initialised, and is not finalised when
@@ -126,8 +126,8 @@ xd_status xd_comm_count(xd_comm **c, int rank, int size, xd_err *e);
 typedef enum xd_message { XD_MESSAGE_SEND, XD_MESSAGE_RECV, XD_MESSAGE_COLLECTIVE } xd_message;
 typedef struct xd_recorder {
     void  *cookie;
-    /* Called when a group was made. id: 0 for the world, then 1, 2 ... in the order of the splits.
-     * size: number of ranks of the group; rank: this rank's number in the group. */
+    /* Called when a group of ranks was made. id: 0 for the world, then 1, 2 ... in the order of the
+     * splits. size: number of ranks of the group; rank: this rank's number in the group. */
     void (*group)(void *cookie, int id, int color, int rank, int size);
     /* Called when an operation begins: a message of `bytes` to or from rank `peer` of the group, or
      * a collective call in which this rank sends bytes[r] to rank r. number: counts operations from
@@ -149,7 +149,7 @@ int       xd_comm_launch_size(void);
  * no launcher. */
 int       xd_comm_launch_rank(void);
 /* Reads from the environment this process's number among the processes that a launcher started on
- * this host, and their count. Returns 0 if both are unknown. */
+ * this host, and their count. Returns 0 if number and count are unknown. */
 int       xd_comm_launch_local(int *rank, int *ranks);
 /* Returns the number of cores for this rank while a world is open: the host's usable cores divided
  * evenly among its ranks; at least 1. Sets *ranks and *cores to the host's totals. If several

@@ -14,7 +14,7 @@ typedef struct xd_lora_sets xd_lora_sets;
 
 enum { XD_LORA_SETS = 4 };      /* max number of inactive sets that keep their weights         */
 
-/* Frees the inactive sets. Call before the model is closed. */
+/* Frees the inactive sets. Call this function before the model is closed. */
 void xd_lora_sets_close(xd_engine *g);
 
 #endif

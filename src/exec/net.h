@@ -27,7 +27,7 @@ typedef struct xd_state {       /* activations passed from block to block, and f
     const void *kept;
 } xd_state;
 
-typedef struct xd_block {       /* one kind of block                                           */
+typedef struct xd_block {       /* a kind of block of a network                                */
     /* Prefix of tensor names in the checkpoint: "transformer_blocks.%d". */
     const char *name;
     size_t      size;           /* size of the weight struct                                   */

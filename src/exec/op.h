@@ -15,7 +15,7 @@ xd_tensor xd_new_f32(xd_exec *x, int64_t rows, int64_t cols);
 xd_tensor xd_new_as(xd_exec *x, xd_dtype type, int nd, const int64_t *d);
 
 /* Copy n contiguous f32 elements from host memory to a device tensor (xd_put), and back (xd_get).
- * Do nothing while counting. */
+ * xd_put and xd_get do nothing while counting. */
 void xd_put(xd_exec *x, xd_tensor to, const float *from);
 void xd_get(xd_exec *x, float *to, xd_tensor from);
 /* Fills `to` with the xd_count(to) contiguous f32 elements that fn(ctx, buf) writes to buf. fn is

@@ -22,8 +22,8 @@ void      xd_reader_close(xd_reader *r);
 /* Returns 1 if the values that are read are exactly the stored ones: no scale, codes or added
  * terms. */
 int       xd_reader_plain(const xd_reader *r);
-/* Reads rows [row, row + n) as f32. Any thread may call it. thread: index of the calling thread,
- * below the value of xd_par_threads() at xd_reader_open. */
+/* Reads rows [row, row + n) of the tensor as f32. Any thread may call it. thread: index of the
+ * calling thread, below the value of xd_par_threads() at xd_reader_open. */
 void      xd_reader_rows(const xd_reader *r, int64_t row, int64_t n, float *to, int thread);
 /* Tells the source that rows [row, row + n) will not be read again, so that their pages may be
  * unmapped. */

@@ -39,7 +39,7 @@ typedef struct xd_family {
     xd_examples             examples;
 } xd_family;
 
-extern const xd_family *const xd_families[];    /* the registry; ends with NULL                */
+extern const xd_family *const xd_families[];    /* all families; ends with NULL                */
 
 /* i-th transformer of all families, in order; NULL at the end. */
 const xd_dit    *xd_dit_at(int i);

@@ -10,7 +10,8 @@
 
 typedef struct xd_clip_processor {
     int64_t   side;             /* pixels per side of the output; 0: config not read yet       */
-    int       resizes, crops, rescales, normalizes;     /* 1: this step is enabled             */
+    /* 1: this step of preprocessing is enabled. */
+    int       resizes, crops, rescales, normalizes;
     int64_t   edge;             /* pixels of the shorter side after resizing; 0: use `size`    */
     int64_t   size[2], crop[2]; /* height, width: after resizing; of the centre crop           */
     xd_filter filter;

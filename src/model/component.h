@@ -165,8 +165,8 @@ xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_
 /* Starts a thread that reads at most `most` bytes of the component's files ahead, before the
  * component is loaded. The thread reads the bytes that this rank will load. In a share group, the
  * first rank's thread reads the bytes that all ranks of the group will load, and the other ranks
- * have no thread. Does nothing if a thread does not pay off. The thread stops when the component is
- * loaded or dropped. count: the count device. */
+ * have no thread. Does nothing if the files are too small for a thread to save time. The thread
+ * stops when the component is loaded or dropped. count: the count device. */
 void      xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most,
                                 const xd_canceller *cancel);
 void      xd_component_prefetch_end(xd_component *p);

@@ -34,7 +34,7 @@ xd_status xd_loras_open(xd_loras **l, const xd_lora *asked, int n, xd_model *m, 
  * not for text encoders. */
 xd_status xd_loras_open_2(xd_loras **l, const xd_lora *asked, int n, xd_model *m, xd_err *e);
 void      xd_loras_close(xd_loras **l);
-/* Returns 1 if l has exactly the n files and scales of `asked`, in this order. l NULL means no
+/* Returns 1 if l has exactly the n files and scales of `asked`, in this order. l NULL means no LoRA
  * files. */
 int       xd_loras_equal(const xd_loras *l, const xd_lora *asked, int n);
 /* Returns 1 if the LoRA files change the transformer (part 0) or text encoder k (part 1 + k). */
@@ -116,7 +116,7 @@ void      xd_lora_keys_close(xd_lora_keys *s);
  * key. */
 xd_lora_slot xd_lora_slot_of(const char *key, size_t *len);
 /* Finds the model's tensors that are the weight (or bias) of a LoRA module, by any of the module's
- * known names. Returns 1 if found. */
+ * known names. Returns 1 if tensors were found. */
 int       xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias,
                             xd_lora_target *target);
 /* Returns the name of a LoRA module without the component's prefix. Sets *part to the index of the

@@ -69,8 +69,8 @@ void      xd_model_usual_text(const xd_model *m, char *line, size_t size);
  * home directory. */
 char     *xd_model_hub(void);
 
-/* Opens a model: reads all configs and checks that the components fit each other. Opens no weights
- * and no tokenizers. Call xd_model_close also after a failure. */
+/* Opens a model: reads all configs and checks that the components fit each other. xd_model_open
+ * opens no weights and no tokenizers. Call xd_model_close also after a failure. */
 xd_status xd_model_open(xd_model *m, const char *model, xd_err *e);
 /* Opens a model as xd_model_open does, with options. without: short name (slot) of a text encoder
  * to omit; NULL: none. given: files that replace weights. layers: number of blocks of each kind

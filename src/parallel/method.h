@@ -39,7 +39,8 @@ typedef struct xd_method {        /* a parallel method; the only symbol that its
     void      (*close)(xd_hooks *m);
 } xd_method;
 
-extern const xd_method *const xd_methods[];     /* in stack order; NULL at the end             */
+/* All methods in the order of a stack; ends with NULL. */
+extern const xd_method *const xd_methods[];
 
 enum { XD_MAXMETHODS = 12 };
 typedef struct xd_method_stack {

@@ -74,7 +74,8 @@ typedef struct xd_job {
      * starts from these if the transformer reads `image` as an input. NULL: denoising starts from
      * pure noise. */
     float      *start_image, *start_moments;
-    uint8_t    *mask;           /* [H,W] 1: inpaint, 0: keep; on every rank once encoded          */
+    /* [H,W] inpainting mask, 1: generate, 0: keep; on every rank once encoded. */
+    uint8_t    *mask;
     /* Pixels to keep; its rgb is NULL: the complete image is generated. */
     xd_job_paste paste;
     int64_t     rank0_images;   /* number of input images of rank 0's request                  */
@@ -110,13 +111,13 @@ int       xd_job_has_text(const xd_request *r, xd_job_text_kind kind);
 const char *xd_job_text_name(xd_job_text_kind kind);
 /* Returns the number of negative prompts: 1, or one per prompt. */
 int       xd_job_negatives(const xd_request *r);
-uint64_t  xd_job_texts_hash(const xd_request *r);       /* hash of prompts and all lists        */
+uint64_t  xd_job_texts_hash(const xd_request *r);       /* hash of prompts and all lists of texts */
 /* Shortens the request's lists of texts to the texts of the first prompt. */
 void      xd_job_first_texts(xd_request *r);
 /* Refuses a request whose texts are not UTF-8 or whose lists of texts have a wrong length. */
 xd_status xd_job_check_texts(const xd_request *r, xd_err *e);
-int       xd_job_has_image(const xd_request *r);        /* 1: has an initial or a reference image */
-int       xd_job_has_last(const xd_request *r);         /* 1: has a last frame                  */
+int       xd_job_has_image(const xd_request *r);        /* 1: the request has an input image      */
+int       xd_job_has_last(const xd_request *r);         /* 1: the request has a last frame      */
 int       xd_job_has_mask(const xd_request *r);
 int64_t   xd_job_images(const xd_request *r);           /* returns the number of input images   */
 xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);

@@ -68,7 +68,7 @@ typedef struct xd_cache_kind {
  * output. */
 typedef struct xd_cache_pair { double in, out; } xd_cache_pair;
 
-extern const xd_cache_kind *const xd_caches[];  /* the registry; ends with NULL                */
+extern const xd_cache_kind *const xd_caches[];  /* all kinds of step caches; ends with NULL    */
 
 typedef struct xd_cache_spec {
     const xd_cache_kind *kind;  /* kind of step cache; NULL: no cache                          */

@@ -36,7 +36,7 @@ void      xd_prompts_close(xd_prompts *w, xd_context *ctx);
 /* Warns about prompts that were truncated because they have too many tokens. */
 void      xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j);
 /* Returns the number of tokens of prompt i without padding and image tokens. With several text
- * encoders, it is the maximum over them. */
+ * encoders, the result is the maximum over the encoders. */
 int64_t   xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i);
 /* Returns the number of token ids of prompt i on which text encoder k computes. */
 int64_t   xd_prompts_computed(const xd_prompts *w, const xd_job *j, int i, int k);

@@ -12,9 +12,9 @@
  * models), and the VAE. */
 enum { XD_SHARED_DIT, XD_SHARED_DIT2, XD_SHARED_VAE, XD_SHARED_PARTS };
 
-/* Finds this rank's share group for each component that is not loaded yet. The components must be
- * counted and split into stages before. vae: 1: this rank decodes. Collective over the ranks in
- * use; all ranks return the same status. */
+/* Finds this rank's share group for each component that is not loaded yet. Before the call, the
+ * components must be counted and split into stages. vae: 1: this rank decodes. Collective over the
+ * ranks in use; all ranks return the same status. */
 xd_status xd_weight_groups_find(xd_context *ctx, int vae, xd_err *e);
 
 /* Finds the share group for the transformer, or for the VAE (`vae` 1), of one-rank engines. Each

@@ -127,7 +127,8 @@ typedef struct xd_sampler {
     void (*step)(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                  const xd_tensor *hist, xd_tensor noise);
     /* Converts the guided prediction `pred` of a step in place to the clean latents that the model
-     * predicts. lat are the latents before the step. Reads neither history nor noise. */
+     * predicts. lat are the latents before the step. The conversion needs neither history nor
+     * noise. */
     void (*clean)(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
     int takes;                  /* XD_TAKES_...                                               */
     int last_sigma;             /* 1: a list of sigmas includes the last level                */
@@ -153,7 +154,7 @@ struct xd_sampling {
     void   *priv;
 };
 
-extern const xd_sampler *const xd_samplers[];   /* the registry; ends with NULL                */
+extern const xd_sampler *const xd_samplers[];   /* all samplers; ends with NULL                */
 
 /* Appends the names of all samplers, "a, b". */
 void xd_sampler_names(xd_text_buf *b);

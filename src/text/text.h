@@ -56,9 +56,9 @@ struct xd_text {
      * does the same for hidden state -1 and text from row 0 on. NULL: the encoder only has
      * `encode`. */
     void (*hidden)(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_cond *out);
-    /* For a text encoder without vision tower: the variant with its vision tower, whose blocks come
-     * before the language model's. NULL: there is no vision tower. Hidden states of the encoder
-     * with tower are indexed from the last one: -1, -2. */
+    /* The variant of this encoder that also has its vision tower, whose blocks come before the
+     * language model's. NULL: there is no vision tower. Hidden states of the encoder with tower are
+     * indexed from the last one: -1, -2. */
     const xd_text *with_vision;
     void (*tower)(const void *cfg, xd_text_tower *out); /* NULL: no vision tower               */
     /* Runs the vision tower on r->images and writes the embeddings of all image tokens to `rows`,
@@ -81,6 +81,6 @@ void xd_text_encode(const xd_text *t, xd_exec *x, const xd_net *n, const xd_text
 /* Returns the number of blocks that must run to compute the hidden states with these indices. */
 int xd_text_blocks(const xd_net *n, const int *numbers, int count);
 
-extern const xd_text *const xd_text_encoders[]; /* the registry; ends with NULL                */
+extern const xd_text *const xd_text_encoders[]; /* all text and image encoders; ends with NULL */
 
 #endif

@@ -405,7 +405,7 @@ struct xd_lm_json {
 };
 enum { XD_TOK_FILE_MAX = 1 << 28 };     /* max bytes of a vocabulary file; the largest have 2^25 */
 int       xd_tok_has(const char *dir, const char *name);        /* 1: the directory has the file */
-/* Call xd_lm_json_free also after a failure. `text` is borrowed. */
+/* Call xd_lm_json_free also after a failure. xd_lm_json_parse borrows `text`. */
 xd_status xd_lm_json_parse(xd_lm_json *j, const char *text, size_t len, const char *what,
                            xd_err *e);
 xd_status xd_lm_json_read(xd_lm_json *j, const char *path, xd_err *e);

@@ -35,7 +35,7 @@ typedef struct xd_vae {
     void (*encode)(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 } xd_vae;
 
-extern const xd_vae *const xd_vaes[];           /* the registry; ends with NULL                */
+extern const xd_vae *const xd_vaes[];           /* all autoencoders; ends with NULL            */
 
 /* Returns XD_EUNSUPPORTED unless an autoencoder's input and output channel counts are both 3
  * (RGB). */
@@ -57,7 +57,7 @@ struct xd_deal {
     int        rank;            /* this rank                                                   */
     const int *owner;           /* [xd_vae_tiles]: rank that computes each tile, row by row    */
     /* Sends a tile (F32, contiguous) of this rank to rank 0, in the order of the tiles. The tile
-     * must not change until `wait`. */
+     * must not change until `wait` is called. */
     void (*send)(const xd_deal *d, xd_exec *x, xd_tensor tile);
     /* Receives a tile of rank `from`, on rank 0. */
     void (*receive)(const xd_deal *d, xd_exec *x, xd_tensor tile, int from);
