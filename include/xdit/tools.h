@@ -69,7 +69,8 @@ XD_API xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *byte
 XD_API xd_status xd_open_beside(xd_engine **g, xd_engine *of, int alone, xd_err *e);
 /* Loads the weights of all components on all ranks, one copy per host. XD_EUNSUPPORTED: `keep` is
  * not set, or the plan splits weights over ranks or uses stale values. XD_ENOMEM: the weights do
- * not fit; later requests are not affected. Does nothing if all weights are loaded. Collective. */
+ * not fit; later requests are not affected. Does nothing if all weights are loaded. The call is
+ * collective. */
 XD_API xd_status xd_load_everywhere(xd_engine *g, xd_err *e);
 /* Selects the LoRA files v[0..n) for the next requests, in place of xd_open_args.loras, until
  * xd_leave_loras. After xd_leave_loras the selection is undefined, so the program calls

@@ -261,7 +261,7 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
 XD_API void      xd_open_args_init_size(xd_open_args *a, size_t size);
 
 /* Opens a model: reads the configs and checks the tensors in the files. The first request loads the
- * weights. Close *g with xd_close; *g is NULL after a failure. Collective. */
+ * weights. Close *g with xd_close; *g is NULL after a failure. The call is collective. */
 XD_API xd_status xd_open(xd_engine **g, const xd_open_args *a, xd_err *e);
 XD_API void      xd_close(xd_engine **g);
 

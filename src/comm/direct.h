@@ -49,7 +49,7 @@ int           xd_direct_takes(const xd_direct *g, xd_dtype t);
  * to or receive from. `traffic`: counters of the group. Returns 0 if out of memory. */
 int           xd_direct_begin(const xd_direct *g, xd_stage_call *k, int size, int peer,
                               xd_traffic *traffic);
-/* Returns 1 on all ranks if `mine` is 1 on each of them, else 0. Collective. */
+/* Returns 1 on all ranks if `mine` is 1 on each of them, else 0. The call is collective. */
 int           xd_comm_all_can(xd_comm *c, int mine);
 /* Queues a copy of a tensor to contiguous device memory on the compute stream. */
 xd_status     xd_direct_pack(xd_staging *w, char *to, xd_tensor t);

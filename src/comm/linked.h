@@ -11,7 +11,7 @@
 #include "comm/direct.h"
 
 /* Opens links between all ranks of a world. Returns NULL on all ranks if links are not available,
- * with the reason in *why. Collective. */
+ * with the reason in *why. The call is collective. */
 xd_links *xd_links_open(xd_staging *w, xd_comm *world, const char **why);
 void      xd_links_close(xd_links *l);
 /* Begin and end a call as xd_direct_begin and xd_direct_end do, but with links. */

@@ -95,7 +95,8 @@ int         xd_stage_on_device(const xd_staging *w, xd_tensor t);
 int         xd_stage_view(xd_staging *w, xd_stage_call *k, xd_tensor t, int how, xd_tensor *host);
 /* Queues a copy between two device tensors on the compute stream. */
 void        xd_stage_copy_on_device(xd_staging *w, xd_tensor to, xd_tensor from);
-/* Queues the copies to host memory of the data to send. Call once, after all xd_stage_view. */
+/* Queues the copies to host memory of the data to send. Call xd_stage_download once, after all
+ * xd_stage_view. */
 void        xd_stage_download(xd_staging *w, xd_stage_call *k);
 /* Returns 1 if the copies queued by xd_stage_download are complete. */
 int         xd_stage_downloaded(const xd_staging *w, const xd_stage_call *k);

@@ -11,9 +11,9 @@
 xd_status xd_session_join(xd_engine *g, const xd_open_args *a, int alone, xd_err *e);
 /* Makes the plan that the arguments give, or chooses one. Checks that all ranks have the same
  * version, model and plan, and opens the groups of ranks. s: this rank's status so far; if one rank
- * has failed, all ranks return that rank's error. Collective. */
+ * has failed, all ranks return that rank's error. The call is collective. */
 xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err *e);
-/* Opens the groups of ranks of the engine's plan. Collective. */
+/* Opens the groups of ranks of the engine's plan. The call is collective. */
 xd_status xd_session_groups(xd_engine *g, xd_err *e);
 void      xd_session_close(xd_engine *g);
 

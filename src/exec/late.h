@@ -3,7 +3,7 @@
  *
  * A block of a transformer adds to its hidden state h and then normalizes it: h += gate y, norm(h).
  * If the device has xd_dev.norm_adds, xd_linear_add only writes y, and the next norm does the
- * addition, reading and writing h once. Until then h is outdated. Before any other op that may
+ * addition, reading and writing h once. Until that norm h is outdated. Before any other op that may
  * access these rows of h, the pending additions are performed (xd_late_before, called by xd_run);
  * xd_late_close performs all that remain. Therefore only ops may access h between xd_late_open and
  * xd_late_close. */

@@ -14,7 +14,7 @@ xd_status xd_shared_weights_open(xd_component *p, xd_dev *dev, xd_status s, xd_e
  * over the group. */
 void      xd_shared_weights_close(xd_component *p);
 /* Combines the status of loading of all ranks of the share group. XD_OK: all ranks have packed
- * their parts of the weights. Collective. */
+ * their parts of the weights. The call is collective. */
 xd_status xd_shared_weights_agree(const xd_component *p, xd_status mine, xd_err *e);
 /* Returns the bytes of weights that this rank saves because its group shares one copy. Returns 0
  * for host copies of streamed blocks. */

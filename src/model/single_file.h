@@ -41,7 +41,7 @@ const char *xd_single_file_prefix(const xd_single_file *s);
 
 const xd_key_map *xd_key_map_at(int i);  /* known layout i (key_map.c); NULL after the last one  */
 /* Returns the allowed values of "general.architecture" in a GGUF file with this layout, separated
- * by spaces. NULL: any. */
+ * by spaces. NULL: any value is allowed. */
 const char       *xd_key_map_archs(const xd_key_map *k);
 /* Finds the first layout, from xd_key_map_at(*at) on, that matches the file's names for the
  * component `slot`. Sets *at to the index of the layout, and `prefix` to the prefix of the names.

@@ -82,8 +82,8 @@ void    xd_trace_put(xd_trace *t, xd_event ev);
 /* Replace a device or a communicator by a proxy that records its calls and owns it. Messages in
  * groups split from the communicator are recorded too, except in groups of one rank. */
 xd_status xd_trace_device(xd_trace *t, xd_dev **d, xd_err *e);
-/* Waits for the device and records the device times of the ops since the last call. Called at the
- * end of each step and each phase. */
+/* Waits for the device and records the device times of the ops that were queued since the last call
+ * of xd_trace_collect. Called at the end of each step and each phase. */
 void      xd_trace_collect(xd_trace *t);
 xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e);
 /* Returns the communicator that a recording proxy wraps, or c itself. The returned communicator

@@ -26,8 +26,8 @@ typedef struct xd_topo {
 } xd_topo;
 
 int xd_degrees_product(xd_degrees d);
-/* Creates the groups of `world` (borrowed), whose size is the product of the degrees. Collective.
- * Call xd_topo_close also after a failure. */
+/* Creates the groups of `world` (borrowed), whose size is the product of the degrees. The call is
+ * collective. Call xd_topo_close also after a failure. */
 xd_status xd_topo_open(xd_topo *t, xd_comm *world, xd_degrees deg, xd_err *e);
 void      xd_topo_close(xd_topo *t);
 /* Returns the number of the sequence rank with these coordinates; for this rank's own coordinates

@@ -10,7 +10,7 @@
 xd_status xd_condition_check(const xd_job *j, xd_err *e);
 /* Reads the image of the last frame on rank 0. */
 xd_status xd_condition_read(xd_job *j, xd_err *e);
-/* Encodes the conditioning video with the VAE to j->condition. Collective. */
+/* Encodes the conditioning video with the VAE to j->condition. The call is collective. */
 xd_status xd_condition_encode(xd_job *j, xd_arena *a, xd_err *e);
 /* Writes the transformer's condition channels [t,channels,h,w]: first a mask with a channel for
  * each frame of a latent frame (1: the frame is a given image), then the latents of the

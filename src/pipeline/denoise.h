@@ -77,7 +77,8 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
                      xd_arena *tmp, const xd_net *net, const xd_cond *cond);
 void xd_denoise_close(xd_denoise *f);
 /* Returns 1 if every rank of the replica is ready. Only then may steps begin, because a rank that
- * fails later still takes part in all messages. A failure is stored in f->x. Collective. */
+ * fails later still takes part in all messages. A failure is stored in f->x. The call is
+ * collective. */
 int  xd_denoise_ready(xd_denoise *f);
 /* Draws the image's initial noise. */
 void xd_denoise_noise(xd_denoise *f, int64_t seed, int image);

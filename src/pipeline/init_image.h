@@ -28,7 +28,7 @@ xd_status xd_init_image_take(xd_job *j, const xd_pixel_source *of, int i, float 
 /* Encodes a clip with the VAE to moments [t,h,w,2C], the mean and log variance of a Gaussian
  * distribution of latents. *moments is malloc'ed on every rank. Rank 0 passes the pixels of the
  * first and the last frame (or NULL); the other frames are grey. Frees the pixels of the two
- * frames. Collective. */
+ * frames. The call is collective. */
 xd_status xd_init_image_moments(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
                                 float **moments, xd_err *e);
 xd_status xd_init_image_read(xd_job *j, xd_err *e);  /* reads the image on rank 0              */

@@ -116,7 +116,8 @@ uint64_t  xd_job_texts_hash(const xd_request *r);       /* hash of prompts and a
 void      xd_job_first_texts(xd_request *r);
 /* Refuses a request whose texts are not UTF-8 or whose lists of texts have a wrong length. */
 xd_status xd_job_check_texts(const xd_request *r, xd_err *e);
-int       xd_job_has_image(const xd_request *r);        /* 1: the request has an input image      */
+/* 1: the request has an initial or a reference image. */
+int       xd_job_has_image(const xd_request *r);
 int       xd_job_has_last(const xd_request *r);         /* 1: the request has a last frame      */
 int       xd_job_has_mask(const xd_request *r);
 int64_t   xd_job_images(const xd_request *r);           /* returns the number of input images   */
@@ -144,7 +145,7 @@ xd_status xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e);
 /* Appends the request's changes of the scheduler config as JSON members, ", \"eta\": 0.5". */
 void      xd_job_sampler_json(const xd_job *j, xd_text_buf *b);
 /* Calls the request's callback that selects images on rank 0, and sends the selection to all ranks.
- * Collective. */
+ * The call is collective. */
 xd_status xd_job_pick(xd_job *j, xd_err *e);
 /* xd_job_image returns the index of the k-th generated image; xd_job_uses_prompt returns 1 if an
  * image of the prompt is generated. */

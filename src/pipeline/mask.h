@@ -11,7 +11,7 @@ xd_status xd_mask_check(const xd_job *j, xd_err *e);
  * *rgb: the input image of *w x *h pixels as read; with padding_mask_crop, it is replaced by the
  * part of the image that is generated. */
 xd_status xd_mask_read(xd_job *j, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
-/* Sends the mask from rank 0 to all ranks. Collective. */
+/* Sends the mask from rank 0 to all ranks. The call is collective. */
 xd_status xd_mask_share(xd_job *j, xd_err *e);
 /* Sets the masked pixels of an image [H,W,3] to grey (0). */
 void      xd_mask_grey(const xd_job *j, float *image);

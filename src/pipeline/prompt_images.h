@@ -17,7 +17,7 @@ xd_status xd_prompt_image_set_size(xd_job *j, int i, xd_grid own, xd_err *e);
 xd_status xd_prompt_image_read(xd_job *j, int i, const uint8_t *rgb, xd_grid size, int cut,
                                xd_err *e);
 /* Sends the images for the encoder from rank 0 to all ranks that split an encoder. s: this rank's
- * status so far. Returns the first failure of any rank. Collective. */
+ * status so far. Returns the first failure of any rank. The call is collective. */
 xd_status xd_prompt_images_share(xd_job *j, xd_status s, xd_err *e);
 void      xd_prompt_images_close(xd_job *j);
 

@@ -16,10 +16,10 @@ int       xd_references_inpainted(const xd_job *j);
  * encoders (prompt_images.h). */
 xd_status xd_references_read(xd_job *j, xd_err *e);
 /* Sends the sizes of the reference images from rank 0 to all ranks, and adds the images' tokens to
- * the layout. `s`: this rank's status so far. Collective. */
+ * the layout. `s`: this rank's status so far. The call is collective. */
 xd_status xd_references_share(xd_job *j, xd_status s, xd_err *e);
 /* Encodes the reference images with the VAE to j->ref_tokens on every rank. The VAE must be loaded
- * on the ranks that decode images. Collective. */
+ * on the ranks that decode images. The call is collective. */
 xd_status xd_references_encode(xd_job *j, xd_arena *a, xd_err *e);
 /* Converts sampled latents [C,h,w] of a reference image to tokens. */
 void      xd_references_from_sample(const xd_job *j, const float *sample, float *tokens);

@@ -28,7 +28,7 @@ typedef struct xd_prompts {     /* prompts, then negative prompts, of a request 
 xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e);  /* tokenizes all texts */
 /* Computes the embeddings of all texts. Loads the text encoders one by one, and frees each one
  * after use unless the engine keeps it. bytes: size of the scratch arena that xd_memory_plan
- * counted for the longest text. Collective. */
+ * counted for the longest text. The call is collective. */
 xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e);
 /* Returns the index, among the n texts, of the negative prompt that belongs to a prompt. */
 int       xd_prompts_negative(const xd_prompts *w, int prompt);

@@ -12,7 +12,7 @@
 typedef struct xd_balance xd_balance;
 
 /* Measures the speeds of all ranks in use and stores them in *b. Sets *b to NULL if no rank is more
- * than 10 % slower than the fastest. Collective. */
+ * than 10 % slower than the fastest. The call is collective. */
 xd_status xd_balance_open(xd_balance **b, const xd_world *w, const xd_plan *plan, xd_dev *dev,
                           xd_dtype type, xd_err *e);
 void      xd_balance_close(xd_balance **b);

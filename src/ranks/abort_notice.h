@@ -16,7 +16,7 @@
 typedef struct xd_abort_notice xd_abort_notice;
 
 /* Opens the abort notices between the ranks of c. Sets *a to NULL if there is only one rank; all
- * functions accept NULL. Collective. */
+ * functions accept NULL. The call is collective. */
 xd_status xd_abort_notice_open(xd_abort_notice **a, xd_comm *c, xd_err *e);
 void      xd_abort_notice_close(xd_abort_notice **a);
 /* Sends this rank's failure `e` to the other ranks, at most once per request. Does nothing if this
@@ -25,8 +25,8 @@ void      xd_abort_notice_send(xd_abort_notice *a, const xd_err *e);
 /* Connects an execution context to the abort notices: a received notice makes the context fail, and
  * the context's own failure sends a notice. */
 void      xd_abort_notice_watch(xd_abort_notice *a, xd_exec *x);
-/* Prepares the abort notices for the next request. Call after all ranks know of a failure.
- * Collective. */
+/* Prepares the abort notices for the next request. Call after all ranks know of a failure. The call
+ * is collective. */
 xd_status xd_abort_notice_reset(xd_abort_notice *a, xd_err *e);
 
 #endif

@@ -1,8 +1,8 @@
 /* world.h - the groups of ranks of a run (all ranks, and those that the plan uses), and functions
  * by which ranks combine their status.
  *
- * Every function is collective over the ranks that its comment names, except those marked
- * "Local". */
+ * Every function is collective over the ranks that its comment names, except those whose calls are
+ * local. */
 #ifndef XD_RANKS_WORLD_H
 #define XD_RANKS_WORLD_H
 
@@ -19,7 +19,7 @@ typedef struct xd_world {
 } xd_world;
 
 /* Waits for one message. Returns XD_ECOMM, with the communicator's error message, if the message
- * fails. Local. */
+ * fails. The call is local. */
 xd_status xd_world_wait(xd_comm *c, xd_req r, xd_err *e);
 
 /* Combines the status of all used ranks. If any rank has failed, all ranks return the error of the
@@ -36,11 +36,11 @@ int       xd_world_all(const xd_world *w, int mine);
  * ranks: if one rank's context has failed, all fail. */
 void      xd_world_settle(const xd_world *w, xd_comm *c, xd_exec *x);
 /* Connects an execution context to the abort notices: a notice that another rank has failed makes
- * the context fail, and the context's own failure is sent to the other ranks. Local. */
+ * the context fail, and the context's own failure is sent to the other ranks. The call is local. */
 void      xd_world_watch(const xd_world *w, xd_exec *x);
 /* Returns the status to report for a failure `s` that the ranks have not combined. The status is
  * XD_ECOMM, because the ranks are no longer synchronized; a rank that works alone or is idle
- * reports `s` itself. Local. */
+ * reports `s` itself. The call is local. */
 xd_status xd_world_judge(const xd_world *w, xd_status s, xd_err *e);
 /* Returns the number of bytes that all used ranks have sent since the time at which this rank's own
  * byte counter was `since`; -1: unknown. */

@@ -48,9 +48,9 @@ typedef struct xd_bench_pair {
     int       parts;            /* number of results printed so far                            */
 } xd_bench_pair;
 
-/* Runs all rounds of the comparison; stops early if a rank has failed. Collective. */
+/* Runs all rounds of the comparison; stops early if a rank has failed. The call is collective. */
 xd_status xd_bench_pair_run(xd_bench_pair *d, xd_err *e);
-/* Prints the results of the comparison on rank 0. Collective. */
+/* Prints the results of the comparison on rank 0. The call is collective. */
 xd_status xd_bench_pair_report(xd_bench_pair *d, const char *name, const char *what, xd_err *e);
 
 #endif

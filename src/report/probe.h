@@ -15,16 +15,16 @@ typedef struct xd_prober {
 } xd_prober;
 
 /* Measures the kernel rates of a rank while all ranks work. The result is the mean over the ranks,
- * equal on all ranks. Collective. */
+ * equal on all ranks. The call is collective. */
 xd_status xd_probe_rates(xd_prober *p, xd_dtype type, xd_rates *r, xd_err *e);
 /* Measures how many times faster rank 0 is while the other ranks sleep; all ranks get this factor.
- * Collective. */
+ * The call is collective. */
 xd_status xd_probe_alone(xd_prober *p, xd_dtype type, double *times, xd_err *e);
-/* Measures the links between ranks, within this host, and between hosts if there are several.
- * Collective. */
+/* Measures the links between ranks, within this host, and between hosts if there are several. The
+ * call is collective. */
 xd_status xd_probe_wires(xd_prober *p, xd_machine *m, xd_err *e);
 /* Measures the links between the devices of ranks, whose communicators are staged (comm/staged.h).
- * Also measures copies from host memory to device memory and back. Collective. */
+ * Also measures copies from host memory to device memory and back. The call is collective. */
 xd_status xd_probe_device_wires(xd_prober *p, xd_machine *m, xd_err *e);
 
 /* Measures the bytes/s of reading a file that is not in the page cache, in the way in which weights
@@ -32,7 +32,7 @@ xd_status xd_probe_device_wires(xd_prober *p, xd_machine *m, xd_err *e);
  * 0 if the rate cannot be measured, with the reason in `why`. Call on one rank. */
 double    xd_probe_read(const char *dir, size_t bytes, char *why, size_t size);
 
-/* Returns the mean of v over all ranks. Collective. */
+/* Returns the mean of v over all ranks. The call is collective. */
 double    xd_probe_mean(const xd_prober *p, double v);
 void      xd_probe_meet(const xd_prober *p);
 
