@@ -65,7 +65,8 @@ xd_tensor xd_rms_factors(xd_exec *x, const xd_tensor *in, int k, int64_t width, 
  * for all rows, or absent; elements 2i and 2i+1 are a pair. a->also: keys, processed in the same
  * launch. The function sets a->norm and a->rms. */
 void      xd_qk_norm_into(xd_exec *x, const xd_qknorm *a);
-/* As xd_qk_norm_into, with a layer norm (gain and bias) in place of the RMS norm. */
+/* Norms and rotates queries or keys as xd_qk_norm_into does, but with a layer norm (gain and bias)
+ * in place of the RMS norm. */
 void      xd_qk_layer_norm_into(xd_exec *x, const xd_qknorm *a);
 
 void      xd_activate(xd_exec *x, xd_tensor io, xd_act act);            /* changes io in place */
@@ -79,21 +80,23 @@ void      xd_axpby(xd_exec *x, xd_tensor y, float a, xd_tensor in, float b); /* 
  * this rank's tokens; the result is [B*n,H,D]. scale: factor of the scores; <= 0: 1/sqrt(D).
  * Collective over the ranks with tokens of this pass and stage. */
 xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale);
-/* As xd_attn, with the result in out [B*n,H,D], F32 or x->act, any row stride. */
+/* Computes attention as xd_attn does, and writes the result to out [B*n,H,D], F32 or x->act, any
+ * row stride. */
 void      xd_attn_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v,
                        float scale);
-/* As xd_attn, among the tokens of some streams only. streams: set of XD_STREAM bits; q, k, v have
- * only the rows of these streams. */
+/* Computes attention as xd_attn does, but only among the tokens of some streams. streams: set of
+ * XD_STREAM bits; q, k, v have only the rows of these streams. */
 xd_tensor xd_attn_of(xd_exec *x, unsigned streams, xd_tensor q, xd_tensor k, xd_tensor v,
                      float scale);
 /* Attention over keys that every rank has completely (cross-attention), without messages.
  * bias [H,n,m] F32 (any strides) or absent. */
 xd_tensor xd_attn_over(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, xd_tensor bias,
                        float scale);
-/* As xd_attn_over without bias, but each query only attends to keys up to its own position. */
+/* Computes attention as xd_attn_over does without bias, but each query only attends to keys up to
+ * its own position. */
 xd_tensor xd_attn_causal(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale);
-/* As xd_attn_over, with the result in out [n,H,D] (F32 or x->act, any row stride), and with the
- * mask and soft cap of xd_attn_args. */
+/* Computes attention as xd_attn_over does, with the mask and soft cap of xd_attn_args, and writes
+ * the result to out [n,H,D] (F32 or x->act, any row stride). */
 typedef struct xd_attn_how {
     float   scale;              /* factor of the scores; <= 0: 1/sqrt(D)                       */
     float   softcap;            /* soft cap, as in xd_attn_args                                */

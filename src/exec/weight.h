@@ -106,8 +106,8 @@ void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias,
  * in place if the file is mapped. */
 void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_t cols);
 
-/* As xd_w_table, for a tensor of another shape whose last extent is the number of columns, such as
- * [1, rows, cols]. */
+/* Declares a table as xd_w_table does, for a tensor of another shape whose last extent is the
+ * number of columns, such as [1, rows, cols]. */
 void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape);
 
 /* Declares a tensor that is in files but that no network reads. Such a tensor is only listed, and

@@ -32,8 +32,8 @@ typedef struct xd_xdit_model {
     /* Name that the script prints when it refuses PipeFusion and a parallel VAE. NULL: the script
      * does not check. */
     const char *refuses;
-    /* Class of xDiT in which the padding for an uneven number of tokens has a wrong name. NULL:
-     * none. */
+    /* Class of xDiT whose method for padding an uneven number of tokens has a wrong name, so that
+     * it fails. NULL: none. */
     const char *bad_padding;
     /* "FLUX": xDiT 0.4.0 counts tokens as in diffusers before 0.32; NULL: not affected. */
     const char *old_packing;

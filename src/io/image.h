@@ -20,7 +20,8 @@ enum { XD_IMAGE_QUALITY = 95 }; /* default quality of JPEG and WebP             
  * other extension; the message names the known ones. */
 xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_t h,
                          const xd_image_text *texts, xd_err *e);
-/* As xd_image_write, with a quality for JPEG and WebP: 0 to 100; negative: XD_IMAGE_QUALITY. */
+/* Writes an image as xd_image_write does, with a quality for JPEG and WebP: 0 to 100; negative:
+ * XD_IMAGE_QUALITY. */
 xd_status xd_image_write_at(const char *path, const uint8_t *rgb, int64_t w, int64_t h,
                             int quality, const xd_image_text *texts, xd_err *e);
 /* Returns 1 if the file name extension of `path` is that of an image format that can be written. */
@@ -40,7 +41,7 @@ xd_status xd_image_size(const char *path, int64_t *w, int64_t *h, xd_err *e);
  * image. */
 xd_status xd_image_resize(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h,
                           xd_err *e);
-/* As xd_image_resize, with another of Pillow's filters. */
+/* Resizes an image as xd_image_resize does, with another of Pillow's filters. */
 typedef enum xd_filter { XD_LANCZOS, XD_BICUBIC, XD_BILINEAR } xd_filter;
 xd_status xd_image_resize_by(uint8_t **rgb, xd_filter f, int64_t w, int64_t h, int64_t to_w,
                              int64_t to_h, xd_err *e);

@@ -43,7 +43,7 @@ void      xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *
 /* Returns the first advice among the changes t->only, and writes its text: "--offload auto (13.1 GB
  * ...)". */
 xd_fit_choice xd_fit_choose(const xd_fit *t, const xd_parallel *plan, char *out, size_t size);
-/* As xd_fit_advice, for the plans of a search in which no plan fits. */
+/* Writes advice as xd_fit_advice does, for the plans of a search in which no plan fits. */
 void      xd_fit_advice_of(const xd_fit *t, const xd_search *s, char *out, size_t size);
 
 #endif

@@ -62,16 +62,16 @@ xd_status xd_machine_read(xd_machine *m, const char *name, xd_err *e);
  * multiplies it by the usual efficiency of kernels and messages. m->name tells which. The disk
  * speed is that of a probe with any number of ranks. dev must not be a count device. */
 xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd_err *e);
-/* As xd_machine_here, for ranks on devices with their own memory. device: the name of all these
- * devices, "cuda" or "cuda:0"; NULL: the kind of `dev`. dev: this rank's device. If there is no
- * probe result, a known device gets the rates of its preset, and an unknown device is measured
- * briefly. */
+/* Describes a machine as xd_machine_here does, for ranks on devices with their own memory. device:
+ * the name of all these devices, "cuda" or "cuda:0"; NULL: the kind of `dev`. dev: this rank's
+ * device. If there is no probe result, a known device gets the rates of its preset, and an unknown
+ * device is measured briefly. */
 xd_status xd_machine_of_devices(xd_machine *m, xd_dev *dev, const char *device, int ranks,
                                 xd_err *e);
 /* Makes the path of the file with the probe result for this many ranks on this host, below
  * $XDG_CACHE_HOME or ~/.cache. Returns 0 if there is no such directory or the path is too long. */
 int       xd_machine_home(int ranks, int threads, char *path, size_t size);
-/* As xd_machine_home, for ranks on devices with the name `device`. */
+/* Makes a path as xd_machine_home does, for ranks on devices with the name `device`. */
 int       xd_machine_device_home(int ranks, const char *device, char *path, size_t size);
 /* Adjusts the rates if the ranks together have more threads than this host has cores. Ranks then
  * share cores, so each rank is slower unless it computes alone. */
