@@ -1,5 +1,5 @@
-/* dual.h - the blocks of transformers like FLUX: double blocks have separate weights for text and
- * image; single blocks treat both as one sequence and compute attention and feed-forward in
+/* dual.h - double and single blocks of transformers. Double blocks have separate weights for text
+ * and image; single blocks treat both as one sequence and compute attention and feed-forward in
  * parallel.
  *
  * Both kinds of blocks normalize with adaLN and multiply their results by gates. The modulation
