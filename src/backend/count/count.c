@@ -1,8 +1,8 @@
 /* count.c - the count device, which computes nothing: a model that runs on this device only adds up
  * flops, bytes and memory
  *
- * The memory of a count device is a range of addresses without storage. Blocks of memory follow
- * each other, are never NULL, are never handed out twice, and must not be dereferenced. */
+ * The memory of this device is a range of addresses without storage. Allocated blocks have
+ * consecutive addresses, are never NULL, never overlap, and must not be dereferenced. */
 #include "backend/count/count.h"
 
 #include <stdint.h>
@@ -13,7 +13,7 @@
 typedef struct count {
     xd_dev    dev;
     xd_dev   *real;
-    uintptr_t next;             /* address of the next block of memory                        */
+    uintptr_t next;             /* address of the next allocated block of memory              */
     xd_counts sum;
 } count;
 
@@ -39,8 +39,9 @@ static void *count_get(xd_dev *d, size_t bytes)
     return (void *)p;
 }
 
-/* Frees a block of memory. The last block's addresses are used again, because an engine counts
- * every request in arenas of 2^60 bytes, and only fifteen of these fit into the address space. */
+/* Frees a block of memory. If it is the last allocated block, its addresses are used again, because
+ * an engine counts every request in arenas of 2^60 bytes, and only fifteen such arenas fit into the
+ * address space. */
 static void count_put(xd_dev *d, void *p, size_t bytes)
 {
     count    *c = count_of(d);
@@ -165,8 +166,8 @@ static double bytes_of(const xd_tensor *t)
     return t->p ? (double)xd_bytes(*t) : 0.0;
 }
 
-/* Adds a call that moves `bytes` and computes `flops` to the device's counters. The flops are also
- * added to *part unless `part` is NULL. */
+/* Adds the bytes that an op call moves and its floating-point operations to the device's counters.
+ * The operations are also added to *part unless `part` is NULL. */
 static xd_status add_call(xd_dev *d, double bytes, double *part, double flops)
 {
     count *c = count_of(d);
@@ -191,8 +192,8 @@ static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
 }
 
 /* Returns the number of (query, key) pairs that attention computes: about half of all pairs with a
- * causal mask, and a band of them with a window. All keys count, because kv_len is data and not
- * read here. */
+ * causal mask, and a band of them with a window. The keys beyond kv_len are counted too, because
+ * kv_len is data, which a count device does not read. */
 static double score_pairs(const xd_attn_args *a, double n, double m)
 {
     double p = n * m;
@@ -228,7 +229,8 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
                     2 * (double)xd_count(a->out) * (double)a->w->in * taps);
 }
 
-/* Ops that only move bytes: each operand counts once, or twice if it is both read and written. */
+/* The ops that only move bytes. The bytes of each operand count once, or twice if the operand is
+ * both read and written. */
 #define MOVES(op, type, bytes)                                                       \
     static xd_status op(xd_dev *d, xd_stream *s, const type *a, void *tmp)           \
     {                                                                                \

@@ -1,19 +1,22 @@
-/* amx.c - attention with AMX tiles: multiplies of 16 x 32 by 32 x 16 bf16
+/* amx.c - attention with AMX tiles: each tile instruction multiplies a 16 x 32 by a 32 x 16 matrix
+ * of bf16
  *
- * Strips, steps and parts are defined in plan.h. A strip of 32 queries is multiplied by a part of
- * the keys, which is PART steps of STEP_KEYS (32) keys. The work is pipelined: while the scores of
- * a step are multiplied, the scores of the previous step are stored from the tiles, and the scores
- * of the step before that become probabilities. Probabilities stay in the L1 cache until the part
- * ends and are then multiplied by the values, 32 columns at a time, with accumulators in tiles.
- * Computing exponentials during multiplies is the idea of Shah et al. 2024, FlashAttention-3.
+ * The words strip, step and part are defined in plan.h: a strip is 32 queries, a step is 32 keys
+ * (STEP_KEYS), and a part is 8 steps (PART). A strip of queries is multiplied by one part of the
+ * keys at a time. The steps are pipelined: while the scores of a step of 32 keys are multiplied,
+ * the scores of the previous step are stored from the tiles, and the scores of the step before that
+ * become probabilities. The probabilities of a part (8 steps of keys) stay in the L1 cache until
+ * all are computed. They are then multiplied by the values, 32 columns at a time, with accumulators
+ * in tiles. Computing the exponentials of the softmax during matrix multiplies is the idea of Shah
+ * et al. 2024, FlashAttention-3.
  *
- * Probabilities are not relative to a row's largest score, because finding the largest score takes
- * long, and the exponents of f32 and bf16 allow larger and smaller values. By the Cauchy-Schwarz
- * inequality no score of a query exceeds the query's norm times the largest norm of a key. If this
- * bound on the scores fits the exponent of bf16, probabilities are powers of two of the scores
- * themselves. Otherwise probabilities are relative to the first score of the row, and the results
- * are checked for overflow. Rows that overflowed are computed again, relative to their largest
- * score. */
+ * Unlike in the usual softmax, the row's largest score is not subtracted from the scores, because
+ * finding the largest score takes long, and the exponents of f32 and bf16 allow larger and smaller
+ * probabilities. By the Cauchy-Schwarz inequality no score of a query exceeds the query's norm
+ * times the largest norm of a key. If this bound on the scores fits the exponent of bf16,
+ * probabilities are powers of two of the scores themselves. Otherwise the first score of a row is
+ * subtracted from the row's scores, and the results are checked for overflow. Rows whose
+ * probabilities overflowed are computed again, and their largest score is subtracted. */
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
 
@@ -26,24 +29,24 @@ enum {
     TILES = 1,
     QUADS = 0,
     STRIP = XD_ATTN_STRIP,
-    STEP_KEYS = XD_ATTN_STEP_KEYS,      /* keys in a step                                     */
+    STEP_KEYS = XD_ATTN_STEP_KEYS,      /* keys in a step of the pipeline                     */
     QROWS = STRIP,
-    SCORE_WIDTH = 1,      /* width in vectors of a packed tile of keys                  */
-    DEEP = 16,            /* 32-bit units in a row of a tile                            */
-    TILE = DEEP * LANES,  /* 32-bit units in a tile                                     */
-    PART = XD_ATTN_PART,  /* steps in a part; even                                       */
-    L2_BYTES = 768 << 10, /* bytes of keys and values that stay in the L2 cache for all strips */
+    SCORE_WIDTH = 1,      /* number of 512-bit vectors in a row of a packed tile of keys */
+    DEEP = 16,            /* 32-bit units (two bf16 each) in a row of a tile            */
+    TILE = DEEP * LANES,  /* 32-bit units (two bf16 each) in a tile                     */
+    PART = XD_ATTN_PART,  /* key steps in a part; always even                            */
+    L2_BYTES = 768 << 10, /* bytes of keys and values that stay in the L2 cache for all queries */
 };
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-#define ONES 0x3f803f80u        /* two bf16 ones                                               */
+#define ONES 0x3f803f80u        /* the bits of two bf16 values of 1                            */
 
 #include "backend/cpu/attn/floats_tmpl.h"
 #include "backend/cpu/attn/powers_tmpl.h"
 
-/* A compiler fence: tile loads read memory that vector stores have written, and the compiler does
- * not know about this dependency. */
+/* Keeps the compiler from moving tile loads before vector stores. Tile loads read memory that
+ * vector stores have written, and the compiler does not know about this dependency. */
 static inline void compiler_fence(void)
 {
     atomic_signal_fence(memory_order_seq_cst);
@@ -56,7 +59,7 @@ static float *norms_of(const xd_attn_plan *p, const unit *pair)
     return (float *)(void *)(pair + p->lengths);
 }
 
-/* Stores the largest norm of the n packed keys of block kb. */
+/* Stores the largest norm of the n packed keys of key block kb. */
 static void store_key_norm(const xd_attn_plan *p, int64_t n, int64_t kb, unit *pair)
 {
     const unit *x = pair + kb * p->knext;
@@ -70,7 +73,8 @@ static void store_key_norm(const xd_attn_plan *p, int64_t n, int64_t kb, unit *p
     norms_of(p, pair)[kb] = sqrtf(longest);
 }
 
-/* Returns the largest norm of n packed keys of `pair`; NaN if a key has a NaN. */
+/* Returns the largest norm of the first n packed keys of `pair` (a key head of one sample), or NaN
+ * if a key has a NaN. */
 static float max_key_norm(const xd_attn_plan *p, int64_t n, const unit *pair)
 {
     const float *each = norms_of(p, pair);
@@ -82,10 +86,11 @@ static float max_key_norm(const xd_attn_plan *p, int64_t n, const unit *pair)
 
 /* ---- values ------------------------------------------------------------------------------- */
 
-/* Returns the offset, in the packed pair, of the values of step j in columns from c on. The values
- * of a part are stored in the order of multiplication: 32 columns of all steps of the part, the two
- * tiles of a step adjacent, then the next 32 columns. The last group of columns may have 16
- * columns. The values follow all keys of the pair. */
+/* Returns the offset, in the packed keys and values of a key head, of the values of key step j (32
+ * keys) in columns from c on. The values of a part (8 key steps) are stored in the order in which
+ * they are multiplied: 32 columns of all steps of the part, the two tiles of a step adjacent, then
+ * the next 32 columns. The last group of columns may have 16 columns instead of 32. The packed
+ * values of a key head follow all of its packed keys. */
 static int64_t values_at(const xd_attn_plan *p, int64_t j, int64_t c)
 {
     const int64_t part = j / PART * PART, tiles = xd_min((p->dp - c) / LANES, 2);
@@ -93,8 +98,8 @@ static int64_t values_at(const xd_attn_plan *p, int64_t j, int64_t c)
            (j - part) * tiles * TILE;
 }
 
-/* Returns 1 if the values have padding columns. The first of these columns holds ones, so that its
- * accumulators are the sums of the probabilities. */
+/* Returns 1 if the packed values have padding columns. The first padding column holds ones, so that
+ * the accumulators of this column are the sums of the probabilities. */
 static int sums_in_values(const xd_attn_plan *p)
 {
     return p->D < p->dp;
@@ -117,12 +122,13 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
 
 /* ---- probabilities ------------------------------------------------------------------------ */
 
-/* Memory for the scores and probabilities of a part. The scores of a step are stored from the tiles
- * during the next step and become probabilities in the step after that. */
+/* A thread's memory for the scores and probabilities of a strip of 32 queries against a part (8
+ * steps of 32 keys). The scores of a step are stored from the tiles during the next step, and
+ * become probabilities during the step after that. */
 enum { MAX_DELAY = 2 };
 typedef struct workspace {
-    float s[MAX_DELAY][STRIP][STEP_KEYS];       /* scores of the last steps                   */
-    unit  p[PART][STRIP][DEEP];         /* probabilities of all steps of a part               */
+    float s[MAX_DELAY][STRIP][STEP_KEYS];       /* scores of the last key steps               */
+    unit  p[PART][STRIP][DEEP];         /* probabilities of all key steps of a part           */
     float bias[MAX_DELAY][STRIP][STEP_KEYS];  /* copies of bias rows that cannot be read in place */
 } workspace;
 _Static_assert(sizeof(workspace) == XD_ATTN_WORKSPACE * sizeof(float),
@@ -130,12 +136,13 @@ _Static_assert(sizeof(workspace) == XD_ATTN_WORKSPACE * sizeof(float),
 
 /* ---- prefetch of rows --------------------------------------------------------------------- */
 
-/* The rows of a block that are prefetched one at a time between tile multiplies. A core has few
- * outstanding requests, so many prefetches at once would delay all other loads. */
+/* The state of the prefetch of a block's query and output rows, one row at a time between tile
+ * multiplies. A core supports few outstanding memory requests, so many prefetches at once would
+ * delay all other loads. */
 typedef struct row_prefetch {
     const block *k;
-    size_t       out_bytes, query_bytes;        /* bytes of an output row; of a query row     */
-    /* number of rows prefetched so far; number of rows to prefetch in each step */
+    size_t       out_bytes, query_bytes;        /* bytes of an output row; bytes of a query row */
+    /* number of rows prefetched so far; number of rows to prefetch in each step of 32 keys */
     int64_t      seen, each;
 } row_prefetch;
 
@@ -149,10 +156,11 @@ ALWAYS_INLINE void prefetch_next_row(row_prefetch *x)
 
 /* A pending store: the destination of accumulators that are still in tiles 0 to 3. A tile store
  * waits for the last multiply of the stored tile and delays all later instructions. Therefore each
- * store is placed between the multiplies of the next step. */
+ * tile store is placed between the tile multiplies of the next step. */
 typedef struct pending_store {
-    float  *to;                 /* destination of the accumulators; NULL: no pending store    */
-    int64_t row;                /* floats from one row of the destination to the next         */
+    /* destination of the accumulators, or NULL if no store is pending */
+    float  *to;
+    int64_t row;                /* distance of two rows of the destination in floats          */
     int     two;                /* 1: stores all four tiles; 0: only tiles 0 and 2, 16 columns */
 } pending_store;
 
@@ -160,7 +168,7 @@ typedef struct pending_store {
 #define STORE(i, c, ldc) _tile_stored(i, (c) + (i) / 2 * DEEP * (ldc) + (i) % 2 * LANES, (ldc) * 4)
 #define LOAD(i, c, ldc) _tile_loadd(i, (c) + (i) / 2 * DEEP * (ldc) + (i) % 2 * LANES, (ldc) * 4)
 
-/* Stores tile i to the pending destination, if there is one, and sets the tile to zero. */
+/* Completes the pending store of accumulator tile i, if there is one, and sets the tile to zero. */
 #define ANEW(i)                                                                                    \
     do {                                                                                           \
         if (due->to && ((i) % 2 == 0 || due->two))                                                 \
@@ -168,7 +176,8 @@ typedef struct pending_store {
         _tile_zero(i);                                                                             \
     } while (0)
 
-/* Stores tile i like ANEW, then loads the accumulators at `from` into it unless `from` is NULL. */
+/* Completes the pending store of tile i like ANEW, then loads the accumulators at `from` into the
+ * tile unless `from` is NULL. */
 #define ANEW_FROM(i, from, ldf)                                                                    \
     do {                                                                                           \
         ANEW(i);                                                                                   \
@@ -176,8 +185,9 @@ typedef struct pending_store {
             LOAD(i, from, ldf);                                                                    \
     } while (0)
 
-/* Adds a[32][..] . b to 32 x 32 accumulators in tiles 0 to 3. The two tiles of b are at b0 and b1.
- * `start` runs before the first multiply of each tile, `beside` between multiplies. Tiles of b are
+/* Adds the product of the rows a[32][..] and the matrix b to the 32 x 32 accumulators in tiles 0 to
+ * 3. The two tiles of the matrix b are at b0 and b1. The macro argument `start` is executed before
+ * the first multiply of each tile, and the argument `beside` between multiplies. The tiles of b are
  * loaded with the streaming hint, to keep the L1 cache for data that is written. */
 #define MULTIPLY(a, a_row, b0, b1, start, beside)                                                  \
     _tile_stream_loadd(6, b0, DEEP * 4);                                                           \
@@ -199,7 +209,7 @@ typedef struct pending_store {
 
 #define GO_ON(i) (void)0
 
-/* Like MULTIPLY, for 16 columns only, in tiles 0 and 2. */
+/* Multiplies like MULTIPLY, but only 16 columns, whose accumulators are in tiles 0 and 2. */
 #define MULTIPLY_HALF(a, b, start)                                                                 \
     _tile_stream_loadd(6, b, DEEP * 4);                                                            \
     _tile_loadd(4, a, DEEP * 4);                                                                   \
@@ -227,8 +237,8 @@ static void store_sums(pending_store *due)
     due->to = NULL;
 }
 
-/* Multiplies the queries q[32][..] by the keys of a step; the scores stay in tiles. If `some`,
- * computes the complete softmax `soft` between the multiplies. */
+/* Multiplies the queries q[32][..] by the 32 keys of a step. The scores stay in tiles. If `some` is
+ * 1, the complete softmax `soft` of an earlier step is computed between the multiplies. */
 ALWAYS_INLINE void multiply_scores(const unit *q, const unit *keys, int64_t deep,
                                    const pending_store *due, int some, softmax_state soft,
                                    row_prefetch *rows_ahead, curve *k, how h)
@@ -251,7 +261,8 @@ _Pragma("GCC unroll 4")
 #undef SOFTMAX
 }
 
-/* Adds to sum[32][LANES] the sum of each row of the probabilities p, in every lane. */
+/* Adds the sum of each of the 32 rows of probabilities p to all LANES floats of the row's entry in
+ * sum[32][LANES]. */
 static void sum_probabilities(const unit *p, int64_t steps, float *sum, pending_store *due)
 {
     static const unit ones[LANES] = { ONES, ONES, ONES, ONES, ONES, ONES, ONES, ONES,
@@ -271,8 +282,9 @@ static void sum_probabilities(const unit *p, int64_t steps, float *sum, pending_
     *due = (pending_store){ sum, LANES, 0 };
 }
 
-/* Multiplies probabilities by values: o[32][dp] (+)= p . v over `steps` steps. Computes the softmax
- * of the last `delay` (at most two) steps between the multiplies. */
+/* Multiplies the probabilities p of `steps` key steps by the values v, and adds the product to the
+ * accumulators o[32][dp], or overwrites the accumulators if `begun` is 0. The softmax of the last
+ * `delay` (at most two) key steps is computed between the multiplies. */
 ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp, int64_t steps,
                               int begun, pending_store *due, int64_t delay, softmax_state first,
                               softmax_state second, row_prefetch *rows_ahead, curve *k, how h)
@@ -314,33 +326,36 @@ ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp
 
 /* ---- strips ------------------------------------------------------------------------------- */
 
-/* A part of the work (plan.h): a strip of queries of a block, and at most PART steps of keys. */
+/* A part of the attention's work: a strip (up to 32 queries of a block) and at most PART steps of
+ * 32 keys. */
 typedef struct part {
     int64_t i, rows;            /* first query of the strip in the block; number of queries   */
-    int64_t step, steps;        /* first step of the part, counted over all keys; number of steps */
-    int     begun;              /* 1: the block's `o` holds accumulators of earlier keys      */
+    /* first key step of the part, counted over all keys; number of key steps */
+    int64_t step, steps;
+    int     begun;              /* 1: the accumulators `o` already hold sums of earlier keys  */
 } part;
 
 typedef struct strips {
     const job  *w;
     block      *k;
     const unit *packed;
-    int64_t     row, rows;      /* first query of the strips in the block; end of their queries */
-    int64_t     first, end;     /* first step of the keys; step after the last keys           */
+    int64_t     row, rows;      /* first query and end of the queries in the block              */
+    int64_t     first, end;     /* first key step; key step after the last one                */
     workspace  *d;
     int         scaled;         /* 1: scores are scaled before the bias is added              */
     int         touched;        /* 1: scores are scaled, or some scores are masked            */
-    uint8_t     kind[XD_ATTN_TILE_ROWS / STRIP];        /* kind of each strip: BOUNDED, WATCHED
-                                                         * or CLAMPED */
-    /* 1 for a WATCHED strip with powers of two that did not fit */
+    /* kind of each strip of 32 queries: BOUNDED, WATCHED or CLAMPED */
+    uint8_t     kind[XD_ATTN_TILE_ROWS / STRIP];
+    /* for each WATCHED strip of 32 queries: 1 if powers of two did not fit into their type */
     uint8_t     missed[XD_ATTN_TILE_ROWS / STRIP];
-    float       c;              /* factor from scores to exponents of two                     */
+    float       c;              /* factor that converts scores to exponents of two            */
     row_prefetch rows_ahead;
 } strips;
 
-/* Returns the part at `step` of the strip at query i. A strip is multiplied part by part by the
- * keys and values that fit into the L2 cache, while the strip's queries and accumulators are in L1.
- * After that, the next strip is multiplied by the same keys and values. */
+/* Returns the part of the work (up to 8 key steps) that starts at key step `step`, for the strip of
+ * 32 queries from query i on. A strip is multiplied part by part by the keys and values that fit
+ * into the L2 cache, while the strip's queries and accumulators are in the L1 cache. After that,
+ * the next strip of queries is multiplied by the same keys and values. */
 static part first_part(const strips *a, int64_t i, int64_t step)
 {
     part x = { .i = i, .rows = xd_min(a->rows - i, STRIP), .step = step,
@@ -367,16 +382,17 @@ static const unit *keys_of(const strips *a, int64_t step)
     return a->packed + step * STEP_KEYS * a->w->p.ldq;
 }
 
-/* Sets the reference score of row i, to which its probabilities are relative. The reference is
- * rounded to fixed point, so that scores are rounded only once. */
+/* Sets the reference score of row i, which is subtracted from the row's scores before the softmax.
+ * The reference score is rounded to fixed point in advance, so that each score is rounded only
+ * once. */
 static void set_top(const block *k, int64_t i, float top)
 {
     k->top[i] = nearbyintf(top * ONE) / ONE;
     k->sum[i] = top == -INFINITY ? 0 : BASE + BIAS - nearbyintf(top * ONE);
 }
 
-/* Sets soft->bias to the bias of the rows of x for the keys of step j; `own` is memory for a
- * copy. */
+/* Sets soft->bias to the attention bias of the query rows of part x for the 32 keys of step j.
+ * `own` is memory for a copy of the bias. */
 static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP][STEP_KEYS],
                       softmax_state *soft)
 {
@@ -399,7 +415,7 @@ static void find_bias(const strips *a, const part *x, int64_t j, float own[STRIP
     soft->bias_step = STEP_KEYS;
 }
 
-/* Returns the largest of the first n scores of a row, as an exponent of two. */
+/* Returns the largest of the first n scores of a row, converted to an exponent of two. */
 static float max_score(const softmax_state *soft, int64_t r, float c, int64_t n)
 {
     const float *s = soft->s + r * STEP_KEYS,
@@ -420,9 +436,10 @@ static int lacks_reference(const strips *a, const part *x)
     return some;
 }
 
-/* Scales and masks the scores of step j, and sets missing reference scores. A missing reference
- * becomes the first score of the row or, if that is -infinity or NaN, the largest score. A row that
- * sees no key yet has the reference -infinity. */
+/* Scales and masks the scores of key step j, and sets the reference scores of rows that have none
+ * yet. The reference score of a row becomes the row's first score or, if the first score is
+ * -infinity or NaN, the row's largest score. A row that attends to no key yet has the reference
+ * score -infinity. */
 static void prepare_scores(const strips *a, const part *x, int64_t j, const softmax_state *soft)
 {
     const job    *w = a->w;
@@ -440,8 +457,8 @@ static void prepare_scores(const strips *a, const part *x, int64_t j, const soft
     }
 }
 
-/* Replaces scores of -infinity by finite scores whose power of two is 0, also in rows that only pad
- * the strip. */
+/* Replaces scores of -infinity by finite scores whose power of two is 0, also in the rows that pad
+ * the strip to 32 queries. */
 static void clamp_infinite(const strips *a, const part *x, float *s)
 {
     for (int64_t r = 0; r < STRIP; r++) {
@@ -452,15 +469,15 @@ static void clamp_infinite(const strips *a, const part *x, float *s)
     }
 }
 
-/* Returns 1 if some scores of step t of part x may be -infinity. */
+/* Returns 1 if some scores of key step t of part x may be -infinity. */
 static int has_hidden_scores(const strips *a, const part *x, int64_t t)
 {
     return a->touched || (x->step + t + 1) * STEP_KEYS > a->k->keys;
 }
 
-/* Prepares the softmax of step t of part x. The scores of the step must already be stored from the
- * tiles, unless all reference scores are set and no score is masked. Returns 1 if some rows still
- * have no reference score. */
+/* Prepares the softmax of key step t of part x. The scores of this step must already be stored from
+ * the tiles, unless all reference scores are set and no score is masked. Returns 1 if some query
+ * rows still have no reference score. */
 ALWAYS_INLINE int prepare_softmax(const strips *a, const part *x, int64_t t, int lacks,
                                   softmax_state *soft, how h)
 {
@@ -477,16 +494,16 @@ ALWAYS_INLINE int prepare_softmax(const strips *a, const part *x, int64_t t, int
     return lacks_reference(a, x);
 }
 
-/* Returns the number of steps after which the scores of a step become probabilities. A short part
- * stores its scores at once, because the softmax of two steps would not fit between the multiplies
- * of its values. */
+/* Returns the number of key steps after which the scores of a step become probabilities. In a part
+ * with few key steps the scores are stored at once, because the softmax of two steps would not fit
+ * between the multiplies of the part's values. */
 static int64_t softmax_delay(const part *x)
 {
     return x->steps > 4 ? MAX_DELAY : 1;
 }
 
-/* Multiplies the scores of the steps of a part, each concurrently with the softmax of an earlier
- * step. `last` receives the softmax states of the last steps. */
+/* Computes the scores of all key steps of a part. The multiplies of each step are interleaved with
+ * the softmax of an earlier step. `last` receives the softmax states of the last steps. */
 ALWAYS_INLINE void score_part(strips *a, const part *x, pending_store *due, int64_t deep,
                               softmax_state last[MAX_DELAY], how h)
 {
@@ -547,15 +564,17 @@ ALWAYS_INLINE void attend_part(strips *a, const part *x, pending_store *due, how
     compiler_fence();
 }
 
-/* Returns 1 if separate multiplies sum the probabilities of the strip at query i. For clamped
- * scores the result is always 1, which saves variants of the code. */
+/* Returns 1 if the probabilities of the strip of queries at query i are summed by separate
+ * multiplies. For clamped scores the result is always 1, so that fewer variants of the code are
+ * needed. */
 static int sums_separately(const strips *a, int64_t i)
 {
     return a->kind[i / STRIP] == CLAMPED || !sums_in_values(&a->w->p);
 }
 
-/* Defines a variant of the code for a part. The variants are not inlined, because the compiler
- * keeps constants in registers only in functions with few loops. */
+/* Defines a variant of the function attend_part, which computes a part of the attention. The
+ * variants are not inlined, because the compiler keeps constants in registers only in functions
+ * with few loops. */
 #define PART_OF(name, ...)                                                                         \
     static __attribute__((noinline)) void name(strips *a, const part *x, pending_store *due)       \
     {                                                                                              \
@@ -586,21 +605,23 @@ static void attend_parts(strips *a)
     compiler_fence();
 }
 
-/* Sets the sums of probabilities to zero, also those of rows that only pad the last strip. */
+/* Sets the sums of probabilities to zero, also the sums of rows that only pad the last strip to 32
+ * queries. */
 static void clear_sums(const strips *a)
 {
     for (int64_t i = a->row; i < (a->rows + STRIP - 1) / STRIP * STRIP; i++)
         v_store(a->k->lane_max + i * LANES, v_zero());
 }
 
-/* Returns 1 if the row sees keys, but the sum of its probabilities is too large, too small or
- * NaN. */
+/* Returns 1 if the query row attends to keys, but the sum of its probabilities is too large, too
+ * small or NaN. */
 static int is_unreliable(const block *k, int64_t i)
 {
     return !(k->l[i] <= LIFT) || (k->l[i] < 1 / LIFT && k->top[i] != -INFINITY);
 }
 
-/* Collects the sums of probabilities of all rows. Returns 1 if some sums are unreliable. */
+/* Stores the sum of the probabilities of each query row in k->l. Returns 1 if some sums are too
+ * large, too small or NaN. */
 static int collect_sums(const strips *a)
 {
     const xd_attn_plan *p = &a->w->p;
@@ -613,7 +634,8 @@ static int collect_sums(const strips *a)
     return bad;
 }
 
-/* Computes the scores of the strip at query i for step j, ready for the softmax. */
+/* Computes the scores of the strip of queries at query i with the 32 keys of step j, ready for the
+ * softmax. */
 static softmax_state scores_of(strips *a, int64_t i, int64_t j)
 {
     const int64_t ldq = a->w->p.ldq;
@@ -632,8 +654,8 @@ static softmax_state scores_of(strips *a, int64_t i, int64_t j)
     return soft;
 }
 
-/* Computes a strip again. In this run the probabilities of unreliable rows are relative to the
- * row's largest score. */
+/* Computes a strip of queries again. Before this second softmax, the largest score of each row with
+ * an unreliable sum is subtracted from the row's scores. */
 static void attend_again(strips a)
 {
     const int64_t i = a.row;
@@ -665,10 +687,10 @@ static float norm_of_row(const strips *a, int64_t i)
     return sqrtf(v_hadd(sum_of_squares(a->k->q + i * ldq, ldq / LANES)));
 }
 
-/* Sets the reference score of each row of the strip at query i to 0 if the row's scores stay within
- * BOUND. The other rows of the strip have no reference score yet. Scores are bounded by `most`
- * times the norm of the row. A cheaper bound, from the per-lane maxima of squares over all rows, is
- * tried first and often suffices. */
+/* Sets the reference score of each row of the strip of queries at query i to 0 if the row's scores
+ * stay within BOUND. The other rows of the strip keep no reference score for now. The scores of a
+ * row are at most `most` times the norm of the query row. A cheaper bound, from the per-lane maxima
+ * of squares over all rows, is tried first and often suffices. */
 static void set_references(strips *a, int64_t i, float most)
 {
     const int64_t ldq = a->w->p.ldq;
@@ -703,8 +725,8 @@ static void set_all_references(strips *a)
             set_references(a, i, most);
 }
 
-/* Computes a WATCHED strip again with clamped scores, because some of its powers of two
- * overflowed. */
+/* Computes a WATCHED strip of queries again with clamped scores, because some powers of two of its
+ * scores overflowed. */
 static void attend_clamped(strips *a)
 {
     a->kind[a->row / STRIP] = CLAMPED;
@@ -753,8 +775,8 @@ static void attend_keys(const job *w, block *k, int64_t first, int64_t end, cons
     xd_tiles_end();
 }
 
-/* Returns 1 if this attention is computed with tiles. The tile pipeline has no stage for a soft
- * cap, which is applied between the products. */
+/* Returns 1 if this attention can be computed with AMX tiles. The tile pipeline does not support a
+ * soft cap, which would be applied to the scores before the softmax. */
 static int takes_tiles(const xd_attn_args *a)
 {
     return a->q.type == XD_BF16 && !(a->softcap > 0);

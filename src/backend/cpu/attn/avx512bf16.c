@@ -1,8 +1,8 @@
 /* avx512bf16.c - attention with dot products of bf16 pairs by AVX512_BF16
  *
- * This file is compiled twice: unchanged, and with XD_EMULATE_BF16DOT, which emulates the
- * instruction vdpbf16ps in AVX-512 F. The emulation allows tests of the rest of this file on
- * machines without the instruction. */
+ * This file is compiled twice, without and with XD_EMULATE_BF16DOT. With this macro, the
+ * instruction vdpbf16ps is emulated by AVX-512 F instructions. The emulation allows tests of the
+ * rest of this file on machines without the instruction. */
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
 

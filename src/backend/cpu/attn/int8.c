@@ -2,18 +2,19 @@
  * Probabilities and values are bf16, as in avx512bf16.c.
  *
  * The method is SageAttention's (Zhang et al. 2024, arXiv:2410.02367): the mean of all keys of a
- * head is subtracted from the head's keys. Subtracting the mean changes no softmax, and removes the
- * component that makes keys large. After this subtraction, each key and each query is quantized to
- * a row of integers with its own scale.
+ * head is subtracted from the head's keys. Subtracting the mean does not change the result of the
+ * softmax, and removes the common component that makes keys large. After this subtraction, each key
+ * and each query is quantized to a row of integers with its own scale.
  *
  *   q.(k - mean) ~ scale_q scale_k sum_d iq[d] ik[d]
  *
- * Sums of integers are exact. The lowest digits of a sum are noise, so a score keeps only 16 bits,
- * multiplied by the ratio of the key's scale to the largest scale in its key block. Probabilities
- * are computed from these scores in 16-bit arithmetic: differences to the row's largest score,
- * times a factor, are exponents in fixed point with 7 fraction bits. Interpreted as bf16, such an
- * exponent with the fraction f has the mantissa 1 + f instead of 2^f; a table corrects the
- * difference (powers_tmpl.h). Eight instructions compute 32 probabilities from their scores.
+ * Sums of integers are exact. The lowest bits of a sum are quantization noise, so a score is stored
+ * in only 16 bits, after a multiplication by the ratio of the key's scale to the largest scale in
+ * its key block. Probabilities are computed from these scores in 16-bit arithmetic. The difference
+ * of a score to the row's largest score, times a factor, is an exponent of two in fixed point with
+ * 7 fraction bits. Interpreted as bf16, such an exponent with the fraction f has the mantissa 1 + f
+ * instead of 2^f; a table corrects the difference (powers_tmpl.h). Eight instructions compute 32
+ * probabilities from their scores.
  *
  * Keys are stored with 128 added, since vpdpbusd multiplies unsigned by signed bytes; accumulators
  * start with a value that cancels this offset. */
@@ -28,21 +29,22 @@
 enum {
     QUADS = 1,
     LDS = XD_ATTN_INT_LDS,
-    /* exponent of two by which a row's reference may be below its maximum before accumulators are
-     * rescaled */
+    /* exponent of two by which a row's reference score may be below the row's largest score before
+     * the accumulators are rescaled */
     LIFT = 8,
-    /* magnitude bits of a 16-bit score; differences of two scores fit into 16 bits too */
+    /* number of magnitude bits of a 16-bit score, so that the difference of two scores fits into 16
+     * bits too */
     TOP_BITS = 14,
-    ONE = 128,          /* 1.0 in fixed point                                                  */
+    ONE = 128,          /* 1.0 in fixed point with 7 fraction bits                             */
     BIAS = 127 * ONE,   /* exponent bias of bf16 in fixed point                                */
-    FAR = 16383,        /* limit of differences of exponents, about 2^-128                     */
+    FAR = 16383,        /* largest difference of two exponents in fixed point, about 2^-128    */
 };
 
-#define ONES 0x3f803f80u        /* two bf16 ones                                               */
+#define ONES 0x3f803f80u        /* the bits of two bf16 values of 1                            */
 
-/* Parameters of a query for the current key block. The 16-bit values are stored twice in a 32-bit
- * unit. Exponents are factor ((score - most) << left) / 2^15 + add, with score - most clamped to at
- * least `least`. */
+/* Parameters of a query for the current key block. Each 16-bit parameter is stored twice in a
+ * 32-bit integer. The exponent of a score is factor ((score - most) << left) / 2^15 + add, with
+ * score - most clamped to at least `least`. */
 typedef struct query {
     float    scale;             /* scale of the query's integers, times all constant factors  */
     int32_t  start;  /* initial value of accumulators: -128 times the sum of the query's integers */
@@ -50,12 +52,14 @@ typedef struct query {
 } query;
 _Static_assert(sizeof(query) <= XD_ATTN_INT_ROW * sizeof(float), "the plan allocates queries");
 
-/* Scores of a few rows that become probabilities in place, row by row, 32 in each step. */
+/* The state of a softmax in which the scores of a few query rows become probabilities in place, row
+ * by row, 32 in each step. */
 typedef struct softmax_state {
-    unit        *row;           /* first row of scores; rows are LDS units apart              */
+    unit        *row;           /* first row of scores; rows are LDS 32-bit units apart       */
     const query *query;         /* parameters of the query of each row                        */
-    float       *sum;           /* for each row: sums of probabilities in LANES floats        */
-    int64_t      at, width;     /* first unit of the next step; units of a row in full steps   */
+    float       *sum;           /* sums of the probabilities of each row, LANES floats a row  */
+    /* first 32-bit unit of the next step; number of units of a row in full steps */
+    int64_t      at, width;
     int64_t      left;          /* number of remaining steps                                  */
 } softmax_state;
 
@@ -106,10 +110,12 @@ static inline vf elements(const char *row, const float *mean, int64_t c, int64_t
     return mean ? v_sub(x, v_load(mean + c)) : x;
 }
 
-/* Returns the largest magnitude of a row minus `mean`; NaN if an element is NaN. */
+/* Returns the largest magnitude of the elements of a row minus `mean`, or NaN if an element is
+ * NaN. */
 static float largest(const char *row, const float *mean, int64_t D)
 {
-    /* maximum of the bits of magnitudes, which have the same order; NaN is largest */
+    /* Magnitudes are compared by their bits, which have the same order as the magnitudes. The bits
+     * of a NaN are the largest. */
     vu most = _mm512_setzero_si512();
     for (int64_t c = 0; c < D; c += LANES)
         most = _mm512_max_epu32(most, _mm512_castps_si512(v_abs(elements(row, mean, c, D))));
@@ -119,14 +125,15 @@ static float largest(const char *row, const float *mean, int64_t D)
     return x;
 }
 
-/* Returns 127 / most, the factor that quantizes a row; or 0 if the row's integers would be
- * meaningless. */
+/* Returns 127 / most, the factor that quantizes a row with the largest magnitude `most`, or 0 if
+ * the row cannot be quantized. */
 static float inverse_of(float most)
 {
     return most > 1e-30f && most < INFINITY ? 127 / most : 0;
 }
 
-/* Returns 16 units of a row from element c on: elements times `by`, rounded to int8. */
+/* Returns 64 elements of a row from element c on, multiplied by `by` and rounded to int8, as 16
+ * 32-bit units. */
 static inline vu integers(const char *row, const float *mean, int64_t c, int64_t D, float by)
 {
     __m128i x[4];
@@ -141,8 +148,8 @@ static inline vu integers(const char *row, const float *mean, int64_t c, int64_t
     return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 
-/* Adds dot products of four bytes to each lane of `sum`. Inline assembly is used because with the
- * intrinsic, gcc 12 keeps copies of the accumulators in memory. */
+/* Adds a dot product of four bytes to each 32-bit lane of `sum`. Inline assembly is used because
+ * gcc 12 keeps copies of the accumulators in memory if the intrinsic is used. */
 static inline vu int_dot(vu sum, vu bytes, vu signed_bytes)
 {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(bytes), "v"(signed_bytes));
@@ -156,7 +163,8 @@ static float *mean_of(const xd_attn_plan *p, unit *pair)
     return (float *)(void *)(pair + p->means);
 }
 
-/* Sums the keys of a key block. The sum is stored where the block will be packed. */
+/* Sums the keys of a key block. The sum is stored in the memory into which the block will be
+ * packed. */
 static void sum_block(const job *w, int64_t pair, int64_t kb)
 {
     const xd_attn_plan *p = &w->p;
@@ -186,8 +194,8 @@ static void sum_job(void *ctx, int64_t begin, int64_t end, int thread)
             sum_block(w, i % w->lots * pairs + x, i / w->lots);
 }
 
-/* Computes the mean of the keys of each (batch, key head) pair from the sums of the key blocks, in
- * the order of blocks. */
+/* Computes the mean of the keys of each (batch, key head) pair from the sums of the key blocks,
+ * which are added in their order. */
 static void mean_job(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const job          *w = ctx;
@@ -212,9 +220,9 @@ static void measure_keys(job *w)
     xd_par_for(w->count, mean_job, w);
 }
 
-/* Stores, after the keys of a key block, the ratios of the keys' scales to the block's largest
- * scale in the order of units, followed by the largest magnitude. Padding repeats the ratio of the
- * last key. */
+/* Stores the ratios of the keys' scales to the largest scale of the key block after the packed
+ * keys, followed by the largest magnitude. The ratios are in the order in which the scores of the
+ * keys are stored. The ratio of the last key is repeated for the keys that pad the block. */
 static void put_scales(const xd_attn_plan *p, const float *most, int64_t n, unit *to)
 {
     int16_t *share = (int16_t *)(void *)(to + p->scales);
@@ -259,8 +267,8 @@ static void place_keys(const job *w, const char **k, const char **v, int64_t n, 
 
 /* ---- queries ------------------------------------------------------------------------------ */
 
-/* Returns the parameters of query i, which are stored after k->l. k->l follows k->low and has the
- * same size. */
+/* Returns the parameters of query i. The parameters of all queries are stored after the array k->l,
+ * which follows k->low and has the same size as k->low. */
 static query *query_of(const block *k, int64_t i)
 {
     return (query *)(void *)(k->l + (k->l - k->low)) + i;
@@ -303,7 +311,8 @@ static void load_queries(const job *w, const block *k)
         *query_of(k, i) = (query){ 0 };
 }
 
-/* Returns the score of query i with the mean of the keys, which the int8 scores omit. */
+/* Returns the dot product of query i and the mean of the keys, which is missing in the int8
+ * scores. */
 static double left_out(const job *w, const block *k, int64_t i)
 {
     const xd_attn_plan *p = &w->p;
@@ -316,8 +325,8 @@ static double left_out(const job *w, const block *k, int64_t i)
 
 /* ---- scores ------------------------------------------------------------------------------- */
 
-/* Returns the 16-bit scores of two vectors of accumulators, as 32-bit units; the scores of x are in
- * the low halves. */
+/* Converts two vectors of accumulators, x and y, to 16-bit scores. Each 32-bit element of the
+ * result has a score of x in its low half and a score of y in its high half. */
 static inline vu halves(vu x, vu y, vu down, vu up, vu shares)
 {
     const vu high = _mm512_set1_epi32((int)0xffff0000u);
@@ -326,13 +335,13 @@ static inline vu halves(vu x, vu y, vu down, vu up, vu shares)
     return _mm512_mulhrs_epi16(_mm512_ternarylogic_epi32(high, y, x, 0xca), shares);
 }
 
-/* Operands of a score tile: 6 queries by 64 or 32 keys. */
+/* The operands and results of a tile of scores, 6 queries by 64 or 32 keys. */
 typedef struct score_job {
     const unit  *q;
     int64_t      ldq, units;
     const unit  *keys, *shares;
     const query *query;
-    unit        *s, *most;      /* scores; 32 maxima for each row of scores                   */
+    unit        *s, *most;      /* 16-bit scores; 32 maxima of each row of scores             */
     vu           down, up;
 } score_job;
 
@@ -423,18 +432,20 @@ static uint32_t twice(int x)
     return (uint32_t)(uint16_t)x * 0x10001u;
 }
 
-/* Sets how scores of this key block become exponents. `step` is the fixed-point exponent of two per
- * unit of score, and `add` is the exponent of the largest score. */
+/* Sets the parameters of a query with which the scores of the current key block are converted to
+ * exponents of two. `step` is the increase of the exponent for an increase of the score by 1, and
+ * `add` is the exponent of the largest score, both in fixed point. */
 static void set_exponents(query *q, int most, float step, float add)
 {
-    if (!(add > 4)) {           /* all powers of two are too small, so that the results are 0 */
+    if (!(add > 4)) {           /* all powers of two are so small that probabilities are 0    */
         *q = (query){ .scale = q->scale, .start = q->start };
         return;
     }
     step = step < 8192 ? step : 8192;
-    /* 2 less than the smallest exponent, so that no rounding makes an exponent negative */
+    /* The lowest difference of exponents is 2 above -add, so that no rounding makes an exponent
+     * negative. */
     const float lowest = 2 - (add < FAR ? add : FAR);
-    /* step = factor 2^(left - 15), with a factor below 2^15 */
+    /* `step` is split into factor * 2^(left - 15), with a factor below 2^15. */
     const int e = _mm_cvtsi128_si32(_mm_castps_si128(_mm_set_ss(step))) >> 23;
     const int left = e > 126 ? e - 126 : 0;
     const int factor = (int)(step * (float)(32768 >> left) + 0.5f);
@@ -445,8 +456,9 @@ static void set_exponents(query *q, int most, float step, float add)
     q->add = twice((int)(add + 0.5f));
 }
 
-/* Sets the reference score of row i to its largest score, or keeps an earlier reference that is
- * lower by less than LIFT. `scale` is the largest scale of a key in the key block. */
+/* Sets the reference score of query row i to the row's largest score, or keeps an earlier reference
+ * score that is lower by at most LIFT exponents of two. `scale` is the largest scale of a key in
+ * the key block. */
 static void set_reference(const job *w, const block *k, int64_t i, float scale)
 {
     query      *q = query_of(k, i);
@@ -480,8 +492,8 @@ static softmax_state soft_rows(const block *k, int64_t i, int64_t height, int64_
     };
 }
 
-/* Computes the probabilities of the last, incomplete step of row i. The probabilities of keys from
- * n on become 0. */
+/* Computes the probabilities of row i in the last step, which has fewer than 32 keys. The
+ * probabilities of keys from n on become 0. */
 static void soft_end(const block *k, int64_t i, int64_t n)
 {
     const int64_t  left = n % STEP_KEYS;

@@ -12,10 +12,10 @@
 
 typedef struct job {
     const xd_attn_args *a;
-    float              *scores;         /* scores of one query against m keys, for each thread */
+    float              *scores;         /* scores of one query against m keys, [threads][m]    */
     int64_t             m, rep;
-    /* with int8: mean [D], scales [m] and integers [m,D] of the keys of each (batch, key head)
-     * pair */
+    /* With int8 scores: the mean [D], the scales [m] and the integers [m,D] of the keys of each
+     * (batch, key head) pair. */
     float              *means, *scales;
     int8_t             *ints;
 } job;
@@ -81,8 +81,8 @@ static void quantize_keys(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Returns the score of query q, whose integers have the scale sq, with key j of (batch, key head)
- * pair p. */
+/* Returns the score of the query q and key j of the (batch, key head) pair p. The integers of the
+ * query have the scale sq. */
 static float int_score(const job *w, const int8_t *q, float sq, int64_t p, int64_t j)
 {
     const int64_t D = w->a->q.d[3];
@@ -93,8 +93,8 @@ static float int_score(const job *w, const int8_t *q, float sq, int64_t p, int64
     return w->a->scale * (float)sum * sq * w->scales[p * w->m + j];
 }
 
-/* Returns the term query . mean of the keys, which the int8 scores omit. The term is the same for
- * all keys of pair p. */
+/* Returns the dot product of the query and the mean of the keys, which is missing in the int8
+ * scores. The product is the same for all keys of the (batch, key head) pair p. */
 static double mean_score(const job *w, const char *q, int64_t p)
 {
     double sum = 0;
@@ -139,7 +139,8 @@ static void store_element(void *row, xd_dtype type, int64_t at, float v)
         ((uint16_t *)row)[at] = xd_f32_bf16(v);
 }
 
-/* Computes out = sum over j in [lo, hi) of s[j] v[j] / l, a few columns at a time. */
+/* Computes the weighted sum of the values, out = sum over j in [lo, hi) of s[j] v[j] / l, a few
+ * columns at a time. */
 static void sum_weighted_values(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo,
                                 int64_t hi, const float *s, float l)
 {

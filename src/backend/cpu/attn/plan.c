@@ -6,9 +6,9 @@
 #include "base/arena.h"
 #include "base/minmax.h"
 
-/* normal limit of the packed keys and values of a group */
+/* normal limit of the bytes of packed keys and values of a group of (batch, key head) pairs */
 static const size_t group_bytes = (size_t)32 << 20;
-/* maximum bytes of a group if there are many threads */
+/* maximum bytes of packed keys and values of a group if there are many threads */
 static const size_t group_limit = (size_t)512 << 20;
 
 static size_t align_bytes(size_t bytes)
@@ -16,8 +16,9 @@ static size_t align_bytes(size_t bytes)
     return (bytes + XD_ALIGN - 1) / XD_ALIGN * XD_ALIGN;
 }
 
-/* Splits the queries into blocks of equal size, halved while there are fewer than two blocks per
- * thread. The size of a block changes no result, since rows are independent. */
+/* Splits the queries into blocks of equal size. The size is halved while there are fewer than two
+ * blocks per thread. The size of a block of queries changes no result, because query rows are
+ * independent. */
 static void cut_rows(xd_attn_plan *p, int threads, int tiles)
 {
     int64_t most = tiles ? XD_ATTN_TILE_ROWS : XD_ATTN_ROWS, step = tiles ? XD_ATTN_STRIP : 12;
@@ -34,8 +35,8 @@ static void cut_rows(xd_attn_plan *p, int threads, int tiles)
     p->blocks = p->rows ? xd_ceil_div(p->n, p->rows) : 0;
 }
 
-/* Splits the keys into blocks of equal size, because a short last block costs a row almost as much
- * time as a full block. */
+/* Splits the keys into blocks of equal size, because for each query row, a short last key block
+ * takes almost as much time as a full block. */
 static void cut_keys(xd_attn_plan *p, const xd_attn_form *f)
 {
     int64_t most = f->tiles ? XD_ATTN_TILE_KEYS : f->quads ? XD_ATTN_INT_KEYS : XD_ATTN_KEYS;
@@ -44,8 +45,9 @@ static void cut_keys(xd_attn_plan *p, const xd_attn_form *f)
     p->kblocks = xd_ceil_div(p->m, p->keys);
 }
 
-/* Chooses the number of (batch, key head) pairs of a group: as many as fit into group_bytes, or up
- * to group_limit so that every thread has several blocks. */
+/* Chooses the number of (batch, key head) pairs that are packed together as a group: as many as fit
+ * into group_bytes, or up to group_limit bytes if these pairs have fewer than eight query blocks
+ * per thread. */
 static void cut_group(xd_attn_plan *p, int threads)
 {
     int64_t pairs = p->B * p->Hk, per = p->rep * p->blocks;
@@ -139,7 +141,7 @@ static char *row_of(const xd_tensor *t, int64_t b, int64_t j, int64_t h)
 void xd_attn_rows(const xd_attn_args *a, int64_t b, int64_t h, int64_t j0, int64_t n,
                   const char **k, const char **v)
 {
-    int64_t first = 0;          /* position of the segment's first key in the global order    */
+    int64_t first = 0;          /* position of the segment's first key in the order of all keys */
     for (int i = 0; i < a->nkv; i++) {
         const xd_kv *s = &a->kv[i];
         int64_t      end = first + s->k.d[1];
@@ -151,7 +153,7 @@ void xd_attn_rows(const xd_attn_args *a, int64_t b, int64_t h, int64_t j0, int64
     }
 }
 
-/* Writes the addresses of rows i .. i+n to `to`. Does nothing if `to` is NULL. */
+/* Writes the addresses of rows i to i + n - 1 to `to`. Does nothing if `to` is NULL. */
 static void put_rows(const xd_tensor *t, int64_t b, int64_t h, int64_t i, int64_t n, char **to)
 {
     const int64_t step = t->s[1] * (int64_t)xd_dtype_size(t->type);
