@@ -1,8 +1,8 @@
 /* cpu.c - the CPU device: its memory and its table of ops
  *
- * The op tables of all instruction sets share these functions. The functions call code of an
- * instruction set through the device (its small kernels, oneDNN or none) and through the attention
- * members of the table. */
+ * The op tables of all instruction sets share the functions of this file. These functions call the
+ * code of an instruction set through pointers: the device's row kernels, oneDNN if the device uses
+ * it, and the attention functions of the op table. */
 #include "backend/cpu/cpu.h"
 
 #include <pthread.h>
@@ -39,7 +39,8 @@ static void cpu_put(xd_dev *d, void *p, size_t bytes)
 
 static void cpu_sync(xd_dev *d, xd_stream *s)
 {
-    (void)d;                   /* nothing to wait for: kernels have ended when their call returns */
+    /* nothing to wait for: a CPU kernel has ended when its call returns */
+    (void)d;
     (void)s;
 }
 
@@ -111,10 +112,10 @@ static const xd_dev_ops mem_ops = {
     .close = close_cpu,
 };
 
-/* Returns the bytes of address space that kernels will map when they first run and that no memory
- * plan counts: oneDNN's code, tables and heap, and the stacks of oneDNN's threads and ours.
- * oneDNN's share was measured at 40 to 53 MB without convolutions on AMX tiles, and more with many
- * convolutions. oneDNN aborts the process if it cannot map memory. */
+/* Returns the bytes of address space that kernels map when they first run, and that no memory plan
+ * includes: oneDNN's code, tables and heap, and the stacks of the threads of oneDNN and of the
+ * engine. oneDNN was measured to map 40 to 53 MB without convolutions on AMX tiles, and more than
+ * that with many convolutions. oneDNN aborts the process if it cannot map memory. */
 static double address_space(void)
 {
     pthread_attr_t attr;
@@ -140,9 +141,9 @@ static int is_empty(const xd_weight *w)
     return w->in == 0 || w->out == 0;
 }
 
-/* Returns the bytes of a packed weight. For a type that this processor does not multiply, returns
- * the size that a processor with that type needs, because plans for other machines are counted
- * here. */
+/* Returns the bytes of a packed weight. If this processor cannot multiply the weight's type,
+ * returns the size of the weight on a processor that can, because plans for other machines are also
+ * computed on this processor. */
 static size_t pack_size(xd_dev *d, xd_weight *w)
 {
     xd_cpu_dev *c = cpu_of(d);
@@ -192,8 +193,8 @@ static xd_status pack_rows(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0)
 
 /* ---- ops ---------------------------------------------------------------------------------- */
 
-/* Returns the bytes of the bf16 copy of an f32 input, which is made before the GEMM; 0: no
- * conversion is needed. */
+/* Returns the bytes of the bf16 copy of a GEMM's f32 input, which is made before the GEMM, or 0 if
+ * the input is not converted. */
 static size_t rounded_bytes(const xd_cpu_dev *c, const xd_gemm *a)
 {
     if (a->in.type != XD_F32 || a->w->type != XD_BF16 ||
@@ -202,7 +203,7 @@ static size_t rounded_bytes(const xd_cpu_dev *c, const xd_gemm *a)
     return ((size_t)xd_count(a->in) * 2 + 63) / 64 * 64;
 }
 
-/* Returns a copy of the GEMM's arguments with the BF16 input at p. */
+/* Returns a copy of the GEMM's arguments in which the input is the BF16 copy at p. */
 static xd_gemm with_bf16_input(const xd_gemm *a, void *p)
 {
     xd_gemm b = *a;
@@ -402,8 +403,8 @@ static size_t scratch_of(const xd_cpu_dev *c, xd_op op, const void *args)
     return 0;
 }
 
-/* Returns 1 if the kernel with int8 scores computes this attention. The set "c" has a single
- * kernel, which also computes int8 scores. */
+/* Returns 1 if the kernel with int8 scores computes this attention. The instruction set "c" has a
+ * single attention kernel, which also computes int8 scores. */
 static int in_int8(const xd_dev *d, const xd_attn_args *a)
 {
     return cpu_of(d)->isa != XD_ISA_C && d->int8_attn >> a->q.type & 1 && xd_attn_in_int8(a);
@@ -414,8 +415,8 @@ static int in_int8(const xd_dev *d, const xd_attn_args *a)
 #define xd_attn_int8 xd_attn_c
 #endif
 
-/* Returns the query types that have int8 attention scores on request. AMX has none, because its
- * tiles multiply bf16 faster than VNNI multiplies int8. */
+/* Returns the types of queries for which int8 attention scores can be requested. With AMX there are
+ * none, because its tiles multiply bf16 faster than VNNI multiplies int8. */
 static unsigned int8_types(xd_isa isa)
 {
     if (isa == XD_ISA_C)
@@ -453,7 +454,7 @@ TABLE(avx512bf16)
 #ifdef XD_WITH_AMX
 TABLE(amx)
 #endif
-/* The op tables by instruction set. A build without AMX never selects the last entry. */
+/* The op tables, indexed by instruction set. A build without AMX never selects the last table. */
 static const xd_ops *const     tables[XD_NISAS] = {
     &ops_c, &ops_avx2, &ops_avx512, &ops_avx512bf16,
 #ifdef XD_WITH_AMX

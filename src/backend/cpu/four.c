@@ -1,7 +1,7 @@
 /* four.c - quantization of floats to blocks of XD_Q4_0 (four.h), compiled once per instruction set
  *
- * Sums are computed in 16 lanes, which are then added pairwise, so that all instruction sets round
- * identically. */
+ * Each sum is computed as 16 partial sums, which are then added pairwise, so that all instruction
+ * sets round identically. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -10,13 +10,14 @@
 #include "backend/four.h"
 
 enum { LANES = 16, TRIES = 4, BLOCK = 18 };
-/* distance between candidates for the integer of the largest element */
+/* The integer of a block's largest element is chosen among candidates, which have this distance
+ * from each other. */
 static const float STEP = 0.25f;
 
 #define JOIN(a, b) a##b
 #define NAME(a, b) JOIN(a, b)
 
-typedef struct fit { float xq, qq; } fit;       /* sums of x q and of q q over a block          */
+typedef struct fit { float xq, qq; } fit;       /* sums over a block: of x q, and of q q        */
 
 static float sum_lanes(float s[LANES])
 {
@@ -26,7 +27,7 @@ static float sum_lanes(float s[LANES])
     return s[0];
 }
 
-/* Rounds v, |v| < 2^22, to the nearest integer, ties to even. */
+/* Rounds v to the nearest integer, ties to even. The magnitude of v must be below 2^22. */
 static inline float nearest(float v)
 {
     const float big = 12582912.0f;
@@ -51,7 +52,7 @@ static fit fit_of(const float *x, float inverse)
     return (fit){ sum_lanes(xq), sum_lanes(qq) };
 }
 
-/* Returns the element of largest magnitude, with its sign; NaN if an element is not finite. */
+/* Returns the element of largest magnitude with its sign, or NaN if an element is not finite. */
 static float widest(const float *x)
 {
     float low[LANES], high[LANES], bad[LANES];
@@ -69,8 +70,8 @@ static float widest(const float *x)
     return sum_lanes(bad) != 0.0f ? NAN : -low[0] > high[0] ? low[0] : high[0];
 }
 
-/* Returns the candidate scale with the smallest error. For given integers q, the minimum over d of
- * the squared error of x ~ d q is sum(x x) - sum(x q)^2 / sum(q q). */
+/* Returns the candidate scale d with the smallest quantization error. For given integers q, the
+ * minimum over d of the squared error of x ~ d q is sum(x x) - sum(x q)^2 / sum(q q). */
 static float best_scale(const float *x, float wide)
 {
     float best = 0, scale = 0;

@@ -5,7 +5,7 @@
 #include "backend/four.h"
 #include "base/minmax.h"
 
-/* elements per kernel call, few enough that the kernel runs on one thread */
+/* The number of elements per kernel call is so small that the kernel runs on one thread. */
 enum { AT_ONCE = 4096 };
 
 xd_isa xd_isa_of_host(void)
@@ -16,8 +16,8 @@ xd_isa xd_isa_of_host(void)
     return xd_isa_choose(&isa, &forced, &e) == XD_OK ? isa : XD_ISA_C;
 }
 
-/* Returns the kernels of the host's best instruction set. XDIT_ISA is read only once; every set
- * produces the same bits. */
+/* Returns the kernels of the host's best instruction set. XDIT_ISA is read only once. Quantization
+ * and rotation produce the same bits with every instruction set. */
 static const xd_kernels *kernels_of_host(void)
 {
     static const xd_kernels *_Atomic known;

@@ -1,8 +1,9 @@
 /* kernels.c - row and element-wise kernels of the CPU device, compiled once per instruction set
  *
  * The kernels are plain loops that compilers vectorize. Rows are processed in chunks that stay in
- * the L1 cache, in f32 whatever the element type. No loop calls a function of libm. ISA (c, avx2,
- * avx512, avx512bf16) names the table that this compilation exports. */
+ * the L1 cache, with f32 arithmetic for all element types. No loop calls a function of libm. The
+ * macro ISA (c, avx2, avx512, avx512bf16) names the kernel table that a compilation of this file
+ * exports. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -29,10 +30,10 @@ static inline float exp_f(float x)
 {
     x = x < 88.5f ? x : 88.5f;
     x = x > -88.0f ? x : -88.0f;
-    float n = x * 1.44269504f + 12582912.0f;    /* the last bit of the sum has the weight 1  */
+    float n = x * 1.44269504f + 12582912.0f;    /* the last bit of this sum has the weight 1 */
     int32_t e = (int32_t)(float_bits(n) - float_bits(12582912.0f));
     n -= 12582912.0f;
-    /* ln 2 in two parts; products of n with the first part are exact */
+    /* ln 2 is split into two constants. The product of n and the first constant is exact. */
     float r = x - n * 0.693359375f;
     r += n * 2.12194440e-4f;
     float p = 1.393365033e-3f;
@@ -56,16 +57,16 @@ static inline float gelu_quick_f(float x)
     return x / (1.0f + exp_f(-1.702f * x));
 }
 
-/* GELU with tanh: 0.5 x (1 + tanh(u)) = x / (1 + e^(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
- * (Hendrycks and Gimpel 2016). */
+/* Computes the tanh approximation of GELU, 0.5 x (1 + tanh(u)) = x / (1 + e^(-2u)), u = sqrt(2/pi)
+ * (x + 0.044715 x^3) (Hendrycks and Gimpel 2016). */
 static inline float gelu_tanh_f(float x)
 {
     float u2 = 1.59576912f * (x + 0.044715f * x * x * x);
     return x / (1.0f + exp_f(-u2));
 }
 
-/* GELU with erf: x times the normal distribution function, with erfc(z) = e^(-z^2) t P(t) and t = 1
- * / (1 + z/2). P is fitted to 6e-8 on 0 <= z <= 10. */
+/* Computes exact GELU, x times the normal distribution function, with erfc(z) = e^(-z^2) t P(t) and
+ * t = 1 / (1 + z/2). P is fitted to 6e-8 on 0 <= z <= 10. */
 static inline float gelu_erf_f(float x)
 {
     float z = fabsf(x) * 0.707106781f, t = 1.0f / (1.0f + 0.5f * z);
@@ -174,7 +175,7 @@ static void narrow(void *to, xd_dtype t, const float *from, int64_t n)
     }
 }
 
-/* Converts floats to type t like `narrow`, but keeps denormals. */
+/* Converts floats to type t like the function `narrow`, but keeps denormal values. */
 static void round_all(void *to, xd_dtype t, const float *from, int64_t n)
 {
     if (t != XD_BF16) {
@@ -187,7 +188,8 @@ static void round_all(void *to, xd_dtype t, const float *from, int64_t n)
         p[i] = to_bf16(from[i]);
 }
 
-/* Returns elements [i, i + n) of a row as floats: in place for F32, else converted into buf. */
+/* Returns elements [i, i + n) of a row as floats: the row's own memory if the row is F32, else
+ * `buf` with the converted elements. */
 static const float *load_floats(float *buf, const char *row, xd_dtype t, int64_t i, int64_t n)
 {
     const char *p = row + i * (int64_t)xd_dtype_size(t);
@@ -197,8 +199,9 @@ static const float *load_floats(float *buf, const char *row, xd_dtype t, int64_t
     return buf;
 }
 
-/* Returns the memory in which to compute elements of an output row from element i on: in place for
- * F32, else buf, which `narrow` then converts to the row. */
+/* Returns the memory in which the elements of an output row from element i on are computed: the
+ * row's own memory if the row is F32, else `buf`, which `narrow` then converts to the row's
+ * type. */
 static float *output_floats(float *buf, char *row, xd_dtype t, int64_t i)
 {
     return t == XD_F32 ? (float *)(void *)row + i : buf;
@@ -222,8 +225,8 @@ static int64_t row_count(const xd_tensor *t)
     return n;
 }
 
-/* Returns the address of row i, counted over all dimensions but the last. Returns NULL if the
- * tensor is absent. */
+/* Returns the address of row i of a tensor, where rows are counted over all dimensions except the
+ * last. Returns NULL if the tensor is absent. */
 static char *row_at(const xd_tensor *t, int64_t i)
 {
     int64_t off = 0;
@@ -238,13 +241,14 @@ static char *row_at(const xd_tensor *t, int64_t i)
     return (char *)t->p + off * (int64_t)xd_dtype_size(t->type);
 }
 
-/* Returns row i of an operand, or its only row if all rows of the output share it. */
+/* Returns row i of an operand, or the operand's only row if all rows of the output share this
+ * row. */
 static const float *row_or_only(const xd_tensor *t, int64_t i)
 {
     return (const float *)(const void *)row_at(t, t->nd < 2 || t->d[0] == 1 ? 0 : i);
 }
 
-/* Reshapes a contiguous tensor to one row. Returns 0 if the tensor is not contiguous. */
+/* Reshapes a contiguous tensor to a single row. Returns 0 if the tensor is not contiguous. */
 static int one_row(xd_tensor *t)
 {
     if (!t->p)
@@ -257,13 +261,14 @@ static int one_row(xd_tensor *t)
 
 /* ---- distributing rows x columns to threads ----------------------------------------------- */
 
-/* A kernel for columns [c0, c0 + n) of row i, where n <= CHUNK. */
+/* The type of kernels that compute columns [c0, c0 + n) of row i of the output, where n <=
+ * CHUNK. */
 typedef void piece_fn(const void *args, int64_t i, int64_t c0, int64_t n);
 
 typedef struct spread_ctx {
     piece_fn   *fn;
     const void *args;
-    int64_t     cols, across;   /* columns of a row; chunks of CHUNK columns in a row         */
+    int64_t     cols, across;   /* columns of a row; chunks of at most CHUNK columns in a row */
 } spread_ctx;
 
 static void spread_run(void *ctx, int64_t begin, int64_t end, int thread)
@@ -285,7 +290,7 @@ static void run_pieces(int64_t nrows, int64_t ncols, piece_fn *fn, const void *a
         xd_par_for(nrows * s.across, spread_run, &s);
 }
 
-/* Distributes complete rows to threads instead of chunks of rows. */
+/* Distributes complete rows, instead of chunks of rows, to threads. */
 static void spread_rows(int64_t nrows, int64_t ncols,
                         void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx)
 {
@@ -319,7 +324,7 @@ static void row_moments(const xd_norm *a, const char *in, float *mean, float *rs
     *rstd = (float)(1.0 / sqrt(q / (double)C + (double)a->eps));
 }
 
-/* Returns the root mean square of row i of `like`, or 1 if `like` is absent. */
+/* Returns the root mean square of row i of the operand `like`, or 1 if `like` is absent. */
 static float length_of(const xd_norm *a, int64_t i)
 {
     int64_t      C = row_length(&a->in);
@@ -327,14 +332,15 @@ static float length_of(const xd_norm *a, int64_t i)
     return row ? sqrtf(square_sum_of(row, C, 0) / (float)C) : 1;
 }
 
-/* Returns the columns from c on of an operand, or `instead` if the operand is absent. */
+/* Returns the address of an operand's elements from column c on, or `instead` if the operand is
+ * absent. */
 static const float *from_column(const float *p, int64_t c, const float *instead)
 {
     return p ? p + c : instead;
 }
 
-/* Normalizes rows in short slices, so that the next row is fetched from memory while a row is
- * written. */
+/* Normalizes rows in short slices of columns, so that the next row is fetched from memory while a
+ * row is written. */
 static void norm_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     enum { SLICE = 128 };
@@ -377,7 +383,8 @@ static void norm(const xd_norm *a)
 
 /* ---- group norm --------------------------------------------------------------------------- */
 
-/* Sums channels [c0, c0 + n), and their squares, over the positions of one row, in doubles. */
+/* Computes the sums of channels [c0, c0 + n), and of their squares, over the positions of one image
+ * row, in doubles. */
 static void channel_sums(const xd_moments *a, int64_t r, int64_t c0, int64_t n, double *s,
                          double *q)
 {
@@ -397,12 +404,13 @@ static void channel_sums(const xd_moments *a, int64_t r, int64_t c0, int64_t n, 
     }
 }
 
-/* channel_sums for BF16: sums of AT_ONCE elements and of their squares (which are exact in float)
- * are first computed in float. The order of additions depends only on the length of the row. */
+/* Computes the sums of channel_sums for BF16 elements. The sums of AT_ONCE elements and of their
+ * squares (the square of a bf16 value is exact in float) are first computed in float, and then
+ * added in doubles. The order of additions depends only on the length of the row. */
 enum { AT_ONCE = 16 };
 
-/* Sums channels in registers, even and odd channels separately: as many of the first `most`
- * channels as fill complete steps. Returns the number of channels summed. */
+/* Sums channels in registers, even and odd channels separately. Only as many of the first `most`
+ * channels are summed as fill complete steps. Returns the number of channels that were summed. */
 static int64_t sums_in_registers(const uint16_t *in, int64_t step, int64_t most, double *s,
                                  double *q)
 {
@@ -477,8 +485,8 @@ static void channel_sums_bf16(const xd_moments *a, int64_t r, int64_t c0, int64_
     }
 }
 
-/* Computes sums of groups of channels for some rows. Channels are summed in runs; a group that
- * spans several runs adds up the sums of its runs one by one. */
+/* Computes the sums of groups of channels for some image rows. Channels are summed in runs of
+ * adjacent channels. If a group spans several runs, the sums of these runs are added one by one. */
 static void moments_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     enum { RUN = 512 };
@@ -510,7 +518,7 @@ static void moments(const xd_moments *a)
 
 typedef struct gnorm_ctx { const xd_gnorm *a; const float *mul, *add; } gnorm_ctx;
 
-/* Computes y = x mul + add, then SiLU if `silu`. */
+/* Computes y = x mul + add, followed by SiLU if `silu` is 1. */
 static inline void scale_and_add(float *y, const float *x, const float *mul, const float *add,
                                  int64_t n, int silu)
 {
@@ -525,8 +533,8 @@ static inline void scale_and_add(float *y, const float *x, const float *mul, con
     }
 }
 
-/* Normalizes one pixel. The element types are compile-time constants, so that no intermediate value
- * is stored. */
+/* Normalizes the channels of one pixel. The element types are compile-time constants, so that no
+ * intermediate value is stored. */
 static inline void gnorm_pixel(char *out, const char *in, const float *mul, const float *add,
                                int64_t n, int wide_in, int wide_out, int silu)
 {
@@ -544,7 +552,8 @@ static inline void gnorm_pixel(char *out, const char *in, const float *mul, cons
 }
 
 #if defined(__AVX512F__)
-/* Computes SiLU, x / (1 + e^-x), with an error of 1e-4, for results with 8 bits of precision. */
+/* Computes SiLU, x / (1 + e^-x), with an error of 1e-4, which suffices for results of 8 bits of
+ * precision (bf16). */
 static inline __m512 silu_approx(__m512 x)
 {
     __m512 t = _mm512_mul_ps(x, _mm512_set1_ps(-1.44269504f));
@@ -632,8 +641,8 @@ static void gnorm_cell(const gnorm_ctx *g, const char *in, char *out, int64_t ce
     }
 }
 
-/* Normalizes rows (t, h) of an image whose `scale` and `shift` have a coarser resolution than the
- * image. */
+/* Applies group norm to rows (t, h) of an image, with `scale` and `shift` of a coarser resolution
+ * than the image. */
 static void gnorm_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const gnorm_ctx *g = ctx;
@@ -672,7 +681,8 @@ static void gnorm(const xd_gnorm *a, float *ab)
 
 /* ---- element-wise ------------------------------------------------------------------------- */
 
-/* Applies an activation to n floats. For BF16 results, GELU is approximated with bf16 accuracy. */
+/* Applies an activation to n floats. If the results are converted to BF16, GELU is approximated
+ * with bf16 accuracy. */
 static void act_to(xd_dtype to, float *y, const float *x, int64_t n, xd_act kind)
 {
 #ifdef __AVX512F__
@@ -745,7 +755,8 @@ static void axpby_piece(const void *args, int64_t i, int64_t c0, int64_t n)
     float          *y = (float *)(void *)row_at(&a->y, i) + c0, p = a->a, q = a->b;
     if (a->x.p) {
         const float *x = (const float *)(const void *)row_at(&a->x, i) + c0;
-        if (q == 0) {           /* with q = 0, y is not read: it may hold anything, even a NaN */
+        /* y is not read if q is 0, because y may hold anything, even a NaN */
+        if (q == 0) {
 #pragma omp simd
             for (int64_t k = 0; k < n; k++)
                 y[k] = p * x[k];
@@ -802,7 +813,7 @@ static void lookup_piece(const void *args, int64_t i, int64_t c0, int64_t n)
     char            *from = element_at((char *)a->table.p, a->table.type, id * a->table.s[0] + c0);
     char            *out = row_at(&a->out, i);
     float           *y = output_floats(bo, out, a->out.type, c0);
-    /* copies the row to aligned memory */
+    /* The row is copied to aligned memory. */
     memcpy(raw, from, (size_t)n * xd_dtype_size(a->table.type));
     widen(y, raw, a->table.type, n);
     round_all(element_at(out, a->out.type, c0), a->out.type, y, n);
@@ -830,7 +841,7 @@ static void convert_elements(char *out, xd_dtype to, const char *in, xd_dtype fr
     }
 }
 
-/* Copies n elements that are `step` elements apart into buf. */
+/* Copies n elements, which are `step` elements apart, into adjacent elements of `buf`. */
 static const float *gather_strided(float *buf, const char *p, xd_dtype t, int64_t step, int64_t n)
 {
     if (t == XD_F32) {
@@ -916,14 +927,14 @@ static void join_dims(xd_copy *a)
     a->out.nd = a->in.nd = m;
 }
 
-/* Transposing copy, where `in` and `out` are contiguous along different dimensions. The copy works
- * on tiles of WIDE elements along the contiguous dimension of `in` by LONG elements along the last
- * dimension. Each tensor is accessed along its contiguous dimension. */
+/* A transposing copy, where `in` and `out` are contiguous along different dimensions. The copy
+ * processes tiles of WIDE elements along the contiguous dimension of `in` by LONG elements along
+ * the last dimension. Each tensor is accessed along its contiguous dimension. */
 enum { WIDE = 16, LONG = CHUNK / 4 };
 
 typedef struct transpose_ctx {
     const xd_copy *a;           /* shape [.., J, C]; J is contiguous in `in`                  */
-    /* extents of J and C; number of tiles along C and along J */
+    /* extents of dimensions J and C; number of tiles along C and along J */
     int64_t        J, C, across, down;
 } transpose_ctx;
 
@@ -955,8 +966,8 @@ static void transpose_run(void *ctx, int64_t begin, int64_t end, int thread)
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         int64_t c0 = i % t->across * LONG, j0 = i / t->across % t->down * WIDE;
-        int64_t r = i / t->across / t->down * t->J;     /* first row (index over all dimensions
-                                                         * but the last) of this tile */
+        /* first row of this tile, counted over all dimensions except the last */
+        int64_t r = i / t->across / t->down * t->J;
         int64_t nc = t->C - c0 < LONG ? t->C - c0 : LONG, nj = t->J - j0 < WIDE ? t->J - j0 : WIDE;
         char *out =
             element_at(row_at(&a->out, r), a->out.type, j0 * a->out.s[k - 1] + c0 * a->out.s[k]);
@@ -1043,7 +1054,8 @@ static void epilogue(const xd_gemm *a, const float *acc, int64_t ld, int64_t r0,
             epilogue_row(a, acc + i * ld + c, r0 + i, c0 + c, m - c < CHUNK ? m - c : CHUNK);
 }
 
-/* Computes four rows by 8 columns of a product at a time, with the sums in registers. */
+/* Multiplies matrices. Four rows by 8 columns of the product are computed at a time, with the sums
+ * in registers. */
 static void tile(float *acc, int64_t ldacc, const float *a, int64_t lda, const float *b,
                  int64_t n, int64_t K)
 {
@@ -1085,8 +1097,9 @@ static void tile(float *acc, int64_t ldacc, const float *a, int64_t lda, const f
 
 /* ---- peak --------------------------------------------------------------------------------- */
 
-/* Multiply-adds whose operands stay in registers: 12 independent chains of vectors keep two
- * execution units with a latency of five or six cycles busy. */
+/* The peak rate is measured with multiply-adds whose operands stay in registers. 12 independent
+ * chains of vector operations keep two execution units with a latency of five or six cycles
+ * busy. */
 #if !defined(V_LOAD) && defined(__SSE2__)
 #include <immintrin.h>
 typedef __m128 vec;

@@ -1,8 +1,9 @@
 /* onednn.c - opens oneDNN, wraps its descriptors in versions 2 and 3, caches primitives and packs
  * weights
  *
- * oneDNN's limit on instruction sets is global to the process and can be set only once, before the
- * first use of oneDNN. Opening a second device with another limit fails. */
+ * oneDNN limits the instruction sets that it uses by a setting that is global to the process and
+ * can be set only once, before the first use of oneDNN. Opening a second device with another limit
+ * on instruction sets fails. */
 #include "backend/cpu/onednn.h"
 
 #include <stdatomic.h>
@@ -147,15 +148,15 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
 #endif
 }
 
-/* Sets OpenMP's number of threads. oneDNN reads this number when a primitive is described (for its
- * partition and the workspace of each thread), when a primitive is created and when it runs. */
+/* Sets OpenMP's number of threads. oneDNN reads this number when a primitive is described (to
+ * divide the work and to size each thread's workspace), created and executed. */
 static void set_threads(void)
 {
     if (xd_dnn_lib.set_threads)
         xd_dnn_lib.set_threads(xd_par_threads());
 }
 
-/* Returns the attributes of a primitive. Every description of a primitive starts with a call of
+/* Returns oneDNN attributes for a primitive. Every description of a primitive starts with a call of
  * this function. */
 dnnl_primitive_attr_t xd_dnn_attr(const xd_post *post)
 {
@@ -255,18 +256,19 @@ dnnl_primitive_desc_t xd_pd_reorder(xd_dnn *d, xd_md_ref from, xd_md_ref to)
 
 /* ---- primitives --------------------------------------------------------------------------- */
 
-/* Bytes of code and tables that this process will allocate for convolutions that are described but
- * not created yet: with AMX tiles, and without. The bytes were measured per convolution. With tiles
- * they are 0.2 to 7.7 MB for wide convolutions, 1.4 to 4.5 MB on average in an autoencoder, and 0.2
- * to 0.8 MB for narrow convolutions. Without tiles they are 1.0 to 1.5 MB for small feature maps,
- * and up to 2.3 MB for large ones, which need more variants of row ends. Primitives of other kinds
- * need 0.1 to 0.4 MB. */
+/* The bytes of code and tables that this process will allocate for convolutions that are described
+ * but not created yet, separately for convolutions with AMX tiles and without. The bytes were
+ * measured per convolution. With AMX tiles a wide convolution needs 0.2 to 7.7 MB (1.4 to 4.5 MB on
+ * average in an autoencoder), and a narrow convolution 0.2 to 0.8 MB. Without tiles a convolution
+ * of small feature maps needs 1.0 to 1.5 MB, and one of large feature maps up to 2.3 MB, because it
+ * needs more variants of row ends. A primitive of another kind needs 0.1 to 0.4 MB. */
 static atomic_long by_tiles, without;
 
 static void note_unmade(const xd_prim *p, int sign)
 {
     const char *impl = p->pd && !p->p ? impl_of(p->pd) : "";
-    /* names of the implementations in oneDNN 2; in oneDNN 3 */
+    /* The names of convolution implementations contain "brgconv" in oneDNN 2 and "brg_conv" in
+     * oneDNN 3. */
     if (!strstr(impl, "brgconv") && !strstr(impl, "brg_conv"))
         return;
     int       tiles = strstr(impl, "amx") != NULL;
@@ -481,7 +483,7 @@ xd_md_ref xd_weight_packed(const xd_prim *p)
     return xd_pd_md(p->pd, dnnl_query_dst_md, 0);
 }
 
-/* Returns the number of elements of the unpacked weight. */
+/* Returns the number of elements of a weight before packing. */
 static int64_t element_count(const xd_weight *w)
 {
     int64_t n = w->out * w->in;
@@ -512,7 +514,8 @@ size_t xd_dnn_pack_tmp(xd_dnn *d, const xd_weight *w, xd_dtype src)
     return round_up_64((size_t)element_count(w) * xd_dtype_size(w->type)) + (p ? p->scratch : 0);
 }
 
-/* Returns the unpacked weight in its own type: `src` itself, or a copy converted into `tmp`. */
+/* Returns the unpacked weight in the type of `w`: `src` itself, or a copy that is converted into
+ * `tmp`. */
 static void *as_own_type(xd_dnn *d, const xd_weight *w, xd_tensor src, void *tmp)
 {
     if (src.type == w->type && (uintptr_t)src.p % xd_dtype_size(src.type) == 0)
@@ -592,7 +595,8 @@ void xd_dnn_close(xd_dnn **out)
     *out = NULL;
 }
 
-/* Reports the version of the loaded oneDNN library, which may be newer than that of the build. */
+/* Reports the version of the loaded oneDNN library, which may be newer than the version at build
+ * time. */
 void xd_cpu_about(xd_fact *fact, void *cookie)
 {
     char   text[640];

@@ -1,10 +1,11 @@
 /* onednn_conv.c - channels-last convolution by oneDNN
  *
- * The images of a convolution may be views. Non-contiguous frames are computed one by one; other
- * views are copied to dense scratch. Very large images are split into strips of output rows, a
- * split that changes no bit of the result. The packed layout of a weight is the one that oneDNN
- * prefers for a PIN_SIDE image; if another image needs another layout, the weight is repacked into
- * scratch. Two kinds of shapes that oneDNN 3 computes incorrectly are replaced by equivalent ones
+ * The images of a convolution may be views. With a 2-D kernel, the frames of a view that is not
+ * contiguous are computed one by one. Frames that are not contiguous, and all other views, are
+ * copied to dense scratch. Very large images are split into strips of output rows, which changes no
+ * bit of the result. The packed layout of a weight is the one that oneDNN prefers for a PIN_SIDE
+ * image; if another image needs another layout, the weight is repacked into scratch. oneDNN 3
+ * computes incorrect results for two kinds of shapes, which are replaced by equivalent shapes
  * (one_column, needs_frame). */
 #include "backend/cpu/onednn.h"
 
@@ -23,8 +24,8 @@ static int groups_of(const xd_weight *w)
 
 /* ---- descriptors -------------------------------------------------------------------------- */
 
-/* Describes the dense image [T,H,W,C]: for oneDNN, a batch of T images [C,H,W] for 2-D kernels, or
- * one image [C,T,H,W]. */
+/* Describes the dense image [T,H,W,C] to oneDNN: as a batch of T images [C,H,W] for 2-D kernels, or
+ * as one image [C,T,H,W] for 3-D kernels. */
 static xd_status image_md(xd_md *m, int nk, const int64_t *d, xd_dtype t)
 {
     if (nk == 2)
@@ -127,9 +128,9 @@ xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *
     return e;
 }
 
-/* Returns a primitive that uses the pinned weight layout. If oneDNN has only reference code for
- * this layout, the primitive uses the layout that oneDNN chooses, and the weight is reordered to
- * that layout. */
+/* Returns a primitive that uses the pinned weight layout. If oneDNN has only its slow reference
+ * code for this layout, the primitive uses another layout that oneDNN chooses, and the weight is
+ * reordered to that layout. */
 static xd_prim *make_prim(xd_dnn *d, const shape *s, const int64_t *key)
 {
     xd_md    any;
@@ -199,8 +200,8 @@ static int same_view(const xd_tensor *a, const xd_tensor *b)
     return same;
 }
 
-/* Computes a convolution of dense images. If `need` is not NULL, only sets *need to the scratch
- * bytes. */
+/* Computes a convolution of dense images. If `need` is not NULL, computes nothing and sets *need to
+ * the scratch bytes. */
 static xd_status run_dense(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
 {
     shape    s = shape_of(a);
@@ -242,7 +243,7 @@ static xd_tensor slice_dim(xd_tensor t, int dim, int64_t start, int64_t n)
     return t;
 }
 
-/* Returns 1 if each frame is contiguous. */
+/* Returns 1 if each frame of the image is contiguous. */
 static int dense_frame(const xd_tensor *t)
 {
     return (t->s[2] == t->d[3] || t->d[2] == 1) &&
@@ -259,16 +260,16 @@ static size_t rounded_bytes(const xd_tensor *t)
     return (xd_bytes(*t) + 63) / 64 * 64;
 }
 
-/* Returns 1 if the image needs a second frame. With AMX, oneDNN 3.7 returns wrong sums if a single
- * frame with fewer than 16 channels is convolved by a kernel of several frames. In that case one
- * frame of the padding is stored as a second frame of the image. */
+/* Returns 1 if a second frame must be added to the image. With AMX, oneDNN 3.7 returns wrong
+ * sums if a single frame with fewer than 16 channels is convolved by a kernel of several frames. In
+ * that case one frame of the padding is stored as a second frame of the image. */
 static int needs_frame(const xd_conv *a)
 {
     return a->w->nk == 3 && a->w->kernel[0] > 1 && a->in.d[0] == 1 && a->w->in < 16;
 }
 
-/* Describes the input for oneDNN in dense scratch at p. Returns the region to which the input of
- * `a` has to be copied. */
+/* Describes to oneDNN a dense copy of the input in scratch at p. Returns the region of the copy to
+ * which the input of `a` must be copied. */
 static xd_tensor dense_input(const xd_conv *a, xd_conv *b, void *p)
 {
     int64_t padded = needs_frame(a), before = padded && a->lo[0] > 0;
@@ -286,8 +287,9 @@ static void copy_input(xd_dnn *d, const xd_conv *a, const xd_conv *b, xd_tensor 
     d->k->copy(&(xd_copy){ to, a->in });
 }
 
-/* Computes a convolution of views: copies the views into dense scratch, and the result back. The
- * copy also converts the result, because oneDNN has no f32 convolution with a bf16 result. */
+/* Computes a convolution of views: copies the input to dense scratch, and copies the result to the
+ * output. The second copy also converts the result, because oneDNN has no f32 convolution with a
+ * bf16 result. */
 static xd_status with_copies(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
 {
     xd_conv   b = *a;
@@ -317,8 +319,8 @@ static xd_status with_copies(xd_dnn *d, const xd_conv *a, char *tmp, size_t *nee
     return s;
 }
 
-/* Returns the convolution of output rows [o, o + n): the input rows that these output rows read,
- * and padding where the input rows are outside the image. */
+/* Returns the arguments of the convolution of output rows [o, o + n) only. The input is limited to
+ * the rows that these output rows read, and is padded where these rows are outside the image. */
 static xd_conv rows_of(const xd_conv *a, int64_t o, int64_t n)
 {
     xd_conv b = *a;
@@ -335,7 +337,7 @@ static xd_conv rows_of(const xd_conv *a, int64_t o, int64_t n)
     return b;
 }
 
-/* Returns the maximum number of output rows in one oneDNN call. */
+/* Returns the maximum number of output rows in one call of oneDNN. */
 static int64_t strip_rows(const xd_conv *a)
 {
     int64_t row_in = a->in.d[2] * a->in.d[3] * a->stride[1], row_out = a->out.d[2] * a->out.d[3];
@@ -345,9 +347,9 @@ static int64_t strip_rows(const xd_conv *a)
     return n > 0 ? n : 1;
 }
 
-/* Returns the convolution with a stride along rows of 1 if there is only one output column, where
- * the stride has no effect. In this case the input is limited to the columns that the kernel reads.
- * oneDNN 3.7 mixes up the rows of one-column results if the stride skips columns. */
+/* Returns the arguments of the convolution. If there is only one output column, the stride along
+ * rows has no effect; it is then set to 1, and the input is limited to the columns that the kernel
+ * reads. oneDNN 3.7 mixes up the rows of one-column results if the stride skips columns. */
 static xd_conv one_column(const xd_conv *a)
 {
     xd_conv b = *a;
@@ -361,8 +363,8 @@ static xd_conv one_column(const xd_conv *a)
     return b;
 }
 
-/* Computes a convolution frame by frame for a 2-D kernel, and strip by strip of output rows, or
- * everything in one call if no split is needed. */
+/* Computes a convolution in one oneDNN call if no split is needed. Otherwise the convolution is
+ * computed frame by frame for a 2-D kernel, and in strips of output rows. */
 static xd_status run_pieces(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
 {
     int     flat = a->w->nk == 2;
@@ -386,7 +388,7 @@ static xd_status run_pieces(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need
             s = with_copies(d, &f, tmp, need ? &n : NULL);
             most = (int64_t)n > most ? (int64_t)n : most;
             if (need && t > 0)
-                break;          /* one frame is enough: all frames need the same scratch       */
+                break;          /* one frame suffices, because all frames need the same scratch */
         }
     if (need)
         *need = (size_t)most;

@@ -1,17 +1,18 @@
 /* onednn_gemm.c - GEMM by oneDNN's matmul
  *
- * The packed layout of a weight is the one that matmul prefers for PIN_ROWS rows, whatever the
- * number of rows is later. Bias, activation, gate and residual are post-operations of the matmul.
- * If oneDNN does not support these or the output's strides, or supports them only in its reference
- * code, the matmul writes plain sums to scratch and the epilogue of kernels.c follows. An input
- * with unsupported strides is copied to scratch. */
+ * The packed layout of a weight is the layout that matmul prefers for PIN_ROWS input rows, also if
+ * a GEMM has another number of rows. Bias, activation, gate and residual are post-operations of
+ * oneDNN's matmul. If oneDNN does not support these post-operations or the output's strides, or
+ * supports them only in its slow reference code, the matmul writes plain sums to scratch, and our
+ * own epilogue in kernels.c computes the output. An input with unsupported strides is copied to
+ * scratch. */
 #include "backend/cpu/onednn.h"
 
 #include "base/par.h"
 
 enum {
     PIN_ROWS = 256,
-    MOST_ROWS = 1 << 17,     /* maximum rows per call, so that every size in oneDNN is below 2^31 */
+    MOST_ROWS = 1 << 17,     /* maximum rows per call of oneDNN, so that all sizes are below 2^31 */
 };
 
 static dnnl_primitive_desc_t weight_layout(xd_dnn *d, const xd_weight *w)
@@ -49,10 +50,10 @@ xd_status xd_gemm_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *
     return s;
 }
 
-/* The way in which oneDNN computes a GEMM. */
+/* A description of how oneDNN computes a GEMM. */
 typedef struct plan {
     const xd_gemm *a;
-    int            own;     /* 1: the matmul writes sums to scratch, and our own epilogue follows */
+    int            own;     /* 1: the matmul writes sums to scratch, for our own epilogue         */
     int            dense;       /* 1: the input is copied to scratch                           */
     xd_post        post;
     int            bias;
@@ -120,15 +121,15 @@ static int is_optimized(const xd_prim *p)
     return p && p->pd && xd_prim_impl(p)[0] != 'r';
 }
 
-/* Returns 1 if oneDNN must not write the output itself: oneDNN 3.7 ignores the stride of results
- * with one column. */
+/* Returns 1 if oneDNN must not write to the output directly, because oneDNN 3.7 ignores the stride
+ * of results with one column. */
 static int needs_own(const xd_gemm *a)
 {
     return a->w->out == 1 && row_stride(&a->out) != 1;
 }
 
-/* Returns the cheapest plan that does not use oneDNN's reference code, or any plan if there is
- * none. */
+/* Returns the cheapest plan that does not use oneDNN's slow reference code, or any plan if all
+ * plans use it. */
 static xd_prim *choose_prim(xd_dnn *d, const xd_gemm *a, plan *p)
 {
     xd_prim *q = NULL;
@@ -185,8 +186,8 @@ size_t xd_dnn_gemm_scratch(xd_dnn *d, const xd_gemm *a)
     return most;
 }
 
-/* Copies a residual that is not the output itself to the output, because the matmul adds the
- * output's previous contents. */
+/* Copies the residual to the output unless both are the same tensor, because the matmul adds the
+ * previous contents of the output. */
 static void residual_first(xd_dnn *d, const xd_gemm *a)
 {
     if (a->residual.p == a->out.p && a->residual.s[0] == a->out.s[0] &&

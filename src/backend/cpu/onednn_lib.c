@@ -21,7 +21,8 @@ xd_dnn_api xd_dnn_lib;
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static int             is_loaded, is_exiting;
 
-/* OpenMP functions, looked up in oneDNN's own OpenMP library if oneDNN has one. */
+/* The OpenMP functions that the engine calls. If oneDNN uses an OpenMP library of its own, the
+ * functions are looked up in that library. */
 static const xd_symbol setting[] = { { "omp_set_num_threads", offsetof(xd_dnn_api, set_threads) } },
                        team[] = {
                            { "GOMP_parallel", offsetof(xd_dnn_api, team.parallel) },
@@ -67,14 +68,15 @@ static void *load_early(void *arg)
 {
     pthread_mutex_lock(&guard);
     if (!is_loaded && !is_exiting)
-        load_library(NULL);     /* an error is ignored here: the next xd_dnn_load returns it   */
+        /* an error is ignored here, because the next xd_dnn_load returns it */
+        load_library(NULL);
     pthread_mutex_unlock(&guard);
     return arg;
 }
 
-/* Makes exit wait for a load in progress, and prevents later loads. exit() runs destructors of
- * libraries, and a dlopen during or after them runs constructors of the same libraries again;
- * libgomp aborts in that case. */
+/* Makes exit wait for a load in progress, and prevents later loads. exit() runs the destructors of
+ * libraries. A dlopen during or after these destructors would run constructors of the same
+ * libraries again, and libgomp aborts in that case. */
 static void end_early_load(void)
 {
     pthread_mutex_lock(&guard);

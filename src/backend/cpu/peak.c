@@ -1,8 +1,8 @@
 /* peak.c - measures the processor's peak FLOP rate, to which measured rates of kernels are compared
  *
- * The peak rate is the median of short bursts of multiply-adds. A burst that another process
- * interrupts has no effect, while a core that is slow for a long time is measured at its actual
- * rate. */
+ * The peak rate is the median of short bursts of multiply-adds. A single burst that another process
+ * interrupts does not change the median, while a core that is slow for a long time is measured at
+ * its actual rate. */
 #include "backend/cpu/cpu.h"
 
 #include <stdlib.h>

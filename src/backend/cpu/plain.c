@@ -1,8 +1,9 @@
 /* plain.c - GEMM and convolution without a library, for the instruction set "c"
  *
- * A GEMM is computed as a convolution with one tap. Weights are packed as panels of 16 output
- * channels: [in][16] floats for each group, tap and panel, with the last panel padded with zeros.
- * Sums run over taps, then over inputs, in the same order for any number of threads. */
+ * A GEMM is computed as a convolution with one tap (a 1 x 1 kernel). Weights are packed as panels
+ * of 16 output channels. For each group, tap and panel there are [in][16] floats, and the last
+ * panel is padded with zeros. Products are added tap by tap and, within a tap, input by input, in
+ * the same order for any number of threads. */
 #include "backend/cpu/cpu.h"
 
 #include <string.h>
@@ -12,7 +13,8 @@
 enum {
     PANEL = 16,
     ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,  /* rows and columns of the output in a work item */
-    /* inputs summed before their sum is added to the total, to reduce rounding errors */
+    /* number of inputs whose products are summed before this sum is added to the total, which
+     * reduces rounding errors */
     DEEP = 256,
 };
 
@@ -80,7 +82,7 @@ typedef struct tiles_ctx {
     const xd_gemm    *a;
     xd_plain_tile_fn *fn;
     const void       *of;
-    int64_t           across;   /* number of work items side by side in the columns of the output */
+    int64_t           across;   /* number of work items in a row of the output                    */
 } tiles_ctx;
 
 static void tile_items(void *ctx, int64_t begin, int64_t end, int thread)
@@ -128,13 +130,15 @@ void xd_plain_gemm(const xd_kernels *k, const xd_gemm *a)
 typedef struct conv_ctx {
     const xd_kernels *k;
     const xd_conv    *a;
-    /* work items in an image row, ROWS pixels each; work items in a group, COLS outputs each */
+    /* number of work items of ROWS pixels in an image row; number of work items of COLS output
+     * channels in a group */
     int64_t           runs, across;
 } conv_ctx;
 
 typedef struct conv_item { int64_t t, h, w0, n, group, c0, m; } conv_item;
 
-/* Adds the products of one tap for those pixels of the item whose input is inside the image. */
+/* Adds the products of one kernel tap for those pixels of the work item whose input pixel is inside
+ * the image. */
 static void conv_tap(const conv_ctx *c, const conv_item *i, const int at[3], float *acc)
 {
     const xd_conv   *a = c->a;
@@ -159,8 +163,8 @@ static void conv_tap(const conv_ctx *c, const conv_item *i, const int at[3], flo
                   last - first, w->in);
 }
 
-/* Stores the sums of a work item by the epilogue of a GEMM whose rows are the pixels of one image
- * row. */
+/* Stores the sums of a work item. The epilogue is that of a GEMM whose rows are the pixels of one
+ * image row. */
 static void conv_store(const conv_ctx *c, const conv_item *i, const float *acc)
 {
     const xd_conv *a = c->a;

@@ -1,8 +1,9 @@
 /* qknorm.c - norm and rotary embedding of attention heads in one pass, compiled once per
  * instruction set
  *
- * A head stays in the L1 cache while it is processed. Gain, bias and angles of a row are combined
- * once for all heads of the row, so that reading and writing the heads dominates the time. */
+ * Each head stays in the L1 cache while it is processed. Gain, bias and rotation angles are
+ * combined to coefficients once for all heads of a row, so that reading and writing the heads
+ * dominates the time. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -41,9 +42,9 @@ static void row_plain(row_of *r, const xd_qknorm *a, int64_t D)
     }
 }
 
-/* Computes the coefficients of a row whose rotated pairs are neighbours, for as many elements as
- * fill complete vectors. s is negated for the first element of a pair. Returns the number of
- * elements. */
+/* Computes the coefficients of a row in which the two elements of a rotated pair are neighbours,
+ * for as many elements as fill complete vectors. The sine s is negated for the first element of a
+ * pair. Returns the number of computed elements. */
 static int64_t row_pairs(row_of *r, const float *gain, const float *bias, const float *c,
                          const float *s, int64_t D)
 {
@@ -82,7 +83,7 @@ static void row_rotated(row_of *r, const xd_qknorm *a, const float *c, const flo
     }
 }
 
-/* Computes y = (x - mean) rstd own + bias. */
+/* Computes y = (x - mean) rstd own + bias, where `own` and `bias` are coefficients of the row. */
 static void scale_row(float *restrict y, const float *restrict x, const row_of *r, float mean,
                       float rstd, int64_t D)
 {
@@ -91,7 +92,7 @@ static void scale_row(float *restrict y, const float *restrict x, const row_of *
         y[j] = (x[j] - mean) * rstd * r->own[j] + r->bias[j];
 }
 
-/* Computes the result of scale_row, followed by the rotation of pairs of neighbours. */
+/* Normalizes a head like scale_row, and rotates pairs of neighbouring elements. */
 static void rotate_pairs(float *restrict y, const float *restrict x, const row_of *r, float mean,
                          float rstd, int64_t D)
 {

@@ -1,9 +1,10 @@
 /* quant.c - GEMMs with quantized weights on any processor
  *
- * A packed weight starts with the scales, sw[out] F32 (rounded up to 64 bytes). In an I8 weight,
- * rows of integers follow, whose length is a multiple of 64. In an e4m3 weight, panels of 16
- * outputs follow, as in plain.c. An I8 GEMM quantizes its input into scratch, or converts the input
- * to f32 there. An e4m3 GEMM expands one part of a panel at a time to f32. */
+ * A packed weight starts with one F32 scale for each output, sw[out], rounded up to 64 bytes. In an
+ * I8 weight, the scales are followed by rows of integers, padded to a multiple of 64 bytes. In an
+ * e4m3 weight, the scales are followed by panels of 16 outputs, as in plain.c. An I8 GEMM quantizes
+ * its input into scratch, or converts the input to f32 there. An e4m3 GEMM expands DEEP inputs of a
+ * panel at a time to f32. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@
 enum {
     PANEL = 16,
     ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,  /* rows and columns of the output in a work item */
-    DEEP = 256,                 /* e4m3 inputs of a panel that are expanded at a time          */
+    DEEP = 256,                 /* e4m3 inputs of a panel that are expanded to f32 at a time   */
     CHUNK = 1024,               /* elements of a row that are converted at a time              */
 };
 
@@ -150,9 +151,9 @@ xd_status xd_quant_pack_rows(const xd_kernels *k, const xd_weight *w, xd_tensor 
 typedef struct gemm_ctx {
     const xd_kernels *k;
     const xd_gemm    *a;
-    float            *sx;       /* scales of the input's rows, and the rows as integers        */
+    float            *sx;       /* scales of the input's rows; `q` has the rows as integers    */
     int8_t           *q;
-    float            *x;        /* or, for weights with `floats`, the input's rows as floats   */
+    float            *x;        /* for weights with `floats`: the input's rows as floats       */
 } gemm_ctx;
 
 static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)

@@ -1,16 +1,19 @@
 /* quantdot.c - quantization of rows and their dot products, compiled once per instruction set
  *
  * Compilers vectorize the loops, except the dot products of integers. Results do not depend on the
- * order of additions, except dot products of floats, where the order depends only on the length. */
+ * order of additions, except dot products of floats, whose order of additions depends only on the
+ * length of the row. */
 #include "backend/cpu/cpu.h"
 
 #include "backend/cpu/element.h"
 
-/* a number so large that the last bit of a sum with it has the weight 1 */
+/* When this constant is added to a float, the last bit of the sum has the weight 1, so that the sum
+ * is rounded to an integer. */
 static const float ROUNDER = 12582912.0f;
 
-/* Returns the largest magnitude of a row. Magnitudes are compared as bits, which have the same
- * order; the bits of non-finite values are larger than all others. */
+/* Returns the largest magnitude of a row. Magnitudes are compared by their bits, which have the
+ * same order as the magnitudes. The bits of non-finite values are larger than those of all finite
+ * values. */
 float GLUE(xd_max_magnitude_, ISA)(const void *x, xd_dtype t, int64_t n)
 {
     uint32_t m = 0;
@@ -64,8 +67,8 @@ static inline __m256i load_16(const int8_t *p)
     return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 
-/* Computes four dot products of integers at a time. Pairs of 16-bit products are added in 32 bits,
- * so nothing saturates. */
+/* Computes four dot products of integers at a time. Pairs of 16-bit products are added as 32-bit
+ * integers, so that no sum saturates. */
 static inline void dot4(int32_t *sum, const int8_t *x, const int8_t *const w[4], int64_t n)
 {
     __m256i s[4] = { _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),

@@ -2,8 +2,8 @@
  *
  * A step of the rotation works on elements a, b, c, d that are 4^k apart: with h = ((a + b) + (c +
  * d)) / 2, the elements become h - d, h - c, h - b, h - a. Steps with a distance of 16 and more
- * work on whole vectors; at distances of 1 and 4 the lanes of a vector are exchanged. Every
- * instruction set adds in the same order. */
+ * combine different vectors. Steps with distances of 1 and 4 exchange the elements of one vector.
+ * The order of additions is the same with every instruction set. */
 #include "backend/cpu/cpu.h"
 
 #include <string.h>
@@ -15,9 +15,9 @@
 enum { GRAIN = 8192 };          /* minimum elements of a call that uses several threads       */
 
 #if defined(__AVX512F__)
-/* Computes a step of the rotation on the lanes of a vector, at distances of 1 and 4. NEXT exchanges
- * a with b (and c with d), OTHER exchanges the pairs (a, b) and (c, d), BACK reverses a, b, c,
- * d. */
+/* Computes a step of the rotation on elements of one vector, which are 1 or 4 apart. The macro
+ * argument NEXT exchanges a with b (and c with d), OTHER exchanges the pairs (a, b) and (c, d), and
+ * BACK reverses the order of a, b, c, d. */
 #define STEP(x, NEXT, OTHER, BACK)                                                                 \
     (_mm512_sub_ps(_mm512_mul_ps(half, sum_of_four(_mm512_add_ps(x, NEXT(x)), OTHER)), BACK(x)))
 #define sum_of_four(t, OTHER) _mm512_add_ps(t, OTHER(t))
@@ -72,7 +72,7 @@ static int64_t small_steps(float *x, int64_t n)
 }
 #endif
 
-/* Computes a step of the rotation on elements that are `step` apart. */
+/* Computes a step of the rotation on elements a, b, c, d that are `step` apart. */
 static void one_step(float *x, int64_t n, int64_t step)
 {
     for (int64_t i = 0; i < n; i += 4 * step) {

@@ -1,5 +1,5 @@
-/* amx_e4m3.c - GEMMs of e4m3 weights, packed as in e4m3.c, with bf16 inputs. Chunks of weights are
- * expanded to bf16 for the tile multiply tdpbf16ps. */
+/* amx_e4m3.c - GEMMs of e4m3 weights, packed as in e4m3.c, with bf16 inputs. A chunk of weights at
+ * a time is expanded to bf16 for the tile multiply instruction tdpbf16ps. */
 #include "backend/cpu/gemm/e4m3_quads.h"
 
 #include "backend/cpu/gemm/amx_block.h"
@@ -8,8 +8,9 @@
 
 enum { STEP_QUADS = 8, HALF_BYTES = XD_UNIT_BYTES / 2 };
 
-/* Returns the address of packed step k of a strip. A strip of amx_block.h is half a panel of
- * e4m3.c, so a quad of the strip's columns spans two cache lines. */
+/* Returns the address of the packed weights of a strip (32 output columns) for step k of the inputs
+ * (64 bytes of each bf16 row). A strip is half a panel of e4m3.c, so four consecutive inputs of the
+ * strip's columns take two cache lines. */
 static inline const char *weights_at(const xd_amx_job *t, int64_t strip, int64_t k)
 {
     return t->of.w + strip / 2 * t->of.panel_bytes + k * STEP_QUADS * XD_UNIT_BYTES +

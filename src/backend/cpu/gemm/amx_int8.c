@@ -1,7 +1,8 @@
 /* amx_int8.c - GEMMs of int8 weights by the AMX instruction tdpbssd
  *
- * A packed weight is the scales, XD_SIDE per strip, followed by the strips of amx_block.h. The rows
- * of the input are quantized once per call, into tiles in scratch. */
+ * A packed weight starts with the scales of its output columns. The strips of 32 columns
+ * (amx_block.h) follow. The rows of the input are quantized once per GEMM call, and are stored in
+ * scratch in the layout of AMX tiles. */
 #include "backend/cpu/gemm/integers.h"
 
 #include "backend/cpu/gemm/amx_pack.h"
@@ -15,7 +16,7 @@ static int64_t strips_of(const xd_weight *w)
     return (w->out + XD_SIDE - 1) / XD_SIDE;
 }
 
-/* Returns the bytes of the packed weight's scales, a multiple of 64. */
+/* Returns the bytes of the scales in a packed weight, rounded up to a multiple of 64. */
 static int64_t scale_bytes(const xd_weight *w)
 {
     return strips_of(w) * XD_SIDE * (int64_t)sizeof(float);
@@ -60,7 +61,7 @@ static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
 
 typedef struct input { const xd_gemm *a; integer_rows to; } input;
 
-/* Quantizes 32 input rows, with zeros after the last row. */
+/* Quantizes 32 input rows to int8. Zeros replace the rows after the last row of the input. */
 static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const input  *c = ctx;

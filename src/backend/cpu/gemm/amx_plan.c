@@ -1,23 +1,28 @@
-/* amx_plan.c - splits an AMX GEMM into blocks of input rows and groups of weight strips, which
- * amx_block.h defines */
+/* amx_plan.c - splits an AMX GEMM into blocks of input rows and groups of weight strips (32 output
+ * columns each) */
 #include "backend/cpu/gemm/amx_block.h"
 #include "base/minmax.h"
 
 enum {
-    DEEP = 18,                  /* maximum steps in a chunk: 36 KiB of a strip                */
+    DEEP = 18,                  /* maximum steps of 64 bytes in a chunk: 36 KiB of a strip    */
     HELD_BYTES = 896 << 10,     /* maximum bytes of a row block's tiles in an L2 cache of 2 MiB */
-    GROUP = 48,   /* maximum strips in a group if accumulators are kept in scratch between chunks */
-    ROW_LINE = 350,     /* cost of copying one step of an input row to a tile, in tile multiplies */
-    /* cost of fetching one step of a weight column, or of accumulators, in tile multiplies */
+    /* maximum number of weight strips in a group if accumulators are kept in scratch between
+     * chunks */
+    GROUP = 48,
+    /* time to copy 64 bytes of an input row to a tile, in 1/256 of a tile multiply */
+    ROW_LINE = 350,
+    /* time to fetch 64 bytes of weights or of accumulators, in 1/256 of a tile multiply */
     LINE = 140,
 };
 
 typedef struct cut { int64_t held, rows, group; double cost; } cut;
 
-/* Returns a split with `blocks` row blocks and `groups` groups of strips, all as even as possible.
- * Each row block is kept in the L2 cache in `parts` parts, one after the other. The cost of the
- * split covers all rounds of threads: tile multiplies, fetches of rows and weights, and moves of
- * accumulators between tiles and scratch. */
+/* Returns a split of the GEMM into `blocks` blocks of input rows and `groups` groups of weight
+ * strips, all as even as possible, with the estimated cost of the split. Each block of rows is
+ * divided into `parts` ranges of inputs, and one range at a time is kept in the L2 cache. The cost
+ * includes tile multiplies, fetches of input rows and weights, and moves of accumulators between
+ * tiles and scratch, and is multiplied by the number of rounds in which the threads process all
+ * blocks. */
 static cut cut_of(const xd_amx_job *t, int64_t parts, int64_t blocks, int64_t groups, int threads)
 {
     int64_t held = xd_ceil_div(xd_ceil_div(t->steps, parts), 2) * 2;

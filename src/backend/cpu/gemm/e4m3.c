@@ -1,9 +1,10 @@
 /* e4m3.c - GEMMs of e4m3 weights with a scale per output column
  *
- * Before a chunk of a panel is multiplied, it is expanded to bf16, or with XD_E4M3_F32 to floats,
- * once for all tiles of a row block. Panels and units are those of block.h. The packed weight is
- * the scales, XD_PANEL per panel, followed by panels of [quad][XD_PANEL][4] e4m3 values; a quad is
- * four consecutive inputs. A NaN in a column of weights makes the column's scale NaN. */
+ * Before a chunk of e4m3 weights is multiplied, the chunk is expanded to bf16, or with XD_E4M3_F32
+ * to floats, once for all tiles of a block of input rows. A panel is XD_PANEL output columns, and a
+ * unit is 32 bits of consecutive inputs (block.h). The packed weight is the scales, XD_PANEL per
+ * panel, followed by panels of [quad][XD_PANEL][4] e4m3 values; a quad is four consecutive inputs.
+ * A NaN in a column of weights makes the column's scale NaN. */
 #include "backend/cpu/gemm/e4m3_quads.h"
 #include "backend/cpu/gemm/scale.h"
 
@@ -11,8 +12,8 @@
 
 #ifdef XD_E4M3_F32
 #include "backend/cpu/gemm/floats.h"
-/* UNIT: consecutive inputs in a 32-bit unit. LINES: cache lines of packed e4m3 that expand to one
- * unit of all 64 columns of a panel. */
+/* UNIT is the number of consecutive inputs in a 32-bit unit of the expanded weight. LINES is the
+ * number of cache lines of packed e4m3 that expand to one unit of each of a panel's 64 columns. */
 enum { UNIT = 1, LINES = 1 };
 
 static inline __m512i v_half(const char *p) { return _mm512_set1_epi32(*p); }
@@ -32,8 +33,8 @@ TILES
 
 enum { QUAD_UNITS = 4 / UNIT };
 
-/* Expands the packed values of a quad to the layout that tiles read: the units of the quad one
- * after the other, each for all columns of the panel. */
+/* Expands four consecutive inputs (a quad) of all columns of a panel to the layout that the tiles
+ * read: one 32-bit unit of inputs after the other, each for all columns. */
 static inline void expand_quad(char *to, const char *from)
 {
     const __m512i first = first_pick(), second = second_pick();
@@ -53,8 +54,9 @@ static inline void expand_quad(char *to, const char *from)
     }
 }
 
-/* Expands `units` units of a panel, from unit k on, into `place`, and returns `place`. k is a
- * multiple of the number of units in a quad. */
+/* Expands `units` 32-bit units of a panel's weights, from unit k on, into `place`, and returns
+ * `place`. Four e4m3 inputs (a quad) expand to several units, and k must be a multiple of their
+ * number. */
 static inline const char *panel_in_l1(const char *w, int64_t k, int64_t units, char *place)
 {
     const char *from = w + k / QUAD_UNITS * XD_UNIT_BYTES;
@@ -72,9 +74,10 @@ static size_t pack_size(const xd_weight *w)
     return (size_t)(xd_panels(w) * (XD_PANEL * 4 + quads_of(w) * XD_UNIT_BYTES));
 }
 
-/* Rounds to the nearest e4m3, ties to even, clamped to +-448. Normal results are rounded as
- * integers. Subnormal results are rounded by adding a float whose last bit has the weight 2^-9, as
- * the last bit of a subnormal e4m3. */
+/* Rounds floats to the nearest e4m3, ties to even, clamped to +-448. If the result is a normal
+ * e4m3, the bits of the float are rounded as an integer. If the result is subnormal, it is rounded
+ * by the addition of a float whose last bit has the weight 2^-9, which is also the weight of the
+ * last bit of a subnormal e4m3. */
 static inline __m128i round_to_e4m3(__m512 x)
 {
     const __m512i   u = _mm512_castps_si512(x), one = _mm512_set1_epi32(1);
@@ -95,7 +98,7 @@ static inline __m128i round_to_e4m3(__m512 x)
         q, _mm512_and_si512(_mm512_srli_epi32(u, 24), _mm512_set1_epi32(0x80))));
 }
 
-/* Returns 64 quantized elements of weight row o from input i on. */
+/* Returns the elements of weight row o from input i to input i + 63, quantized to e4m3. */
 static __m512i source_e4m3(const source *s, int64_t o, int64_t i, float scale)
 {
     const int64_t size = (int64_t)xd_dtype_size(s->src.type), left = s->w->in - i;
@@ -111,7 +114,7 @@ static __m512i source_e4m3(const source *s, int64_t o, int64_t i, float scale)
     return _mm512_loadu_si512(q);
 }
 
-/* Packs 16 columns of a panel, and computes the scales of these columns. */
+/* Packs 16 output columns of a panel as e4m3, and computes the scales of these columns. */
 static void pack_columns(const source *s, int64_t o0, char *to, float *scale)
 {
     const __m512i all = _mm512_set1_epi8(0x7f);

@@ -1,17 +1,18 @@
 /* f32.c - GEMMs of f32 weights in AVX2 and, compiled a second time, in AVX-512
  *
- * A panel (block.h) is stored as parts of WIDTH output columns, two vectors: [part][input][WIDTH].
- * A thread processes a block of rows and several panels together, in chunks of inputs. A chunk is
- * so short that the chunk of a part stays in the L1 cache for all tiles of ROWS rows. The input
- * rows of a chunk are first copied to [tile][input][ROWS]: the original rows of a tile are often a
- * multiple of 4 KiB apart and would evict each other and the weights from the caches. */
+ * A panel (XD_PANEL output columns) is divided into parts of WIDTH columns, which are two vectors,
+ * and is stored as [part][input][WIDTH]. A thread multiplies a block of input rows by several
+ * panels together, one chunk of inputs at a time. A chunk is so short that the weights of a part
+ * for these inputs stay in the L1 cache for all tiles of ROWS input rows. The input rows of a chunk
+ * are first copied to [tile][input][ROWS]: the original rows of a tile are often a multiple of 4
+ * KiB apart and would evict each other and the weights from the caches. */
 #include "backend/cpu/gemm/source.h"
 #include "base/minmax.h"
 
 #include "base/par.h"
 
 enum {
-    ROWS = 6, DEEP = 384,       /* input rows in a tile; inputs in a chunk: 24 KiB of a part  */
+    ROWS = 6, DEEP = 384,       /* input rows in a tile; inputs in a chunk, 24 KiB of weights */
     WIDTH = 2 * LANES,
     SIDE = 8,                   /* maximum number of panels processed together                */
     MAX_ROWS = 192,            /* maximum input rows of a block                              */
@@ -22,11 +23,11 @@ enum {
 typedef struct tile_args {
     int64_t      units;
     const float *a;             /* copied input rows, [units][ROWS]                           */
-    const float *b;             /* packed weights of a part, [units][WIDTH]                   */
-    float       *c;             /* accumulators, XD_PANEL for each input row                  */
+    const float *b;             /* packed weights of WIDTH columns, [units][WIDTH]            */
+    float       *c;             /* accumulators, XD_PANEL floats for each input row           */
     int          add;           /* 1: adds to the accumulators in c                           */
-    const char  *next;          /* memory to prefetch from                                    */
-    int64_t      step;          /* bytes from one prefetched address to the next, once per unit */
+    const char  *next;          /* memory to prefetch during the multiply                     */
+    int64_t      step;          /* bytes between prefetched addresses, one address per unit     */
 } tile_args;
 
 typedef void tile_fn(const tile_args *t);
@@ -89,7 +90,7 @@ static inline void transpose_floats(vf v[LANES])
 #endif
 
 /* Copies inputs [k, k + kn) of n input rows, from row r0 on, to [tile][kn][ROWS]. A vector store
- * writes beyond ROWS; the next store overwrites the excess. */
+ * writes more than ROWS floats, and the next store overwrites the excess. */
 static void copy_rows(const xd_gemm_job *p, float *to, int64_t r0, int64_t n, int64_t k, int64_t kn)
 {
     for (int64_t i = 0, rows; i < n; i += rows) {
@@ -106,8 +107,8 @@ static void copy_rows(const xd_gemm_job *p, float *to, int64_t r0, int64_t n, in
     }
 }
 
-/* Multiplies a chunk of a part of WIDTH columns by the copied input rows, and prefetches the memory
- * at t.next. */
+/* Multiplies the copied input rows by a chunk of inputs of WIDTH weight columns, and prefetches the
+ * memory at t.next. */
 static void multiply_part(const xd_gemm_job *p, tile_args t, int last, int64_t c0, int64_t r0,
                           int64_t n)
 {
@@ -130,7 +131,8 @@ static int one_tile(const xd_gemm_job *p)
     return p->rows <= ROWS;
 }
 
-/* The work of a call of multiply_panels: rows [r0, r0 + n) and columns [c0, end) of the output. */
+/* The work of one call of multiply_panels: it computes rows [r0, r0 + n) and columns [c0, end) of
+ * the output. */
 typedef struct block {
     const xd_gemm_job *p;
     int64_t           r0, n, c0, end;
@@ -155,9 +157,9 @@ static void multiply_chunk(const block *o, const float *a, int64_t k, int64_t kn
     }
 }
 
-/* Computes `count` panels of the output for one block of rows. With a single tile of rows, each
- * part is read from start to end, in the order of memory, because reading the weights then
- * dominates the time. */
+/* Computes `count` panels of the output for one block of rows. With a single tile of input rows,
+ * the weights of each part (WIDTH columns) are read in the order of memory, because reading the
+ * weights then dominates the time. */
 static void multiply_panels(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, int64_t n,
                             char *tmp)
 {
@@ -185,8 +187,8 @@ static size_t pack_size(const xd_weight *w)
     return (size_t)(xd_panels(w) * w->in * XD_UNIT_BYTES);
 }
 
-/* Packs LANES output columns from column o0 on. `to` is the address of the first input; inputs are
- * WIDTH floats apart. */
+/* Packs LANES output columns from column o0 on. `to` is the destination of the first input's
+ * weights. The weights of consecutive inputs are WIDTH floats apart. */
 static void pack_columns(const source *s, int64_t o0, float *to)
 {
     const int64_t K = s->w->in, size = (int64_t)xd_dtype_size(s->src.type);

@@ -1,10 +1,10 @@
 /* int8.c - GEMMs of int8 weights by vpdpbusd, which multiplies unsigned by signed bytes
  *
- * A packed weight starts with scales and corrections, XD_PANEL of both per panel of block.h,
- * followed by the panels. A 32-bit unit holds four weights. The rows of the input are quantized
- * once per call into scratch, with 128 added to each integer. Therefore the sum of a column is too
- * large by 128 times the sum of the column's weights, which the correction subtracts modulo
- * 2^32. */
+ * A packed weight starts with the scale and the correction of each output column, followed by the
+ * panels of XD_PANEL columns (block.h). A 32-bit unit of a column holds four weights. The rows of
+ * the input are quantized once per GEMM call into scratch, with 128 added to each integer.
+ * Therefore the sum of a column is too large by 128 times the sum of the column's weights, which
+ * the correction subtracts modulo 2^32. */
 #include "backend/cpu/gemm/integers.h"
 
 #include "base/par.h"
@@ -17,8 +17,8 @@ static inline void    v_put(float *p, __m512i x) { _mm512_storeu_si512(p, x); }
 static inline __m512i v_join(__m512i x, __m512i y) { return _mm512_add_epi32(x, y); }
 static inline __m512i v_half(const char *p) { return _mm512_set1_epi32(*p); }
 
-/* Adds the products of four bytes to each lane of `sum`. Inline assembly is used because with the
- * intrinsic, gcc 12 keeps copies of the accumulators in memory. */
+/* Adds a dot product of four bytes to each 32-bit lane of `sum`. Inline assembly is used because
+ * gcc 12 keeps copies of the accumulators in memory if the intrinsic is used. */
 static inline __m512i v_dot(__m512i sum, __m512i x, __m512i y)
 {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y));
@@ -59,7 +59,7 @@ static size_t pack_size(const xd_weight *w)
     return (size_t)(xd_panels(w) * (XD_PANEL * 8 + units_of(w) * XD_UNIT_BYTES));
 }
 
-/* Packs 16 columns of a panel whose weight is already stored as integers. */
+/* Packs 16 output columns of a weight that is already stored as int8. */
 static void copy_columns(const source *s, int64_t o0, char *to, float *scale, int32_t *fix)
 {
     const int64_t units = units_of(s->w);
@@ -80,7 +80,7 @@ static void copy_columns(const source *s, int64_t o0, char *to, float *scale, in
     _mm512_storeu_si512(fix, sum);
 }
 
-/* Packs 16 columns of a panel whose weight is stored as floats, which are quantized. */
+/* Quantizes and packs 16 output columns of a weight that is stored as floats. */
 static void pack_columns(const source *s, int64_t o0, char *to, float *scale, int32_t *fix)
 {
     const int64_t units = units_of(s->w);

@@ -1,5 +1,5 @@
 /* plan.c - splits our own GEMMs into blocks of input rows and groups of panels (block.h),
- * distributes these to threads, and selects the kernels */
+ * distributes the blocks and groups to threads, and selects the kernels */
 #include "backend/cpu/gemm/amx_block.h"
 #include "backend/cpu/gemm/block.h"
 #include "backend/cpu/gemm/gemm.h"
@@ -8,22 +8,24 @@
 #include "base/par.h"
 
 enum {
-    /* bytes of a group of panels, which stays in the L3 cache for all row blocks */
+    /* maximum bytes of a group of weight panels, which stays in the L3 cache for all blocks of
+     * input rows */
     GROUP_BYTES = 8 << 20,
-    BLOCK_BYTES = 1200 << 10,   /* maximum bytes of a row block's input that a chunk reads */
-    MIN_ROWS = 24,  /* minimum rows of a block that is made smaller so that all threads have work */
+    BLOCK_BYTES = 1200 << 10,   /* maximum bytes that a chunk reads of a block of input rows */
+    MIN_ROWS = 24,  /* minimum rows of a block that is shrunk to give all threads work            */
 };
 
-/* Returns the number of units in a chunk, which depends only on the number of units in a row. */
+/* Returns the number of 32-bit units of a weight column in a chunk, which depends only on the
+ * number of units in an input row. */
 static int64_t chunk_units(int64_t units, int64_t most)
 {
     int64_t n = xd_ceil_div(units, most);
     return n > 1 ? xd_ceil_div(xd_ceil_div(units, n), 16) * 16 : units;
 }
 
-/* Returns the number of row blocks: as few as possible, unless a few more make better use of the
- * last round of threads. Fetching a panel takes a block as much time as multiplying about four
- * rows. */
+/* Returns the number of blocks of input rows. The number is as low as possible, unless a few more
+ * blocks keep more threads busy in the last round. For each block, fetching a panel of weights
+ * takes as much time as multiplying about four rows by the panel. */
 static int64_t blocks_of(int64_t M, int64_t most, int64_t panels, int threads)
 {
     int64_t fewest = xd_ceil_div(M, most), best = fewest;
@@ -42,7 +44,7 @@ static int64_t blocks_of(int64_t M, int64_t most, int64_t panels, int threads)
     return best;
 }
 
-/* Returns the maximum number of rows in a block. */
+/* Returns the maximum number of input rows in a block. */
 static int64_t max_rows(const xd_gemm_job *p, int expands)
 {
     int64_t most = BLOCK_BYTES / (4 * p->deep);
@@ -53,9 +55,10 @@ static int64_t max_rows(const xd_gemm_job *p, int expands)
                                            : most;
 }
 
-/* Returns the number of panels that are processed together: as many as possible, unless fewer make
- * better use of the last round of threads. Input rows are copied once for all these panels, which
- * takes as long as an eighth of a panel. */
+/* Returns the number of weight panels that a thread processes together. The number is as high as
+ * possible, unless fewer panels keep more threads busy in the last round. Input rows are copied
+ * once for all panels that are processed together, and the copy takes as long as multiplying by an
+ * eighth of a panel. */
 static int64_t panels_side_by_side(const xd_gemm_job *p, int threads)
 {
     int64_t best = 1;
@@ -86,8 +89,8 @@ void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads)
     p->rows = xd_ceil_div(xd_ceil_div(p->M, blocks_of(p->M, most, p->panels, threads)), XD_TILE) *
               XD_TILE;
     p->blocks = xd_ceil_div(p->M, p->rows);
-    /* With few rows, a panel takes so little time that distributing panels to threads one by one
-     * would cost more than the imbalance of several panels at a time. */
+    /* If blocks have few rows, multiplying by a panel takes so little time that distributing panels
+     * to threads one by one would cost more than the imbalance of several panels at a time. */
     p->per = xd_ceil_div(XD_TILE * 4, p->rows);
     while (p->per > 1 && xd_ceil_div(p->group, p->per) * p->blocks < 4 * threads)
         p->per--;
@@ -100,9 +103,10 @@ void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads)
 
 typedef struct run_ctx { const xd_gemm_job *p; xd_panel_fn *fn; } run_ctx;
 
-/* Runs work items `begin` to `end`. Each item (a piece) is `per` panels of a group by one row
- * block. Items are numbered by panels of a group first, then by row blocks, then by groups, so that
- * threads running at the same time read the same rows and the panels of one group. */
+/* Runs the work items from `begin` to `end` - 1. A work item is the product of one block of input
+ * rows and `per` weight panels of a group. The index of a work item counts the panels of a group
+ * first, then the blocks of rows, then the groups, so that threads that run at the same time read
+ * the same rows and the panels of one group. */
 static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const run_ctx    *c = ctx;
@@ -140,7 +144,7 @@ void xd_gemm_job_run_alone(const xd_gemm_job *p, xd_panel_fn *fn)
 /* ---- selection of kernels ----------------------------------------------------------------- */
 
 #if defined(__x86_64__)
-/* Returns the kernels that pack a weight; NULL: our GEMMs do not support the weight. */
+/* Returns the kernels that pack a weight, or NULL if our own GEMMs do not support the weight. */
 static const xd_gemm_kernels *packing_kernels(xd_isa isa, const xd_weight *w)
 {
     if (w->nk || w->in < 1 || w->out < 1 || w->floats)
