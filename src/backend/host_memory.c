@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* Returns the number after `key` in a file of "key number" lines; with an empty key, the first
- * number of the file. Returns -1 if there is no number; "max" is not a number. */
+/* Returns the number after `key` in a file of "key number" lines, or the first number of the file
+ * if `key` is empty. Returns -1 if there is no number, for example if the file contains "max". */
 static double number_in(const char *path, const char *key)
 {
     char   line[256];
@@ -34,9 +34,9 @@ static double number_in(const char *path, const char *key)
     return v;
 }
 
-/* Lowers *free_bytes to the free memory of the control group at `dir` and of its ancestors up to
- * `root`. Inactive file pages, which the kernel may drop, count as free, as they do in
- * MemAvailable. */
+/* Lowers *free_bytes to the minimum free memory of the control group at `dir` and of its ancestors
+ * up to the directory prefix of `root` bytes. Inactive file pages, which the Linux kernel may drop,
+ * count as free memory, as in MemAvailable. */
 static void lower_to_group(char *dir, size_t root, int v2, double *free_bytes)
 {
     char path[1200];
@@ -58,9 +58,10 @@ static void lower_to_group(char *dir, size_t root, int v2, double *free_bytes)
     }
 }
 
-/* Lowers *free_bytes to the free memory of all control groups of this process. Lines of
+/* Lowers *free_bytes to the minimum free memory of all control groups of this process. The lines of
  * /proc/self/cgroup are "0::/a/b" for v2 and "7:cpu,memory:/a/b" for v1. A container often sees
- * only its own group, mounted at the root, so a path that does not exist means the root. */
+ * only its own group, mounted at the root, so a path that does not exist is treated as the root
+ * group. */
 static void lower_to_groups(double *free_bytes)
 {
     char  line[1024], dir[1100];
@@ -87,7 +88,8 @@ static double machine_size(void)
     return number_in("/proc/meminfo", "MemTotal:") * 1024;
 }
 
-/* Returns the bytes of address space that the kernels of all device kinds will still map. */
+/* Returns the bytes of address space that the compute kernels of all device kinds will still
+ * map. */
 static double kernel_space(void)
 {
     double sum = 0;
@@ -97,7 +99,8 @@ static double kernel_space(void)
     return sum;
 }
 
-/* Returns the bytes of address space that RLIMIT_AS leaves; 1e18 if there is no limit. */
+/* Returns the bytes of address space that RLIMIT_AS leaves to this process, or 1e18 if there is no
+ * limit. */
 static double space_left(void)
 {
     struct rlimit lim;

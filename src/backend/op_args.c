@@ -21,7 +21,7 @@ static int same_shape(const xd_tensor *x, const xd_tensor *y, int nd)
 
 /* ---- GEMM and convolutions ---------------------------------------------------------------- */
 
-/* Returns 1 if a GEMM with this weight accepts an input of type t. */
+/* Returns 1 if a GEMM with the weight w accepts an input of type t. */
 static int takes_input(const xd_weight *w, xd_dtype t, xd_types types)
 {
     if (xd_is_quantized(w->type))
@@ -75,7 +75,8 @@ xd_status xd_moments_check(const xd_moments *a, xd_types types)
                     a->in.d[2] % a->groups == 0);
 }
 
-/* Returns 1 if the extents of t divide those of the image that the group norm normalizes. */
+/* Returns 1 if the extents of t (the scale or shift of a group norm) divide the extents of the
+ * image that the group norm normalizes. */
 static int divides(const xd_tensor *t, const xd_gnorm *a)
 {
     int same = t->type == XD_F32 && t->nd == 4 && a->in.nd == 4 && a->out.nd == 4 &&
@@ -94,7 +95,7 @@ xd_status xd_gnorm_check(const xd_gnorm *a, xd_types types)
                     (!a->scale.p || (divides(&a->scale, a) && divides(&a->shift, a))));
 }
 
-/* Returns 1 if t is absent or a row of n F32 elements. */
+/* Returns 1 if the tensor t is absent or is a row of n F32 elements. */
 static int is_row(const xd_tensor *t, int64_t n)
 {
     return !t->p || (t->type == XD_F32 && t->nd == 1 && t->d[0] == n && (n == 1 || t->s[0] == 1));
@@ -107,7 +108,8 @@ static int is_table(const xd_tensor *t, int64_t n, int64_t D)
            t->d[1] == D / 2 && (D <= 2 || t->s[1] == 1);
 }
 
-/* Returns 1 if `in` and `out` of a are heads [n,H,D] whose gain and bias have the same D. */
+/* Returns 1 if the input and output of a are heads [n,H,D], and their gain and bias are absent or
+ * have D elements. */
 static int are_heads(const xd_qk_heads *a, int64_t n, int64_t D)
 {
     return a->in.nd == 3 && a->out.nd == 3 && a->in.d[0] == n && a->in.d[2] == D &&

@@ -20,7 +20,8 @@ const xd_dev_kind *const xd_dev_kinds[] = {
     NULL,
 };
 
-/* Returns the device kind named by the part of a device name before ':', or NULL. */
+/* Returns the device kind of a device name, which is the part before ':', or NULL if there is no
+ * such kind. */
 static const xd_dev_kind *find_kind(const char *name)
 {
     size_t n = strcspn(name, ":");
@@ -134,7 +135,8 @@ void xd_dev_close(xd_dev **d)
         *d = NULL;
 }
 
-/* Returns d itself, or, if d is a count device, the device that d simulates. */
+/* Returns the device that d simulates if d is a count device (which computes nothing), else d
+ * itself. */
 static const xd_dev *real_device(const xd_dev *d)
 {
     return d->counts ? xd_count_real(d) : d;

@@ -1,5 +1,5 @@
 /* about.c - reports facts about this machine's GPUs and CUDA libraries, for `xdit doctor` */
-#define _GNU_SOURCE             /* for dladdr */
+#define _GNU_SOURCE             /* defines the declaration of dladdr */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,8 @@ static const char *file_of(const void *function)
     return dladdr(function, &i) && i.dli_fname ? i.dli_fname : "an unknown file";
 }
 
-/* Reads the version of the driver's kernel module, for example 570.86.15; "": unknown. */
+/* Writes the version of the driver's kernel module to `version`, for example 570.86.15. Leaves
+ * `version` as it is if the version is unknown. */
 static void read_module(char *version, size_t size)
 {
     FILE *f = fopen("/proc/driver/nvidia/version", "r");
@@ -42,8 +43,8 @@ static void tell_driver(const xd_cuda_driver *cu, xd_fact *fact, void *cookie)
     fact(cookie, "cuda_driver", text);
 }
 
-/* Returns the free bytes of a GPU, and opens a CUDA context to read them. 0: the context cannot be
- * opened. */
+/* Returns the free bytes of a GPU, or 0 if they cannot be read. A CUDA context is opened to read
+ * them. */
 static size_t free_bytes(const xd_cuda_driver *cu, CUdevice d)
 {
     CUcontext c = NULL;
@@ -101,8 +102,8 @@ static void tell_peers(const xd_cuda_driver *cu, int n, xd_fact *fact, void *coo
     fact(cookie, "cuda_peers", text);
 }
 
-/* Reports a library: v is the library's version, 91900 for 9.19.0; `function` is one of its
- * functions. */
+/* Reports the version and the path of a library. The version v is an integer, for example 91900 for
+ * 9.19.0. `function` is any function of the library. */
 static void tell_library(const char *key, const char *name, size_t v, const void *function,
                          xd_fact *fact, void *cookie)
 {
@@ -144,8 +145,8 @@ static void tell_libraries(xd_fact *fact, void *cookie)
 }
 
 /* Reports the fact "cuda" (the reason) if there is no GPU. Otherwise reports "cuda_driver",
- * "cuda:N" or "cuda_old:N" for each GPU, "cuda_peers" if there are several GPUs, and the libraries
- * or why they cannot be loaded. */
+ * "cuda:N" or "cuda_old:N" for each GPU, "cuda_peers" if there are several GPUs, and for each CUDA
+ * library its version or the reason why it cannot be loaded. */
 void xd_cuda_about(xd_fact *fact, void *cookie)
 {
     const xd_cuda_driver *cu = NULL;

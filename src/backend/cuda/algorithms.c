@@ -1,11 +1,11 @@
 /* algorithms.c - the cuBLASLt algorithms that were fastest in measurements, stored in the user's
  * cache
  *
- * A cache file is for one version of the library and one model of GPU. Each line has the name of a
- * kind of product and its fastest algorithm in hexadecimal digits. The file is read when a device
- * is opened. Timings vary from run to run, and results can differ in bits between algorithms.
- * Therefore kinds of products are timed only with XDIT_TUNE=1, and all later runs use the stored
- * algorithm. */
+ * A cache file is used with one version of cuBLASLt and one GPU model. Each line of the file
+ * contains the name of a kind of matrix product and its fastest algorithm, as hexadecimal digits.
+ * The file is read when a device is opened. Timings vary from run to run, and different algorithms
+ * can return results with different bits. Therefore matrix products are timed only with
+ * XDIT_TUNE=1, and all later runs use the stored algorithms. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 
@@ -26,7 +26,8 @@ typedef struct entry {
 struct xd_cuda_algorithms {
     entry *v;
     int    n, most, times, changed;
-    char   path[4096];                  /* path of the cache file; "": there is no cache folder */
+    /* path of the cache file, or "" if there is no cache folder */
+    char   path[4096];
 };
 
 void xd_cuda_cache_folder(const xd_cuda_dev *c, const char *what, size_t version, char *folder,
@@ -48,8 +49,8 @@ static entry *find_entry(const struct xd_cuda_algorithms *k, const char *name)
     return NULL;
 }
 
-/* Returns the entry of the product kind `name`, or a new entry. Returns NULL if the table is full
- * or memory is short. */
+/* Returns the table entry of the kind of matrix product `name`, and creates the entry if it does
+ * not exist. Returns NULL if the table is full or memory is short. */
 static entry *add_entry(struct xd_cuda_algorithms *k, const char *name)
 {
     entry *e = find_entry(k, name);
@@ -68,8 +69,8 @@ static entry *add_entry(struct xd_cuda_algorithms *k, const char *name)
     return e;
 }
 
-/* Adds the entries of the cache file to those in memory. Lines of the file that are not entries are
- * skipped. */
+/* Adds the entries of the cache file to the table in memory. Lines of the file that are not valid
+ * entries are skipped. */
 static void read_entries(struct xd_cuda_algorithms *k)
 {
     char  *text = NULL, *line, *rest;
@@ -97,7 +98,8 @@ static void write_entries(struct xd_cuda_algorithms *k)
 {
     xd_out o;
     xd_err e = { 0 };
-    read_entries(k);          /* includes entries that other processes have added in the meantime */
+    /* includes the entries that other processes have added to the file in the meantime */
+    read_entries(k);
     xd_make_parents(k->path);
     if (xd_out_open(&o, k->path, &e) != XD_OK) {
         xd_log(XD_LOG_WARN, "timed algorithms are not kept: %s", e.msg);

@@ -1,9 +1,9 @@
-/* attention.c - attention on the GPU, by one of four implementations: the flash kernels (16-bit
- * heads of at most 256 elements, or 64 with a bias, without a soft cap), cuDNN (large attention),
- * cuBLASLt products (wider heads), or a kernel for all types
+/* attention.c - attention on the GPU, computed by one of four implementations: the flash kernels
+ * (16-bit heads of at most 256 elements, or 64 with a bias, without a soft cap), cuDNN (large
+ * attention), cuBLASLt products (wider heads), or a kernel for all types
  *
- * Keys are processed in tiles that follow their global order. Results therefore do not depend on
- * how keys are split into segments or queries into pieces. */
+ * Keys are processed in tiles that follow the order of all keys. Results therefore do not depend on
+ * how the keys are split into segments, or the queries into pieces. */
 #include "backend/cuda/cuda.h"
 
 #include "base/minmax.h"
@@ -40,16 +40,17 @@ int xd_cuda_attention_aligned(const xd_attn_args *a, const xd_tensor *q, const x
     return all;
 }
 
-/* A piece of the queries: the queries of `samples` samples, which are the rows from `first` on of
- * the call's query rows. A piece needs at most one launch of a kernel. */
+/* A piece of the queries of an attention call: the queries of `samples` samples, from query row
+ * `first` of the call on. A piece is computed by at most one launch of an attention kernel. */
 typedef struct piece {
     const xd_attn_args *a;
     const xd_tensor    *q, *out;
-    /* first row and first sample of the piece, counted from those of the call */
+    /* index of the piece's first query row and of its first sample among those of the call */
     int64_t             first, sample;
     int                 samples;
-    attention_segment  *list;           /* device memory for all segments, or NULL             */
-    /* keys and values for attention_cudnn.c, with the scratch of the call */
+    attention_segment  *list;           /* list of all key segments in device memory, or NULL  */
+    /* scratch of the call, and the keys and values that attention_cudnn.c has copied to the
+     * scratch */
     xd_cuda_keys       *keys;
 } piece;
 
@@ -71,12 +72,12 @@ size_t xd_cuda_attention_scratch(xd_cuda_dev *c, const xd_attn_args *a)
 }
 
 /* Adds the segments of keys to the arguments of a kernel, or uploads the segments to device memory
- * if there are too many for the arguments. Clears *wide if 16-byte accesses are not possible. */
+ * if they are too many for the arguments. Clears *wide if 16-byte accesses are not possible. */
 static xd_status add_segments(xd_cuda_dev *c, attention_args *b, const piece *p, int *wide)
 {
     const xd_attn_args *a = p->a;
     xd_status           s = XD_OK;
-    int                 n = 0;          /* number of segments in b->segment so far             */
+    int                 n = 0;          /* number of key segments in b->segment so far         */
     for (int i = 0; i < a->nkv && s == XD_OK; i++) {
         const xd_tensor *k = &a->kv[i].k, *v = &a->kv[i].v;
         if (!k->d[1])
@@ -154,7 +155,8 @@ static xd_status run_piece(xd_cuda_dev *c, const piece *p)
                  : xd_cuda_launch(c, any, xd_ceil_div(b.n * b.B * b.H, 4), 1, 128, 0, &b);
 }
 
-/* Computes all samples. A launch handles as many samples as its arguments have lengths for. */
+/* Computes the attention of all samples. One launch handles at most ATTENTION_SAMPLES samples,
+ * because the kernel's arguments have space for that many lengths. */
 static xd_status run_samples(xd_cuda_dev *c, piece p)
 {
     const int64_t B = p.q->d[0];

@@ -1,11 +1,11 @@
 /* attention_cudnn.c - large attention by cuDNN, if cuDNN is installed and supports the shape
  *
- * cuDNN is used for 16-bit heads of at most 256 elements without masks, bias and soft cap. A plan
- * (cudnn_plan.h) computes one shape of attention. A background thread compiles a plan when the
- * counting run first sees the shape, and therefore mostly while weights load. Plans are stored in
- * the user's cache for later processes. If keys and values are in several segments, the segments
- * are copied together first. XDIT_CUDNN=0 turns cuDNN off, so that the flash kernels compute
- * everything. */
+ * cuDNN is used for 16-bit heads of at most 256 elements without masks, bias and soft cap. An
+ * execution plan (cudnn_plan.h) computes attention of one shape. A background thread compiles a
+ * plan as soon as the counting run (which adds up scratch sizes) needs the shape, and therefore
+ * mostly while weights are loaded. Plans are stored in the user's cache for later processes. If
+ * keys and values are in several segments, the segments are copied together first. XDIT_CUDNN=0
+ * turns cuDNN off, so that the flash kernels compute everything. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/cudnn_plan.h"
 #include "backend/cuda/load.h"
@@ -21,7 +21,8 @@
 
 enum {
     PLANS = 128,
-    /* minimum queries x keys of a head; below that, flash is fast enough */
+    /* minimum number of queries times number of keys of a head. For less, the flash kernels are
+     * fast enough. */
     LEAST_SCORES = 1 << 20,
     MOST_TEXT = 4 << 20,                /* maximum bytes of a stored plan                      */
 };
@@ -29,21 +30,21 @@ enum {
 typedef struct known {
     xd_cudnn_shape shape;
     xd_cudnn_plan  plan;
-    uint64_t       used;                /* last use of the plan, as a count of calls           */
-    int            wanted;              /* 1: a call waits for this plan                       */
+    uint64_t       used;                /* time of the last use of the plan, as a count of calls */
+    int            wanted;              /* 1: an attention call waits for this plan            */
     enum { EMPTY, QUEUED, BUILDING, READY, REFUSED } state;
 } known;
 
 struct xd_cuda_cudnn {
     xd_cuda_dev             *c;
-    const xd_cudnn          *lib;     /* functions of cuDNN; NULL: not installed, or switched off */
+    const xd_cudnn          *lib;     /* functions of cuDNN, or NULL if cuDNN is not used         */
     cudnnHandle_t            handle;
     cudnnBackendDescriptor_t gpu;
-    char                     folder[160];       /* cache folder of stored plans               */
+    char                     folder[160];       /* path of the cache folder of stored plans   */
     pthread_t                thread;
-    int                      runs;      /* 1: the background thread was started                */
+    int                      runs;      /* 1: the thread that compiles plans was started       */
     uint64_t                 calls;
-    pthread_mutex_t          lock;      /* guards the fields below                             */
+    pthread_mutex_t          lock;      /* guards all fields after this one                    */
     pthread_cond_t           changed;
     known                    of[PLANS];
     int                      ends;
@@ -76,8 +77,8 @@ static int read_kept(const struct xd_cuda_cudnn *x, const char *path, xd_cudnn_p
     return found;
 }
 
-/* Stores a plan in the user's cache. If a plan cannot be stored, the next process compiles it
- * again. */
+/* Stores an execution plan in the user's cache. If a plan cannot be stored, the next process
+ * compiles the plan again. */
 static void keep_plan(const struct xd_cuda_cudnn *x, char *path, const xd_cudnn_plan *p)
 {
     char  *text = xd_cudnn_plan_text(x->lib, p);
@@ -112,7 +113,7 @@ static xd_status get_plan(const struct xd_cuda_cudnn *x, const xd_cudnn_shape *a
 
 /* ---- the thread that compiles plans --------------------------------------------------------- */
 
-/* Returns the next plan to compile. Plans for which a call waits are compiled first. */
+/* Returns the next plan to compile. Plans for which an attention call waits are compiled first. */
 static known *next_of(struct xd_cuda_cudnn *x)
 {
     known *best = NULL;
@@ -183,8 +184,8 @@ static int open_library(struct xd_cuda_cudnn *x)
     return 0;
 }
 
-/* Returns the state of cuDNN, which is opened at the first call. Returns NULL if attention is
- * computed without cuDNN. */
+/* Returns the device's state of cuDNN. cuDNN is opened at the first call of this function. Returns
+ * NULL if attention is computed without cuDNN. */
 static struct xd_cuda_cudnn *cudnn_of(xd_cuda_dev *c)
 {
     struct xd_cuda_cudnn *x = c->dnn;
@@ -225,7 +226,7 @@ void xd_cuda_close_cudnn(xd_cuda_dev *c)
 
 /* ---- shapes ------------------------------------------------------------------------------- */
 
-/* Returns 1 for attention that cuDNN may support if all rows are aligned. */
+/* Returns 1 if cuDNN may support this attention, provided that all rows are aligned. */
 static int is_plain(const xd_attn_args *a)
 {
     return a->q.type != XD_F32 && a->q.d[3] <= XD_CUDA_FLASH_MOST && a->q.d[3] % 8 == 0 &&
@@ -238,8 +239,8 @@ static int is_large(const xd_attn_args *a, const xd_tensor *q)
     return q->d[1] > 0 && q->d[1] * xd_cuda_attention_keys(a) >= LEAST_SCORES;
 }
 
-/* Writes the strides of t to s. The stride between samples is normalized if there is only one
- * sample. */
+/* Writes the strides of tensor t to s. The stride between samples is normalized if there is only
+ * one sample, so that equal shapes have equal strides. */
 static void strides_of(int64_t s[3], const xd_tensor *t)
 {
     for (int i = 0; i < 3; i++)
@@ -248,8 +249,8 @@ static void strides_of(int64_t s[3], const xd_tensor *t)
         s[0] = t->d[1] * t->s[1];
 }
 
-/* Returns the keys or values as one tensor: those of the only segment, or a copy of all segments at
- * `to`. */
+/* Returns the keys (or, with `values`, the values) of all segments as one tensor: the tensor of the
+ * only segment, or the tensor at `to` to which several segments are copied. */
 static xd_tensor joined(const xd_attn_args *a, int values, void *to)
 {
     const xd_tensor *t = values ? &a->kv[0].v : &a->kv[0].k;
@@ -271,7 +272,7 @@ static xd_cudnn_shape shape_of(const xd_attn_args *a, const xd_tensor *q, const 
     x.Hk = (int32_t)xd_attn_heads_kv(a), x.type = (int32_t)q->type;
     x.lengths = a->kv_len != NULL;
     strides_of(x.q, q), strides_of(x.k, &k), strides_of(x.v, &v), strides_of(x.out, out);
-    if (a->lse.p) {                     /* strides of lse in the tensor of all rows            */
+    if (a->lse.p) {                     /* strides of the log-sum-exp tensor of all query rows */
         x.lse[0] = a->lse.s[0], x.lse[1] = a->lse.s[1], x.lse[2] = a->lse.s[2];
         if (x.B == 1)
             x.lse[0] = x.n * x.lse[1];
@@ -281,8 +282,9 @@ static xd_cudnn_shape shape_of(const xd_attn_args *a, const xd_tensor *q, const 
 
 /* ---- the table of plans ------------------------------------------------------------------- */
 
-/* Returns a table entry for a new shape: an empty entry, or the least recently used one. No plan is
- * dropped while there are graphs, because a graph may have recorded the kernels of any plan. */
+/* Returns a table entry for the plan of a new shape: an empty entry, or the least recently used
+ * entry, whose plan is dropped. No plan is dropped while there are graphs, because a graph may have
+ * recorded the kernels of any plan. */
 static known *make_room(struct xd_cuda_cudnn *x)
 {
     known *oldest = NULL;
@@ -300,8 +302,8 @@ static known *make_room(struct xd_cuda_cudnn *x)
     return oldest;
 }
 
-/* Returns the table entry of a shape, and queues the compilation of a new shape. The caller holds
- * the lock. Returns NULL if the table is full. */
+/* Returns the table entry of the plan for a shape. If the shape is new, the compilation of its plan
+ * is queued. The caller holds the lock. Returns NULL if the table is full. */
 static known *find_plan(struct xd_cuda_cudnn *x, const xd_cudnn_shape *shape)
 {
     known *q = NULL;
@@ -317,8 +319,8 @@ static known *find_plan(struct xd_cuda_cudnn *x, const xd_cudnn_shape *shape)
     return q;
 }
 
-/* Returns the plan of a shape, and waits until the plan is compiled. Returns NULL if cuDNN does not
- * support the shape. */
+/* Returns the execution plan of a shape, and waits until the plan is compiled. Returns NULL if
+ * cuDNN does not support the shape. */
 static known *wait_for(struct xd_cuda_cudnn *x, const xd_cudnn_shape *shape)
 {
     pthread_mutex_lock(&x->lock);
@@ -390,8 +392,8 @@ static xd_status gather(xd_cuda_dev *c, const xd_attn_args *a, int values, const
     return s;
 }
 
-/* Copies the keys of all segments together, and the values of all segments, before the first piece
- * of the queries is computed. */
+/* Copies the keys of all segments to one tensor, and the values of all segments to another tensor,
+ * before the first piece of the queries is computed. */
 static xd_status join_keys(xd_cuda_dev *c, const xd_attn_args *a, xd_cuda_keys *keys)
 {
     const places p = places_of(a);

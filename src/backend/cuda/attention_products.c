@@ -2,9 +2,10 @@
  * values
  *
  * This implementation is for 16-bit heads that are too wide for the flash kernels, as in
- * autoencoders, without masks, bias and soft cap. A band of queries is processed at a time: scores
- * in F32, then the softmax of the scores in the type of the queries. If keys and values are in
- * several segments, these are copied together first, so that results do not depend on the split. */
+ * autoencoders. Masks, bias and soft cap are not supported. A band of query rows is processed at a
+ * time: its scores are computed in F32, and their softmax in the type of the queries. If keys and
+ * values are in several segments, the segments are first copied to one tensor, so that results do
+ * not depend on the split. */
 #include "backend/cuda/cuda.h"
 
 #include "base/minmax.h"
@@ -13,8 +14,8 @@ enum { BAND_BYTES = 64 << 20, FEWEST = 64 };
 
 /* Offsets of the buffers in the scratch of attention by products, in bytes. */
 typedef struct places {
-    int64_t m, rows;            /* number of keys; number of queries in a band                 */
-    int64_t ld;       /* elements between rows of scores, and between rows of the scores' softmax */
+    int64_t m, rows;            /* number of keys; number of query rows in a band              */
+    int64_t ld;       /* elements between rows of scores, and between rows of their softmax       */
     size_t  k, v, scores, weights, end;
 } places;
 
@@ -33,7 +34,7 @@ static places places_of(const xd_attn_args *a)
     return p;
 }
 
-/* Returns 1 for attention that this file computes if all rows are aligned. */
+/* Returns 1 if this file supports the attention, provided that all rows are aligned. */
 static int is_wide(const xd_attn_args *a)
 {
     return a->q.type != XD_F32 && a->q.d[3] > XD_CUDA_FLASH_MOST && a->q.d[3] % 8 == 0 &&
@@ -45,7 +46,7 @@ size_t xd_cuda_attention_products_scratch(const xd_attn_args *a)
     return is_wide(a) ? places_of(a).end : 0;
 }
 
-/* Returns the rows of head h of sample b, [n,D]. */
+/* Returns the rows of head h of sample b as a view [n,D]. */
 static xd_tensor head_of(const xd_tensor *t, int64_t b, int64_t h)
 {
     xd_tensor x = xd_view2(t->p, t->type, t->d[1], t->d[3]);
@@ -54,7 +55,8 @@ static xd_tensor head_of(const xd_tensor *t, int64_t b, int64_t h)
     return x;
 }
 
-/* Sets *x to the keys (or values) of a head: in place, or copied together to `to`. */
+/* Sets *x to the keys (or values) of a head: a view of the only segment, or a copy of all segments
+ * at `to`. */
 static xd_status gather_rows(xd_cuda_dev *c, const xd_attn_args *a, int values, int64_t b,
                              int64_t h, int64_t m, char *to, xd_tensor *x)
 {
@@ -75,7 +77,8 @@ static xd_status gather_rows(xd_cuda_dev *c, const xd_attn_args *a, int values, 
     return s;
 }
 
-/* Computes the softmax of n rows of scores. `lse` is the log-sum-exp of the first row, or NULL. */
+/* Computes the softmax of n rows of scores. `lse` points to the log-sum-exp of the first row, or is
+ * NULL. */
 static xd_status launch_softmax(xd_cuda_dev *c, const xd_attn_args *a, const places *p, char *tmp,
                                 int64_t n, float *lse)
 {
@@ -89,7 +92,8 @@ static xd_status launch_softmax(xd_cuda_dev *c, const xd_attn_args *a, const pla
 
 typedef struct head { xd_tensor q, k, v, out; float *lse; } head;
 
-/* Computes one head. Returns 0 if the library does not support a product. */
+/* Computes the attention of one head. Returns 0 if cuBLASLt does not support one of the matrix
+ * products. */
 static int run_head(xd_cuda_dev *c, const xd_attn_args *a, const places *p, char *tmp,
                     const head *h, xd_status *s)
 {
@@ -114,7 +118,7 @@ static int run_head(xd_cuda_dev *c, const xd_attn_args *a, const places *p, char
 int xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
                                const xd_tensor *out, int64_t row, char *tmp, xd_status *s)
 {
-    if (!is_wide(a))            /* most calls return here                                      */
+    if (!is_wide(a))            /* most attention calls return here                            */
         return 0;
     const places p = places_of(a);
     if (!p.m || (out->type != q->type && out->type != XD_F32) ||

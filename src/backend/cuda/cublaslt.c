@@ -1,9 +1,9 @@
 /* cublaslt.c - matrix products by cuBLASLt
  *
- * For each kind of product (types, shape, epilogue and alignments), a table keeps the library's
- * descriptors and the algorithm to use. The algorithm is one that was timed and stored
- * (algorithms.c), or the library's first suggestion. The addresses of operands are not part of a
- * kind and are set before each product. */
+ * For each kind of matrix product (types, shape, epilogue and alignments), a table keeps the
+ * library's descriptors and the algorithm to use. The algorithm is the stored algorithm that was
+ * fastest in measurements (algorithms.c), or the library's first suggestion. The addresses of
+ * operands are not part of a kind, and are set before each product. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 
@@ -15,22 +15,24 @@
 #include "base/log.h"
 
 enum {
-    KINDS = 512,           /* entries of the table of kinds, which is cleared when 3/4 are in use */
-    /* number of algorithms that are timed for a kind of product; products per timing */
+    /* entries of the table of products, which is cleared when 3/4 are used */
+    KINDS = 512,
+    /* number of algorithms that are timed for a kind of matrix product; number of products per
+     * timing */
     TIMED = 8, REPEATS = 3,
 };
 
-/* The kind of a product, which is the key of the table: products of equal kind use the same
- * algorithm. Equal kinds have equal bytes, padding included. */
+/* The kind of a matrix product, which is the key of the table. Products of the same kind use the
+ * same algorithm. Two equal kinds have equal bytes, including padding. */
 typedef struct kind {
     int64_t  n, I, O, s_in, s_w, s_out;
-    int32_t  in_type, out_type, bias_type;      /* type of the bias; -1: no bias               */
+    int32_t  in_type, out_type, bias_type;      /* type of the bias, or -1 without bias        */
     int32_t  gelu, turned, scaled;
     uint32_t align[4];                          /* alignments of the matrices A, B, C and D    */
 } kind;
 
-/* A kind of product with the library's descriptors of it: D = A^T B with A = w, B = in, D = out; if
- * `turned`, D = A B. */
+/* A table entry: a kind of matrix product with the library's descriptors. The product is D = A^T B
+ * with A = w, B = in and D = out, or D = A B if `turned` is 1. */
 typedef struct known {
     kind                   k;
     cublasLtMatmulDesc_t   desc;
@@ -106,8 +108,8 @@ static int type_of(int t)
     return t == XD_BF16 ? XD_LT_BF16 : t == XD_I8 ? XD_LT_I8 : t == XD_I32 ? XD_LT_I32 : XD_LT_F32;
 }
 
-/* Returns the largest power of two that divides the address, at most 64, the alignment of all
- * arenas. */
+/* Returns the largest power of two, at most 64, that divides the address. 64 is the alignment of
+ * all arenas. */
 static uint32_t alignment_of(const void *p)
 {
     uint32_t n = 64;
@@ -139,7 +141,7 @@ static int epilogue_of(const kind *k)
                    : k->bias_type >= 0 ? XD_LT_EPILOGUE_BIAS : XD_LT_EPILOGUE_NONE;
 }
 
-/* Creates the library's descriptors of the kind q->k. */
+/* Creates the library's descriptors for the kind of matrix product q->k. */
 static cublasStatus_t describe(const xd_cublaslt *lt, known *q)
 {
     const kind    *k = &q->k;
@@ -194,7 +196,7 @@ static cublasStatus_t set_pointers(const xd_cublaslt *lt, const known *q, const 
 }
 
 /* Tells the library the alignments of the operands. Without these attributes the library assumes
- * that addresses are multiples of 256. */
+ * that the operands' addresses are multiples of 256. */
 static cublasStatus_t set_alignments(const xd_cuda_dev *c, const kind *k)
 {
     static const int attribute[] = { XD_LT_PREF_ALIGNMENT_A, XD_LT_PREF_ALIGNMENT_B,
@@ -206,7 +208,8 @@ static cublasStatus_t set_alignments(const xd_cuda_dev *c, const kind *k)
     return r;
 }
 
-/* Marks a kind of product as unsupported, so that the library is not called for it again. */
+/* Marks a kind of matrix product as unsupported, so that the library is not called for this kind
+ * again. */
 static void refuse(known *q, const char *when, cublasStatus_t r)
 {
     const kind *k = &q->k;
@@ -232,12 +235,12 @@ static cublasStatus_t run_product(xd_cuda_dev *c, const known *q, const xd_cuda_
                                  XD_CUDA_WORK, c->stream);
 }
 
-/* Returns the seconds of one product by an algorithm, or 0 if the product failed or its time is
- * unknown. */
+/* Returns the seconds that one matrix product takes with an algorithm, or 0 if the product failed
+ * or its time is unknown. */
 static double time_algorithm(xd_cuda_dev *c, const xd_cuda_timing *t, const known *q,
                              const xd_cuda_product *p, const cublasLtMatmulAlgo_t *algo)
 {
-    /* the first product warms up */
+    /* the first product only warms up the GPU */
     int            ok = run_product(c, q, p, algo) == XD_LT_SUCCESS;
     ok = ok && c->cu->cuEventRecord(t->begin, c->stream) == XD_CU_SUCCESS;
     for (int i = 0; i < REPEATS && ok; i++)
@@ -246,8 +249,8 @@ static double time_algorithm(xd_cuda_dev *c, const xd_cuda_timing *t, const know
     return ok ? xd_cuda_timed(c, t) / REPEATS : 0;
 }
 
-/* Returns the index of the fastest of n algorithms, or 0 (the first) unless another is at least 2 %
- * faster. */
+/* Returns the index of the fastest of n algorithms, or 0 if no other algorithm is at least 2 %
+ * faster than the first. */
 static int find_fastest(xd_cuda_dev *c, const known *q, const xd_cuda_product *p,
                         const cublasLtMatmulHeuristicResult_t *found, int n)
 {
@@ -273,7 +276,7 @@ static void name_kind(const kind *k, char name[160])
              k->align[1], k->align[2]);
 }
 
-/* Chooses an algorithm for the kind of product p. */
+/* Chooses an algorithm for products of the same kind as p. */
 static void learn(xd_cuda_dev *c, known *q, const xd_cuda_product *p)
 {
     cublasLtMatmulHeuristicResult_t found[TIMED];
@@ -303,8 +306,8 @@ static void learn(xd_cuda_dev *c, known *q, const xd_cuda_product *p)
         xd_cuda_keep_algorithm(c, name, &q->algo);
 }
 
-/* Returns the table's entry for the kind of product p. If the table has no entry for the kind, an
- * entry is created. */
+/* Returns the table entry for the kind of the matrix product p. If the table has no entry for the
+ * kind, an entry is created. */
 static known *find_kind(xd_cuda_dev *c, const xd_cuda_product *p)
 {
     struct xd_cuda_products *all = c->products;

@@ -7,11 +7,12 @@
 
 #include "base/minmax.h"
 
-/* Ids of the operands in cuDNN's graph of the attention. */
+/* Ids of the attention's operands in cuDNN's operation graph. */
 enum { ID_Q = 1, ID_K, ID_V, ID_OUT, ID_SCALE, ID_LSE, ID_QUERIES, ID_KEYS };
 enum { MOST_CONFIGS = 8 };
 
-/* State while a plan is built. The first failure stops the building. */
+/* The state while an execution plan is built. After the first failure no further step is
+ * executed. */
 typedef struct maker {
     const xd_cudnn *lib;
     xd_cudnn_plan  *p;
@@ -66,8 +67,8 @@ static void add(maker *k, cudnnBackendDescriptor_t op, int name, int64_t id, int
     link_to(k, op, name, d);
 }
 
-/* Adds heads as an operand of the operation `op`: our [B,n,H,D] is cuDNN's [B,H,n,D], with any
- * strides. */
+/* Adds a tensor of heads as an operand of the operation `op`. Our tensor [B,n,H,D] is described as
+ * cuDNN's [B,H,n,D], with any strides. */
 static void add_heads(maker *k, cudnnBackendDescriptor_t op, int name, int64_t id,
                       const xd_cudnn_shape *a, int64_t rows, int64_t heads, const int64_t s[3])
 {
@@ -105,8 +106,8 @@ static xd_status fail_with(const maker *k, xd_status s, const char *what, xd_err
                    words);
 }
 
-/* Makes a plan from an engine configuration or from a serialized text. The plan becomes the last
- * descriptor of p. */
+/* Creates cuDNN's execution plan from an engine configuration or from a serialized text. The
+ * execution plan becomes the last descriptor of p. */
 static void finish_plan(maker *k, cudnnBackendDescriptor_t device, cudnnBackendDescriptor_t config,
                         const char *text)
 {
@@ -123,8 +124,8 @@ static void finish_plan(maker *k, cudnnBackendDescriptor_t device, cudnnBackendD
                                                      1, &n, &k->p->workspace);
 }
 
-/* Finds the engine configurations that cuDNN suggests for a graph, best first. Returns the number
- * of configurations. */
+/* Writes the engine configurations that cuDNN suggests for an operation graph, best first. Returns
+ * the number of configurations. */
 static int find_configs(maker *k, cudnnBackendDescriptor_t device, cudnnBackendDescriptor_t graph,
                         cudnnBackendDescriptor_t config[MOST_CONFIGS])
 {
@@ -201,7 +202,7 @@ xd_status xd_cudnn_plan_read(const xd_cudnn *lib, cudnnBackendDescriptor_t devic
 cudnnStatus_t xd_cudnn_plan_run(const xd_cudnn *lib, cudnnHandle_t h, const xd_cudnn_plan *p,
                                 const xd_cudnn_operands *o, void *workspace)
 {
-    xd_cudnn_plan own = { 0 };          /* owns only the descriptor of the pointers of this call */
+    xd_cudnn_plan own = { 0 };          /* owns only this call's descriptor of pointers          */
     maker         k = { .lib = lib, .p = &own };
     float         scale = o->scale;
     int64_t       id[8];

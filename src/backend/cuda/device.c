@@ -56,7 +56,7 @@ void xd_cuda_close(xd_dev *d)
     free(c);
 }
 
-/* Parses the GPU number after "cuda:". */
+/* Parses the GPU number after "cuda:" in a device name. */
 static xd_status parse_which(const char *which, int *n, xd_err *e)
 {
     char *end = NULL;

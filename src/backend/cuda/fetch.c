@@ -1,8 +1,8 @@
 /* fetch.c - copies data from pinned host memory to the device on a separate stream, concurrently
  * with the computation
  *
- * A fetch starts after an event of the compute stream, and later work on the compute stream waits
- * for an event of the fetch. The host waits for neither stream. */
+ * The copy (a fetch) waits for an event of the compute stream, and later work on the compute stream
+ * waits for an event of the copy. The host waits for neither stream. */
 #include "backend/cuda/cuda.h"
 
 #include "backend/cuda/load.h"
@@ -52,7 +52,7 @@ void xd_cuda_unpin(xd_dev *d, void *p)
     xd_cuda_dev *c = xd_cuda_of(d);
     c->cu->cuCtxSetCurrent(c->context);
     if (p) {
-        c->cu->cuStreamSynchronize(c->fetching);      /* a fetch may still read the pinned memory */
+        c->cu->cuStreamSynchronize(c->fetching);      /* a copy may still read the pinned memory  */
         c->cu->cuMemFreeHost(p);
     }
 }
@@ -72,7 +72,7 @@ void xd_cuda_unpin_pages(xd_dev *d, void *p)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     c->cu->cuCtxSetCurrent(c->context);
-    c->cu->cuStreamSynchronize(c->fetching);           /* a fetch may still read the pinned pages */
+    c->cu->cuStreamSynchronize(c->fetching);           /* a copy may still read the pinned pages  */
     c->cu->cuMemHostUnregister(p);
 }
 
@@ -102,12 +102,14 @@ xd_status xd_cuda_fetched(xd_dev *d, int place)
     return xd_cuda_check("cuStreamWaitEvent", r);
 }
 
-/* Measures the rate of a copy of one staging buffer, after another copy that warms up. */
+/* Measures the bytes per second of a copy of one staging buffer to the GPU or back. Another copy
+ * before this one warms up the GPU. */
 double xd_cuda_link(xd_dev *d, int back)
 {
     xd_cuda_dev          *c = xd_cuda_of(d);
     const xd_cuda_driver *cu = c->cu;
-    /* cuBLASLt's workspace, which is idle because all work has ended */
+    /* The device memory of the copy is cuBLASLt's workspace, which no kernel uses because all work
+     * has ended. */
     CUdeviceptr           p = c->work;
     CUresult              r = cu->cuCtxSetCurrent(c->context);
     double                s = 0;

@@ -2,8 +2,8 @@
  * kernel of our own
  *
  * Rows of a weight are padded with zeros to `wide` elements (weights.c). An input that is narrower,
- * unaligned or of another type is copied to rows of `wide` elements. Products that the library does
- * not support are computed by our own kernels. */
+ * unaligned or of another type is first copied to rows of `wide` elements. Matrix products that
+ * cuBLASLt does not support are computed by our own kernels. */
 #include "backend/cuda/cuda.h"
 
 #include "backend/cuda/load.h"
@@ -34,13 +34,13 @@ static int wants_fp8(const xd_gemm *a)
     return is_narrow(a) || (a->fp8 && a->w->type == XD_F8E4M3 && a->in.type != XD_F32);
 }
 
-/* Returns the type in which an input is multiplied if fp8 is not used. */
+/* Returns the type in which an input is multiplied if the product is not computed in fp8. */
 static xd_dtype wide_type(const xd_gemm *a)
 {
     return is_narrow(a) ? XD_BF16 : a->in.type;
 }
 
-/* Returns the type of the operands when the weight of a is multiplied. */
+/* Returns the type of both operands in the matrix product of a GEMM. */
 static xd_dtype product_type(const xd_gemm *a, int fp8)
 {
     return !fp8 && is_widened(a->w) ? wide_type(a) : a->w->type;
@@ -91,7 +91,7 @@ static xd_status padded_input(xd_cuda_dev *c, const xd_gemm *a, const places *p,
 }
 
 /* Sets *in to the input, quantized to the weight's 8-bit type. The scales of the input's rows are
- * written to sx. */
+ * written to the scratch at p->sx. */
 static xd_status narrow_input(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp,
                               xd_tensor *in)
 {
@@ -123,9 +123,9 @@ static xd_status widened_weight(xd_cuda_dev *c, const xd_gemm *a, const places *
 
 /* ---- products ----------------------------------------------------------------------------- */
 
-/* Computes out = residual + gate * act(acc + bias). `acc` is F32, or I32 sums of integers. The sums
- * are first multiplied by the scales sx of the input's rows and sw of the weight's rows (NULL:
- * already done). */
+/* Computes out = residual + gate * act(acc + bias). The sums `acc` are F32, or I32 if integers were
+ * multiplied. The sums are first multiplied by the scales of the input's rows, sx, and of the
+ * weight's rows, sw. A scale is NULL if the sums are already multiplied by it. */
 static xd_status run_epilogue(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor *acc,
                               const float *sx, const float *sw)
 {
@@ -143,8 +143,8 @@ static xd_status run_epilogue(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor 
                                wide ? n * O / 8 : n * O, &b);
 }
 
-/* Computes a GEMM with our convolution kernels: the rows are the pixels of an image of one row.
- * With `sums`, writes the plain product there, in F32 and without the epilogue. */
+/* Computes a GEMM with our convolution kernels. The rows of the GEMM are the pixels of an image of
+ * one row. If `sums` is not NULL, the F32 product is written to `sums` without the epilogue. */
 static xd_status own_product(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor *in, const void *w,
                              float *sums)
 {
@@ -173,7 +173,7 @@ static xd_status own_product(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor *
     return xd_cuda_launch(c, XD_K_conv_any, xd_ceil_div(n * O, 128), 1, 128, 0, &b);
 }
 
-/* Returns 1 if the library's GELU may be used, because its approximation error vanishes in 16-bit
+/* Returns 1 if the library's GELU may be used, whose approximation error vanishes in 16-bit
  * results. */
 static int takes_gelu(const xd_gemm *a)
 {
@@ -223,9 +223,9 @@ static xd_status integer_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p,
                                      xd_cuda_weight_scales(a->w)) : s;
 }
 
-/* Computes an fp8 GEMM with as much of it in the library as the library supports: the entire layer,
- * the product with row scales, or the product alone. Returns 0 if the library supports none of
- * them. */
+/* Computes an fp8 GEMM. cuBLASLt computes as much of the GEMM as it supports: the complete linear
+ * layer, or the matrix product with row scales, or the product alone. Returns 0 if cuBLASLt
+ * supports none of these. */
 static int fp8_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp, xd_status *s)
 {
     const float *sw = xd_cuda_weight_scales(a->w),

@@ -1,5 +1,5 @@
-/* lanes.c - the CUDA device's lanes: streams of messages, events between streams, and pinned host
- * memory of messages */
+/* lanes.c - the CUDA device's lanes (the compute stream and the streams of messages between ranks),
+ * events between the streams, and pinned host memory of messages */
 #include "backend/lanes.h"
 
 #include <stdlib.h>
@@ -17,8 +17,8 @@ CUevent xd_cuda_mark_event(const xd_mark *m)
     return m->e;
 }
 
-/* Returns the stream of a lane and makes the context current. Returns NULL if the stream cannot be
- * created. */
+/* Returns the CUDA stream of a lane, and makes the device's CUDA context current. Returns NULL if
+ * the stream cannot be created. */
 static CUstream stream_of(xd_cuda_dev *c, xd_dev_lane lane)
 {
     c->cu->cuCtxSetCurrent(c->context);

@@ -14,7 +14,7 @@ static const struct {
 #undef ROW
 };
 
-/* Returns 1 if XDIT_CUDA_DIR has a stand-in for the kernels of this build. */
+/* Returns 1 if the folder XDIT_CUDA_DIR contains a stand-in for the kernels of this build. */
 static int has_stand_in(char *path, size_t size)
 {
     return xd_cuda_stand_in(path, size, "xdit_kernels.so") && access(path, R_OK) == 0;
@@ -26,9 +26,10 @@ static xd_status refuse_none(xd_err *e)
                    "this build has no CUDA kernels: it was made without nvcc (-Dcuda)");
 }
 
-/* Reports an error: the build's CUDA is newer than the driver's. A driver loads kernels of its own
- * major version of CUDA and of earlier major versions. A driver also loads kernels of later minor
- * versions, unless the driver has to compile their PTX. `why` is the driver's message. */
+/* Reports the error that the kernels were built with a newer CUDA version than the driver's. A
+ * driver loads kernels of its own major version of CUDA and of earlier major versions. A driver
+ * also loads kernels of a later minor version, unless it has to compile the PTX of these kernels.
+ * `why` is the driver's message. */
 static xd_status refuse_later(int release, int version, const char *why, xd_err *e)
 {
     return xd_fail(e, XD_EUNSUPPORTED, "the kernels of this build were made by CUDA %d.%d, but the "
@@ -50,8 +51,8 @@ xd_status xd_cuda_check_kernels(const xd_cuda_driver *cu, xd_err *e)
     return XD_OK;
 }
 
-/* Fails with the reason why the module of kernels was not loaded. `release` is the CUDA version of
- * the nvcc that compiled the module; 0: unknown. */
+/* Returns an error with the reason why the module of kernels was not loaded. `release` is the CUDA
+ * version of the nvcc that compiled the module, or 0 if the version is unknown. */
 static xd_status refuse_module(const xd_cuda_dev *c, CUresult r, int release, xd_err *e)
 {
     const int   version = xd_cuda_driver_version(c->cu);

@@ -12,8 +12,10 @@
 #include "base/log.h"
 
 enum {
-    OLDEST_DRIVER = 12000,              /* CUDA 12.0, which has large kernel arguments and sm_90a */
-    OLDEST_CUDNN = 91500,     /* cuDNN 9.15, whose attention supports a key count for each sample */
+    /* minimum CUDA version, 12.0, which has large kernel arguments and sm_90a */
+    OLDEST_DRIVER = 12000,
+    /* minimum cuDNN version, 9.15, whose attention supports a key count for each sample */
+    OLDEST_CUDNN = 91500,
 };
 
 static const xd_symbol driver_symbols[] = {
@@ -128,8 +130,8 @@ static xd_status load_driver(xd_err *e)
     if (lacks)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "the CUDA driver is too old: it has no function %s", lacks);
-    /* A rank uses more streams than the driver's default of 8 hardware queues. Streams that share a
-     * hardware queue would wait for each other. */
+    /* The number of hardware queues is raised, because a rank uses more streams than the driver's
+     * default of 8 hardware queues, and streams that share a hardware queue wait for each other. */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     CUresult r = driver.cuInit(0);
     if (r == XD_CU_NO_DEVICE)

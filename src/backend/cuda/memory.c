@@ -43,7 +43,8 @@ static void *get_block(xd_dev *d, size_t bytes)
     return noted ? (void *)(uintptr_t)p : NULL;
 }
 
-/* Frees a block of device memory. cuMemFree itself waits for work that uses the block. */
+/* Frees a block of device memory. The driver function cuMemFree waits for work that uses the
+ * block. */
 static void free_block(xd_dev *d, void *p, size_t bytes)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
@@ -82,7 +83,8 @@ static void memory(xd_dev *d, size_t *available, size_t *total)
 
 /* ---- copies ------------------------------------------------------------------------------- */
 
-/* Copies at most the size of a pinned buffer to the device. The caller holds the device's lock. */
+/* Copies bytes to the device, at most the size of a pinned buffer. The caller holds the device's
+ * lock. */
 static CUresult send_pinned(xd_cuda_dev *c, xd_cuda_pinned *b, CUdeviceptr to, const void *from,
                             size_t bytes)
 {
@@ -117,8 +119,8 @@ static xd_status upload(xd_dev *d, xd_stream *s, void *to, const void *from, siz
     return xd_cuda_upload(xd_cuda_of(d), to, from, bytes);
 }
 
-/* Returns XD_EINVAL, once, after a lookup outside the bounds of its table. The caller holds the
- * device's lock, and all work has ended. */
+/* Returns XD_EINVAL if a table lookup since the last call used an id outside its table. The caller
+ * holds the device's lock, and all work has ended. */
 static xd_status check_lookups(xd_cuda_dev *c)
 {
     CUresult r = XD_CU_SUCCESS;
@@ -134,8 +136,8 @@ static xd_status check_lookups(xd_cuda_dev *c)
     return XD_EINVAL;
 }
 
-/* Copies device bytes to the host. While the host copies the first staging buffer out, the second
- * buffer is being filled. */
+/* Copies bytes from the device to the host. While the host copies the contents of one staging
+ * buffer to the destination, the other buffer is filled. */
 static xd_status download(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes)
 {
     xd_cuda_dev          *c = xd_cuda_of(d);
@@ -269,9 +271,9 @@ static xd_dtype best(const xd_dev *d)
     return XD_BF16;
 }
 
-/* Returns the bytes that the driver and cuBLASLt allocate after the device was opened: code that is
- * loaded when it first runs, and blocks that are rounded up to pages. The result is at most a
- * fraction of the memory of a small GPU. */
+/* Returns the bytes that the driver and cuBLASLt allocate after the device was opened: kernel code,
+ * which is loaded when it first runs, and blocks that are rounded up to pages. The result is
+ * limited to a fraction of the GPU's memory. */
 static size_t kernel_bytes(const xd_dev *d)
 {
     const xd_cuda_dev *c = xd_cuda_of(d);
@@ -281,8 +283,8 @@ static size_t kernel_bytes(const xd_dev *d)
     return total / 32 < XD_CUDA_LATER ? total / 32 : XD_CUDA_LATER;
 }
 
-/* Returns a hash of the GPU's UUID, which is the same in all processes, even if they number GPUs
- * differently. */
+/* Returns a hash of the GPU's UUID. The hash is the same in all processes, even if the processes
+ * number the GPUs differently. */
 static uint64_t identity(const xd_dev *d)
 {
     const xd_cuda_dev *c = xd_cuda_of(d);

@@ -44,7 +44,8 @@ xd_status xd_cuda_addmul(xd_dev *d, xd_stream *s, const xd_addmul *a, void *tmp)
 
 /* ---- views -------------------------------------------------------------------------------- */
 
-/* Returns the dimensions of a copy, aligned at the last dimension. `in` may be absent. */
+/* Returns the kernel arguments of a copy, with the dimensions of the tensors aligned at the last of
+ * five dimensions. `in` may be absent. */
 static copy_args view_of(const xd_tensor *out, const xd_tensor *in)
 {
     copy_args v = { .out = out->p, .in = in->p, .n = xd_count(*out),
@@ -96,8 +97,8 @@ xd_status xd_cuda_resize(xd_dev *d, xd_stream *s, const xd_resize *a, void *tmp)
     return xd_cuda_launch_each(xd_cuda_of(d), XD_K_resize, xd_count(a->out), &b);
 }
 
-/* Queues a table lookup. The kernel detects an id outside the table, and the next download returns
- * XD_EINVAL. */
+/* Queues a table lookup. If an id is outside the table, the kernel notes the error, and the next
+ * download returns XD_EINVAL. */
 xd_status xd_cuda_lookup(xd_dev *d, xd_stream *s, const xd_lookup *a, void *tmp)
 {
     xd_cuda_dev *c = xd_cuda_of(d);

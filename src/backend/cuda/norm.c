@@ -5,7 +5,7 @@
 
 xd_status xd_cuda_norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
 {
-    /* numbers of 256-element chunks of a row in the kernels norm_5 to norm_16 */
+    /* maximum number of 256-element chunks of a row in each of the kernels norm_5 to norm_16 */
     static const int most[] = { 5, 8, 12, 16 };
     int64_t          n = a->in.d[0], C = a->in.d[1];
     int              k = 0;
@@ -50,7 +50,7 @@ static qknorm_heads heads_of(const xd_qk_heads *a)
                            .s_in0 = a->in.s[0], .s_in1 = a->in.s[1] };
 }
 
-/* Returns 1 if 16-byte accesses of the heads are possible. */
+/* Returns 1 if the heads can be read and written in accesses of 16 bytes. */
 static int are_aligned(const xd_qk_heads *a)
 {
     return !a->in.p ||
@@ -87,8 +87,9 @@ xd_status xd_cuda_qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
                           (size_t)D * 4 * sizeof(float), &b);
 }
 
-/* Returns 1 if moments_wide handles these groups: their `wide` channels are a power of two from 2
- * to 1024, and C is a multiple of 32 channels. */
+/* Returns 1 if the kernel moments_wide supports these groups: the number of channels of a group,
+ * `wide`, is a power of two from 2 to 1024, the number of all channels is a multiple of 32, and the
+ * rows are aligned. */
 static int takes_slabs(const xd_moments *a, int64_t wide)
 {
     return (wide & (wide - 1)) == 0 && wide >= 2 && wide <= 1024 && a->in.d[2] % 32 == 0 &&
@@ -146,8 +147,8 @@ xd_status xd_cuda_gnorm(xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp)
     }
     if ((size_t)b.groups * 8 > XD_CUDA_GNORM_SHARED)
         return XD_EUNSUPPORTED;
-    /* A block normalizes up to 16 elements for each thread, if that leaves work for all
-     * multiprocessors. */
+    /* A block of threads normalizes up to 16 elements per thread, if enough blocks for all
+     * multiprocessors remain. */
     b.each = 256 * xd_max(1, xd_min(16, b.n * b.C / (256 * 2048)));
     return xd_cuda_launch(xd_cuda_of(d), XD_K_gnorm, xd_ceil_div(b.n * b.C, b.each), 1, 256,
                           (size_t)b.groups * 8, &b);

@@ -9,7 +9,8 @@
 
 enum { WIDEST = 8192, PRODUCTS = 20, BLOCK = 1 << 18, COPIED = 256 << 20, COPIES = 8 };
 
-/* Converts n values between -1 and 1 to elements of type t. Integers are 127 times the value. */
+/* Converts n values between -1 and 1 to elements of type t. For integer types the values are
+ * multiplied by 127. */
 static void convert_numbers(void *to, xd_dtype t, const float *x, int64_t n)
 {
     if (t == XD_I8)
@@ -66,7 +67,7 @@ double xd_cuda_timed(xd_cuda_dev *c, const xd_cuda_timing *t)
                ? 1e-3 * (double)ms : 0;
 }
 
-/* Returns the seconds of one product, as the mean of `times` products. */
+/* Returns the seconds of one matrix product, as the mean of `times` products. */
 static double time_products(xd_cuda_dev *c, const xd_cuda_timing *t, const xd_cuda_product *q,
                             int times)
 {
@@ -78,9 +79,9 @@ static double time_products(xd_cuda_dev *c, const xd_cuda_timing *t, const xd_cu
     return xd_cuda_timed(c, t) / times;
 }
 
-/* Returns the GFLOP/s of square products of width n, and writes the seconds of one product to
- * *took. After one product that warms up, as many as fit into `seconds` are timed, at most 20
- * (always 20 at the largest width). */
+/* Returns the GFLOP/s of products of two square matrices of width n, and writes the seconds of one
+ * product to *took. The first product only warms up the GPU. After that, as many products are timed
+ * as fit into `seconds`, but at most 20 (always 20 at the largest width). */
 static double rate_of(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype type, char *p,
                       int64_t n, double seconds, double *took)
 {
@@ -97,7 +98,8 @@ static double rate_of(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype type, ch
     return each > 0 ? 2e-9 * (double)n * (double)n * (double)n / each : 0;
 }
 
-/* Measures products of growing width, until one product takes `seconds`. */
+/* Measures products of square matrices of growing width, until one product takes `seconds`. Returns
+ * the highest GFLOP/s. */
 static double measure_peak(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype type,
                            double seconds)
 {
@@ -115,8 +117,8 @@ static double measure_peak(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype typ
     return best;
 }
 
-/* Returns the peak rate of a type, which is measured only once, because filling the largest
- * matrices takes some tenths of a second. */
+/* Returns the peak GFLOP/s of matrix products of a type. The rate is measured only once, because
+ * filling the largest matrices takes some tenths of a second. */
 double xd_cuda_peak(xd_dev *d, xd_dtype type, int threads, double seconds)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
@@ -130,7 +132,8 @@ double xd_cuda_peak(xd_dev *d, xd_dtype type, int threads, double seconds)
     return *known;
 }
 
-/* Measures the rate of copies within device memory. Each byte counts twice, as read and written. */
+/* Measures the bytes per second of copies within device memory. Each byte counts twice, because it
+ * is read and written. */
 double xd_cuda_bandwidth(xd_dev *d)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
@@ -142,7 +145,7 @@ double xd_cuda_bandwidth(xd_dev *d)
     c->cu->cuCtxSetCurrent(c->context);
     CUresult r = p && xd_cuda_open_timing(c, &t)
                      ? c->cu->cuMemsetD8Async(at, 1, COPIED, c->stream) : -1;
-    for (int i = 0; i < 2 && r == XD_CU_SUCCESS; i++) {     /* the first copy warms up         */
+    for (int i = 0; i < 2 && r == XD_CU_SUCCESS; i++) {     /* the first round only warms up   */
         r = c->cu->cuEventRecord(t.begin, c->stream);
         for (int k = 0; k < COPIES && r == XD_CU_SUCCESS; k++)
             r = c->cu->cuMemcpyDtoDAsync_v2(at + half, at, half, c->stream);

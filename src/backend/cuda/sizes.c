@@ -1,8 +1,8 @@
-/* sizes.c - a stand-in for a CUDA device, so that a count device can simulate one on machines
- * without a GPU
+/* sizes.c - a stand-in for a CUDA device, so that a count device (which computes nothing) can
+ * simulate a CUDA device on machines without a GPU
  *
- * The stand-in returns the sizes of scratch and packed weights, which are the same for all GPUs.
- * The stand-in has no memory, and none of its kernels can be called. */
+ * The stand-in device returns the sizes of scratch and packed weights, which are the same for all
+ * GPUs. The stand-in device has no memory, and its kernels must not be called. */
 #include "backend/cuda/cuda.h"
 
 #include <stdlib.h>
@@ -36,15 +36,15 @@ static int owns_none(xd_dev *d, const void *p)
     return 0;
 }
 
-/* Returns 0, because the memory limit of a machine description already excludes what libraries
- * allocate. */
+/* Returns 0 bytes for libraries, because the memory limit in a machine description already excludes
+ * the libraries' memory. */
 static size_t kernel_bytes(const xd_dev *d)
 {
     (void)d;
     return 0;
 }
 
-/* Returns an arbitrary id except 0, which means host memory. */
+/* Returns an arbitrary id that is not 0, because the id 0 means host memory. */
 static uint64_t identity(const xd_dev *d)
 {
     (void)d;

@@ -1,4 +1,4 @@
-/* stamps.c - timestamps of GPU work, by events in the stream that are read in batches
+/* stamps.c - timestamps of GPU work, measured by events in the stream that are read in batches
  *
  * The driver returns the milliseconds between two events as a float. Timestamps are therefore
  * measured from the last event of the previous batch, so that the float is accurate to less than a
@@ -10,7 +10,7 @@
 #include "backend/cuda/load.h"
 #include "base/clock.h"
 
-/* Returns event number i, which is created if needed; NULL on failure. */
+/* Returns event number i, and creates the event if it does not exist. Returns NULL on failure. */
 static CUevent event_at(xd_cuda_stamps *s, const xd_cuda_driver *cu, int64_t i)
 {
     if (i == s->most) {

@@ -1,8 +1,8 @@
 /* weights.c - packed weights: rows of a linear layer padded with zeros, filters of convolutions
  * with channels last
  *
- * Rows of a weight are converted on the host, a few at a time, and uploaded. The scales of a
- * quantized weight follow its rows. */
+ * The rows of a weight are converted on the host, a few rows at a time, and uploaded. In device
+ * memory, the scales of a quantized weight follow its rows. */
 #include "backend/cuda/cuda.h"
 
 #include <stdlib.h>
@@ -17,8 +17,8 @@ static int64_t taps_of(const xd_weight *w)
     return w->nk ? (int64_t)w->kernel[0] * w->kernel[1] * w->kernel[2] : 1;
 }
 
-/* Returns the elements between rows of a packed weight: a multiple of 8 elements, or of 16 with 8
- * bits, so that rows begin at multiples of 16 bytes. */
+/* Returns the elements between rows of a packed weight: a multiple of 8 elements, or of 16 elements
+ * of 8 bits, so that rows begin at multiples of 16 bytes. */
 int64_t xd_cuda_weight_stride(const xd_weight *w)
 {
     return w->nk ? w->in * taps_of(w) : xd_round_up(w->in, xd_is_quantized(w->type) ? 16 : 8);
@@ -63,7 +63,7 @@ int64_t xd_cuda_pack_band(xd_dev *d, const xd_weight *w)
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-/* Returns the largest magnitude of a row; NaN if an element is NaN or infinite. */
+/* Returns the largest magnitude of a row's elements, or NaN if an element is NaN or infinite. */
 static float magnitude(const float *x, int64_t n)
 {
     float most = 0;
@@ -76,7 +76,7 @@ static float magnitude(const float *x, int64_t n)
     return most;
 }
 
-/* Returns v rounded to nearest even and clamped to +-127. */
+/* Returns v rounded to the nearest integer, ties to even, and clamped to +-127. */
 static int8_t integer_of(float v)
 {
     const float shift = 12582912.0f;            /* 1.5 * 2^23                                 */
@@ -85,7 +85,8 @@ static int8_t integer_of(float v)
     return (int8_t)(moved - shift);
 }
 
-/* Quantizes one row of src, the `in` elements at `from`, to `to`. Returns the scale of the row. */
+/* Quantizes one row of the weight, the `in` elements of type src at `from`, to the memory at `to`.
+ * Returns the scale of the row. */
 static float quantize_row(void *to, const xd_weight *w, const char *from, xd_dtype src, int64_t o,
                           float *x)
 {
@@ -118,7 +119,7 @@ static void turn_filter(char *to, const xd_weight *w, const char *from, xd_dtype
                        from + (size_t)(i * T + t) * es, src, 1);
 }
 
-/* The buffers in host memory of one packing call. */
+/* The host memory buffers of one call that packs a weight. */
 typedef struct buffers { char *rows; float *x, *scale; int64_t n; } buffers;
 
 static int open_buffers(buffers *b, const xd_weight *w, int64_t rows)
@@ -138,8 +139,8 @@ static void close_buffers(buffers *b)
     free(b->scale);
 }
 
-/* Packs n rows of src, converted, into b->rows. The packed rows become the rows of the weight from
- * row `o` on. */
+/* Converts n rows from type src, and packs them into b->rows. The packed rows become the rows of
+ * the weight from row `o` on. */
 static void fill_rows(buffers *b, const xd_weight *w, const char *from, xd_dtype src, int64_t o,
                       int64_t n)
 {

@@ -1,18 +1,18 @@
-/* attention.cu - flash attention of 16-bit types with tensor cores; attention of any types with
+/* attention.cu - flash attention of 16-bit types with tensor cores, and attention of all types with
  * plain sums
  *
  * In the flash kernels a block of threads computes 64 HIGH queries of one head, and each of the
- * block's 4 warps computes 16 HIGH of these queries. Keys and values are loaded in tiles of KEYS
- * keys by cp.async, two tiles of keys and two of values at a time. Scores, exponentials and
- * accumulators stay in registers. Tile t holds the keys KEYS t .. KEYS (t + 1) - 1 in global order,
- * whichever segments contain them. Therefore the order of sums, and every bit of the result, does
- * not depend on how keys are split into segments. Head dims are padded with zeros to D16, a
- * multiple of 16 (72 -> 80).
+ * block's 4 warps computes 16 HIGH of these queries (HIGH is 1 or 2). Keys and values are loaded in
+ * tiles of KEYS keys by cp.async. Shared memory holds two tiles of keys and two tiles of values.
+ * Scores, exponentials and accumulators stay in registers. Tile t holds the keys KEYS t to KEYS (t
+ * + 1) - 1 in the order of all keys, whichever segments contain these keys. Therefore the order of
+ * sums, and every bit of the result, does not depend on how keys are split into segments. The
+ * elements of a head are padded with zeros to D16, a multiple of 16 (for example from 72 to 80).
  *
- * A fragment of keys or values that a warp reads is used for 16 HIGH queries. With 32 queries,
- * shared memory is read half as often for each product. For heads of 128 and more the accumulators
- * need so many registers that the queries stay in shared memory; a head of 256 uses 99 KiB, which
- * every supported GPU has.
+ * A fragment of keys or values that a warp reads from shared memory is used for 16 HIGH queries.
+ * With 32 queries, shared memory is read half as often for each product as with 16. For heads of
+ * 128 and more the accumulators need so many registers that the queries stay in shared memory; a
+ * head of 256 uses 99 KiB, which every supported GPU has.
  *
  * The fragments of the instruction mma.m16n8k16, with g = lane / 4 and t = lane % 4, are these: A
  * holds rows g and g + 8, B holds column g, and C holds columns 2 t and 2 t + 1. */
@@ -24,7 +24,7 @@ GPU const attention_segment *segments_of(const attention_args &a)
     return a.list ? a.list : a.segment;
 }
 
-/* Returns the segment that contains key j of the global order. */
+/* Returns the index of the segment that contains key j, counted over the keys of all segments. */
 GPU int segment_of(const attention_args &a, int64_t j)
 {
     const attention_segment *all = segments_of(a);
@@ -46,24 +46,25 @@ GPU void range_of(const attention_args &a, int64_t i, int64_t len, int64_t *lo, 
     }
 }
 
-/* Packs two values of magnitude at most 1 as f16 or bf16. */
+/* Packs two values, whose magnitudes are at most 1, as f16 or bf16. */
 template <int f16> GPU uint32_t pack_small(float lo, float hi)
 {
     return f16 ? gpu_pack_f16(lo, hi) : gpu_pack_bf16(lo, hi);
 }
 
-/* The current segment of the tile loader, whose keys are [begin, end) of the global order. k and v
- * are the addresses of this thread's chunk of the segment's first rows; step_k and step_v are the
- * elements between rows. */
+/* The current key segment of the tile loader. The segment contains the keys [begin, end), counted
+ * over all segments. k and v are the addresses of this thread's chunk in the segment's first row of
+ * keys and of values. step_k and step_v are the elements between rows. */
 struct flash_source {
     const bf16 *k, *v;
     int64_t step_k, step_v;
     int s, begin, end, len;
 };
 
-/* Template arguments of the flash kernels. f16 is 1 for queries of F16, 0 for BF16; `out` has the
- * type of the queries or F32. HELD is 1 if registers hold the fragments of the queries, 0 if each
- * tile reads the queries from shared memory. BIAS is 1 if there is a bias. */
+/* The flash kernels for one set of template arguments. f16 is 1 for queries of F16, and 0 for
+ * queries of BF16. The output has the type of the queries, or F32. HELD is 1 if registers hold the
+ * fragments of the queries, and 0 if the queries are read from shared memory for each tile. BIAS is
+ * 1 if there is a bias. */
 template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
     enum {
         ROW = D16 + 8,                  /* elements between rows of a tile in shared memory    */
@@ -76,7 +77,8 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         PASSES = (KEYS + EACH - 1) / EACH,
     };
 
-    /* Advances the tile loader to the segment that contains key `from`. */
+    /* Advances the tile loader to the segment that contains key `from`, counted over all
+     * segments. */
     GPU void find_segment(const attention_args &a, flash_source *p, int from, int64_t b, int64_t h)
     {
         const int me = (int)threadIdx.x;
@@ -93,8 +95,9 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* Copies this thread's chunks of the rows [lo, hi) of a tile. Row 0 of the tile is row `row` of
-     * the segment. Writes zeros to the columns past D and to the rows [hi, zeros). */
+    /* Copies this thread's 16-byte chunks of the rows [lo, hi) of a tile of keys or values. Row 0
+     * of the tile is row `row` of the segment. Zeros are written to the columns from D on and to
+     * the rows [hi, zeros). */
     GPU void copy_rows(bf16 *to, const bf16 *from, int64_t row, int64_t step, int D, int lo,
                        int hi, int zeros)
     {
@@ -154,8 +157,8 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         gpu_sync();
     }
 
-    /* Computes s = q k^T for this warp's queries. q is this lane's row of queries in shared memory;
-     * `held` has the fragments of the queries in registers. */
+    /* Computes the scores s = q k^T of this warp's queries. q is this lane's row of queries in
+     * shared memory. `held` contains the fragments of the queries in registers. */
     GPU void multiply_keys(float s[HIGH][KEYS / 8][4], const uint32_t held[HIGH][STEPS][4],
                            const bf16 *q, const bf16 *ks)
     {
@@ -189,9 +192,9 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* Scales the scores to base 2 and adds the bias. Scores become minus infinity if a query does
-     * not attend to a key. All queries of the block of threads attend to the keys [from, to). The
-     * queries of this lane are row, row + 8, ... */
+    /* Scales the scores to exponents of two, and adds the bias. The score of a key to which a query
+     * does not attend becomes minus infinity. All queries of the block of threads attend to the
+     * keys [from, to). The queries of this lane are row, row + 8, ... */
     GPU void scale_scores(const attention_args &a, float s[HIGH][KEYS / 8][4], int64_t j0,
                           int64_t row, int64_t h, int64_t len, int64_t from, int64_t to)
     {
@@ -229,8 +232,8 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* Replaces the scores of a row by exponentials, and updates the row's maximum `top`, its `sum`
-     * and its accumulators `o`. */
+    /* Replaces the scores of a row by their exponentials, and updates the row's maximum score
+     * `top`, its `sum` of exponentials and its accumulators `o`. */
     GPU void exponentiate(float s[KEYS / 8][4], float o[D16 / 8][4], float *top, float *sum, int r)
     {
         float big = *top, add = 0;
@@ -259,7 +262,7 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* Computes o += s v: adds the values, weighted by the exponentials s. */
+    /* Computes o += s v: adds the values, weighted by the exponentials s, to the accumulators o. */
     GPU void multiply_values(float o[HIGH][D16 / 8][4], const float s[HIGH][KEYS / 8][4],
                              const bf16 *vs)
     {
@@ -287,8 +290,8 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* Normalizes and stores query i. Of the warp's 16 rows of accumulators, the query is row g (r =
-     * 0) or g + 8 (r = 1). */
+    /* Normalizes and stores the result of query i. The accumulators of the query are row g (for r =
+     * 0) or g + 8 (for r = 1) of the warp's 16 rows, with g = lane / 4. */
     GPU void store_row(const attention_args &a, const float o[D16 / 8][4], int r, float top,
                        float sum, int64_t i, int64_t b, int64_t h)
     {
@@ -326,7 +329,7 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
     GPU void run(const attention_args &a)
     {
         bf16 *qs = (bf16 *)gpu_shared();
-        /* two tiles of keys, followed by two tiles of values */
+        /* Shared memory for two tiles of keys, followed by two tiles of values. */
         bf16 *sm = qs + (HELD ? 0 : QUERIES * ROW);
         const int64_t b = blockIdx.y / a.H, h = blockIdx.y % a.H, hk = h * a.Hk / a.H;
         const int64_t q0 = (int64_t)blockIdx.x * QUERIES, len = a.len[b];
@@ -337,8 +340,8 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         range_of(a, a.first + last - 1, len, &lo1, &hi1);
         const int tile0 = (int)(lo / KEYS), tiles = hi1 > lo ? (int)((hi1 - 1) / KEYS) + 1 : tile0;
 
-        /* Queries go to a separate area of shared memory, or through the tiles' area into
-         * registers. */
+        /* The queries are loaded to a separate area of shared memory, or through the area of the
+         * tiles into registers. */
         const bf16 *qrow = qs + (WARP * 16 * HIGH + LANE % 16) * ROW + LANE / 16 * 8;
         uint32_t held[HIGH][STEPS][4];
         load_queries(a, qs, q0, b, h);
@@ -403,8 +406,8 @@ FLASH(flash_192, 192, 32, 1, 0)
 FLASH(flash_256, 256, 32, 1, 0)
 FLASH(flash_64_bias, 64, 32, 2, 1)
 
-/* Attention for any types, head dims up to 32 MOST, bias and soft cap. A warp computes a query;
- * lane l holds the output elements l, l + 32, ... */
+/* Computes attention for all types and for heads of up to 32 MOST elements, with bias and soft cap.
+ * A warp computes a query. Lane l holds the output elements l, l + 32, ... */
 template <int MOST> GPU void attend_any(const attention_args &a)
 {
     int64_t job = (int64_t)blockIdx.x * 4 + WARP, i = job % a.n, h = job / a.n % a.H,
@@ -453,6 +456,6 @@ template <int MOST> GPU void attend_any(const attention_args &a)
             sum != 0 ? top + logf(sum) : -INFINITY;
 }
 
-/* Kernels for head dims up to 512, and up to 1024. */
+/* The kernels for heads of up to 512 elements, and of up to 1024 elements. */
 KERNEL(attention_any, attention_args, 128, 1) { attend_any<16>(a); }
 KERNEL(attention_wide, attention_args, 128, 1) { attend_any<32>(a); }

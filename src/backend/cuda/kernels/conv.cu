@@ -3,14 +3,14 @@
  *
  * Rows of the GEMM are output pixels, columns are output channels, and K runs over taps and then
  * over channels. The rows of a tile are gathered by cp.async in chunks of 8 channels, with zeros
- * where a tap is outside the image. A block of 8 warps computes 128 x 128 outputs, 64 x 32 in each
- * warp, in steps of K = 32 with three pipeline stages. A linear layer is an image one pixel high:
- * To = Ho = 1, Wo = rows, one tap. */
+ * where a tap is outside the image. A block of 8 warps computes 128 x 128 outputs, and each warp 64
+ * x 32 of them, in steps of 32 along K. Shared memory has three stages, each with the operands of a
+ * step. A linear layer is computed as an image one pixel high: To = Ho = 1, Wo = rows, one tap. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
 enum { M = 128, N = 128, K = 32, ROW = K + 8, STAGES = 3, STAGE = (M + N) * ROW };
-/* floats in a row of accumulators in shared memory, padded against bank conflicts */
+/* number of floats in a row of accumulators in shared memory, padded against bank conflicts */
 enum { PATCH = 32 + 4 };
 
 /* Applies the epilogue to eight accumulators x of row r, columns c to c + 7, and stores the results
@@ -63,7 +63,7 @@ GPU void finish(const conv_args &a, float *x, int64_t r, int c)
     store_eight(a.out, o, a.out_type, y);
 }
 
-/* Computes a convolution with tensor cores. f16: 1 for F16, 0 for BF16. */
+/* Computes a convolution with tensor cores. f16 is 1 for F16 operands, and 0 for BF16 operands. */
 template <int f16> GPU void run_conv(const conv_args &a)
 {
     bf16 *sm = (bf16 *)gpu_shared();
@@ -71,8 +71,8 @@ template <int f16> GPU void run_conv(const conv_args &a)
     const int64_t row0 = (int64_t)blockIdx.x * M, rows = (int64_t)a.To * a.Ho * a.Wo;
     const int col0 = (int)blockIdx.y * N, taps = a.kernel[0] * a.kernel[1] * a.kernel[2];
     const int cs = (a.C + K - 1) / K, steps = taps * cs;
-    /* In every step, this thread loads chunk tid % 4 of the rows tid / 4 and tid / 4 + 64 of the
-     * tile. */
+    /* In every step along K, this thread loads chunk tid % 4 (8 channels) of the rows tid / 4 and
+     * tid / 4 + 64 of the tile. */
     const int chunk = tid % 4 * 8, my = tid / 4;
     int at[2][3];
     UNROLL
@@ -82,7 +82,8 @@ template <int f16> GPU void run_conv(const conv_args &a)
         at[i][1] = (int)(r / a.Wo % a.Ho) * a.stride[1] - a.lo[1];
         at[i][0] = r < rows ? (int)(r / a.Wo / a.Ho) * a.stride[0] - a.lo[0] : -(1 << 28);
     }
-    /* State of the next step to load: its tap, channels and pipeline stage. */
+    /* The state of the next step to load: its kernel tap, its first channel and its pipeline stage
+     * in shared memory. */
     int tap = 0, dt = 0, dh = 0, dw = 0, c0 = 0, stage = 0;
     auto load = [&]() {
         const int c = c0 + chunk, there = c < a.C;
@@ -174,8 +175,8 @@ template <int f16> GPU void run_conv(const conv_args &a)
 KERNEL(conv, conv_args, 256, 2) { run_conv<0>(a); }
 KERNEL(conv_f16, conv_args, 256, 2) { run_conv<1>(a); }
 
-/* Convolution of weights and images of any type and width. Each thread computes one element of the
- * output. */
+/* Computes a convolution for weights and images of any type and width. Each thread computes one
+ * element of the output. */
 KERNEL(conv_any, conv_args, 128, 1)
 {
     const int64_t i = (int64_t)blockIdx.x * 128 + threadIdx.x, rows = (int64_t)a.To * a.Ho * a.Wo;

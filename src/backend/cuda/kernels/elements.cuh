@@ -5,8 +5,8 @@
 
 #include "backend/cuda/kernels/gpu.cuh"
 
-enum { F32, F16, BF16, F64, F8E4M3, F8E5M2 };   /* these are the values of xd_dtype            */
-/* these are the values of xd_act */
+enum { F32, F16, BF16, F64, F8E4M3, F8E5M2 };   /* these values are those of xd_dtype          */
+/* These values are those of xd_act. */
 enum { NONE, GELU_TANH, GELU_ERF, SILU, RELU, GELU_QUICK, TANH };
 
 /* Returns the index of this thread in a one-dimensional grid. */
@@ -15,8 +15,8 @@ GPU int64_t gpu_index()
     return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-/* Divides i by `wide`: i = q wide + r. A 64-bit division takes many times as long as a 32-bit
- * division, which is used if both numbers fit. */
+/* Divides i by `wide`, with quotient q and remainder r. A 32-bit division is used if both numbers
+ * fit into 32 bits, because a 64-bit division takes many times as long. */
 GPU void gpu_divide(int64_t i, int64_t wide, int64_t *q, int64_t *r)
 {
     if ((uint64_t)i <= 0xffffffffu && (uint64_t)wide <= 0xffffffffu) {
@@ -74,7 +74,7 @@ GPU void unpack_eight(float x[8], const uint4 &v, int type)
     unpack_two(x + 4, v.z, type), unpack_two(x + 6, v.w, type);
 }
 
-/* Loads eight elements from an address that is a multiple of 16 bytes. */
+/* Loads eight elements from an address that must be a multiple of 16 bytes. */
 GPU void load_eight(float x[8], const void *p, int64_t at, int type)
 {
     if (type != F32) {
@@ -88,8 +88,9 @@ GPU void load_eight(float x[8], const void *p, int64_t at, int type)
     }
 }
 
-/* Loads N groups of eight elements, `step` elements apart. Groups from n on become zeros. All loads
- * are issued before the first result is used. */
+/* Loads N groups of eight elements. The groups are `step` elements apart in memory. The elements of
+ * group n and all later groups become zeros. All loads are issued before the first result is
+ * used. */
 template <int N>
 GPU void load_groups(float x[N][8], const void *p, int64_t at, int64_t step, int64_t n, int type)
 {
@@ -181,7 +182,7 @@ GPU uint8_t to_e4m3(float v)
     return (uint8_t)(sign | (((u + 0x7ffff + (u >> 20 & 1)) >> 20) - (120 << 3)));
 }
 
-/* Rounds two values to e4m3. `lo` is in the low half of the result. */
+/* Rounds two values to e4m3. The result has `lo` in its low byte. */
 GPU uint32_t pack_e4m3(float lo, float hi)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
@@ -200,8 +201,8 @@ GPU float magnitude(float v)
     return m <= 3.4028234663852886e38f ? m : INFINITY;
 }
 
-/* Returns the scale of a row whose largest magnitude is `most`. *by receives the factor that
- * quantizes the row's elements. */
+/* Returns the scale of a row whose largest magnitude is `most`. *by receives the factor by which
+ * the row's elements are multiplied to quantize them. */
 GPU float row_scale(float most, float largest, float *by)
 {
     const float scale = gpu_divide(most, largest);
@@ -220,8 +221,8 @@ GPU float rounded_to(float v, int type)
     return type == BF16 ? gpu_from_bf16(gpu_to_bf16(v)) : gpu_from_f16(gpu_to_f16(within_f16(v)));
 }
 
-/* Quantizes eight elements by the factor `by` and stores them at a multiple of 8 bytes. If `by` is
- * 0, stores zeros, because x may be NaN. */
+/* Multiplies eight elements by the factor `by`, rounds them to e4m3, and stores them at a multiple
+ * of 8 bytes. If `by` is 0, stores zeros, because x may be NaN. */
 GPU void store_e4m3(void *p, int64_t at, const float x[8], float by)
 {
     uint32_t u[4];

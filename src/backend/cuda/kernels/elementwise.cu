@@ -80,7 +80,7 @@ KERNEL(axpby, axpby_args, 256, 1)
     out[o] = x ? a.a * x[in] + old : old;
 }
 
-/* Returns the accumulator of a GEMM at [r,c], multiplied by its scales. */
+/* Returns the accumulator of a GEMM at [r,c], multiplied by the scales of its row and column. */
 GPU float scaled_sum(const epilogue_args &a, int64_t r, int64_t c)
 {
     if (a.integers)
@@ -105,8 +105,8 @@ KERNEL(epilogue, epilogue_args, 256, 1)
     store_one(a.out, r * a.s_out + c, a.out_type, v);
 }
 
-/* The epilogue of a GEMM for F32 accumulators; each thread handles eight columns. O is a multiple
- * of 8, and all operands begin at multiples of 16 bytes. */
+/* Computes the epilogue of a GEMM with F32 accumulators. Each thread handles eight columns. O must
+ * be a multiple of 8, and all operands must begin at multiples of 16 bytes. */
 KERNEL(epilogue_wide, epilogue_args, 256, 2)
 {
     int64_t i = gpu_index() * 8, r, c;

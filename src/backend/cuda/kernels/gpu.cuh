@@ -1,15 +1,15 @@
 /* gpu.cuh - the language of the CUDA kernels: nvcc compiles them to GPU code, and a C++ compiler to
  * CPU code for tests
  *
- * A kernel takes one struct by value (args.h, plain C) and nothing else. Kernels are launched by
- * name through the driver's cuLaunchKernel, so the engine is plain C and needs no CUDA compiler.
- * For example, KERNEL(norm_5, norm_args, 128, 4) { ... a.n ... } defines a kernel of 128 threads,
- * with 4 blocks on a multiprocessor.
+ * A kernel has a single argument, a struct of args.h (plain C) that is passed by value. Kernels are
+ * launched by name through the driver's cuLaunchKernel, so the engine is plain C and needs no CUDA
+ * compiler. For example, KERNEL(norm_5, norm_args, 128, 4) { ... a.n ... } defines a kernel of 128
+ * threads, with 4 blocks on a multiprocessor.
  *
- * Shared memory is dynamic (gpu_shared). Every instruction with a PTX implementation also has a C
- * implementation in this file; no other file has either. On the CPU, each thread of a block is a
- * fiber (tests/sim/fibers.cc), and the lanes of a warp synchronize in the functions that are
- * collective on a GPU. */
+ * Shared memory is dynamic (gpu_shared). Every instruction that is implemented in PTX is also
+ * implemented in C, for the CPU. Both implementations are in this file only. On the CPU, each
+ * thread of a block is a fiber (tests/sim/fibers.cc), and the lanes of a warp synchronize in the
+ * functions that are collective on a GPU. */
 #ifndef XD_BACKEND_CUDA_KERNELS_GPU_CUH
 #define XD_BACKEND_CUDA_KERNELS_GPU_CUH
 
@@ -50,7 +50,7 @@ struct uint2 {
 struct float4 {
     float x, y, z, w;
 };
-/* Values that a lane passes to the other lanes of its warp in a collective function. */
+/* The values that a lane passes to the other lanes of its warp in a collective function. */
 struct gpu_shown {
     uint32_t a[4], b[2];
     float c[4];
@@ -132,7 +132,7 @@ GPU bf16 gpu_to_bf16(float f)
     return (bf16)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 #endif
 }
-/* Packs two values as bf16. `lo` is in the low half. */
+/* Packs two values as bf16. The result has `lo` in its low half. */
 GPU uint32_t gpu_pack_bf16(float lo, float hi)
 {
 #ifdef __CUDACC__
@@ -172,7 +172,7 @@ GPU uint16_t gpu_to_f16(float f)
     return (uint16_t)(sign | (((uint32_t)(e + 14) << 10) + (uint32_t)rintf(ldexpf(a, 10 - e))));
 #endif
 }
-/* Packs two values as f16. `lo` is in the low half. */
+/* Packs two values as f16. The result has `lo` in its low half. */
 GPU uint32_t gpu_pack_f16(float lo, float hi)
 {
 #ifdef __CUDACC__
@@ -193,7 +193,7 @@ GPU float gpu_exp2(float x)
     return exp2f(x);
 #endif
 }
-/* Divides a by b in a single division, rounded to nearest, which is never replaced by an
+/* Divides a by b and rounds to nearest. The compiler never replaces this division by an
  * approximation. */
 GPU float gpu_divide(float a, float b)
 {
@@ -203,7 +203,7 @@ GPU float gpu_divide(float a, float b)
     return a / b;
 #endif
 }
-/* Multiplies a and b in a single product, which is never fused into a multiply-add. */
+/* Multiplies a by b. The compiler never fuses this product into a multiply-add. */
 GPU float gpu_multiply(float a, float b)
 {
 #ifdef __CUDACC__
@@ -271,9 +271,9 @@ GPU uint32_t gpu_load4(const void *p)
 }
 
 /* Starts an asynchronous copy of 16 bytes to shared memory. Only the first `bytes` (0 or 16) are
- * read; the rest become zeros. The data has arrived after gpu_copy_wait and a barrier. On the CPU
- * the bytes are copied only then or, in blocks chosen by the seed, at once, so that tests find
- * missing waits. */
+ * read, and the other bytes become zeros. The data has arrived after gpu_copy_wait and a barrier.
+ * On the CPU the bytes are copied only in gpu_copy_wait or, in some blocks chosen by the test's
+ * seed, at once, so that tests find missing waits. */
 GPU void gpu_cp_async16(void *shared, const void *global, int bytes)
 {
 #ifdef __CUDACC__
@@ -329,8 +329,8 @@ GPU void gpu_sync_warp(int where = __builtin_LINE())
     gpu_show(s, where, nullptr);
 }
 #endif
-/* The sum and the maximum over the lanes of a warp, by a butterfly. All lanes receive the same bits
- * of the sum and the maximum. */
+/* These functions return the sum and the maximum over the lanes of a warp, computed by a butterfly
+ * exchange. All lanes receive the same bits of the sum and the maximum. */
 #ifdef __CUDACC__
 GPU float gpu_warp_sum(float v)
 {
@@ -363,8 +363,8 @@ GPU float gpu_warp_max(float v, int where = __builtin_LINE())
 }
 #endif
 
-/* Loads four 8x8 matrices of 16-bit elements. Lane l passes the address of row l % 8 of matrix l /
- * 8. */
+/* Loads four 8x8 matrices of 16-bit elements from shared memory. Lane l passes the address of row l
+ * % 8 of matrix l / 8. */
 #ifdef __CUDACC__
 GPU void gpu_ldmatrix4(uint32_t r[4], const void *row)
 {

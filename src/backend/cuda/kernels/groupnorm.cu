@@ -3,8 +3,8 @@
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
-/* Computes the sum and the sum of squares of a group in F64. A block of threads handles one row and
- * one group. Shared memory: 2 doubles for each thread. */
+/* Computes the sum and the sum of squares of a group of channels in F64. A block of threads handles
+ * one image row and one group. The block needs shared memory of 2 doubles per thread. */
 KERNEL(moments, moments_args, 128, 1)
 {
     const int64_t r = blockIdx.x, g = blockIdx.y, wide = a.C / a.groups;
@@ -31,9 +31,9 @@ KERNEL(moments, moments_args, 128, 1)
 }
 
 /* Computes the sums and sums of squares of groups of 2, 4, 8, ... channels in F64. A block of
- * threads handles a row and 32 channels, or one group if a group has more channels. A thread sums
- * eight channels at every `each`-th position of the row. Shared memory: 16 doubles for each
- * thread. */
+ * threads handles an image row and 32 channels, or one group if a group has more than 32 channels.
+ * A thread sums eight channels at every `each`-th position of the row. The block needs shared
+ * memory of 16 doubles per thread. */
 KERNEL(moments_wide, moments_args, 128, 1)
 {
     const int wide = (int)(a.C / a.groups), slab = wide > 32 ? wide : 32, chunks = slab / 8;
@@ -73,8 +73,8 @@ KERNEL(moments_wide, moments_args, 128, 1)
     }
 }
 
-/* Sums columns of F64 elements. A block of threads handles one column. Shared memory: a double for
- * each thread. */
+/* Sums the columns of an F64 matrix. A block of threads handles one column, and needs shared memory
+ * of one double per thread. */
 KERNEL(add_rows, add_rows_args, 128, 1)
 {
     double *sums = (double *)gpu_shared(), s = 0;
@@ -92,8 +92,9 @@ KERNEL(add_rows, add_rows_args, 128, 1)
         a.out[blockIdx.x] = sums[0];
 }
 
-/* Normalizes `each` elements in each block of threads. The block first computes the mean and the
- * scale of every group in shared memory: 2 floats for each group. */
+/* Applies group norm. Each block of threads normalizes `each` elements. The block first computes
+ * the mean and the scale of every group of channels in shared memory, which has 2 floats per
+ * group. */
 KERNEL(gnorm, gnorm_args, 256, 1)
 {
     const int64_t wide = a.C / a.groups, all = a.n * a.C;

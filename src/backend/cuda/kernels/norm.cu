@@ -1,12 +1,14 @@
 /* norm.cu - kernels of layer norm and RMS norm with modulation; a warp holds a row in registers
  *
- * A row has at most CHUNKS x 256 elements. Rows that are longer or unaligned, and rows that are
- * multiplied by the RMS of another row, are read several times instead (norm_any). An addition that
- * precedes the norm is done here too, so that rows are read and written only once. */
+ * A row in registers has at most CHUNKS x 256 elements. Rows that are longer or unaligned, and rows
+ * that are multiplied by the RMS of another row, are not kept in registers but read several times
+ * (norm_any). If the norm follows an addition, the same kernel also computes the addition, so that
+ * rows are read and written only once. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
-/* Computes x += gate * add for a row. Also writes x back to memory, after all reads. */
+/* Computes x += gate * add for a row, and also writes x to memory. All elements are read before the
+ * first one is written. */
 template <int CHUNKS> GPU void add_row(const norm_args &a, int64_t row, float x[CHUNKS][8])
 {
     const int64_t lane = LANE * 8;
@@ -29,7 +31,8 @@ template <int CHUNKS> GPU void add_row(const norm_args &a, int64_t row, float x[
             store_eight(a.sum, row * a.s_in + k * 256 + lane, F32, x[k]);
 }
 
-/* Quantizes the row x to e4m3, as the kernel `integers` does for elements of type `via`. */
+/* Quantizes the row x to e4m3, with the same results as the kernel `integers` for elements of type
+ * `via`. */
 template <int CHUNKS> GPU void narrow_row(const norm_args &a, int64_t row, const float x[CHUNKS][8])
 {
     float most = 0, by;
@@ -47,7 +50,7 @@ template <int CHUNKS> GPU void narrow_row(const norm_args &a, int64_t row, const
         a.sx[row] = scale;
 }
 
-/* Normalizes a row in registers. NARROW is 1 if the output is e4m3. */
+/* Normalizes a row that is kept in registers. NARROW is 1 if the output is e4m3. */
 template <int CHUNKS, int NARROW> GPU void norm_row(const norm_args &a, int64_t row)
 {
     float x[CHUNKS][8], sum = 0, sq = 0;
@@ -145,8 +148,9 @@ GPU float normed_one(const norm_args &a, int64_t row, int64_t c, float mean, flo
     return a.shift ? y + a.shift[row * a.s_shift + c] : y;
 }
 
-/* Norm for any width and alignment. A warp handles a row and reads it three times (the second and
- * third time from a cache), and once more to find the scale of e4m3. */
+/* Computes the norm for rows of any width and alignment. A warp handles a row and reads the row
+ * three times (the second and third time from a cache). For e4m3 output, the warp reads the row
+ * once more to find the scale. */
 KERNEL(norm_any, norm_args, 128, 1)
 {
     int64_t row = (int64_t)blockIdx.x * 4 + WARP;

@@ -1,8 +1,9 @@
-/* qknorm.cu - norm and rotary embedding of attention heads; queries and keys in one launch
+/* qknorm.cu - norm and rotary embedding of attention heads; queries and keys are processed in one
+ * launch
  *
  * If the two elements of a rotated pair are neighbours, the same lane has both elements. If the
- * pairs are halves (i, i + D/2), another lane has the partner, so heads pass through shared memory
- * once. */
+ * pairs are (i, i + D/2), another lane has the second element, so heads are written to and read
+ * from shared memory once. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
@@ -20,7 +21,7 @@ GPU void turn(float x[2], float c, float s)
     x[1] = v * c + u * s;
 }
 
-/* Returns the sum of v over the LANES lanes that share a head. */
+/* Returns the sum of v over the LANES lanes that process one head together. */
 template <int LANES> GPU float sum_of_head(float v)
 {
     UNROLL
@@ -29,8 +30,8 @@ template <int LANES> GPU float sum_of_head(float v)
     return v;
 }
 
-/* Replaces x by norm(x), without gain and bias. `mine` is 1 if this lane has elements of the
- * head. */
+/* Normalizes the eight elements x of this lane, without gain and bias. `mine` is 1 if this lane has
+ * elements of the head. */
 template <int LANES> GPU void norm_eight(const qknorm_args &a, int mine, float x[8])
 {
     float s = 0, mean, rstd;
@@ -54,8 +55,8 @@ template <int LANES> GPU void norm_eight(const qknorm_args &a, int mine, float x
 }
 
 /* Normalizes and rotates EACH times 32 / LANES heads, from head `first` on, of queries or keys. All
- * these heads are read before the first one is written. cos, sin: the values of this lane's four
- * pairs. */
+ * these heads are read before the first one is written. cos and sin are the cosines and sines of
+ * this lane's four pairs. */
 template <int LANES>
 GPU void norm_slice(const qknorm_args &a, const qknorm_heads &h, int64_t row, int64_t first,
                     const float *cos, const float *sin)
@@ -85,8 +86,9 @@ GPU void norm_slice(const qknorm_args &a, const qknorm_heads &h, int64_t row, in
     }
 }
 
-/* For D <= 8 LANES, D % 8 == 0, pairs of neighbours or no rotation, and 16-byte aligned operands:
- * all heads stay in registers. A warp reads the angles of its row once for queries and keys. */
+/* Computes the norm and the rotary embedding with all heads in registers. This kernel needs D <= 8
+ * LANES, D % 8 == 0, pairs of neighbours or no rotation, and 16-byte aligned operands. A warp reads
+ * the rotation angles of its row once for queries and keys. */
 template <int LANES> GPU void norm_heads(const qknorm_args &a)
 {
     int64_t row, slice;
@@ -109,8 +111,8 @@ KERNEL(qknorm_32, qknorm_args, 256, 3) { norm_heads<4>(a); }
 KERNEL(qknorm_64, qknorm_args, 256, 3) { norm_heads<8>(a); }
 KERNEL(qknorm_128, qknorm_args, 256, 3) { norm_heads<16>(a); }
 
-/* Norm and rotary embedding in all other cases: a warp handles a head, whose D floats are in shared
- * memory. */
+/* Computes the norm and the rotary embedding in all other cases. A warp handles a head, whose D
+ * floats are in shared memory. */
 KERNEL(qknorm_any, qknorm_args, 128, 1)
 {
     int64_t row, head;

@@ -1,8 +1,8 @@
 /* quantize.cu - quantization of activation rows to int8 or e4m3, and conversion of 8-bit weights to
  * the type in which they are multiplied
  *
- * The kernels implement the formulas of backend.h bit by bit, with single F32 divisions and
- * multiplications. */
+ * The results have the same bits as the formulas of backend.h, because the kernels use F32
+ * divisions and multiplications that the compiler neither approximates nor fuses. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
@@ -22,7 +22,8 @@ GPU void store_integers(int8_t *p, const float x[8], float by)
 }
 
 /* Quantizes 16-bit rows of up to 16384 elements, in groups of eight at multiples of 16 bytes. A
- * block handles a row and reads it once. Shared memory: a float for each warp. */
+ * block of threads handles a row and reads the row once. The block needs shared memory of one float
+ * per warp. */
 KERNEL(integers_wide, integers_args, 256, 2)
 {
     enum { CHUNKS = 8, GROUP = 256 * 8 };
@@ -65,7 +66,8 @@ KERNEL(integers_wide, integers_args, 256, 2)
         a.sx[row] = scale;
 }
 
-/* Quantizes all other rows. A warp handles a row and reads it twice. */
+/* Quantizes rows that integers_wide does not support. A warp handles a row and reads the row
+ * twice. */
 KERNEL(integers, integers_args, 128, 1)
 {
     const int64_t row = (int64_t)blockIdx.x * 4 + WARP;
@@ -84,8 +86,8 @@ KERNEL(integers, integers_args, 128, 1)
         a.sx[row] = scale;
 }
 
-/* Computes products of integers that the library does not support. Each thread computes one sum of
- * products. */
+/* Computes int8 matrix products that cuBLASLt does not support. Each thread computes one element of
+ * the result. */
 KERNEL(integer_product, integer_product_args, 256, 1)
 {
     const int64_t i = gpu_index();
@@ -98,7 +100,7 @@ KERNEL(integer_product, integer_product_args, 256, 1)
     a.sums[i] = sum;
 }
 
-/* Converts 8-bit weights. Each thread converts 16 elements. */
+/* Converts 8-bit weights to a wider type. Each thread converts 16 elements. */
 KERNEL(widen, widen_args, 256, 2)
 {
     const int64_t at = gpu_index() * 16;

@@ -1,7 +1,8 @@
 /* softmax.cu - softmax of rows of attention scores in memory
  *
  * A block of threads handles a row and reads it three times: for the row's maximum, for the sum of
- * exponentials, and to write the quotients. Shared memory: two floats for each warp. */
+ * exponentials, and to write the probabilities. The block needs shared memory of two floats per
+ * warp. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
