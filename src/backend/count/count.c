@@ -1,5 +1,5 @@
 /* count.c - the count device, which computes nothing: a model that runs on this device only adds up
- * flops, bytes and memory
+ * the operations, the moved bytes and the memory
  *
  * The memory of this device is a range of addresses without storage. Allocated blocks have
  * consecutive addresses, are never NULL, never overlap, and must not be dereferenced. */

@@ -380,7 +380,7 @@ static xd_status rotate(xd_dev *d, xd_stream *s, const xd_rotate *a, void *tmp)
 
 /* ---- tables ------------------------------------------------------------------------------- */
 
-/* Returns the scratch bytes of all ops except attention. */
+/* Returns the scratch bytes of a call of any op except attention. */
 static size_t scratch_of(const xd_cpu_dev *c, xd_op op, const void *args)
 {
     size_t bytes = op == XD_OP_GEMM ? rounded_bytes(c, args) : 0;

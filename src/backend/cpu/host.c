@@ -1,5 +1,5 @@
-/* host.c - four-bit quantization and rotation with the host's best instruction set, whatever the
- * device is */
+/* host.c - four-bit quantization and rotation with the best instruction set of the host's
+ * processor, also for GPU devices */
 #include "backend/cpu/cpu.h"
 
 #include "backend/four.h"

@@ -18,14 +18,14 @@
 #include "base/par.h"
 
 enum {
-    CHUNK = 1024,               /* elements of a row that are processed at a time             */
-    GRAIN = 8192,               /* minimum elements of a call that uses several threads       */
+    CHUNK = 1024,               /* number of elements of a row in a chunk                     */
+    GRAIN = 8192,               /* minimum elements for which several threads are used        */
 };
 
 /* ---- activations -------------------------------------------------------------------------- */
 
-/* Computes e^x with a relative error of 1.2e-7; 0 below -87.7, infinite above 88.3, arbitrary for a
- * NaN. */
+/* Computes e^x with a relative error of 1.2e-7. The result is 0 for x below -87.7, infinite for x
+ * above 88.3, and arbitrary for a NaN. */
 static inline float exp_f(float x)
 {
     x = x < 88.5f ? x : 88.5f;
@@ -50,8 +50,8 @@ static inline float silu_f(float x)
     return x / (1.0f + exp_f(-x));
 }
 
-/* GELU approximated by x times the logistic function of 1.702 x (Hendrycks and Gimpel 2016, section
- * 2). */
+/* Computes GELU, approximated by x times the logistic function of 1.702 x (Hendrycks and Gimpel
+ * 2016, section 2). */
 static inline float gelu_quick_f(float x)
 {
     return x / (1.0f + exp_f(-1.702f * x));
@@ -225,7 +225,7 @@ static int64_t row_count(const xd_tensor *t)
     return n;
 }
 
-/* Returns the address of row i of a tensor, where rows are counted over all dimensions except the
+/* Returns the address of row i of a tensor, whose rows are counted over all dimensions except the
  * last. Returns NULL if the tensor is absent. */
 static char *row_at(const xd_tensor *t, int64_t i)
 {
@@ -409,13 +409,14 @@ static void channel_sums(const xd_moments *a, int64_t r, int64_t c0, int64_t n, 
  * added in doubles. The order of additions depends only on the length of the row. */
 enum { AT_ONCE = 16 };
 
-/* Sums channels in registers, even and odd channels separately. Only as many of the first `most`
- * channels are summed as fill complete steps. Returns the number of channels that were summed. */
+/* Sums channels in registers, even and odd channels separately. Only those of the first `most`
+ * channels are summed that fill complete steps of WORDS vectors. Returns the number of channels
+ * that were summed. */
 static int64_t sums_in_registers(const uint16_t *in, int64_t step, int64_t most, double *s,
                                  double *q)
 {
 #if defined(__AVX512F__)
-    enum { WORDS = 4 };         /* vectors of 32 channels per step                            */
+    enum { WORDS = 4 };         /* vectors of 32 channels in a step                           */
     const __m512i high = _mm512_set1_epi32((int)0xffff0000u);
     const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     const __m512i last = _mm512_add_epi32(first, _mm512_set1_epi32(8));
@@ -485,8 +486,9 @@ static void channel_sums_bf16(const xd_moments *a, int64_t r, int64_t c0, int64_
     }
 }
 
-/* Computes the sums of groups of channels for some image rows. Channels are summed in runs of
- * adjacent channels. If a group spans several runs, the sums of these runs are added one by one. */
+/* Computes the sums of groups of channels for some image rows. Channels are summed in runs of at
+ * most RUN adjacent channels. If a group spans several runs, the sums of these runs are added one
+ * by one. */
 static void moments_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     enum { RUN = 512 };
@@ -933,7 +935,7 @@ static void join_dims(xd_copy *a)
 enum { WIDE = 16, LONG = CHUNK / 4 };
 
 typedef struct transpose_ctx {
-    const xd_copy *a;           /* shape [.., J, C]; J is contiguous in `in`                  */
+    const xd_copy *a;           /* views [.., J, C]; dimension J is contiguous in `in`        */
     /* extents of dimensions J and C; number of tiles along C and along J */
     int64_t        J, C, across, down;
 } transpose_ctx;

@@ -3,10 +3,10 @@
  * The images of a convolution may be views. With a 2-D kernel, the frames of a view that is not
  * contiguous are computed one by one. Frames that are not contiguous, and all other views, are
  * copied to dense scratch. Very large images are split into strips of output rows, which changes no
- * bit of the result. The packed layout of a weight is the one that oneDNN prefers for a PIN_SIDE
- * image; if another image needs another layout, the weight is repacked into scratch. oneDNN 3
- * computes incorrect results for two kinds of shapes, which are replaced by equivalent shapes
- * (one_column, needs_frame). */
+ * bit of the result. The packed layout of a weight is the layout that oneDNN prefers for an image
+ * of PIN_SIDE x PIN_SIDE pixels. If another image needs another layout, the weight is repacked into
+ * scratch. oneDNN 3 computes incorrect results for two kinds of shapes, which are replaced by
+ * equivalent shapes (one_column, needs_frame). */
 #include "backend/cpu/onednn.h"
 
 #include <string.h>
@@ -128,9 +128,9 @@ xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *
     return e;
 }
 
-/* Returns a primitive that uses the pinned weight layout. If oneDNN has only its slow reference
- * code for this layout, the primitive uses another layout that oneDNN chooses, and the weight is
- * reordered to that layout. */
+/* Returns a primitive that uses the layout in which the weight is packed. If oneDNN has only its
+ * slow reference code for this layout, the primitive uses another layout that oneDNN chooses, and
+ * the weight is reordered to that layout. */
 static xd_prim *make_prim(xd_dnn *d, const shape *s, const int64_t *key)
 {
     xd_md    any;

@@ -128,8 +128,8 @@ static int needs_own(const xd_gemm *a)
     return a->w->out == 1 && row_stride(&a->out) != 1;
 }
 
-/* Returns the cheapest plan that does not use oneDNN's slow reference code, or any plan if all
- * plans use it. */
+/* Returns the cheapest of the GEMM's plans without oneDNN's slow reference code, or any plan if all
+ * plans use that code. */
 static xd_prim *choose_prim(xd_dnn *d, const xd_gemm *a, plan *p)
 {
     xd_prim *q = NULL;

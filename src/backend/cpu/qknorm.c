@@ -14,7 +14,7 @@
 
 enum {
     MAX = XD_QKNORM_MAX,
-    GRAIN = 8192,               /* minimum elements of a call that uses several threads       */
+    GRAIN = 8192,               /* minimum elements for which several threads are used        */
 };
 
 static void load_floats(float *x, const void *from, xd_dtype t, int64_t D)
@@ -25,8 +25,8 @@ static void load_floats(float *x, const void *from, xd_dtype t, int64_t D)
         from_bf16s(x, from, D);
 }
 
-/* Coefficients shared by all heads of a row. With x' = (x - mean) / deviation, the partner p of
- * element j and the rotation y[j] = x[j] c[j] + x[p] s[j], the result
+/* The coefficients that all heads of a row share. With x' = (x - mean) / deviation, the partner p
+ * of element j and the rotation y[j] = x[j] c[j] + x[p] s[j], the result
  * x'[j] gain[j] c[j] + x'[p] gain[p] s[j] + (rotated bias)
  * has three coefficients per element: own, other and bias. */
 typedef struct row_of {

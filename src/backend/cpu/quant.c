@@ -17,7 +17,7 @@ enum {
     PANEL = 16,
     ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,  /* rows and columns of the output in a work item */
     DEEP = 256,                 /* e4m3 inputs of a panel that are expanded to f32 at a time   */
-    CHUNK = 1024,               /* elements of a row that are converted at a time              */
+    CHUNK = 1024,               /* number of elements of a row that are converted at a time    */
 };
 
 static int64_t row_bytes(const xd_weight *w)
@@ -43,7 +43,7 @@ size_t xd_quant_pack_size(xd_weight *w)
 typedef struct pack_ctx {
     const xd_kernels *k;
     const xd_weight  *w;
-    xd_tensor         src;      /* rows of the source weight from row0 on                      */
+    xd_tensor         src;      /* rows of the unpacked weight, from row row0 on               */
     int64_t           row0;
 } pack_ctx;
 

@@ -1,5 +1,5 @@
 /* about.c - reports facts about this machine's GPUs and CUDA libraries, for `xdit doctor` */
-#define _GNU_SOURCE             /* defines the declaration of dladdr */
+#define _GNU_SOURCE             /* makes dlfcn.h declare dladdr      */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -83,7 +83,8 @@ static void tell_gpu(const xd_cuda_driver *cu, int i, xd_fact *fact, void *cooki
     fact(cookie, key, text);
 }
 
-/* Reports whether all pairs of GPUs have peer access, or the first pair without peer access. */
+/* Reports that each GPU has peer access to the memory of all other GPUs, or the first pair of GPUs
+ * without peer access. */
 static void tell_peers(const xd_cuda_driver *cu, int n, xd_fact *fact, void *cookie)
 {
     char text[128];

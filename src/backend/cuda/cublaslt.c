@@ -179,7 +179,8 @@ static cublasStatus_t describe(const xd_cublaslt *lt, known *q)
     return r;
 }
 
-/* Sets those pointers of product p that are attributes of the library's matmul descriptor. */
+/* Sets the pointers of product p (such as bias and scales) that are attributes of the library's
+ * matmul descriptor. */
 static cublasStatus_t set_pointers(const xd_cublaslt *lt, const known *q, const xd_cuda_product *p)
 {
     const struct { int attribute; const void *p; } each[] = {

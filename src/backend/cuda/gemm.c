@@ -9,14 +9,15 @@
 #include "backend/cuda/load.h"
 #include "base/minmax.h"
 
-/* Offsets of the buffers in a GEMM's scratch, in bytes. */
+/* Offsets in bytes of the buffers in a GEMM's scratch. */
 typedef struct places {
     int64_t wide;
-    int     copies;             /* 1: the input is copied to padded rows                       */
+    int     copies;             /* 1: the input is copied to zero-padded rows                  */
     size_t  in, sx, w, acc, end;
 } places;
 
-/* Returns 1 if the weight's elements are converted to the type of the input. */
+/* Returns 1 if the weight's elements must be converted to the type of the input before the
+ * multiply. */
 static int is_widened(const xd_weight *w)
 {
     return w->type == XD_F8E4M3 || (w->type == XD_I8 && w->floats);

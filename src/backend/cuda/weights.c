@@ -10,7 +10,8 @@
 
 #include "base/minmax.h"
 
-enum { BAND = 64, CHUNK = 1 << 20 };  /* rows that a thread packs at a time; elements of a buffer */
+/* rows that a thread packs at a time; size of a buffer in elements */
+enum { BAND = 64, CHUNK = 1 << 20 };
 
 static int64_t taps_of(const xd_weight *w)
 {

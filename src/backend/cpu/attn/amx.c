@@ -161,7 +161,7 @@ typedef struct pending_store {
     /* destination of the accumulators, or NULL if no store is pending */
     float  *to;
     int64_t row;                /* distance of two rows of the destination in floats          */
-    int     two;                /* 1: stores all four tiles; 0: only tiles 0 and 2, 16 columns */
+    int     two;                /* 1: all four tiles are stored; 0: only tiles 0 and 2         */
 } pending_store;
 
 /* Stores or loads tile i of a block of 32 x 32 accumulators at c. */
@@ -339,14 +339,14 @@ typedef struct strips {
     const job  *w;
     block      *k;
     const unit *packed;
-    int64_t     row, rows;      /* first query and end of the queries in the block              */
+    int64_t     row, rows;      /* first query in the block; end of the queries                 */
     int64_t     first, end;     /* first key step; key step after the last one                */
     workspace  *d;
     int         scaled;         /* 1: scores are scaled before the bias is added              */
     int         touched;        /* 1: scores are scaled, or some scores are masked            */
     /* kind of each strip of 32 queries: BOUNDED, WATCHED or CLAMPED */
     uint8_t     kind[XD_ATTN_TILE_ROWS / STRIP];
-    /* for each WATCHED strip of 32 queries: 1 if powers of two did not fit into their type */
+    /* for each strip of 32 queries: 1 if the strip is WATCHED and some powers of two overflowed */
     uint8_t     missed[XD_ATTN_TILE_ROWS / STRIP];
     float       c;              /* factor that converts scores to exponents of two            */
     row_prefetch rows_ahead;
@@ -688,9 +688,9 @@ static float norm_of_row(const strips *a, int64_t i)
 }
 
 /* Sets the reference score of each row of the strip of queries at query i to 0 if the row's scores
- * stay within BOUND. The other rows of the strip keep no reference score for now. The scores of a
- * row are at most `most` times the norm of the query row. A cheaper bound, from the per-lane maxima
- * of squares over all rows, is tried first and often suffices. */
+ * stay within BOUND. The other rows of the strip get no reference score here. The scores of a row
+ * are at most `most` times the norm of the query row. A cheaper bound, from the per-lane maxima of
+ * squares over all rows, is tried first and often suffices. */
 static void set_references(strips *a, int64_t i, float most)
 {
     const int64_t ldq = a->w->p.ldq;

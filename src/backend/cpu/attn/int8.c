@@ -60,7 +60,7 @@ typedef struct softmax_state {
     float       *sum;           /* sums of the probabilities of each row, LANES floats a row  */
     /* first 32-bit unit of the next step; number of units of a row in full steps */
     int64_t      at, width;
-    int64_t      left;          /* number of remaining steps                                  */
+    int64_t      left;          /* number of remaining steps of 32 scores                     */
 } softmax_state;
 
 static const uint16_t LESS[XD_POWERS] __attribute__((aligned(64))) = { XD_POWERS_LESS };
@@ -274,7 +274,8 @@ static query *query_of(const block *k, int64_t i)
     return (query *)(void *)(k->l + (k->l - k->low)) + i;
 }
 
-/* Returns the number of low bits of a sum of integers that a 16-bit score drops. */
+/* Returns the number of low bits of a sum of integers that are dropped to store the sum as a 16-bit
+ * score. */
 static int noise_bits(int64_t D)
 {
     int bits = 0;

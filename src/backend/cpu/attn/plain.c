@@ -1,7 +1,8 @@
 /* plain.c - attention in plain C, the reference for the vector versions
  *
- * Each query row is processed on its own: its scores against all keys, a softmax over the scores,
- * the weighted sum of the values. The code is neither blocked nor fast. */
+ * Each query row is processed separately: first its scores with all keys are computed, then the
+ * softmax of the scores, then the weighted sum of the values. The code is neither blocked nor
+ * fast. */
 #include "backend/cpu/attn/attn.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* plan.c - splits an attention call into blocks of queries, blocks of keys and groups of heads
- * (plan.h) */
+/* plan.c - splits an attention call into blocks of queries, blocks of keys and groups of key
+ * heads */
 #include "backend/cpu/attn/plan.h"
 
 #include "backend/cpu/attn/attn.h"

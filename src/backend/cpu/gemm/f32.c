@@ -22,10 +22,10 @@ enum {
 
 typedef struct tile_args {
     int64_t      units;
-    const float *a;             /* copied input rows, [units][ROWS]                           */
+    const float *a;             /* copied input rows of a tile, [units][ROWS]                 */
     const float *b;             /* packed weights of WIDTH columns, [units][WIDTH]            */
     float       *c;             /* accumulators, XD_PANEL floats for each input row           */
-    int          add;           /* 1: adds to the accumulators in c                           */
+    int          add;           /* 1: the sums are added to the accumulators in c             */
     const char  *next;          /* memory to prefetch during the multiply                     */
     int64_t      step;          /* bytes between prefetched addresses, one address per unit     */
 } tile_args;

@@ -11,7 +11,7 @@ enum {
     /* maximum bytes of a group of weight panels, which stays in the L3 cache for all blocks of
      * input rows */
     GROUP_BYTES = 8 << 20,
-    BLOCK_BYTES = 1200 << 10,   /* maximum bytes that a chunk reads of a block of input rows */
+    BLOCK_BYTES = 1200 << 10,   /* maximum bytes of a block's rows that one chunk reads      */
     MIN_ROWS = 24,  /* minimum rows of a block that is shrunk to give all threads work            */
 };
 
@@ -24,8 +24,8 @@ static int64_t chunk_units(int64_t units, int64_t most)
 }
 
 /* Returns the number of blocks of input rows. The number is as low as possible, unless a few more
- * blocks keep more threads busy in the last round. For each block, fetching a panel of weights
- * takes as much time as multiplying about four rows by the panel. */
+ * blocks keep more threads busy in the last round of work. For each block, fetching a panel of
+ * weights takes as much time as multiplying about four rows by the panel. */
 static int64_t blocks_of(int64_t M, int64_t most, int64_t panels, int threads)
 {
     int64_t fewest = xd_ceil_div(M, most), best = fewest;
@@ -56,9 +56,9 @@ static int64_t max_rows(const xd_gemm_job *p, int expands)
 }
 
 /* Returns the number of weight panels that a thread processes together. The number is as high as
- * possible, unless fewer panels keep more threads busy in the last round. Input rows are copied
- * once for all panels that are processed together, and the copy takes as long as multiplying by an
- * eighth of a panel. */
+ * possible, unless fewer panels keep more threads busy in the last round of work. Input rows are
+ * copied once for all panels that are processed together, and the copy takes as long as multiplying
+ * by an eighth of a panel. */
 static int64_t panels_side_by_side(const xd_gemm_job *p, int threads)
 {
     int64_t best = 1;
@@ -166,7 +166,7 @@ static const xd_gemm_kernels *packing_kernels(xd_isa isa, const xd_weight *w)
     return w->type == XD_BF16 ? &xd_cpu_gemm_bf16 : w->type == XD_F8E4M3 ? &xd_cpu_gemm_e4m3 : NULL;
 }
 
-/* Returns the kernels that multiply an input by the weight. */
+/* Returns the kernels that multiply an input by the packed weight. */
 static const xd_gemm_kernels *multiplying_kernels(xd_isa isa, const xd_gemm *a)
 {
     if (a->w->type == XD_F8E4M3 && a->in.type == XD_F32)

@@ -34,7 +34,7 @@ GPU int segment_of(const attention_args &a, int64_t j)
     return s;
 }
 
-/* Sets [*lo, *hi) to the range of keys that query i attends to. */
+/* Sets [*lo, *hi) to the range of keys to which query i attends. */
 GPU void range_of(const attention_args &a, int64_t i, int64_t len, int64_t *lo, int64_t *hi)
 {
     *lo = 0, *hi = len;
@@ -73,7 +73,8 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         HELD = D16 < 128,
         TILE = KEYS * ROW,
         CHUNKS = D16 / 8,               /* number of 16-byte chunks of a row                   */
-        EACH = 128 / CHUNKS,            /* number of rows that the block copies at once        */
+        /* number of rows that the block of threads copies at once */
+        EACH = 128 / CHUNKS,
         PASSES = (KEYS + EACH - 1) / EACH,
     };
 

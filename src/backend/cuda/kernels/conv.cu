@@ -14,8 +14,8 @@ enum { M = 128, N = 128, K = 32, ROW = K + 8, STAGES = 3, STAGE = (M + N) * ROW 
 enum { PATCH = 32 + 4 };
 
 /* Applies the epilogue to eight accumulators x of row r, columns c to c + 7, and stores the results
- * in `out`. The activation works on shared memory in a loop, one element at a time, so that its
- * code exists only once. */
+ * in `out`. The activation works on shared memory in a loop, one element at a time, so that the
+ * code of the activation exists only once. */
 GPU void finish(const conv_args &a, float *x, int64_t r, int c)
 {
     if (r >= (int64_t)a.To * a.Ho * a.Wo || c >= a.O)
@@ -148,8 +148,8 @@ template <int f16> GPU void run_conv(const conv_args &a)
                 gpu_mma<f16>(acc[i][j], fa[i], fb[j / 2] + j % 2 * 2);
         }
     }
-    /* Accumulators pass through shared memory, 32 rows of a warp at a time, so that each lane reads
-     * 8 adjacent columns. */
+    /* The accumulators are rearranged in shared memory, 32 rows of a warp at a time, so that each
+     * lane reads 8 adjacent columns. */
     float *patch = (float *)gpu_shared() + warp * 32 * PATCH;
     const float *mine = patch + lane / 4 * PATCH + lane % 4 * 8;
     gpu_sync();

@@ -170,7 +170,7 @@ GPU float from_eight_bits(uint32_t u, int is_e4m3)
     return u & 128 ? -v : v;
 }
 
-/* Returns the nearest e4m3 to v, ties to even, clamped to +-448. v is not NaN. */
+/* Returns the nearest e4m3 to v, ties to even, clamped to +-448. v must not be NaN. */
 GPU uint8_t to_e4m3(float v)
 {
     const float    m = fabsf(v);

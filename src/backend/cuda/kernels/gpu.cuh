@@ -6,10 +6,10 @@
  * compiler. For example, KERNEL(norm_5, norm_args, 128, 4) { ... a.n ... } defines a kernel of 128
  * threads, with 4 blocks on a multiprocessor.
  *
- * Shared memory is dynamic (gpu_shared). Every instruction that is implemented in PTX is also
- * implemented in C, for the CPU. Both implementations are in this file only. On the CPU, each
- * thread of a block is a fiber (tests/sim/fibers.cc), and the lanes of a warp synchronize in the
- * functions that are collective on a GPU. */
+ * Shared memory is allocated dynamically (gpu_shared). Every instruction that is implemented in PTX
+ * is also implemented in C, for the CPU. Both implementations are in this file only. On the CPU,
+ * each thread of a block is a fiber (tests/sim/fibers.cc), and the lanes of a warp synchronize in
+ * the functions that are collective on a GPU. */
 #ifndef XD_BACKEND_CUDA_KERNELS_GPU_CUH
 #define XD_BACKEND_CUDA_KERNELS_GPU_CUH
 
