@@ -1,8 +1,8 @@
 /* arena.h - a bump allocator, for pieces of memory that are freed together.
  *
  * An arena divides one block of device memory (backend/backend.h) into pieces. Pieces are freed by
- * rewinding to a mark. The count device first runs the same code without computing and measures the
- * arena's peak. A block of the peak size is always large enough for the real run.
+ * rewinding to a mark. A count device, which computes nothing, first runs the same code and
+ * measures the arena's peak. A block of the peak size is always large enough for the real run.
  *
  * xd_arena_keep allocates from the end of the block; rewinding the arena does not free these
  * pieces. */
@@ -14,22 +14,23 @@
 enum { XD_ALIGN = 64 };         /* every piece starts at a multiple of this many bytes       */
 
 typedef struct xd_arena {
-    char  *base;                /* the block, borrowed; not a valid address while counting   */
-    size_t cap, used, peak;     /* bytes; cap excludes `kept`; peak: max of `used`             */
+    char  *base;                /* the block, borrowed; not a valid address on a count device */
+    size_t cap, used, peak;     /* bytes: `cap` excludes `kept`, and `peak` is the max of `used` */
     size_t kept;                /* bytes allocated by xd_arena_keep at the end of the block    */
 } xd_arena;
 
 /* Initializes an arena on the block `base` of `cap` bytes. `base` is a multiple of XD_ALIGN, and
  * the block outlives the arena. */
 void   xd_arena_init(xd_arena *a, void *base, size_t cap);
-void  *xd_arena_get(xd_arena *a, size_t bytes);         /* NULL: it does not fit              */
+void  *xd_arena_get(xd_arena *a, size_t bytes);         /* returns NULL if there is no space  */
 size_t xd_arena_mark(const xd_arena *a);
 /* Frees the pieces allocated after `mark`. */
 void   xd_arena_rewind(xd_arena *a, size_t mark);
 /* Allocates a piece that xd_arena_rewind does not free; xd_arena_free_kept frees all such pieces.
- * NULL: no space left in the block. */
+ * Returns NULL if the block has no space left. */
 void  *xd_arena_keep(xd_arena *a, size_t bytes);
 void   xd_arena_free_kept(xd_arena *a);
-size_t xd_arena_peak(const xd_arena *a);                /* peak bytes, including kept ones     */
+/* Returns the peak in bytes, including the memory of xd_arena_keep. */
+size_t xd_arena_peak(const xd_arena *a);
 
 #endif

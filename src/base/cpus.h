@@ -29,7 +29,8 @@ int  xd_cpuset_bind(const xd_cpuset *s);
 
 typedef struct xd_cpu_info {
     int id, socket, node;
-    /* Number of the lowest cpu with the same L3 cache; with the same core. */
+    /* Number of the lowest cpu that shares the L3 cache, and of the lowest cpu that shares the
+     * core. */
     int l3, core;
     int smt;                    /* index of the cpu among the siblings of its core             */
 } xd_cpu_info;

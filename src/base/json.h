@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "base/facts.h"
 
-typedef struct xd_json xd_json;         /* a value inside a document; borrowed               */
+typedef struct xd_json xd_json;         /* a value inside a JSON document; borrowed          */
 
 /* Parses a JSON text. what: name of the text in errors. The caller owns the document *j. Refuses
  * deep nesting and text after the JSON value. Accepts NaN, Infinity and -Infinity without quotes,
@@ -22,17 +22,24 @@ xd_status xd_json_parse(xd_json **j, const char *text, size_t len, const char *w
 xd_status xd_json_read(xd_json **j, const char *path, xd_err *e);       /* parses a file      */
 void      xd_json_free(xd_json **j);
 
-/* Value of a key; NULL: no object or no key. */
+/* Returns the value of a key, or NULL if `j` is not an object or does not have the key. */
 const xd_json *xd_json_get(const xd_json *j, const char *key);
-int            xd_json_size(const xd_json *j);          /* members of an object or array       */
-const xd_json *xd_json_at(const xd_json *j, int i);     /* i-th member, constant time; or NULL  */
-const xd_json *xd_json_first(const xd_json *j);         /* first member, or NULL               */
-const xd_json *xd_json_next(const xd_json *v);          /* the member after v, or NULL         */
-const char    *xd_json_key(const xd_json *v);           /* key of a member of an object, or NULL */
-const char    *xd_json_text(const xd_json *j);          /* value of a string; NULL: not a string */
-int            xd_json_number(const xd_json *j, double *v);     /* 1: the value is a number    */
-int            xd_json_bool(const xd_json *j, int *v);          /* 1: the value is a bool      */
-int            xd_json_null(const xd_json *j);          /* 1: j is NULL or the value is null   */
+/* Returns the number of members of an object or array. */
+int            xd_json_size(const xd_json *j);
+/* Returns the i-th member in constant time, or NULL. */
+const xd_json *xd_json_at(const xd_json *j, int i);
+const xd_json *xd_json_first(const xd_json *j);         /* returns the first member, or NULL   */
+const xd_json *xd_json_next(const xd_json *v);          /* returns the member after v, or NULL */
+/* Returns the key of a member of an object, or NULL. */
+const char    *xd_json_key(const xd_json *v);
+/* Returns the text of a string, or NULL if `j` is not a string. */
+const char    *xd_json_text(const xd_json *j);
+/* Sets *v and returns 1 if the value is a number; else returns 0. */
+int            xd_json_number(const xd_json *j, double *v);
+/* Sets *v and returns 1 if the value is a bool; else returns 0. */
+int            xd_json_bool(const xd_json *j, int *v);
+/* Returns 1 if j is NULL or the value is null. */
+int            xd_json_null(const xd_json *j);
 int            xd_json_is_object(const xd_json *j);
 int            xd_json_is_list(const xd_json *j);
 
@@ -66,13 +73,13 @@ typedef struct xd_names { int n; char v[XD_FIELD_LIST][XD_FIELD_TEXT]; } xd_name
 xd_status xd_fields_read(const xd_field *fields, void *out, const xd_json *obj, const char *what,
                          xd_err *e);
 
-/* A text buffer that grows as text is appended. failed: 1: out of memory. */
+/* A text buffer that grows as text is appended. `failed` is 1 if memory ran out. */
 typedef struct xd_text_buf { char *p; size_t len, cap; int failed; } xd_text_buf;
 void xd_buf_add(xd_text_buf *b, const char *fmt, ...) XD_PRINTF(2, 3);
 void xd_buf_vadd(xd_text_buf *b, const char *fmt, va_list ap) XD_PRINTF(2, 0);
 /* Appends any text as UTF-8: each byte that is not valid becomes U+FFFD. */
 void xd_buf_utf8(xd_text_buf *b, const char *s);
-void xd_buf_json_string(xd_text_buf *b, const char *s); /* appends s quoted and escaped       */
+void xd_buf_json_string(xd_text_buf *b, const char *s); /* appends s as a quoted, escaped string */
 /* Appends a JSON value with all its members, without spaces. Numbers in the value must be
  * finite. */
 void xd_buf_json(xd_text_buf *b, const xd_json *v);

@@ -19,7 +19,7 @@
 
 typedef struct xd_comm xd_comm;
 typedef enum xd_red { XD_SUM, XD_MAX, XD_MIN } xd_red;
-/* A pending operation; {0}: complete. */
+/* A pending operation. The value {0} is a complete operation. */
 typedef struct xd_req { void *p; int64_t tag; } xd_req;
 
 typedef struct xd_comm_ops {
@@ -34,17 +34,17 @@ typedef struct xd_comm_ops {
     /* Combines `io` of all ranks elementwise by `red` and stores the result in `io` of all ranks.
      * io: f32, f64, i32 or i64, contiguous. All ranks get bitwise equal results. */
     xd_req (*allreduce)(xd_comm *c, xd_tensor io, xd_red op);
-    /* Copies io of `root` to all ranks; contiguous. */
+    /* Copies the contiguous tensor io of rank `root` to all ranks. */
     xd_req (*bcast)    (xd_comm *c, xd_tensor io, int root);
     /* All-gather of uneven row counts: rank r contributes rows[r] rows of `in` (equal length, any
      * row stride); `out`, contiguous, receives all rows in rank order. */
     xd_req (*gather)   (xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in);
-    /* All-gather around a ring: part[r] is the part of rank r, contiguous. Each rank sends only to
-     * the next one: first its own part, then each received part except the next rank's own. */
+    /* All-gather around a ring: part[r] is the contiguous tensor of rank r. Each rank sends only to
+     * the next rank: first its own tensor, then each received tensor except the next rank's own. */
     xd_req (*circulate)(xd_comm *c, const xd_tensor *part);
     /* All-to-all: sends give[r] to rank r and receives get[r] from it. Views have any strides, but
-     * stride 1 in the last dimension; zero elements are legal. What a rank sends to itself is
-     * copied. */
+     * the stride of the last dimension is 1. Views may have zero elements. What a rank sends to
+     * itself is copied. */
     xd_req (*exchange) (xd_comm *c, const xd_tensor *give, const xd_tensor *get);
     /* Zero-copy exchange. If the tensor that rank r sends is in the shared-memory window of rank r,
      * get[r] becomes a view of this tensor, and rank r must not write to the tensor until the next
@@ -58,9 +58,10 @@ typedef struct xd_comm_ops {
     xd_req (*exchange_places)    (xd_comm *c, const xd_tensor *give, xd_tensor *get);
     xd_req (*send)     (xd_comm *c, xd_tensor t, int to);       /* t is contiguous             */
     xd_req (*recv)     (xd_comm *c, xd_tensor t, int from);     /* t is contiguous             */
-    /* Waits for n operations; {0} counts as complete. */
+    /* Waits for n operations; an operation {0} is complete already. */
     xd_status (*wait)  (xd_comm *c, xd_req *r, int n);
-    int    (*test)     (xd_comm *c, xd_req *r);                 /* 1: the operation is complete */
+    /* Returns 1 if the operation is complete. */
+    int    (*test)     (xd_comm *c, xd_req *r);
     /* Cancels receives for which no message will be sent (after a failure). */
     void   (*drop)     (xd_comm *c, xd_req *r, int n);
     void   (*poke)     (xd_comm *c);            /* lets pending messages progress              */
@@ -68,13 +69,13 @@ typedef struct xd_comm_ops {
     /* Allocates host memory that all ranks of a group on one host (split_host) share; collective.
      * Allocates the memory's pages at once if the system can then report a shortage instead of
      * killing the process later. *first is 1 on the rank that should write the contents. The memory
-     * is freed when `c` is closed. NULL on all ranks: shared memory is not available. */
+     * is freed when `c` is closed. Returns NULL on all ranks if shared memory is not available. */
     void  *(*share)    (xd_comm *c, size_t bytes, int *first);
     /* Opens a shared-memory window, which has `bytes` of memory for each rank of a group on one
      * host, readable by all these ranks; collective. `exchange` copies data directly from the
      * sender's window, and exchange_views returns views of such data. A rank's memory is on its own
-     * NUMA node, in huge pages if possible. NULL on all ranks: shared memory is not available, or a
-     * rank passed 0 bytes. */
+     * NUMA node, in huge pages if possible. Returns NULL on all ranks if shared memory is not
+     * available or a rank passed 0 bytes. */
     void  *(*window_open)(xd_comm *c, size_t bytes);
     /* Returns 1 if p is in a shared-memory window that this rank opened and all ranks of c are on
      * this rank's host. For such an address p, exchange_views copies no bytes. */
@@ -134,7 +135,8 @@ typedef struct xd_recorder {
      * 1; the matching `end` gets the same number. */
     void (*begin)(void *cookie, int64_t number, int group, xd_message what, int peer,
                   const int64_t *bytes);
-    void (*end)(void *cookie, int64_t number);          /* this rank waits for the operation    */
+    /* Called when this rank waits for the operation. */
+    void (*end)(void *cookie, int64_t number);
 } xd_recorder;
 /* Opens a count communicator that reports to `rec` (borrowed). Splits by host are not reported. */
 xd_status xd_comm_record(xd_comm **c, int rank, int size, const xd_recorder *rec, xd_err *e);
@@ -143,10 +145,11 @@ void      xd_comm_close(xd_comm **c);
  * rank. */
 int       xd_comm_launched(void);
 /* Returns the number of processes that an MPI launcher started, including this one, as given in the
- * environment. 1: there is no launcher; 0: unknown (PMIx does not set the number). */
+ * environment. Returns 1 if there is no launcher, 0 if the number is unknown (PMIx does not set
+ * it). */
 int       xd_comm_launch_size(void);
-/* Returns this process's rank under an MPI launcher (also if it is the only process); -1: there is
- * no launcher. */
+/* Returns this process's rank under an MPI launcher (also if it is the only process); returns -1 if
+ * there is no launcher. */
 int       xd_comm_launch_rank(void);
 /* Reads from the environment this process's number among the processes that a launcher started on
  * this host, and their count. Returns 0 if number and count are unknown. */

@@ -6,9 +6,9 @@
  * Each rank exports device memory to the others: one mailbox for each message in flight. The sender
  * packs a tensor into a mailbox and sends a note through the underlying communicator: the number of
  * the mailbox and the byte count. The receiver's device waits for the event that the sender's
- * device records after the copy, copies the bytes to their destination, and records an event after
- * which the mailbox is free. No host waits for a device. Ranks that share a GPU copy within the
- * GPU's memory.
+ * device records after the copy. Then it copies the bytes to their destination, and records an
+ * event after which the mailbox is free. No host waits for a device. Ranks that share a GPU copy
+ * within the GPU's memory.
  *
  * Tensors of f32, f16 and bf16 use mailboxes, also if they are in host memory, because both ends of
  * a message know the element type but not where the other end's tensor is. All other tensors are
@@ -19,13 +19,14 @@
 #include "comm/staging.h"
 
 typedef struct xd_mailboxes xd_mailboxes;       /* mailboxes between the ranks of a host       */
-typedef struct xd_links     xd_links;           /* links of a world (linked.h)                 */
+typedef struct xd_links     xd_links;           /* links between the ranks of a world (linked.h) */
 
 typedef struct xd_direct {      /* the direct transport of one group of ranks                  */
-    xd_mailboxes *m;            /* mailboxes, or `links`; both NULL: messages are staged       */
+    xd_mailboxes *m;            /* mailboxes; m and links NULL: messages are staged (staged.h) */
     xd_links     *links;
-    xd_comm      *notes;        /* communicator of the same ranks, for mailbox notes           */
-    int          *rank;         /* [size]: rank on the host; with links: rank in the world     */
+    xd_comm      *notes;        /* communicator of the same ranks, for notes about mailboxes   */
+    /* [size]: each rank's number on the host or, with links, in the world. */
+    int          *rank;
     int           me;           /* this rank's number in the group                             */
 } xd_direct;
 
@@ -59,8 +60,8 @@ xd_status     xd_direct_unpack(xd_staging *w, xd_stage_call *k);
 /* Copies between two tensors of this rank in host or device memory, for call k. Returns 0 if out of
  * memory. */
 int           xd_direct_copy(xd_staging *w, xd_stage_call *k, xd_tensor to, xd_tensor from);
-/* Call when the notes of call k have arrived. Queues the copies of received data, for which later
- * computation waits. */
+/* Call when the notes (mailbox numbers, byte counts) of call k have arrived. Queues the copies of
+ * received data, for which later computation waits. */
 xd_status     xd_direct_end(xd_direct *g, xd_stage_call *k, int size);
 
 #endif

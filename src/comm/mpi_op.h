@@ -21,11 +21,11 @@ typedef struct xd_mpi_world {   /* shared by a world and its groups; freed with 
     struct xd_mpi_world *next;  /* next in the list of open worlds                             */
     MPI_Group  host;            /* the ranks of this rank's host                               */
     MPI_Comm   control;         /* polled so that messages progress; carries no messages        */
-    /* 1: the world is of the program's communicator (xd_comm_from_mpi). */
+    /* 1: the world was made from the program's own communicator (xd_comm_from_mpi). */
     int        lent;
     xd_cpuset  cpus;            /* cpus that the ranks of this host may use together           */
     xd_shm_block *window;       /* list of open shared-memory windows                         */
-    int        lost;            /* 1: some messages will never be sent; waits fail at once    */
+    int        lost;            /* 1: some messages will never be sent, so waits fail at once */
 } xd_mpi_world;
 
 typedef struct xd_mpi_group {
@@ -43,17 +43,19 @@ typedef struct xd_mpi_staging { /* a staging buffer of an operation             
     char            *p;
 } xd_mpi_staging;
 
-typedef struct xd_mpi_peer {    /* what the operation knows of one MPI request                */
+typedef struct xd_mpi_peer {    /* peer and size of one MPI request of an operation           */
     int64_t expect;             /* expected bytes of a receive; -1: a send                     */
     int     peer;
 } xd_mpi_peer;
 
-typedef struct xd_mpi_scatter { /* received data of a view, to be unpacked when the phase ends */
+/* Received data, unpacked to a view when the phase of messages ends. */
+typedef struct xd_mpi_scatter {
     xd_tensor   to;
     const char *from;
 } xd_mpi_scatter;
 
-/* Kind of an exchange: the calls exchange, exchange_views, exchange_places of xd_comm_ops. */
+/* Kind of an exchange, which is one of the calls exchange, exchange_views and exchange_places of
+ * xd_comm_ops. */
 typedef enum xd_exchange_kind {
     XD_EXCHANGE_COPY, XD_EXCHANGE_VIEWS, XD_EXCHANGE_PLACES
 } xd_exchange_kind;
@@ -68,27 +70,29 @@ struct xd_mpi_op {
     int              ended, tag;
     MPI_Request     *req;
     MPI_Status      *st;
-    xd_mpi_peer     *part;          /* [n] expectations, parallel to `req`                     */
-    xd_mpi_scatter  *move;          /* [nmove] views to unpack                                 */
+    xd_mpi_peer     *part;          /* [n] peer and size of each request in `req`              */
+    xd_mpi_scatter  *move;          /* [nmove] views whose received data is unpacked           */
     int              n, cap, nmove, capmove, nviews;
-    xd_zero_copy    *views;         /* [nviews], in a staging buffer                           */
+    /* [nviews] views exchanged within the host, in a staging buffer. */
+    xd_zero_copy    *views;
     xd_exchange_kind kind;
-    /* Posts the messages of the next phase; NULL: none. */
+    /* Posts the messages of the next phase; NULL: there is no further phase. */
     void           (*then)(xd_mpi_op *j);
-    xd_mpi_staging  *stages;        /* staging buffers in use                                  */
-    xd_tensor        io;            /* this and the members below: arguments of `then`         */
+    xd_mpi_staging  *stages;        /* staging buffers that the operation uses                 */
+    xd_tensor        io;            /* this and the members below are arguments of `then`      */
     xd_red           op;
     int              root, hop;
     char            *stage;
 };
 
 /* Begins an operation. collective: 1: a collective call, which has its own message tag; 0: a
- * message in the FIFO of a pair of ranks. NULL: out of memory, recorded in the world's error. */
+ * message in the FIFO of a pair of ranks. Returns NULL if out of memory, which is recorded in the
+ * world's error. */
 xd_mpi_op *xd_mpi_op_begin(xd_comm *c, int collective);
 /* Post a message of `bytes` to or from a rank. A message of 0 bytes is not sent. */
 void    xd_mpi_op_send(xd_mpi_op *j, const void *p, size_t bytes, int to);
 void    xd_mpi_op_recv(xd_mpi_op *j, void *p, size_t bytes, int from);
-/* Adds `bytes` to the traffic counts. */
+/* Adds a message of `bytes` to the world's traffic counts. */
 void    xd_mpi_op_count(xd_mpi_op *j, size_t bytes, int to);
 /* Posts a message as xd_mpi_op_send does, without adding to the traffic counts. */
 void    xd_mpi_op_send_uncounted(xd_mpi_op *j, const void *p, size_t bytes, int to);
@@ -96,9 +100,10 @@ void    xd_mpi_op_send_uncounted(xd_mpi_op *j, const void *p, size_t bytes, int 
  * needed. */
 void    xd_mpi_op_send_view(xd_mpi_op *j, xd_tensor t, int to);
 void    xd_mpi_op_recv_view(xd_mpi_op *j, xd_tensor t, int from);
-char   *xd_mpi_op_stage(xd_mpi_op *j, size_t bytes);    /* NULL: the operation has failed      */
+/* Returns a staging buffer; NULL: the operation has failed. */
+char   *xd_mpi_op_stage(xd_mpi_op *j, size_t bytes);
 void    xd_mpi_op_fail(xd_mpi_op *j, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
-/* Call when all messages of the first phase are posted; j may be NULL. */
+/* Starts an operation after all messages of its first phase were posted; j may be NULL. */
 xd_req  xd_mpi_op_start(xd_mpi_op *j);
 
 xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n);
@@ -122,8 +127,8 @@ void    xd_zero_copy_send(xd_mpi_op *j, xd_tensor t, int to);
 void    xd_zero_copy_recv(xd_mpi_op *j, xd_tensor *t, int from);
 void    xd_zero_copy_finish(xd_mpi_op *j);
 
-/* Begin an all-reduce of j->io in pieces: xd_zero_copy_sum in shared memory among ranks of one
- * host, xd_sum_by_messages by messages. */
+/* Begin an all-reduce of j->io, which is split into one piece per rank: xd_zero_copy_sum in shared
+ * memory among ranks of one host, xd_sum_by_messages by messages. */
 void    xd_zero_copy_sum(xd_mpi_op *j);
 void    xd_sum_by_messages(xd_mpi_op *j);
 
@@ -135,8 +140,8 @@ void   xd_mpi_window_close(xd_comm *c, void *p);
  * block, which is unique on the host and not 0. Sets *at to the offset of p in the block, and *mine
  * to 1 if p is in this rank's own memory of the window. Returns 0 if p is in no window. */
 uint64_t xd_window_find(const xd_mpi_world *w, const void *p, int64_t *at, int *mine);
-/* Returns the address of offset `at` in a window's block. NULL: there is no such block, or `bytes`
- * exceed the block. */
+/* Returns the address of offset `at` in a window's block. Returns NULL if there is no such block,
+ * or if `bytes` exceed the block. */
 char  *xd_window_address(const xd_mpi_world *w, uint64_t block, int64_t at, int64_t bytes);
 /* xd_mpi_share implements xd_comm_ops.share; xd_mpi_unshare releases all shared memory of a
  * group. */

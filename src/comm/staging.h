@@ -21,7 +21,7 @@
 
 enum {
     XD_STAGE_ENDING = 16,       /* max completed calls whose memory the device may still use   */
-    /* Granularity of mailbox sizes in bytes, equal to that of CUDA IPC memory. */
+    /* Mailbox sizes are multiples of this many bytes, the granularity of CUDA IPC memory. */
     XD_STAGE_BOX = 2 << 20,
 };
 
@@ -42,51 +42,61 @@ typedef struct xd_stage_call {
     struct xd_stage_call *next;
     struct xd_staged     *by;           /* the group of ranks that began the call              */
     xd_req           real;              /* request of the wrapped communicator, if `started`   */
-    int              started, direct;   /* direct: 1: data goes between devices (direct.h)     */
-    int              kind, peer;        /* these and below: arguments of the call              */
+    /* direct is 1 if data goes directly between devices (direct.h). */
+    int              started, direct;
+    /* Arguments of the call are kind, peer, op and rows. */
+    int              kind, peer;
     xd_red           op;
     int64_t         *rows;              /* [size] rows of each rank (gather)                   */
     xd_tensor       *view;              /* [2 size]: the call's tensors in host memory         */
     xd_stage_buffer *pinned, *packed;   /* the call's buffers in host memory and in device memory */
     xd_stage_copies  down, up;          /* copies to the host; copies to the device            */
-    struct xd_note  *note;              /* [2 size]: mailbox notes of a direct call            */
-    xd_mark         *before, *out, *in, *last;  /* events, see the diagram in the file's head  */
+    /* [2 size]: notes of a direct call: mailbox numbers and byte counts. */
+    struct xd_note  *note;
+    /* Events on the device, as in the diagram at the top of staging.h. */
+    xd_mark         *before, *out, *in, *last;
 } xd_stage_call;
 
-typedef struct xd_staging {     /* shared by a world communicator and all groups split from it */
+/* Staging state shared by a world communicator and the groups split from it. */
+typedef struct xd_staging {
     xd_dev             *dev;
     const xd_dev_lanes *lanes;          /* copy streams; NULL: the device has none             */
     xd_err             *err;
-    /* Message totals; device_bytes counts the device memory of the buffers here. */
+    /* Totals of all messages; device_bytes counts the device memory of the staging buffers. */
     xd_traffic         *traffic;
-    int                 users, size;    /* number of groups; ranks of the world                */
-    xd_stage_buffer    *pinned, *packed;        /* free lists: host and device buffers         */
+    int                 users, size;    /* number of groups, and of ranks in the world         */
+    /* Free lists of host buffers and of device buffers. */
+    xd_stage_buffer    *pinned, *packed;
     xd_stage_call      *idle;                   /* free list of calls                          */
-    /* Begun calls whose data is not yet downloaded. */
+    /* List of begun calls whose data to send has not been copied to the host yet. */
     xd_stage_call      *waiting, **last_waiting;
-    /* Complete calls whose memory the device still uses. */
+    /* List of complete calls whose memory the device still uses. */
     xd_stage_call      *ending, **last_ending;
     int                 nending;
-    /* See direct.h; mailboxes and links NULL: all messages are staged. */
+    /* Device memory shared between processes (direct.h). If mailboxes and links are NULL, all
+     * messages are staged through host memory. */
     struct xd_mailboxes *mailboxes;
-    struct xd_links    *links;          /* see linked.h; or NULL                               */
+    struct xd_links    *links;          /* links of a library such as NCCL (linked.h), or NULL */
     int                 direct;         /* 1: some rank of the world has mailboxes or links    */
-    /* chosen: 1: the ranks have agreed on `direct`; rank: this rank. */
+    /* chosen is 1 after the ranks have agreed on `direct`; rank is this rank's number in the
+     * world. */
     int                 chosen, rank;
 } xd_staging;
 
-/* Opens the staging of world c. NULL: out of memory. */
+/* Opens the staging state (buffers, copy streams) of world communicator c. Returns NULL if out of
+ * memory. */
 xd_staging *xd_staging_open(xd_dev *dev, const xd_comm *c);
 void        xd_staging_close(xd_staging *w);
-/* Begins a communication call, at first without tensors. NULL: out of memory. */
+/* Begins a communication call, at first without tensors. Returns NULL if out of memory. */
 xd_stage_call *xd_stage_begin(xd_staging *w);
 
-/* How a call uses a tensor of the caller: reads it, fills it. */
+/* How a communication call uses a tensor of the caller: reads the tensor, fills the tensor. */
 enum { XD_STAGE_READS = 1, XD_STAGE_FILLS = 2 };
 
-/* Allocates memory for a call, in pinned host memory or on the device. NULL: out of memory. */
+/* Allocates memory for a call, in pinned host memory or on the device. Returns NULL if out of
+ * memory. */
 char       *xd_stage_alloc(xd_staging *w, xd_stage_call *k, int on_device, size_t bytes);
-/* Adds a copy between t and p to the list. Returns 0 if out of memory. */
+/* Adds a copy between tensor t and host memory p to the list l. Returns 0 if out of memory. */
 int         xd_stage_copies_add(xd_stage_copies *l, xd_tensor t, char *p);
 /* Returns 1 if the tensor is in device memory. */
 int         xd_stage_on_device(const xd_staging *w, xd_tensor t);
@@ -95,7 +105,7 @@ int         xd_stage_on_device(const xd_staging *w, xd_tensor t);
 int         xd_stage_view(xd_staging *w, xd_stage_call *k, xd_tensor t, int how, xd_tensor *host);
 /* Queues a copy between two device tensors on the compute stream. */
 void        xd_stage_copy_on_device(xd_staging *w, xd_tensor to, xd_tensor from);
-/* Queues the copies to host memory of the data to send. Call xd_stage_download once, after all
+/* Queues copies of the data to send to host memory. Call xd_stage_download once, after all
  * xd_stage_view. */
 void        xd_stage_download(xd_staging *w, xd_stage_call *k);
 /* Returns 1 if the copies queued by xd_stage_download are complete. */
@@ -103,7 +113,8 @@ int         xd_stage_downloaded(const xd_staging *w, const xd_stage_call *k);
 /* Queues the copies of received data to the device; the call's memory is freed when they are
  * complete. Returns 0 if out of memory. */
 int         xd_stage_end(xd_staging *w, xd_stage_call *k);
-/* Makes later computation wait for the work that is queued on XD_LANE_IN for this call. */
+/* Makes later computation wait for the work that is queued on the copy stream XD_LANE_IN for this
+ * call. */
 void        xd_stage_follow(xd_staging *w, xd_stage_call *k);
 /* Frees the call's memory once the work that is queued now is complete. */
 void        xd_stage_finish(xd_staging *w, xd_stage_call *k);

@@ -9,13 +9,13 @@
 
 #include "dit/layers.h"
 
-enum { XD_DUAL_AXES = 3 };      /* axes of positions: image number, row, column                */
+enum { XD_DUAL_AXES = 3 };      /* axes of a token's position: image number, row, column       */
 
 typedef struct xd_pair { xd_adaln img, txt; } xd_pair;  /* weights of a double block           */
 
 typedef struct xd_solo {        /* weights of a single block                                   */
-    xd_lin    mod;              /* modulation [3D,D], if declared                              */
-    xd_lin    qkv, up, out;     /* `out`: input is attention and feed-forward, concatenated     */
+    xd_lin    mod;              /* modulation layer [3D,D], if declared                        */
+    xd_lin    qkv, up, out;     /* input of `out`: attention and feed-forward, concatenated     */
     xd_tensor norm_q, norm_k;
 } xd_solo;
 
@@ -30,7 +30,8 @@ typedef struct xd_dual_in {
     /* Modulation vectors [6,D] F32 for text and image rows: shift, scale and gate of the attention,
      * then of the feed-forward. A single block reads only [3,D] in `img`. */
     xd_tensor txt, img;
-    xd_tensor ref;              /* modulation of reference image rows; absent: as img          */
+    /* Modulation vectors of reference image rows; absent: those in `img`. */
+    xd_tensor ref;
     xd_tensor cos, sin;         /* [n,head_dim/2] F32 RoPE table of this rank's tokens         */
     int64_t   head_dim;
 } xd_dual_in;
@@ -40,10 +41,10 @@ void xd_solo_run(xd_exec *x, xd_tensor h, const xd_solo *w, const xd_dual_in *in
 
 /* Checks the widths of the position axes in a config. An empty list becomes (16, 56, 56). */
 xd_status xd_dual_axes(xd_ints *axes, int64_t head_dim, xd_err *e);
-/* Returns the RoPE table of this rank's tokens, [n,head_dim/2] of fn (cos or sin): image tokens are
- * at (0, row, column), tokens of reference image i at (i + 1, row, column), text tokens at 0, where
- * RoPE is the identity. text: the text of the pass, if passes have different numbers of text rows;
- * else NULL. */
+/* Returns the RoPE table of this rank's tokens, [n,head_dim/2] values of fn (cos or sin): image
+ * tokens are at (0, row, column), tokens of reference image i at (i + 1, row, column), text tokens
+ * at 0, where RoPE is the identity. text: the text of the forward pass if the passes have different
+ * numbers of text rows, else NULL. */
 xd_tensor xd_dual_angles(xd_exec *x, const void *text, const xd_ints *axes, double (*fn)(double));
 
 /* Fills the hidden state s->h: the layer `text` computes text rows, the layer `latents` reference

@@ -40,7 +40,8 @@ typedef struct xd_adaln_names {
 
 typedef struct xd_adaln_form {
     int64_t dim, head_dim;
-    /* Number of modulation vectors: 6, 9, 2 for keys and values only, or 0. */
+    /* Number of modulation vectors: 6; 9 with a second attention; 2 if the stream ends in this
+     * block; 0: no modulation layer. */
     int     nmod;
     int     qk_norm;            /* 1: queries and keys are normalized                             */
     int     last;               /* 1: computes only q, k, v, because the stream ends here         */
@@ -51,7 +52,7 @@ typedef struct xd_adaln_form {
  * names. */
 void      xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln *w);
 
-/* [n,H,head_dim]: tokens and heads of this rank. */
+/* Queries, keys and values, [n,H,head_dim] each, of this rank's tokens and heads. */
 typedef struct xd_qkv { xd_tensor q, k, v; } xd_qkv;
 
 /* Allocates queries and keys for y [n, 3 H head_dim], the output of the GEMM with `w`. The values v
@@ -72,9 +73,10 @@ void      xd_adaln_feed(xd_exec *x, xd_tensor h, const xd_adaln *w, xd_tensor mo
 
 /* ---- cross-attention to text outside the sequence -------------------------------------------- */
 
-/* Allocates the keys and values of m text rows for every block of the stage: [blocks,m,kv.out]. */
+/* Allocates the keys and values of m text rows, [blocks,m,kv.out], for all blocks of this pipeline
+ * stage. */
 xd_tensor xd_text_kv_new(xd_exec *x, const xd_net *n, int64_t m, int64_t width);
-/* Keys and values of one block: [m, kv.out]. */
+/* Returns the view [m, kv.out] of the keys and values of one block. */
 xd_tensor xd_text_kv(xd_tensor room, int64_t block);
 /* Computes the cross-attention of queries q [n, D of this rank's heads] to text. kv has keys and
  * values side by side, as the layer `w` outputs them. */
@@ -82,8 +84,8 @@ xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, i
 
 /* ---- rotary positions over a grid ------------------------------------------------------------ */
 
-/* n positions along one side of a grid of tokens: 0, 1, 2 ... if `count` is 1, else from start to
- * stop in equal steps, computed in f32 like torch.linspace. */
+/* The n positions along one side of a grid of tokens. They are 0, 1, 2 ... if `count` is 1, else
+ * from start to stop in equal steps, computed in f32 like torch.linspace. */
 typedef struct xd_grid_side { int64_t n; float start, stop; int count; } xd_grid_side;
 
 float     xd_grid_at(const xd_grid_side *a, int64_t i);

@@ -17,17 +17,19 @@
 
 enum { XD_MOD_STEPS = 8 };      /* steps whose modulations are computed together               */
 
-typedef struct xd_mods {        /* modulations for the passes with the same timesteps and text  */
+/* Modulations for forward passes with the same timesteps and text. */
+typedef struct xd_mods {
     xd_tensor in;               /* [XD_MOD_STEPS,E] input rows, one per step, in the compute type */
-    xd_tensor all;              /* [XD_MOD_STEPS, width] F32: modulations of the stage's blocks  */
+    /* [XD_MOD_STEPS, width] F32: modulations of the blocks of this stage. */
+    xd_tensor all;
     xd_tensor now_in, now;      /* [1,E] and [1,width]: rows of the current step; or absent    */
     int       begin, n;         /* the computed steps are [begin, begin + n); n 0: none yet      */
     int       row;              /* index of the current step's row                            */
     int64_t   used;             /* number of columns of `all` that are assigned to matrices    */
-    /* Number of matrices with columns; of matrices already multiplied. */
+    /* Number of weight matrices that have columns of `all`, and of matrices already multiplied. */
     int       known, computed;
     int64_t   room;
-    /* [room] columns of matrices. */
+    /* [room]: for each weight matrix w, the first column `at` of its modulations in `all`. */
     struct xd_mod_columns { const xd_lin *w; int64_t at; } *columns;
 } xd_mods;
 
@@ -36,8 +38,8 @@ typedef struct xd_mods {        /* modulations for the passes with the same time
 void xd_mods_open(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n);
 void xd_mods_close(xd_mods *m);
 /* Call before the passes of `step`: computes the modulations of this step and of following steps
- * before `end`, if they are not computed yet. time[i]: timestep of step i; in, kept: as in the
- * pass. Sets x->mods. */
+ * before `end`, if they are not computed yet. time[i]: timestep of step i; in, kept: the inputs of
+ * the passes. Sets x->mods. */
 void xd_mods_step(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n, const xd_input *in,
                   const void *kept, const double *time, int step, int end);
 

@@ -10,14 +10,14 @@
 
 struct xd_engine {
     xd_context   ctx;
-    xd_engine_caches caches;    /* ctx.caches, unless another engine owns the weights          */
+    xd_engine_caches caches;    /* target of ctx.caches, unless another engine owns the weights */
     xd_predicted_times predicted;
     int          requests;      /* number of requests begun                                    */
     int          refused;       /* 1: the last request needed too much memory and was refused  */
     struct xd_engine *of;       /* the engine that owns the weights (borrow.h); NULL: this one */
     struct xd_lora_sets *sets;  /* sets of LoRA files (lora_sets.h); NULL: only one set        */
     int          alone;         /* 1: borrows the weights of `of` and uses only this rank      */
-    int          balanced;      /* 1: shards of ranks follow the ranks' measured speeds        */
+    int          balanced;      /* 1: the sizes of shards follow the ranks' measured speeds    */
     xd_canceller cancel;        /* set by xd_cancel, from any thread                           */
     xd_logger    log;   /* the logger of the thread that currently runs a function of this engine */
 };

@@ -34,25 +34,27 @@ typedef struct xd_halo_args {
  * stack. */
 struct xd_hooks {
     const char *name;
-    /* Attention of this rank's tokens over all ranks' tokens: fills a->out (and a->lse). */
+    /* Computes the attention of this rank's tokens over all ranks' tokens: fills a->out (and
+     * a->lse, the log-sum-exp of the scores). */
     void (*attn)(xd_exec *x, const xd_hooks *m, xd_attn_args *a);
-    /* A convolution of an image whose rows may be split over ranks. */
+    /* Computes a convolution of an image whose rows may be split over ranks. */
     void (*conv)(xd_exec *x, const xd_hooks *m, xd_conv *a);
     /* Sums the F32 tensor `io` in place over the ranks that split the tokens or the features. */
     void (*sum)(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io);
     /* Sets a->above and a->below to the neighbouring ranks' rows of images; there are fewer rows at
      * an image's edges. */
     void (*halo)(xd_exec *x, const xd_hooks *m, xd_halo_args *a);
-    /* Adds group-norm partial sums [R,G,2] of this rank's rows, of an image `wide` pixels wide, to
-     * sums [G,2] over all rows, in row order regardless of the rank. *rows becomes the row count of
-     * all ranks. */
+    /* Computes group-norm sums [G,2] over all rows of an image that is `wide` pixels wide, from the
+     * partial sums [R,G,2] of this rank's rows. Adds in row order, so that the result does not
+     * depend on which rank has which rows. Sets *rows to the number of rows of all ranks. */
     void (*rowsum)(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partial, xd_tensor sums,
                    int64_t *rows);
     const xd_hooks *next;
     void         *priv;
     size_t        bytes;        /* device memory allocated by open                             */
 };
-extern const xd_hooks xd_hooks_local;       /* end of every stack: calls the kernels of one rank  */
+/* Last entry of every hook stack: calls the kernels of one rank. */
+extern const xd_hooks xd_hooks_local;
 
 struct xd_exec {
     xd_dev          *dev;       /* device that computes                                       */
@@ -69,10 +71,11 @@ struct xd_exec {
     int              sp;        /* sequence rank to which the tokens belong                   */
     int              step, pass, layer, site;   /* site: index of the attention in the block  */
     int              exact;     /* 1: exact step, without stale data                          */
-    int              window_off;        /* 1: the current attention ignores the window         */
+    int              window_off;        /* 1: the current attention ignores the attention window */
     int              int8_attn; /* 1: attention over tokens uses int8 scores                  */
     int              fp8_gemm;  /* 1: layers with fp8 weights get fp8 inputs                  */
-    /* Bytes per band of rows, for feature maps computed in bands; 0: the best size. */
+    /* Bytes of a band of rows, for feature maps that are computed band by band; 0: the best size is
+     * chosen. */
     size_t           band;
     const xd_canceller *cancel;   /* tells whether the request is cancelled; or NULL            */
     /* Called before every op: receives the failure notices of other ranks and sends this rank's
@@ -89,16 +92,19 @@ struct xd_exec {
 /* Initializes an execution context on a device, for all tokens, one rank and batch size 1. */
 void xd_exec_init(xd_exec *x, xd_dev *dev, xd_arena *tmp, xd_dtype act);
 
-int     xd_ok(const xd_exec *x);                        /* 1: no failure so far               */
+/* Returns 1 if the context has not failed. */
+int     xd_ok(const xd_exec *x);
 void    xd_pause(xd_exec *x);                           /* calls x->pause                     */
-int     xd_counting(const xd_exec *x);                  /* 1: tensors have no valid addresses  */
+/* Returns 1 on a count device (which computes nothing), where tensors have no valid addresses. */
+int     xd_counting(const xd_exec *x);
 /* Sets the context's error if `cond` is false; checks also in release builds. Returns cond. */
 int     xd_check(xd_exec *x, int cond, const char *fmt, ...) XD_PRINTF(3, 4);
 /* Returns the status of the context's first failure, and sets *e to the failure's message and
  * rank. */
 xd_status xd_exec_status(const xd_exec *x, xd_err *e);
 void    xd_exec_fail(xd_exec *x, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
-int64_t xd_n(const xd_exec *x, xd_stream_id s);         /* this rank's rows of a stream        */
+/* Returns the number of this rank's rows in token stream s. */
+int64_t xd_n(const xd_exec *x, xd_stream_id s);
 /* Returns the index of this rank's row `row` among all ranks' rows of stream s. */
 int64_t xd_where(const xd_exec *x, xd_stream_id s, int64_t row);
 /* Returns the number of this rank's rows, from `row` on, that have consecutive indices among all

@@ -15,15 +15,18 @@ xd_tensor xd_new_f32(xd_exec *x, int64_t rows, int64_t cols);
 xd_tensor xd_new_as(xd_exec *x, xd_dtype type, int nd, const int64_t *d);
 
 /* Copy n contiguous f32 elements from host memory to a device tensor (xd_put), and back (xd_get).
- * xd_put and xd_get do nothing while counting. */
+ * xd_put and xd_get do nothing on a count device (which counts memory and computes nothing). */
 void xd_put(xd_exec *x, xd_tensor to, const float *from);
 void xd_get(xd_exec *x, float *to, xd_tensor from);
-/* Fills `to` with the xd_count(to) contiguous f32 elements that fn(ctx, buf) writes to buf. fn is
- * not called while counting, so nothing else may depend on its call. */
+/* Fills `to` with the xd_count(to) contiguous f32 elements that fn(ctx, buf) writes to buf. On a
+ * count device (which counts memory and computes nothing) fn is not called, so nothing else may
+ * depend on the call. */
 void xd_fill(xd_exec *x, xd_tensor to, void (*fn)(void *ctx, float *buf), void *ctx);
 
-void xd_copy_to(xd_exec *x, xd_tensor out, xd_tensor in);       /* any strides; converts the type */
-xd_tensor xd_as(xd_exec *x, xd_tensor in, xd_dtype type);       /* `in` itself if it has the type */
+/* Copies between tensors of any strides, and converts to the type of `out`. */
+void xd_copy_to(xd_exec *x, xd_tensor out, xd_tensor in);
+/* Converts `in` to a type; returns `in` itself if it has the type already. */
+xd_tensor xd_as(xd_exec *x, xd_tensor in, xd_dtype type);
 
 /* Linear layer: y = act(in w^T + b). Converts `in` if its type differs from the weight's. With
  * tensor parallelism, the results of a layer that is split by inputs (ROW) are summed over the
@@ -38,19 +41,19 @@ void      xd_linear_act_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_l
  * must not change until then. */
 void      xd_linear_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor in,
                         const xd_lin *w);
-/* View of the i-th part of a fused layer's output. */
+/* Returns a view of the i-th part of the output of a fused linear layer. */
 xd_tensor xd_seg(xd_tensor y, const xd_lin *w, int i);
 
-/* Layer norm without gain and bias, then * (1 + scale) + shift; scale, shift: [1,C], [n,C] or
- * absent. */
+/* Computes a layer norm without gain and bias, multiplies the result by 1 + scale and adds shift.
+ * scale, shift: [1,C], [n,C] or absent. */
 xd_tensor xd_norm_mod(xd_exec *x, xd_tensor in, xd_tensor scale, xd_tensor shift, float eps);
-/* Computes the norm `a`, whose result only the layers w and `also` (or NULL) read. If these layers
- * have fp8 inputs, the result is F8E4M3 with scales after the rows, and only valid as an input of
- * xd_linear and its variants. */
+/* Computes the norm `a`, whose result is read only by the linear layers w and `also` (or NULL). If
+ * these layers have fp8 inputs, the result is F8E4M3 with scales after the rows, and only valid as
+ * an input of xd_linear and its variants. */
 xd_tensor xd_norm_for(xd_exec *x, const xd_norm *a, const xd_lin *w, const xd_lin *also);
 xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, float eps);
-/* Layer norm with gain and bias, then * (1 + scale) + shift. Gain, bias, scale and shift may be
- * absent. a->out may be a->in. */
+/* Computes a layer norm with gain and bias, multiplies the result by 1 + scale and adds shift.
+ * Gain, bias, scale and shift may be absent. a->out may be a->in. */
 void      xd_norm_into(xd_exec *x, const xd_norm *a);
 xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
 /* Returns factors for RMS norms over features that tensor parallelism splits over ranks. in[i]
@@ -59,11 +62,12 @@ xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
  * over all features. Collective over the ranks that split the features. */
 xd_tensor xd_rms_factors(xd_exec *x, const xd_tensor *in, int k, int64_t width, float eps);
 
-/* Norms and rotates queries or keys [n,H,D] (any strides, but 1 for D) into `out` of the same
- * shape. First applies an RMS norm over the D elements of each head, with gain [D] (F32; absent: no
- * norm). Then applies RoPE to queries or keys by the row's angles: cos, sin [n,D/2] F32, [1,D/2]
- * for all rows, or absent; elements 2i and 2i+1 are a pair. a->also: keys, processed in the same
- * launch. The function sets a->norm and a->rms. */
+/* Norms and rotates queries or keys [n,H,D] (any strides, but the stride of D is 1) into `out` of
+ * the same shape. First applies an RMS norm over the D elements of each head, with gain [D] (F32;
+ * absent: no norm). Then applies RoPE to queries or keys by the row's angles: cos, sin [n,D/2] F32,
+ * [1,D/2] if all rows have the same angles, or absent; elements 2i and 2i+1 are a pair. a->also:
+ * keys that are processed in the same kernel launch as the queries. The function sets a->norm and
+ * a->rms. */
 void      xd_qk_norm_into(xd_exec *x, const xd_qknorm *a);
 /* Norms and rotates queries or keys as xd_qk_norm_into does, but with a layer norm (gain and bias)
  * in place of the RMS norm. */
@@ -76,9 +80,10 @@ void      xd_add(xd_exec *x, xd_tensor acc, xd_tensor in);
 void      xd_add_gated(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor in);
 void      xd_axpby(xd_exec *x, xd_tensor y, float a, xd_tensor in, float b); /* y = a in + b y */
 
-/* Attention of this rank's tokens over all ranks' tokens. q [B*n,H,D] and k, v [B*n,Hk,D] are of
- * this rank's tokens; the result is [B*n,H,D]. scale: factor of the scores; <= 0: 1/sqrt(D).
- * Collective over the ranks with tokens of this pass and stage. */
+/* Computes the attention of this rank's tokens over all ranks' tokens. q [B*n,H,D] and k, v
+ * [B*n,Hk,D] belong to this rank's tokens; the result is [B*n,H,D]. scale: factor of the scores;
+ * not positive: 1/sqrt(D). Collective over the ranks that split the tokens of this forward pass and
+ * pipeline stage. */
 xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale);
 /* Computes attention as xd_attn does, and writes the result to out [B*n,H,D], F32 or x->act, any
  * row stride. */
@@ -88,12 +93,12 @@ void      xd_attn_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_t
  * XD_STREAM bits; q, k, v have only the rows of these streams. */
 xd_tensor xd_attn_of(xd_exec *x, unsigned streams, xd_tensor q, xd_tensor k, xd_tensor v,
                      float scale);
-/* Attention over keys that every rank has completely (cross-attention), without messages.
- * bias [H,n,m] F32 (any strides) or absent. */
+/* Computes attention over keys and values that every rank has completely (cross-attention), so no
+ * messages are sent. bias [H,n,m] F32 (any strides) or absent. */
 xd_tensor xd_attn_over(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, xd_tensor bias,
                        float scale);
 /* Computes attention as xd_attn_over does without bias, but each query only attends to keys up to
- * its own position. */
+ * the query's own position. */
 xd_tensor xd_attn_causal(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale);
 /* Computes attention as xd_attn_over does, with the mask and soft cap of xd_attn_args, and writes
  * the result to out [n,H,D] (F32 or x->act, any row stride). */
@@ -109,26 +114,26 @@ void      xd_attn_over_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k,
 xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_t n,
                          xd_dtype type);
 /* Looks up n rows of a table of position embeddings, F32 [n,C]: row i of the result is row
- * place(ctx, i) of the table. If x has tables (exec/tables.h), the rows are looked up only once per
- * request. */
+ * place(ctx, i) of the table. If the context x caches tables (exec/tables.h), the rows are looked
+ * up only once per request. */
 xd_tensor xd_lookup_places(xd_exec *x, xd_tensor table, int64_t n,
                            int64_t (*place)(const void *ctx, int64_t i), const void *ctx);
 
-/* Ops on images: tensors [T,H,W,C], channels last, with this rank's rows. Functions with _into
- * write to `out`, which has the shape of the result and type F32 or x->act. A convolution's
- * residual may be `out`, and a norm's `in` may be `out`. */
+/* Ops on images. An image is a tensor [T,H,W,C], channels last, that has this rank's rows.
+ * Functions with _into write to `out`, which has the shape of the result and type F32 or x->act. A
+ * convolution's residual may be `out`, and a norm's `in` may be `out`. */
 typedef struct xd_conv_options {
-    int        stride;          /* stride of rows and columns; 0: 1                            */
+    int        stride;          /* stride of rows and columns; 0 means 1                       */
     const int *lo, *hi;         /* [3]: padding before and after frames, rows, columns; NULL: 0 */
-    xd_tensor  residual;        /* added to the result; or absent                              */
+    xd_tensor  residual;        /* a tensor that is added to the result, or absent             */
 } xd_conv_options;
 void      xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
                          const xd_conv_options *o);
-/* Convolution over frames: kernel [kt,kh,kw], stride 1; `in` has kt - 1 more frames than `out`.
- * Rows and columns are padded to keep their number. */
+/* Computes a convolution over frames: kernel [kt,kh,kw], stride 1; `in` has kt - 1 more frames than
+ * `out`. Rows and columns are padded to keep their number. */
 void      xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
                          xd_tensor residual);
-/* Convolution for which all needed rows are in `in`, without messages. */
+/* Computes a convolution for which `in` has all needed rows, so no messages are sent. */
 void      xd_conv_rows_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
                             const xd_conv_options *o);
 /* Gets the halo rows for xd_conv_rows_into from other ranks: at most `lo` rows above this rank's

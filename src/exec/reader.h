@@ -9,18 +9,18 @@ typedef struct xd_reader {      /* state of reading one tensor                  
     const xd_source *src;       /* weight source, borrowed                                     */
     char      name[512];
     xd_tensor t;                /* the tensor as stored; valid until the reader is closed      */
-    int64_t   rows, cols;       /* first extent, and elements per row                          */
+    int64_t   rows, cols;       /* number of rows (the first extent), and elements per row     */
     float     scale;
-    xd_coding codes;            /* decoding, if the tensor is stored as codes                  */
-    void     *sum;              /* terms to add (xd_source_sums); NULL: none                   */
+    xd_coding codes;            /* how to decode the tensor, if it is stored as quantized codes */
+    void     *sum;              /* LoRA terms to add to the rows (xd_source_sums); NULL: none  */
 } xd_reader;
 
 /* Opens a reader for the tensor `name` of the source, with all columns. Call xd_reader_close also
  * after a failure. */
 xd_status xd_reader_open(xd_reader *r, const xd_source *src, const char *name, xd_err *e);
 void      xd_reader_close(xd_reader *r);
-/* Returns 1 if the values that are read are exactly the stored ones: no scale, codes or added
- * terms. */
+/* Returns 1 if the values that are read are exactly the stored ones: there is no scale, no
+ * quantized codes and no added term. */
 int       xd_reader_plain(const xd_reader *r);
 /* Reads rows [row, row + n) of the tensor as f32. Any thread may call it. thread: index of the
  * calling thread, below the value of xd_par_threads() at xd_reader_open. */

@@ -13,7 +13,7 @@
 typedef struct xd_table_key {
     const void *of;                             /* the weight or text that the table depends on */
     void      (*fill)(void *ctx, float *buf);   /* function that fills the table               */
-    double    (*fn)(double);                    /* function that `fill` uses                   */
+    double    (*fn)(double);                    /* cosine or sine, which `fill` uses           */
 } xd_table_key;
 
 typedef struct xd_table { xd_table_key key; int patch; xd_tensor t; } xd_table;
@@ -27,7 +27,8 @@ struct xd_tables {
 void xd_tables_open(xd_tables *s, xd_arena *a);
 void xd_tables_close(xd_tables *s);     /* frees the tables' arena memory                       */
 /* Sets *t to the table of shape d for a key. Returns 1 if the table is filled already, 0 if the
- * caller must fill it. The table belongs to x->tables or, if x has no tables, to the arena. */
+ * caller must fill it. The table's memory belongs to x->tables or, if x->tables is NULL, to the
+ * arena. */
 int  xd_table_find(xd_exec *x, const xd_table_key *key, xd_dtype type, const int64_t d[2],
                    xd_tensor *t);
 

@@ -10,10 +10,10 @@
 
 typedef struct xd_clip_processor {
     int64_t   side;             /* pixels per side of the output; 0: config not read yet       */
-    /* 1: this step of preprocessing is enabled. */
+    /* Steps of preprocessing; 1: the step is enabled. */
     int       resizes, crops, rescales, normalizes;
     int64_t   edge;             /* pixels of the shorter side after resizing; 0: use `size`    */
-    int64_t   size[2], crop[2]; /* height, width: after resizing; of the centre crop           */
+    int64_t   size[2], crop[2]; /* [height, width] after resizing, and of the centre crop      */
     xd_filter filter;
     double    factor, mean[3], std[3];
 } xd_clip_processor;
