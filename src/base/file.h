@@ -8,9 +8,10 @@
 
 #include "base/err.h"
 
-int xd_file_exists(const char *path);           /* 1: a file of any kind exists              */
+int xd_file_exists(const char *path);           /* returns 1 if a file of any kind exists    */
 int xd_file_is_dir(const char *path);
-int xd_file_is_stream(const char *path);        /* 1: a device, a pipe or a socket            */
+/* Returns 1 if the file is a device, a pipe or a socket. */
+int xd_file_is_stream(const char *path);
 
 /* Returns a hint to append to "no such file": "; ..." if the path begins with "~" or is a URL,
  * else "". */
@@ -26,18 +27,18 @@ xd_status xd_file_read_any(const char *path, size_t max, char **data, size_t *le
 
 /* A file that is being written and gets its name only when it is complete and synced. If the file
  * system supports O_TMPFILE, the incomplete file has no name at all, so that nothing remains even
- * after SIGKILL. Elsewhere it is written under a temporary name in the same directory and then
- * renamed. A device or a pipe is written directly. */
+ * after SIGKILL. On other file systems the file is written under a temporary name in the same
+ * directory and then renamed. A device or a pipe is written directly. */
 typedef struct xd_out {
     FILE *f;
-    char *path, *tmp;           /* tmp: the temporary name, NULL if the file has none          */
+    char *path, *tmp;           /* final name; temporary name, or NULL if the file has none    */
     int   stream;               /* 1: the file is a device or a pipe                           */
 } xd_out;
 
 xd_status xd_out_open(xd_out *o, const char *path, xd_err *e);
 /* Closes a complete file and gives it its name; removes the file on failure. */
 xd_status xd_out_commit(xd_out *o, xd_err *e);
-/* Removes an incomplete file; may be called after a commit. */
+/* Removes an incomplete file; does nothing after xd_out_commit. */
 void      xd_out_abort(xd_out *o);
 
 /* Checks that the file `path` can be created or replaced. Creates no file or directory. */

@@ -12,7 +12,7 @@ typedef enum xd_library {
     XD_LIB_CUBLASLT_13, XD_LIB_CUBLASLT_12, XD_LIB_CUDNN, XD_LIB_NCCL, XD_NLIBRARIES
 } xd_library;
 
-/* The name of a library's function, and the offset of the pointer to the function in a table of
+/* A function of a library: the function's name, and the offset of its pointer in a table of
  * function pointers. */
 typedef struct xd_symbol {
     const char *name;

@@ -10,7 +10,7 @@
 #include "base/err.h"
 
 typedef struct xd_logger {
-    /* Callback; NULL: lines are dropped. */
+    /* Function that receives log lines; NULL: lines are dropped. */
     void (*fn)(void *cookie, int level, const char *line);
     void  *cookie;
     int    level;               /* the most verbose level that is passed to fn                 */
@@ -20,6 +20,7 @@ typedef struct xd_logger {
  * which the caller restores. */
 const xd_logger *xd_log_enter(const xd_logger *log);
 void             xd_log(int level, const char *fmt, ...) XD_PRINTF(2, 3);
-int              xd_log_on(int level);  /* nonzero: log lines of this level are not dropped    */
+/* Returns nonzero if log lines of this level are not dropped. */
+int              xd_log_on(int level);
 
 #endif

@@ -15,9 +15,9 @@ size_t xd_pages_round_up(size_t bytes);
  * other processes. Blocks of at least one huge page start on a huge page boundary, and the system
  * may use huge pages for them. NULL: out of memory. */
 void *xd_pages_map(size_t bytes, int fd);
-void  xd_pages_unmap(void *p, size_t bytes);    /* p may be NULL                               */
+void  xd_pages_unmap(void *p, size_t bytes);    /* unmaps memory; p may be NULL                */
 /* Allocates the pages of bytes [from, to) of a mapped file at once, if the system can (Linux 5.14).
- * Returns 0 if memory is short; touching these pages later would then kill the process. On Linux
+ * Returns 0 if memory is short. Touching these pages later would then kill the process. On Linux
  * 6.1 the function requests huge pages, even where files get huge pages only by madvise, and
  * returns 2 if the complete range became huge pages. If the block is interleaved over `nodes` NUMA
  * nodes, each node gets the same number of huge pages. */

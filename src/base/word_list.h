@@ -12,7 +12,7 @@ int xd_list_has_n(const char *list, const char *word, size_t n);
 /* Returns xdit's name of an element type that has other names: "bf16" for "bfloat16". Returns other
  * words unchanged. */
 const char *xd_word_dtype(const char *word);
-/* Returns 1 for the names of float16: "fp16", "half". */
+/* Returns 1 if `word` is a name of the element type float16: "fp16" or "half". */
 int xd_word_half(const char *word);
 
 #endif

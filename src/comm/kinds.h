@@ -9,10 +9,13 @@
 #include "comm/comm.h"
 
 xd_status xd_comm_self(xd_comm **c, xd_err *e);
-xd_status xd_comm_mpi(xd_comm **c, const void *lent, xd_err *e); /* lent: an MPI_Comm, or NULL  */
+/* Lent: the program's MPI_Comm, or NULL. */
+xd_status xd_comm_mpi(xd_comm **c, const void *lent, xd_err *e);
 void      xd_mpi_about(xd_fact *fact, void *cookie);
-int       xd_mpi_cores(int *ranks, int *cores); /* as xd_comm_share; 0: no world is open        */
-int       xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus);  /* as xd_comm_host; -1: no world  */
+/* Implements xd_comm_share; returns 0 if no world is open. */
+int       xd_mpi_cores(int *ranks, int *cores);
+/* Implements xd_comm_host; returns -1 if no world is open. */
+int       xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus);
 
 /* Return the number of elements and of bytes of a view; 0 for an absent view. */
 int64_t xd_comm_elems(xd_tensor t);
@@ -24,13 +27,13 @@ void    xd_comm_unpack(xd_tensor to, const void *from);
 /* Copies between views of the same shape and type; returns 0 if shapes or types differ. */
 int     xd_comm_copy(xd_tensor to, xd_tensor from);
 
-/* For an all-gather into `out`: xd_gather_row returns the bytes of a row, xd_gather_at the index of
- * the first row of rank r (for r = size: the total number of rows). */
+/* For an all-gather into `out`: xd_gather_row returns the bytes of a row, and xd_gather_at the
+ * index in `out` of rank r's first row (for r = number of ranks: the total number of rows). */
 size_t  xd_gather_row(xd_tensor out);
 int64_t xd_gather_at(const int64_t *rows, int r);
 
-/* Small tensors use a direct all-reduce (xd_reduce_direct returns 1), in which every rank sends all
- * its elements to every rank. For larger tensors the n elements are split into one piece per rank,
+/* An all-reduce of small tensors is direct (xd_reduce_direct returns 1): every rank sends all
+ * elements to every rank. For larger tensors the n elements are split into one piece per rank,
  * [xd_reduce_piece(n, r, size), xd_reduce_piece(n, r + 1, size)). Both methods of all-reduce add in
  * rank order. */
 int     xd_reduce_direct(size_t bytes, int size);
@@ -38,9 +41,9 @@ int64_t xd_reduce_piece(int64_t n, int r, int size);
 /* Computes acc = acc (op) from for n elements. Returns 0 for a type that has no reduction. */
 int     xd_reduce(void *acc, const void *from, int64_t n, xd_dtype t, xd_red op);
 
-/* The binomial tree of a broadcast, in which ranks are numbered from the root. xd_tree_parent
- * returns the parent of rank v (-1 for the root). xd_tree_children writes the children of v,
- * largest subtree first, and returns their number, at most 31. */
+/* The binomial tree of a broadcast, in which v is a rank's number, counted from the root.
+ * xd_tree_parent returns the parent of v (-1 for the root). xd_tree_children writes the children of
+ * v, largest subtree first, and returns their number, at most 31. */
 int     xd_tree_parent(int v);
 int     xd_tree_children(int v, int size, int *child);
 

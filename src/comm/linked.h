@@ -4,7 +4,7 @@
  * A collective call is one NCCL group on the link of the world; all ranks make these calls in the
  * same order. A message from one rank to another uses a link on which only the sender sends, so
  * that a receive that is posted early cannot block a message that this rank sends. The header
- * direct.h describes which tensors use links. */
+ * direct.h describes which tensors use these links. */
 #ifndef XD_COMM_LINKED_H
 #define XD_COMM_LINKED_H
 

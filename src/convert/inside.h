@@ -10,7 +10,7 @@
 #include "model/model.h"
 #include "xdit/tools.h"
 
-/* In place of an element type: the types of the source files. */
+/* A value in place of an element type: the output keeps the element types of the source files. */
 enum { XD_CVT_STORED = XD_NDTYPES };
 
 typedef struct xd_cvt_item {    /* a tensor of the converted model                             */
@@ -19,7 +19,8 @@ typedef struct xd_cvt_item {    /* a tensor of the converted model              
     int64_t   raw;              /* index in the source files of an undeclared tensor, copied
                                    as is; -1: the component declares the tensor                */
     int       unit;             /* number of a group of tensors that must be in the same file  */
-    int       quantized;        /* 1: a matrix whose scales are the other tensor with its `unit` */
+    /* 1: a matrix; the other tensor of its group (`unit`) has its scales. */
+    int       quantized;
     int       scales;           /* 1: the scales of a quantized matrix                         */
     int       fours;            /* 1: a Q4_0 matrix, as bytes of its blocks                    */
     int64_t   rotate;           /* group size of the columns' rotation (xd_rotation); 0: none  */
@@ -95,7 +96,7 @@ void      xd_cvt_copies_free(xd_cvt *v);
 xd_status xd_cvt_begin(xd_cvt *v, xd_err *e);
 xd_status xd_cvt_end(const xd_cvt *v, xd_err *e);
 
-/* Returns "DIR/a/b", malloc'ed. NULL: out of memory, and *e is set. */
+/* Returns "DIR/a/b", malloc'ed. Returns NULL if out of memory, and sets *e. */
 char     *xd_cvt_path(const char *dir, const char *a, const char *b, xd_err *e);
 
 #endif

@@ -9,7 +9,7 @@
 
 typedef struct xd_input {
     xd_tensor      lat;         /* [n,F] F32 noisy latents: this rank's rows of this patch     */
-    const xd_cond *cond;        /* text embeddings of this pass, all rows                      */
+    const xd_cond *cond;        /* text embeddings of this forward pass, all rows              */
     xd_tensor      extra;       /* [n, F with extra_ch channels] F32 extra channels, or absent   */
     xd_tensor      txt;         /* [n,E] text rows to embed, if txt_flows; padding rows are 0  */
     xd_tensor      ref;         /* [n,F] F32 tokens of reference images, or absent              */
@@ -29,14 +29,17 @@ typedef struct xd_dit_info {
     int     fixed;              /* 1: the model has positions for this size only               */
     int64_t text_dim;           /* width E of the text embedding                               */
     int64_t text_rows;          /* required number of text rows; 0: any number                   */
-    int64_t text_cols[3];       /* width of each encoder's rows, if different; 0: text_dim      */
-    int64_t image_dim;          /* width of the image encoder's rows, after text rows; 0: none   */
-    int64_t image_rows;         /* number of these rows, if they have positions; 0: one image's  */
+    int64_t text_cols[3];       /* width of each text encoder's rows, if different; 0: text_dim */
+    /* Width of an image encoder's rows, which follow text rows; 0: none. */
+    int64_t image_dim;
+    /* Number of the image encoder's rows for all images, if rows have positions; 0: the rows of
+     * one image. */
+    int64_t image_rows;
     int64_t pooled_dim;         /* width of the pooled text embedding; 0: not used              */
     int     guided;             /* 1: reads a distilled guidance scale                         */
     int     txt_flows;          /* 1: text rows pass through the blocks (joint attention)      */
     int64_t text_most;          /* max text rows for which there are positions; 0: no limit    */
-    int64_t text_default;       /* default number of text rows; 0: the pipeline's                */
+    int64_t text_default;       /* default number of text rows; 0: the pipeline's default        */
     /* Text rows and image rows are padded to a multiple of this number (the image's with XD_PAD
      * rows); 0: no padding. */
     int     multiple;
@@ -45,11 +48,12 @@ typedef struct xd_dit_info {
     int64_t most[3];
     int     refs;               /* 1: tokens of reference images pass through the blocks, after
                                    the text and before the image (XD_REF); see xd_ref_at       */
-    int     holds;              /* 1: the model supports xd_input.held                         */
+    /* 1: the model supports image tokens with timestep 0 (xd_input.held). */
+    int     holds;
     int     micro;              /* 1: the model reads xd_input.size (resolution, aspect ratio) */
     size_t  local_size;         /* bytes of xd_state.local                                     */
     size_t  kept_size;          /* bytes of xd_state.kept; 0: none                             */
-    int     lead;               /* number of leading blocks that step caches ignore (refiners) */
+    int     lead;               /* number of leading blocks (refiners) that step caches ignore */
     /* Features of the single row that `probe` returns, equal on all ranks; 0: `probe` returns the
      * image's rows. */
     int64_t probe_dim;
@@ -60,13 +64,13 @@ typedef struct xd_dit {         /* functions of a transformer; the only symbol t
     xd_net_def net;
     void (*info)(const void *cfg, xd_dit_info *out);
     /* Returns the index of the block whose output block `layer` reads as s->skip (a long skip
-     * connection); -1: none. NULL: the model has no long skips. Outputs for long skips are a stack:
-     * the last output pushed is popped first. */
+     * connection); -1: none. NULL: the model has no long skips. Block outputs for long skips are a
+     * stack: the last output pushed is popped first. */
     int  (*skip_from)(const void *cfg, int layer);
     /* Tensors that depend only on the text, so that they are equal in all steps and patches: keys
      * and values of cross-attention. `keep` allocates the tensors in the arena for the blocks of
-     * the stage; `read` fills them once per request and pass. NULL: text rows pass through the
-     * blocks, or only cond reads the text. */
+     * this pipeline stage; `read` fills them once per request and pass. NULL: text rows pass
+     * through the blocks, or only cond reads the text. */
     void (*keep)(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept);
     void (*read)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
     /* `active` returns the input row of a step's modulations, [1, active_width] in the compute
@@ -75,18 +79,20 @@ typedef struct xd_dit {         /* functions of a transformer; the only symbol t
     xd_tensor (*active)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
     int64_t   (*active_width)(const void *cfg);
     int64_t   (*mod_width)(const void *cfg, int layer);
-    /* The three parts of a pass around the blocks. `cond` writes the pass's own data to s->local,
-     * which has local_size zeroed bytes; a GPU replays recorded blocks if cond writes the same
-     * bytes in every step. Arena memory that cond allocates is valid until the end of the pass. */
-    /* On every stage. */
+    /* The three functions of a forward pass that run before and after the blocks. `cond` writes the
+     * pass's own data to s->local, which has local_size zeroed bytes; a GPU replays recorded blocks
+     * if cond writes the same bytes in every step. Arena memory that cond allocates is valid until
+     * the end of the pass. */
+    /* Called on every pipeline stage. */
     void (*cond) (xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
-    /* On the first stage: makes s->h. */
+    /* Called on the first pipeline stage: makes the hidden state s->h. */
     void (*embed)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
-    /* On the last stage: returns [own rows,F] F32. */
+    /* Called on the last pipeline stage: returns the prediction for this rank's image rows,
+     * [rows,F] F32. */
     xd_tensor (*head)(xd_exec *x, const xd_net *n, xd_state *s);
-    /* On the first stage, after embed: returns the F32 tensor whose change from step to step
-     * TeaCache measures (Liu et al. 2024, arXiv:2411.19108), the first block's input. NULL: the
-     * tensor is the image's rows of s->h. */
+    /* Called on the first pipeline stage, after embed: returns the F32 tensor whose change from
+     * step to step TeaCache measures (Liu et al. 2024, arXiv:2411.19108), the first block's input.
+     * NULL: the tensor is the image's rows of s->h. */
     xd_tensor (*probe)(xd_exec *x, const xd_net *n, xd_state *s);
     /* Writes the coefficients, highest power first, of TeaCache's published polynomial that maps
      * the change of `probe`'s tensor to the change of the output. Returns 0 if none is published
@@ -95,7 +101,7 @@ typedef struct xd_dit {         /* functions of a transformer; the only symbol t
 } xd_dit;
 
 /* Return the number of block outputs for long skips that are in s->skips before block `layer`, and
- * the maximum of this number over the blocks of n's stage. */
+ * the maximum of this number over the blocks of this pipeline stage. */
 int  xd_dit_skips(const xd_dit *d, const void *cfg, int layer);
 int  xd_dit_most_skips(const xd_dit *d, const xd_net *n);
 /* Runs block `layer`: pops the long skip that the block reads, and pushes the block's output if a

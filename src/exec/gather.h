@@ -10,8 +10,8 @@
 
 #include "exec/matrix.h"
 
-typedef struct xd_gather {      /* arguments of copying rows of a part to consecutive rows at
-                                   `to` */
+/* Arguments for copying rows of one checkpoint matrix to consecutive rows at `to`. */
+typedef struct xd_gather {
     char                *to;
     xd_dtype             type;
     const xd_fetched    *f;
@@ -19,38 +19,38 @@ typedef struct xd_gather {      /* arguments of copying rows of a part to consec
     const xd_mat_cols   *c;
     float                scale;
 } xd_gather;
-/* Copies rows [begin, end) of a part. ctx: an xd_gather. */
+/* Copies rows [begin, end) of one part, which is a matrix of the checkpoint. ctx: an xd_gather. */
 void xd_gather_copy(void *ctx, int64_t begin, int64_t end, int thread);
 
-/* How one local matrix is gathered from its parts. */
+/* How one local matrix is gathered from its parts, which are matrices of the checkpoint. */
 typedef struct xd_gathering {
     const xd_mat_part *parts;
     const xd_mat_cols *c;
     int      n;
-    int      whole;             /* 1: the matrix is one complete part                          */
+    int      whole;             /* 1: the matrix is one complete matrix of the checkpoint      */
     int      as_is;             /* 1: e4m3 elements are used as stored in the file             */
-    int      blocks;            /* 1: a part is stored in a block type or as codes             */
-    /* 1: a part is stored as codes of w's type, whose scales are kept. */
+    int      blocks;            /* 1: a part is stored in a block type or as quantized codes   */
+    /* 1: a part is stored as quantized codes of w's type; the scales of these codes are kept. */
     int      known;
-    int      bytes;             /* 1: all parts are such codes, and integers are used in place  */
-    int      rotated;           /* 1: parts are stored rotated and stay so                     */
+    int      bytes;             /* 1: all parts are integer codes of w's type, used in place    */
+    int      rotated;           /* 1: parts are stored with rotated rows, which stay rotated   */
     int64_t  band;              /* rows per separately packed band; 0: no bands                */
-    int      copies;            /* 1: some rows are copied before packing                      */
+    int      copies;            /* 1: some rows are copied before they are packed              */
     int      sums;              /* 1: a part is a sum (weight plus LoRA)                       */
-    int      stays;             /* 1: the matrix stays as stored                               */
-    xd_dtype type;              /* element type of the copy                                    */
-    size_t   copy_bytes;        /* bytes of the copy: all rows, or a band per thread           */
-    char    *all, *at;          /* the copy; next free row                                     */
+    int      stays;             /* 1: the matrix stays as stored in its file                   */
+    xd_dtype type;              /* element type of the copied rows                             */
+    size_t   copy_bytes;        /* bytes of the copied rows: all rows, or a band per thread    */
+    char    *all, *at;          /* memory of the copied rows; address of the next free row     */
     float   *scale;             /* scale per row, for split inputs or stored e4m3; or NULL      */
 } xd_gathering;
 
-/* Decides how local matrix w is gathered. Scaled 8-bit elements and blocks are gathered in the
- * compute type, or in f32 if they will be quantized. F32 elements are also rounded while they are
- * gathered, which needs less memory, except in bands with added terms. stays: 1 if the matrix will
- * be packed in groups of rows; the device then rounds decoded blocks faster. */
+/* Decides how local matrix w is gathered from the checkpoint. Scaled 8-bit elements and blocks are
+ * gathered in the compute type, or in f32 if they will be quantized. F32 elements are also rounded
+ * while they are gathered, which needs less memory, except in bands with added terms. stays: 1 if
+ * the matrix will be packed in groups of rows; the device then rounds decoded blocks faster. */
 xd_gathering xd_gather_plan(const xd_decl *d, const xd_weight *w, const xd_matrix *m, int stays);
-/* Returns 1 if all parts are stored as rows of integers that w uses without conversion. Sets
- * *turned to 1 if the rows of some parts are in another order. */
+/* Returns 1 if all parts of a local matrix are stored as rows of integers that w uses without
+ * conversion. Sets *turned to 1 if the rows of some parts are in another order. */
 int    xd_gather_integers(const xd_decl *d, const xd_weight *w, const xd_matrix *m, int *turned);
 /* Returns 1 if w has rows whose scales the device cannot compute. A matrix with such rows is packed
  * in one piece. */
@@ -59,12 +59,12 @@ int    xd_gather_needs_scales(const xd_weight *w, const xd_gathering *g);
  * the scale is computed over the complete row so that all ranks quantize the row equally; other
  * scales are stored in the file. If some rows of a matrix have such scales, all rows have. */
 void   xd_gather_scales(const xd_weight *w, const xd_gathering *g, const xd_gather *from);
-/* Allocates the buffer for copied rows. NULL: out of memory. */
+/* Allocates the buffer for copied rows. Returns NULL if out of memory. */
 void  *xd_gather_buffer(xd_decl *d, const xd_gathering *g);
 /* Returns the bytes for the sums (weight plus LoRA) of all parts, which may be open at the same
  * time. */
 size_t xd_gather_sum_bytes(const xd_decl *d, const xd_gathering *g);
-/* Tells the weight source which rows of the parts will be read. */
+/* Tells the weight source which rows of the checkpoint matrices (the parts of m) will be read. */
 void   xd_gather_announce(xd_decl *d, const xd_matrix *m);
 
 /* ---- band by band ------------------------------------------------------------------------- */
@@ -76,27 +76,29 @@ typedef struct xd_banding {
     const xd_gathering *g;
     const xd_fetched *f;
     float            stored[XD_MAXSEG];
-    int              scans, keeps;      /* 1: check for NaN; 1: keep pages mapped              */
+    /* Scans 1: checks for NaN; keeps 1: pages of files stay mapped. */
+    int              scans, keeps;
     int              bad[XD_MAXSEG], status;
 } xd_banding;
 
-/* Rows of a band that come from part k. */
+/* A piece: rows of a band that come from one matrix of the checkpoint, part k. */
 typedef struct xd_gather_piece { int k; int64_t row, n; } xd_gather_piece;
 
-/* Lists the pieces of which rows [row, row + n) of the local matrix are made. Returns the number of
- * pieces. */
+/* Lists the pieces (rows of one checkpoint matrix each) of which rows [row, row + n) of the local
+ * matrix are made. Returns the number of pieces. */
 int       xd_gather_pieces(const xd_gathering *g, int64_t row, int64_t n,
                            xd_gather_piece to[XD_MAXSEG]);
-/* Returns the rows of a piece: a view of the rows in the file, or of a copy at `to` with added
- * terms. */
+/* Returns the rows of a piece: a view of the rows in the file, or of a copy at `to` to which LoRA
+ * terms are added. */
 xd_tensor xd_gather_rows(xd_banding *b, const xd_gather_piece *p, char *to, int thread);
 /* Tells the weight source that the pages with the rows of piece p are no longer needed. */
 void      xd_gather_release(const xd_banding *b, const xd_gather_piece *p);
-/* Packs bands [begin, end) of rows. ctx: an xd_banding. */
+/* Packs bands [begin, end) of a matrix; a band is a number of rows that are packed together. ctx:
+ * an xd_banding. */
 void      xd_gather_bands(void *ctx, int64_t begin, int64_t end, int thread);
-/* Opens the tensor of part i in the checkpoint. Returns 0 on failure. */
+/* Opens the checkpoint tensor of part i of a local matrix. Returns 0 on failure. */
 int       xd_gather_open(xd_decl *d, xd_banding *b, xd_fetched *f, int i, float gain);
-/* Releases the tensors of the n parts after use. */
+/* Releases the checkpoint tensors of the n parts after use. */
 void      xd_gather_close(xd_decl *d, xd_banding *b, xd_fetched *f, int n);
 
 #endif

@@ -16,7 +16,7 @@ enum { XD_LATE_MOST = 8 };      /* max pending additions, to disjoint rows      
 
 typedef struct xd_late {
     xd_tensor h;                /* the hidden state, F32                                       */
-    xd_tensor y, gates;         /* what to add, with the rows of h; one gate per addition      */
+    xd_tensor y, gates;         /* values to add, with the rows of h; gates, one per addition  */
     xd_addmul of[XD_LATE_MOST];
     int       n;
 } xd_late;
@@ -25,19 +25,19 @@ typedef struct xd_late {
  * xd_late_close. */
 void xd_late_open(xd_exec *x, xd_late *l, xd_tensor h);
 void xd_late_close(xd_exec *x);
-/* Returns the tensor to which a GEMM writes a result that is added to `acc` later; an absent tensor
- * if the GEMM must add the result to `acc` at once. */
+/* Returns the tensor to which a GEMM writes a result that is added to `acc` later; returns an
+ * absent tensor if the GEMM must add the result to `acc` at once. */
 xd_tensor xd_late_room(xd_exec *x, xd_tensor acc);
 /* Records acc += gate * y, with y from xd_late_room. gate must be valid until the end of the
  * block. */
 void xd_late_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor y);
-/* If the rows of a norm have a pending addition, makes the norm perform it (sets the norm's fields
- * for an addition). */
+/* If the rows of a norm have a pending addition, makes the norm perform the addition (sets a->add
+ * and a->gate). */
 void xd_late_take(xd_exec *x, xd_norm *a);
 /* Performs the pending additions to rows of h that `op` may access. */
 void xd_late_before(xd_exec *x, xd_op op, const void *args);
-/* Call before the arena is rewound to `mark`: protects the data of pending additions that is above
- * the mark. */
+/* Call before the arena is rewound to `mark`: keeps the data of pending additions that is above the
+ * mark. */
 void xd_late_keep(xd_exec *x, size_t mark);
 
 #endif

@@ -17,9 +17,9 @@ typedef struct xd_fetched {     /* a tensor that was read from the checkpoint, o
     char      name[512];
     xd_tensor t;
     xd_made   made;             /* how to make random elements, for XD_VISIT_RANDOM            */
-    void     *hold;             /* memory of random elements and of sums, or NULL              */
+    void     *hold;             /* memory of random elements, or of sums with LoRA terms, or NULL */
     void     *sum;              /* terms to add to rows, e.g. LoRA (xd_sum_open), or NULL      */
-    xd_coding  codes;            /* decoding, if the tensor is stored as codes                  */
+    xd_coding  codes;            /* how to decode the tensor, if it is stored as quantized codes */
 } xd_fetched;
 
 typedef struct xd_fetch {       /* which tensor to read, and how                              */
@@ -27,7 +27,7 @@ typedef struct xd_fetch {       /* which tensor to read, and how                
     int            nd;
     const int64_t *shape;
     float          gain, mean;  /* gain and mean of random elements                           */
-    int            coded;       /* 1: do not decode a tensor stored as codes                   */
+    int            coded;       /* 1: a tensor that is stored as codes is not decoded          */
     int            rotated;     /* 1: a rotated tensor stays rotated, as stored                */
 } xd_fetch;
 
@@ -46,16 +46,16 @@ void  xd_load_make(const xd_made *m, int64_t first, int64_t n, float *to);
 float xd_load_scale(xd_decl *d, const char *name, xd_dtype stored);
 /* Records that a tensor has NaN or infinite elements; logs the first such tensor. */
 void  xd_load_nonfinite(xd_decl *d, const char *name);
-/* calls xd_load_nonfinite if t has such elements */
+/* Calls xd_load_nonfinite if t has NaN or infinite elements. */
 void  xd_load_warn(xd_decl *d, const char *name, xd_tensor t);
 /* Allocates memory for a weight. Sets *mine to 0 if another process writes the weight. */
 void *xd_load_allocate(xd_decl *d, size_t bytes, const char *name, int *mine);
-/* Adds a weight's bytes to the counted ones. */
+/* Adds a weight's bytes to the counted bytes of all weights. */
 void  xd_load_count(xd_decl *d, size_t bytes);
-/* While counting: tells the weight source (if d->announces) which elements of a tensor a load will
- * read. */
+/* When memory is counted: tells the weight source (if d->announces) which elements of a tensor a
+ * load will read. */
 void  xd_load_will(xd_decl *d, const char *names, const char *suffix, int64_t first, int64_t n);
-/* While counting: adds working memory of a slot. */
+/* When memory is counted: adds the working memory of a slot that loading uses. */
 void  xd_load_count_work(xd_decl *d, int slot, size_t bytes);
 
 /* ---- elements (elements.c) ------------------------------------------------------------------ */
@@ -71,7 +71,7 @@ float xd_load_most(xd_tensor from, int64_t first, int64_t n, float scale);
 /* ---- codes (codes.c) ----------------------------------------------------------------------- */
 
 /* Convert n elements of a row, or return their maximum magnitude, as xd_load_elements and
- * xd_load_most do, for a tensor stored as codes. */
+ * xd_load_most do, for a tensor that is stored as quantized codes. */
 void  xd_load_decoded(void *to, xd_dtype tt, const xd_coding *c, int64_t row, int64_t column,
                       int64_t n);
 float xd_load_decoded_most(const xd_coding *c, int64_t row, int64_t n);
@@ -117,9 +117,9 @@ typedef struct xd_mat_cols {    /* the columns of this rank, equal for all parts
 typedef struct xd_matrix {      /* a local matrix: the rows and columns that this rank computes
                                    with */
     const xd_mat_part *parts;
-    int                n;       /* number of parts                                             */
+    int                n;       /* number of parts: matrices of the checkpoint that are gathered */
     xd_mat_cols        cols;
-    int                nd;      /* if there is one part: its shape in the checkpoint           */
+    int                nd;      /* number of extents in `shape`, if there is one part          */
     const int64_t     *shape;   /* shape in the checkpoint; NULL: [out, in]                    */
     int64_t            rotate;  /* > 0: parts stay rotated in groups of this size (xd_lin.rotate) */
 } xd_matrix;
@@ -136,9 +136,9 @@ int xd_mat_type(const xd_decl *d, const xd_lin_kind *kind, const xd_matrix *m, x
  * its rows are stored as rotated integers and stay so. 0: inputs are not rotated, and the type of w
  * may have changed. */
 int64_t xd_mat_rotation(xd_decl *d, xd_lin *w, const xd_matrix *m);
-/* Counts the size of w and the working memory for loading w. */
+/* Adds the size of w, and the working memory for loading w, to the counted memory. */
 void xd_mat_count(xd_decl *d, xd_weight *w, const xd_matrix *m);
-/* Allocates and loads w. */
+/* Allocates and loads the local matrix w. */
 void xd_mat_load(xd_decl *d, xd_weight *w, const xd_matrix *m);
 void xd_mat_pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name);
 

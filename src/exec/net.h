@@ -15,14 +15,16 @@ typedef struct xd_state {       /* activations passed from block to block, and f
     /* Hidden state, F32: this rank's rows [text; padding; references; image, D]; blocks change
      * it in place. */
     xd_tensor h;
-    /* Outputs of k early blocks for long skip connections, [k rows of h, D], stacked, in the
-     * compute type; absent if the model has none. */
+    /* Stacked outputs of k early blocks for long skip connections, [k rows of h, D], in the compute
+     * type; absent if the model has no long skips. */
     xd_tensor skips;
-    /* Long skip connection's input to the current block [rows of h, D], or absent. */
+    /* Input of the current block from a long skip connection, [rows of h, D], or absent. */
     xd_tensor skip;
-    /* The model's own tensors of the pass, made by cond(); not sent to other ranks. */
+    /* Tensors of the forward pass that the model's function cond() has made; not sent to other
+     * ranks. */
     void     *local;
-    double    t;                /* xd_input.t of the pass; 0: not a transformer                  */
+    /* Timestep of the forward pass (xd_input.t); 0: not a transformer. */
+    double    t;
     /* Tensors that depend only on the text, kept between steps (xd_dit.keep). */
     const void *kept;
 } xd_state;
@@ -30,7 +32,7 @@ typedef struct xd_state {       /* activations passed from block to block, and f
 typedef struct xd_block {       /* a kind of block of a network                                */
     /* Prefix of tensor names in the checkpoint: "transformer_blocks.%d". */
     const char *name;
-    size_t      size;           /* size of the weight struct                                   */
+    size_t      size;           /* size in bytes of the struct of a block's weights            */
     void (*weights)(xd_decl *d, const void *cfg, int layer, void *w);
     void (*forward)(xd_exec *x, const xd_net *n, const void *w, xd_state *s);
 } xd_block;
@@ -42,7 +44,7 @@ typedef struct xd_net_def {
     const char     *classes[6]; /* accepted `_class_name` or `architectures` of configs        */
     /* Prefix of tensor names, "text_model.", which files may omit; or NULL. */
     const char     *prefix;
-    /* Other prefixes that files may have instead; ends with NULL. */
+    /* Other prefixes that tensor names in files may have instead; the list ends with NULL. */
     const char *const *prefixes;
     const char     *lead;       /* prefix (or "") for printed lists of names; NULL: `prefix`      */
     /* Beginning ("visual.") of declared tensor names that files have without any prefix or with
@@ -56,7 +58,8 @@ typedef struct xd_net_def {
     /* Called after the config is read: computes derived values, and refuses impossible or
      * unsupported values with an error that names the config key. NULL: nothing to check. */
     xd_status (*check)(void *cfg, xd_err *e);
-    int  (*nlayers)(const void *cfg);                   /* number of blocks; NULL: no blocks    */
+    /* Returns the number of blocks; NULL: no blocks. */
+    int  (*nlayers)(const void *cfg);
     const xd_block *(*block)(const void *cfg, int layer);
     void (*weights)(xd_decl *d, const void *cfg, void *glob);
 } xd_net_def;
@@ -65,16 +68,17 @@ struct xd_net {
     const xd_net_def *def;
     void             *cfg;
     void             *glob;     /* weights outside the blocks                                   */
-    /* layer[i]: weights of block i; NULL: the block is on another stage. */
+    /* layer[i]: weights of block i; NULL: the block is on another pipeline stage. */
     void            **layer;
     int               nlayers;
     int               first, last;      /* this rank's stage has blocks [first, last)           */
-    /* Stream of the blocks whose weights stay in host memory; NULL: none. */
+    /* Weight stream for the blocks whose weights stay in host memory; NULL: no block is
+     * streamed. */
     xd_weight_stream *stream;
 };
 
 /* Opens a network: reads its config from the JSON object `obj` by the field table of `def`. obj
- * NULL: all values have their defaults. Call xd_net_close also after a failure. */
+ * NULL: all values of the config have their defaults. Call xd_net_close also after a failure. */
 xd_status xd_net_open(xd_net *n, const xd_net_def *def, const xd_json *obj, const char *what,
                       xd_err *e);
 void      xd_net_close(xd_net *n);
@@ -97,7 +101,8 @@ struct xd_cond {                /* an encoded prompt, valid during the request  
                                 /* was trained with it                                         */
     xd_tensor pooled;           /* [1,P] F32 pooled embedding, or absent                       */
     xd_tensor penultimate;      /* [n,E] F32: input of the encoder's last block, if available   */
-    /* Number of rows that are not padding, per encoder, if rows include padding. */
+    /* For each encoder, the number of rows of `tok` that are not padding, if the rows include
+     * padding. */
     int64_t   real[3];
 };
 typedef struct xd_cond xd_cond;

@@ -13,18 +13,23 @@
  * they are in the same patch as the text. */
 typedef enum xd_stream_id { XD_IMG, XD_TXT, XD_REF, XD_PAD, XD_NSTREAMS } xd_stream_id;
 #define XD_STREAM(s) (1u << (s))        /* bit of stream s in a set of streams                 */
-enum { XD_ALL = -1 };           /* in place of a patch index: all patches                     */
+enum { XD_ALL = -1 };           /* value of a patch index that means all patches              */
 
 typedef struct xd_span { int64_t start, n; } xd_span;
-typedef struct xd_grid { int64_t rows, cols; } xd_grid;         /* tokens or pixels of an image */
+/* Size of an image in tokens or pixels. */
+typedef struct xd_grid { int64_t rows, cols; } xd_grid;
 
-typedef struct xd_layout {      /* how the tokens of one pass are split                        */
-    /* Tokens of each stream over all ranks; 0: the blocks do not compute the stream. */
+/* How the tokens of one forward pass are split over patches and ranks. */
+typedef struct xd_layout {
+    /* Number of tokens of each stream on all ranks together; 0: the blocks do not compute the
+     * stream. */
     int64_t len[XD_NSTREAMS];
     int64_t grid[3];            /* number of image tokens along t, h, w                        */
-    int     npatch, nsp;        /* PipeFusion patches; sequence ranks (ulysses x ring)         */
+    /* Number of PipeFusion patches; of sequence ranks (ulysses x ring). */
+    int     npatch, nsp;
     int     txt_patch;          /* patch that has the text rows and XD_PAD                     */
-    int     refs_apart;         /* 1: the last patch is exactly XD_REF                          */
+    /* 1: the last patch has all reference image tokens, and only these. */
+    int     refs_apart;
     /* Sizes of the reference images in tokens (borrowed). The tokens of all reference images, image
      * after image, are the stream XD_REF. */
     int            nrefs;
@@ -35,14 +40,16 @@ typedef struct xd_layout {      /* how the tokens of one pass are split         
     const int64_t *share, *heads;
 } xd_layout;
 
-xd_span xd_cut(xd_span whole, int i, int n);            /* i-th of n nearly equal parts of a span */
+/* Returns the i-th of n nearly equal parts of a span. */
+xd_span xd_cut(xd_span whole, int i, int n);
 /* Returns the i-th of n parts of a span; the first i parts together are at[i] / at[n] of the span.
  * `at` NULL: the parts are nearly equal. */
 xd_span xd_cut_at(xd_span whole, int i, int n, const int64_t *at);
 /* Returns the span of stream s that one sequence rank has in one patch. Text and XD_PAD are in
  * l->txt_patch. */
 xd_span xd_own(const xd_layout *l, xd_stream_id s, int patch, int sp);
-/* Number of rows of all streams; patch: may be XD_ALL. */
+/* Returns the number of rows of all streams that one sequence rank has in one patch, or in all
+ * patches (XD_ALL). */
 int64_t xd_own_rows(const xd_layout *l, int patch, int sp);
 /* Returns the index in stream s of row `row` among the rows of one patch and sequence rank; -1: the
  * row is in another stream. */

@@ -23,13 +23,13 @@ typedef struct xd_lin {         /* this rank's shard of a linear layer y = x w^T
     xd_tensor b;                /* [out] F32, or absent                                       */
     xd_split  split;
     int       nseg;
-    int64_t   seg[XD_MAXSEG];   /* widths, on this rank, of the parts of a fused output       */
-    int64_t   rotate;           /* group size in which inputs are rotated; 0: no rotation     */
-    /* 0: w is packed. > 0: w stays as stored in its file, and for each GEMM groups of this many
-     * rows are packed one after the other. */
+    int64_t   seg[XD_MAXSEG];   /* widths of the parts of a fused layer's output on this rank */
+    int64_t   rotate;           /* number of inputs that are rotated together; 0: no rotation */
+    /* 0: w is packed when loaded. > 0: w stays as stored in its file, and each GEMM packs groups of
+     * this many rows, one group after the other. */
     int64_t   group;
-    size_t    copy;             /* bytes of the buffer for a group of rows                     */
-    xd_stored *stored;          /* the rows in the file; NULL while counting                   */
+    size_t    copy;             /* bytes of the scratch buffer for a group of rows             */
+    xd_stored *stored;          /* the rows in the file; NULL on a count device                */
 } xd_lin;
 
 typedef struct xd_cnv {         /* weights of a convolution                                   */
@@ -39,18 +39,19 @@ typedef struct xd_cnv {         /* weights of a convolution                     
 
 typedef struct xd_decl xd_decl;
 
-/* One linear layer: "NAME.weight" [out, in]; "NAME.bias" [out] if `bias`. If the input is
+/* Declares one linear layer: "NAME.weight" [out, in]; "NAME.bias" [out] if `bias`. If the input is
  * concatenated from several tensors, their widths are parts[0..nparts), whose sum replaces `in`;
  * tensor parallelism splits each part. If the output is several tensors side by side, their widths
  * are outs[0..nouts), whose sum replaces `out`; xd_seg returns one of them. */
 typedef struct xd_linear_spec {
     int64_t        in, out;
-    int            nparts;      /* 0: one part of width `in`                                   */
+    int            nparts;      /* number of parts of the input; 0: one part of width `in`     */
     const int64_t *parts;
-    int            nouts;       /* 0: one part of width `out`                                  */
+    int            nouts;       /* number of parts of the output; 0: one part of width `out`   */
     const int64_t *outs;
     xd_split       split;
-    int64_t        unit;        /* split at multiples of this, e.g. features per head; 0: 1    */
+    /* The layer is split at multiples of this, e.g. features per head; 0: 1. */
+    int64_t        unit;
     int            bias;
     int            few;         /* 1: few input rows (modulation): w is quantized, not split    */
 } xd_linear_spec;
@@ -61,10 +62,10 @@ void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *
  * separated by "|", of which the first one in the checkpoint is used. */
 typedef struct xd_fused_spec {
     int                n;
-    const char *const *names;   /* [n] names in the checkpoint                                 */
+    const char *const *names;   /* [n] names of the parts in the checkpoint                    */
     int64_t            in, out[XD_MAXSEG];
     xd_split           split;
-    int64_t            unit;    /* as in xd_linear_spec                                        */
+    int64_t            unit;    /* parts are split at multiples of this (xd_linear_spec)       */
     const int64_t     *units;   /* [n]: `unit` of each part; NULL: `unit` is that of all parts */
     int                bias;
 } xd_fused_spec;
@@ -96,14 +97,14 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s);
  * the four convolutions need 16 multiplications instead of 36. */
 void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, int64_t in);
 
-/* A vector or small tensor, as F32 in device memory. name: the tensor's complete name relative to
- * the scope ("norm.weight"). */
+/* Declares a vector or small tensor, which is loaded as F32 into device memory. name: the tensor's
+ * complete name relative to the scope ("norm.weight"). */
 void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape);
-/* Gain "NAME.weight" and bias "NAME.bias" of a norm, [n] each. */
+/* Declares the gain "NAME.weight" and the bias "NAME.bias" of a norm, [n] each. */
 void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias, int64_t n);
 
-/* A table that is read by rows (an embedding). The table keeps the file's element type and is used
- * in place if the file is mapped. */
+/* Declares a table that is read by rows (an embedding). The table keeps the file's element type and
+ * is used in place if the file is mapped. */
 void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_t cols);
 
 /* Declares a table as xd_w_table does, for a tensor of another shape whose last extent is the
@@ -138,7 +139,7 @@ typedef struct xd_source_sums {
     void      (*close)(void *sum);
 } xd_source_sums;
 
-/* How to read rows of a tensor that is stored as quantized codes with separate scales.
+/* Describes how to read rows of a tensor that is stored as quantized codes with separate scales.
  * xd_source.has and get return such a tensor with type I8 or U8 and with the shape of the decoded
  * elements. */
 typedef struct xd_coding xd_coding;
@@ -155,7 +156,7 @@ struct xd_coding {
     /* Group size (a power of 4) in which rows are rotated along their columns (xd_rotation); 0: no
      * rotation. */
     int64_t     rotate;
-    const void *self, *data;    /* self: of the source; data: as returned by `get`             */
+    const void *self, *data;    /* `self` of the weight source; `data` as returned by `get`    */
     /* Row r is stored as row first + (r + turn) % rows. */
     int64_t     first, turn, rows;
 };
@@ -164,40 +165,42 @@ struct xd_coding {
  * this name. `get` returns a view of a tensor in host memory, contiguous but possibly unaligned,
  * and valid until `done`. */
 typedef struct xd_source {
-    /* Sets shape and type only. */
+    /* Finds the tensor and sets *shape to its shape and type, without reading the tensor. */
     int  (*has)(void *self, const char *name, xd_tensor *shape);
     xd_status (*get)(void *self, const char *name, xd_tensor *t, xd_err *e);
-    /* The tensor's pages are not needed any more. */
+    /* Called when the pages of a tensor that `get` returned are not needed any more. */
     void (*done)(void *self, const char *name);
     int  in_place;              /* 1: views are valid until the source is closed               */
     void *self;
     /* Returns the scale by which the elements of an 8-bit tensor are multiplied; NULL: always 1. */
     xd_status (*scale)(void *self, const char *name, float *s, xd_err *e);
-    /* Tells the source that `bytes` bytes at p, of a tensor in use, will not be read again soon, so
-     * that their pages may be unmapped. May be called from any thread. NULL: not called. */
-    void (*past)(void *self, const char *name, const void *p, size_t bytes);
-    /* Tells the source that elements [first, first + n) of a tensor will be read soon. NULL: not
+    /* Tells the weight source that `bytes` bytes at p, of a tensor in use, will not be read again
+     * soon, so that their pages may be unmapped. May be called from any thread. NULL: not
      * called. */
+    void (*past)(void *self, const char *name, const void *p, size_t bytes);
+    /* Tells the weight source that elements [first, first + n) of a tensor will be read soon. NULL:
+     * not called. */
     void (*will)(void *self, const char *name, int64_t first, int64_t n);
-    const xd_source_sums *sums;         /* added terms (LoRA); NULL: none                      */
+    const xd_source_sums *sums;         /* functions that add LoRA terms to tensors; NULL: none */
     void                 *sums_self;
     /* Returns 1 if a tensor is stored as codes, and then sets all members of *c except `data`.
      * NULL: no tensor is stored as codes. */
     int  (*codes)(void *self, const char *name, xd_coding *c);
 } xd_source;
 
-int     xd_is_coded(xd_dtype t);        /* 1: tensors of this type are stored as codes         */
-int64_t xd_coding_row(const xd_coding *c, int64_t row);   /* index of a row in the file          */
+int     xd_is_coded(xd_dtype t);        /* returns 1 if tensors of this type are stored as codes */
+/* Returns the index in the file of row `row`. */
+int64_t xd_coding_row(const xd_coding *c, int64_t row);
 
 /* Finds the first of several names, separated by "|", that the source has, and writes it to `out`.
  * Returns 0 if the source has none of the names. */
 int xd_source_name(const xd_source *src, const char *names, char *out, size_t size);
 
 typedef struct xd_declared {    /* a declared tensor                                           */
-    char    name[512];          /* complete name with alternatives: "a.query|a.to_q"           */
+    char    name[512];          /* complete name, with alternative names: "a.query|a.to_q"     */
     int     nd;
     int64_t d[XD_MAXDIM];
-    int     unread;             /* 1: the tensor is in files, but ignored                      */
+    int     unread;             /* 1: the tensor is in files, but no network reads it          */
     xd_dtype type;              /* element type after loading (xd_decl.type, blocks)              */
 } xd_declared;
 
@@ -212,10 +215,11 @@ typedef enum xd_visit {
 
 /* Which matrices stay as stored in their files (exec/stored.h), on a device in host memory. */
 typedef enum xd_stays {
-    XD_STAYS_NONE,              /* none: all matrices are packed                               */
-    XD_STAYS_INTEGERS,          /* matrices stored as the integers of an I8 matrix             */
-    XD_STAYS_BLOCKS,            /* these, and matrices of block types (xd_dtype_block)         */
-    XD_STAYS_ALL,               /* all matrices; pages are released after each use              */
+    XD_STAYS_NONE,              /* no matrix stays in its file: all matrices are packed        */
+    XD_STAYS_INTEGERS,          /* matrices that files store as the integers of an I8 matrix   */
+    XD_STAYS_BLOCKS,            /* integer matrices, and matrices of block types (xd_dtype_block) */
+    /* All matrices; their pages in memory are released after each use. */
+    XD_STAYS_ALL,
 } xd_stays;
 
 struct xd_decl {
@@ -228,18 +232,18 @@ struct xd_decl {
     const xd_source *src;
     int        tp, tp_at;       /* tensor-parallel degree and this rank's coordinate           */
     int        cut;             /* 1: skip the last blocks and tensors that only they need     */
-    int        whole;           /* LIST: 1: include ignored tensors                            */
-    int        announces;       /* COUNT: 1: tell the source what a load will read             */
+    int        whole;           /* LIST: 1: lists also tensors that no network reads           */
+    int        announces;       /* COUNT: 1: tells the source which elements a load will read  */
     xd_store  *store;           /* LOAD, RANDOM: memory of the loaded weights                  */
     xd_declared *list;          /* LIST: the declared tensors                                  */
     int        nlist, caplist;
     xd_stays   stays;
-    size_t     mapped;          /* bytes of files that are read in place repeatedly             */
+    size_t     mapped;          /* bytes of files that are read in place, again in every step   */
     size_t     packed;          /* bytes of the packed weights: needed (COUNT) or used         */
-    /* NULL, or [blocks]: for each block, the sum of block_bytes and `mapped`, and `mapped`
+    /* NULL, or [blocks]: each block's bytes in block_bytes and `mapped` together, and in `mapped`
      * alone. */
     size_t     *blocks_of, *mapped_of;
-    size_t     block_bytes;     /* `packed` with each weight rounded up as in a memory block   */
+    size_t     block_bytes;     /* `packed`, with each weight's size rounded up as in a block  */
     size_t     work[3];         /* COUNT: working memory of a load: slots of xd_store_scratch,  */
                                 /* and memory for data made by the source                      */
     int        nturned;         /* LOAD: number of matrices whose rotation was undone         */
@@ -247,36 +251,40 @@ struct xd_decl {
     char       nonfinite[512];  /* name of the first such tensor                               */
     xd_err    *err;             /* first failure; later work is skipped                        */
     const char *prefix;         /* optional prefix of names in files; NULL: none               */
-    const char *const *prefixes;        /* prefixes that files may have instead; or NULL        */
+    const char *const *prefixes;        /* prefixes that names in files may have instead, or NULL */
     const char *lead;           /* prefix (or "") that is tried first; NULL: `prefix`           */
     const char *beside;         /* start of names that have no prefix in files, or `prefix`     */
                                 /* before them; NULL: none                                     */
     char       scope[192];
     int        depth;           /* number of nested scopes                                     */
-    size_t     outer[16];       /* lengths of the enclosing scopes' prefixes                   */
+    size_t     outer[16];       /* lengths of the prefixes of the enclosing scopes             */
 };
 
 xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e);
-/* Allocates device memory for a weight. NULL: out of memory. Sets *mine to 0 if another process
- * loads the weight. */
+/* Allocates device memory for a weight. Returns NULL if out of memory. Sets *mine to 0 if another
+ * process loads the weight. */
 void     *xd_store_get(xd_store *s, size_t bytes, int *mine);
-/* From now on allocates weights one after the other, at multiples of XD_ALIGN, in a block of memory
- * (borrowed) that `parts` processes share. Each process requests all weights and loads a part of
- * them. */
+/* Makes the store allocate later weights one after the other, at multiples of XD_ALIGN, in a block
+ * of memory (borrowed) that `parts` processes share. Each process requests all weights and loads a
+ * part of them. */
 void      xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, int parts);
-/* From now on allocates weights in one block of device memory that the store, which is still empty,
- * allocates. After the block are `beside` further bytes, whose address is returned. NULL: out of
- * memory. */
+/* Makes an empty store allocate later weights in one block of device memory, which the store
+ * allocates. After the block are `beside` further bytes, whose address is returned. Returns NULL if
+ * out of memory. */
 void     *xd_store_own_block(xd_store *s, size_t bytes, size_t beside);
-/* From now on allocates weights in another block of the store's memory. Returns the previous block;
- * to return to it, call the function again with this value as `back`. */
+/* Makes the store allocate later weights in another block of the store's memory. Returns the
+ * previous block. To return to the previous block, call the function again with the returned value
+ * as `back`. */
 xd_arena  xd_store_swap_block(xd_store *s, void *base, size_t bytes, const xd_arena *back);
-/* fills: 0: from now on another process loads the requested weights; 1: this process does. */
+/* Sets which process loads the weights requested from now on. fills 1: this process; 0: another
+ * process. */
 void      xd_store_fills(xd_store *s, int fills);
-size_t    xd_store_block_bytes(size_t bytes);           /* size of a weight in a block of weights */
-size_t    xd_store_bytes(const xd_store *s);            /* total size of the store's weights   */
+/* Returns the size of a weight in a block of weights. */
+size_t    xd_store_block_bytes(size_t bytes);
+/* Returns the total size of the store's weights. */
+size_t    xd_store_bytes(const xd_store *s);
 /* Returns working memory of at least `bytes` for loading a weight, which the next weight reuses.
- * slot: 0 or 1. NULL: out of memory. xd_store_trim frees the working memory. */
+ * slot: 0 or 1. Returns NULL if out of memory. xd_store_trim frees the working memory. */
 void     *xd_store_scratch(xd_store *s, int slot, size_t bytes);
 void      xd_store_trim(xd_store *s);
 /* Registers an object that is closed with `close` when the store is closed. If there is no memory

@@ -15,7 +15,8 @@
 #include "exec/exec.h"
 #include "exec/weight.h"
 
-enum { XD_STREAM_SLOTS = 3 };   /* max slots: two blocks are copied ahead                       */
+/* Max number of slots: the weights of two blocks are copied ahead. */
+enum { XD_STREAM_SLOTS = 3 };
 
 /* Bytes of a network's weights: total, and for each block of this stage, [first, first + n). */
 typedef struct xd_block_sizes {
@@ -24,10 +25,10 @@ typedef struct xd_block_sizes {
     const size_t *block;        /* [n] bytes of each block                                     */
 } xd_block_sizes;
 
-typedef struct xd_stream_plan { /* which blocks are streamed; {0}: none                         */
+typedef struct xd_stream_plan { /* which blocks of a network are streamed; {0}: no block        */
     int    slots, streamed;     /* slots (files: blocks in the page cache at the same time);    */
                                 /* number of streamed blocks                                   */
-    size_t slot;                /* bytes of a slot                                             */
+    size_t slot;                /* bytes of a slot, which has the weights of one block         */
     size_t resident;            /* bytes of weights that stay on the device                     */
     size_t host;                /* bytes of streamed weights: pinned memory, and bytes copied   */
                                 /* each time the blocks run                                    */
@@ -64,8 +65,8 @@ xd_status xd_weight_stream_files(xd_weight_stream **s, const xd_stream_plan *p,
                                  const xd_block_sizes *w, void (*next)(void *self, int k),
                                  void *self, xd_err *e);
 void      xd_weight_stream_close(xd_weight_stream **s);
-/* Call before and after d loads a block, whose weights are then loaded into the block's slot and
- * copied to host memory, or stay in files. A block that another process loads only gets
+/* Call before and after the declarer d loads a block. The block's weights are then loaded into its
+ * slot and copied to host memory, or stay in files. A block that another process loads only gets
  * addresses. */
 void      xd_weight_stream_enter(xd_weight_stream *s, xd_decl *d, int layer);
 void      xd_weight_stream_leave(xd_weight_stream *s, xd_decl *d, int layer);

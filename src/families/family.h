@@ -41,7 +41,7 @@ typedef struct xd_family {
 
 extern const xd_family *const xd_families[];    /* all families; ends with NULL                */
 
-/* i-th transformer of all families, in order; NULL at the end. */
+/* Returns the i-th transformer of all families, in their order, or NULL at the end. */
 const xd_dit    *xd_dit_at(int i);
 /* Returns the family to which a transformer belongs; NULL: none. */
 const xd_family *xd_family_of(const xd_dit *d);

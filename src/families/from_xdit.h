@@ -40,7 +40,7 @@ typedef struct xd_xdit_model {
     int         text_rows;      /* for a video model: text tokens of every request; 0: unknown */
     /* Substrings of the names of models whose patches have two frames. */
     const char *frame_pairs;
-    /* Runner's default steps and guidance if different, or NULL. */
+    /* The runner's default steps and guidance scale if they differ from the recipe's, or NULL. */
     const char *steps, *guidance;
     /* Runner's default height and width, and default max_sequence_length, if different, or NULL. */
     const char *side, *text;
@@ -65,7 +65,7 @@ typedef struct xd_xdit_rows {
     const xd_xdit_name  *names;
 } xd_xdit_rows;
 
-/* Tables of the i-th family; NULL after the last one. */
+/* Returns the xDiT tables of the i-th family; NULL after the last one. */
 const xd_xdit_rows *xd_xdit_rows_at(int i);
 
 #endif

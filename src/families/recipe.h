@@ -26,14 +26,15 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
      * padding like text. */
     int         pad;
     int         penultimate;    /* 1: token embeddings are the input of the last block         */
-    /* 1: the pooled embedding is appended to those of the other encoders. */
+    /* 1: the encoder's pooled embedding is appended to those of the other encoders. */
     int         pooled;
-    /* Text that the encoder reads: 1: prompt_2, 2: prompt_3, if given, else the prompt. */
+    /* The text that the encoder reads. 1: the request's prompt_2; 2: the request's prompt_3; if the
+     * request has no such text, or 0: the prompt. */
     int         prompt;
     /* 1: if the model directory lacks the encoder, its output is zeros. */
     int         optional;
     const char *slot;           /* name of the encoder for a separate weight file: "clip_l"    */
-    /* 1: text does not attend to padding, whose rows are still computed. */
+    /* 1: text does not attend to padding. The rows of padding are still computed. */
     int         masked;
     int         blank;          /* 1: padding rows are zeros, not computed (with `masked`)     */
     /* The pipeline's chat template, with "{}" where the prompt is inserted; no further special
@@ -57,23 +58,24 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
     const char *processor;      /* folder of the image processor's config                  */
 } xd_text_use;
 
-/* When a pipeline passes its own sigmas, 1 .. 1/steps in equal steps, to its scheduler: never (the
- * scheduler computes the sigmas); always; unless the config has use_flow_sigmas; or, with
- * use_flow_sigmas, only if denoising starts from an image. */
+/* When a pipeline passes its own sigmas, 1 .. 1/steps in equal steps, to its scheduler. NONE:
+ * never, because the scheduler computes the sigmas. ALWAYS: always. BUT_FLOW: unless the config has
+ * use_flow_sigmas. BUT_FLOW_TEXT: as BUT_FLOW, and also with use_flow_sigmas if denoising starts
+ * from an image. */
 typedef enum xd_own_sigmas { XD_OWN_NONE, XD_OWN_ALWAYS, XD_OWN_BUT_FLOW, XD_OWN_BUT_FLOW_TEXT }
     xd_own_sigmas;
 
 typedef enum xd_sized_by { XD_SIZED_BY_MODEL, XD_SIZED_BY_FIRST, XD_SIZED_BY_LAST } xd_sized_by;
 
-/* Defaults that replace the recipe's; 0: the recipe's. */
+/* Default values of a request that replace those of the recipe; 0: keeps the recipe's. */
 typedef struct xd_usual { int steps, max_text; double guidance; } xd_usual;
 
 typedef struct xd_recipe {
     const char *name;           /* xdit's name of the pipeline, "pixart-sigma"                 */
     const char *pipelines[4];   /* pipeline classes: `_class_name` of model_index.json         */
     /* If a pipeline class has several recipes: the key of model_index.json that is true for models
-     * of this recipe. A recipe with such a key is before those without. NULL: all models of the
-     * class. */
+     * of this recipe. Recipes with such a key are listed before recipes without a key. NULL: all
+     * models of the class. */
     const char *when;
     const char *dit, *vae;      /* folders of the transformer and the VAE                      */
     /* Folder of the second transformer, for steps with a timestep below boundary_ratio of
@@ -90,7 +92,8 @@ typedef struct xd_recipe {
      * negative prompt. */
     int         distilled;
     double      true_cfg;       /* default of true_cfg_scale (with `distilled`)                */
-    /* 1: the norm of each token's guided prediction is set to that of the prompt's. */
+    /* 1: the norm of each token's guided prediction is set to the norm of the prompt's
+     * prediction. */
     int         keeps_length;
     xd_own_sigmas own_sigmas;
     /* Computes the logarithm of the dynamic timestep shift (see xd_steps.mu), or NULL. */
@@ -119,7 +122,7 @@ typedef struct xd_recipe {
     /* 1: the scheduler works on tokens [N,C p^2] in place of latents, so the noise that a step
      * draws is in the order of tokens. */
     int         packed;
-    /* Frames per second of models with patches of several frames; 0: as `fps`. */
+    /* Default frames per second of models with patches of several frames; 0: the value of `fps`. */
     double      pairs_fps;
     /* 1: image to video; the transformer reads the first frame in additional channels. */
     int         from_image;
@@ -149,22 +152,24 @@ typedef struct xd_recipe {
      * the request, or reference_area. XD_EINVAL: the model does not support such an image. */
     xd_status (*reference_size)(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                                 xd_err *e);
-    /* Whether the default size of a result is the model's, or the size of the request's first or
-     * last image after resizing and cropping. */
+    /* Source of a result's default size: the model, or the size of the request's first or last
+     * image after resizing and cropping. */
     xd_sized_by sized_by;
     double      mask_strength;  /* default strength for requests with a mask; 0: 0.6           */
     /* Area of results in pixels, so a requested size only sets the aspect ratio; 0: the
      * requested size is used. */
     int64_t     max_area;
     char     *(*caption)(const char *text);     /* prepares a prompt for the encoders; malloc'ed */
-    /* Same without clean_caption; NULL: no such option. */
+    /* Prepares a prompt as `caption` does, for requests without clean_caption. NULL: the pipeline
+     * does not have the option clean_caption. */
     char     *(*uncleaned)(const char *text);
 } xd_recipe;
 
 /* Returns 1 if recipe p has an encoder in this folder that reads images. p may be NULL. */
 int              xd_recipe_sees(const xd_recipe *p, const char *folder);
-const xd_recipe *xd_recipe_at(int i);   /* i-th recipe of all families; NULL at the end        */
-/* Returns 1 if the recipe supports inpainting, as recipes that start from an image do. */
+/* Returns the i-th recipe of all families; NULL at the end. */
+const xd_recipe *xd_recipe_at(int i);
+/* Returns 1 if the recipe supports inpainting. All recipes that start from an image do. */
 int       xd_recipe_inpaints(const xd_recipe *p);
 /* Appends the first pipeline class of each recipe to b, as "A, B". */
 void xd_recipe_names(xd_text_buf *b);

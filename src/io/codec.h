@@ -29,7 +29,8 @@ typedef struct xd_codec {
     /* Writes to an open file. The caller checks `f` for write errors. */
     xd_status (*write)(FILE *f, const char *path, const xd_pixels *p, const xd_image_text *texts,
                        xd_err *e);      /* NULL: the format is only read, and `tails` is empty */
-    int       (*is)(const uint8_t *data, size_t len);   /* 1: the first bytes are of this format */
+    /* Returns 1 if the first bytes are those of this format. */
+    int       (*is)(const uint8_t *data, size_t len);
     /* Decodes a file's bytes to p->rgb, which is malloc'ed. path: name of the file in errors. */
     xd_status (*read)(const uint8_t *data, size_t len, const char *path, xd_pixels *p, xd_err *e);
 } xd_codec;

@@ -8,11 +8,12 @@
 typedef struct xd_gguf_tensor {
     char   *name;
     xd_dtype type;
-    /* Dimensions in the file; a tensor with more than XD_MAXDIM is refused. */
+    /* Number of dimensions in the file; a tensor with more than XD_MAXDIM dimensions is refused. */
     int     rank;
-    /* Extents, outermost first; those after XD_MAXDIM are multiplied into the last one. */
+    /* Extents, outermost first; extents after the first XD_MAXDIM are multiplied into the last
+     * one. */
     int64_t d[XD_MAXDIM];
-    size_t  at, bytes;          /* offset in the file's data section, and size                 */
+    size_t  at, bytes;          /* the tensor's offset in the file's data section, and its size */
 } xd_gguf_tensor;
 
 typedef struct xd_gguf {
@@ -40,7 +41,7 @@ int   xd_gguf_is_shard(const char *path, int *no, int *count);
 /* Returns the malloc'ed path of shard `no` (from 1) of the model of which `path` is a shard. */
 char *xd_gguf_shard(const char *path, int no);
 
-/* Name of an element type, "Q4_K"; NULL: GGUF does not have the type. */
+/* Returns the name of an element type, such as "Q4_K", or NULL if GGUF does not have the type. */
 const char *xd_gguf_type_name(xd_dtype t);
 
 #endif

@@ -22,9 +22,12 @@ xd_status xd_st_open(xd_st **s, const char *path, const char *stem, xd_err *e);
 void      xd_st_close(xd_st **s);
 
 int64_t     xd_st_count(const xd_st *s);                /* number of tensors                   */
-const char *xd_st_name(const xd_st *s, int64_t i);      /* tensors are sorted by name (bytes)  */
-xd_tensor   xd_st_shape(const xd_st *s, int64_t i);     /* type and extents; p is NULL         */
-int64_t     xd_st_find(const xd_st *s, const char *name);       /* index of a tensor; -1: none */
+/* Returns the name of tensor i; tensors are sorted by name, bytewise. */
+const char *xd_st_name(const xd_st *s, int64_t i);
+/* Returns the type and extents of tensor i; its address p is NULL. */
+xd_tensor   xd_st_shape(const xd_st *s, int64_t i);
+/* Returns the index of the tensor with this name, or -1 if there is no such tensor. */
+int64_t     xd_st_find(const xd_st *s, const char *name);
 /* Returns the dtype of tensor i as written in the file ("BF16"). For an unsupported dtype
  * xd_st_shape returns U8, and xd_st_get returns an error. xd_st_get also refuses a tensor of more
  * than XD_MAXDIM dimensions. */
@@ -52,12 +55,13 @@ uint64_t    xd_st_hash(const xd_st *s);
 int         xd_st_files(const xd_st *s);
 const char *xd_st_file_path(const xd_st *s, int i);
 xd_status   xd_st_file_digest(const xd_st *s, int i, uint64_t *digest, xd_err *e);
-size_t      xd_st_bytes(const xd_st *s);                /* bytes of all tensors                */
+size_t      xd_st_bytes(const xd_st *s);                /* total size of all tensors in bytes  */
 /* Returns the value of a key of `__metadata__` or of a GGUF header, from the first file that has
- * the key; NULL: none. */
+ * the key; returns NULL if no file has the key. */
 const char *xd_st_meta(const xd_st *s, const char *key);
 const char *xd_st_path(const xd_st *s);         /* path of the first file                      */
-int         xd_st_is_gguf(const xd_st *s);      /* 1: xd_st_meta may return decimal numbers    */
+/* Returns 1 if the file is GGUF, so that xd_st_meta may return numbers as decimal text. */
+int         xd_st_is_gguf(const xd_st *s);
 
 /* Writes a safetensors file atomically, with n host tensors of any strides. Floating-point types
  * are converted to f32 unless `keep` is 1. meta: keys and values of the metadata in turn, and NULL

@@ -9,13 +9,13 @@
 #include "base/err.h"
 
 typedef struct xd_st_file {
-    char       *path;           /* owned                                                      */
+    char       *path;           /* path of the file; owned                                    */
     int         fd;
-    size_t      size, data;     /* bytes of the file; offset of the tensor data               */
+    size_t      size, data;     /* bytes of the file; offset in the file where tensor data begins */
     int         gguf;           /* 1: the file has the magic number of GGUF                   */
 } xd_st_file;
 
-typedef struct xd_st_view {     /* view of some bytes of a file in memory; {0}: none           */
+typedef struct xd_st_view {     /* view of some bytes of a file in memory; {0}: no view        */
     void       *p;              /* first byte of the view                                      */
     void       *map;            /* start of the mapped pages; NULL: p is malloc'ed             */
     size_t      len;            /* bytes of the mapped pages                                   */
@@ -31,7 +31,7 @@ xd_status xd_st_file_open(xd_st_file *f, char **header, size_t *len, xd_err *e);
 xd_status xd_st_file_read(const xd_st_file *f, void *to, size_t n, size_t at, xd_err *e);
 void      xd_st_file_close(xd_st_file *f);
 
-int       xd_st_file_maps(const xd_st_file *f);         /* 1 if the file can be mapped         */
+int       xd_st_file_maps(const xd_st_file *f);         /* returns 1 if the file can be mapped */
 /* Makes a view of a byte range of the file: maps its pages or, if that fails (logged once per
  * process), reads the bytes. Free the view with xd_st_file_put. name: name of the tensor in errors.
  * Refuses a file that was truncated. */
@@ -52,7 +52,7 @@ uint64_t  xd_st_file_hash(const xd_st_file *f, uint64_t h);
 xd_status xd_st_file_hash_all(const xd_st_file *f, uint64_t *hash, xd_err *e);
 
 typedef struct xd_st_which {
-    char *path;                 /* malloc'ed path of a file, or of an index of safetensors files */
+    char *path;                 /* malloc'ed path of a weight file, or of an index of files      */
     int   sharded;
 } xd_st_which;
 

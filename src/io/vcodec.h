@@ -9,8 +9,8 @@ typedef struct xd_vcodec {
     const char *name;           /* name of the format, "MP4"                                   */
     const char *tail;           /* file name extension, ".mp4"                                 */
     int64_t     max_side;       /* max pixels per side                                         */
-    /* Writes a film as a video to a file that is open and empty. NULL: this build does not support
-     * the format. */
+    /* Writes the frames of a film as a video to an open, empty file. NULL: this build does not
+     * support the format. */
     xd_status (*write)(const struct xd_vcodec *c, xd_out *o, const xd_film *film,
                        const xd_image_text *texts, xd_err *e);
     /* Checks that the libraries for this format can be loaded. NULL: the format needs no

@@ -16,63 +16,69 @@
 typedef enum xd_kind { XD_KIND_TEXT, XD_KIND_DIT, XD_KIND_VAE } xd_kind;
 enum { XD_KINDS = XD_KIND_VAE + 1 };
 
-/* Min bytes of files for which a readahead thread is used. */
+/* Minimum size in bytes of a component's files for which a readahead thread is used. */
 enum { XD_PREFETCH_MIN = 32 << 20 };
 
 typedef struct xd_weight_group {        /* share group: ranks of this host with the same weights */
-    xd_comm *c;                 /* communicator of the group; NULL: only this rank             */
+    xd_comm *c;                 /* communicator of the share group; NULL: only this rank       */
     int      me;                /* this rank's number among the ranks in use                   */
-    /* 1: each device has its own memory, and the ranks of the group share only the host copy from
-     * which streamed blocks are uploaded. 0: the ranks share all weights. */
+    /* 1: each device has its own memory, and the ranks of the share group share only the host copy
+     * from which streamed blocks are uploaded. 0: the ranks share all weights. */
     int      streams;
-    /* Shared host copy of streamed blocks; NULL: each rank has its own. */
+    /* Shared host copy of streamed blocks; NULL: each rank has its own copy. */
     char    *copy;
     xd_dev  *dev;               /* the device for which `copy` is pinned                       */
 } xd_weight_group;
 
-/* One set of weights of a component: with its LoRA files, loaded or not. Engines may share it;
- * references are counted (xd_weights_keep). */
+/* One set of weights of a component, with the LoRA files that change these weights. The set may be
+ * loaded or not. Engines may share a set; references to a set are counted (xd_weights_keep). */
 typedef struct xd_weights {
     int         refs;
-    xd_source   src;            /* the tensors, under declared names; sums: the LoRA terms     */
+    xd_source   src;            /* weight source with declared names; src.sums: the LoRA terms */
     xd_net      net;            /* the network that computes                                   */
     int         tp, tp_at;      /* tensor-parallel degree (1: none) and this rank's coordinate */
     xd_dtype    blocks;         /* I8 or F8E4M3: type of the block matrices; others: compute type */
     xd_stays    stays;          /* which matrices stay in the format of the files              */
-    int         streams;        /* 1: blocks may stay in files or, for a GPU, in host memory   */
-    xd_store   *store;          /* NULL: not loaded                                            */
-    xd_stream_plan stream;      /* how it is loaded on a device with its own memory            */
+    /* 1: weights of blocks may stay in files or, for a GPU, in host memory. */
+    int         streams;
+    xd_store   *store;          /* memory of the loaded weights; NULL: not loaded              */
+    xd_stream_plan stream;      /* streamed blocks, on a device with its own memory            */
     xd_weight_group group;
     int         shared;         /* 1: the weights are in shared memory                         */
     xd_readahead *reader;       /* readahead of the files before a load; NULL: none            */
-    size_t     *upto;   /* [tensors of the files]: end of each in the list of `reader`, bytes  */
+    /* [tensors of the files]: byte offset of each tensor's end in the list of `reader`. */
+    size_t     *upto;
     xd_readahead *ahead;        /* readahead of streamed blocks; NULL: none                    */
-    size_t     *ahead_upto;     /* [streamed blocks]: end of each in the list of `ahead`, bytes */
+    /* [streamed blocks]: byte offset of each block's end in the list of `ahead`. */
+    size_t     *ahead_upto;
     char        nonfinite[512]; /* the first tensor with NaN or infinities; "": none           */
 } xd_weights;
 
-/* What an engine counts of a set of weights, on the count device. All 0: not counted. */
+/* Memory sizes of a set of weights, which an engine counts on a count device (a device that
+ * computes nothing). All 0: not counted yet. */
 typedef struct xd_weight_counts {
     xd_net      shadow;         /* the network on the count device                             */
     size_t      packed;         /* bytes of the loaded weights                                 */
-    size_t      block_bytes;    /* bytes in one block of shared memory                         */
+    size_t      block_bytes;    /* bytes of the weights in one block of shared memory          */
     size_t      mapped;         /* bytes of mapped files that every step reads again           */
-    /* [blocks of this stage]: the shares of each block in block_bytes and in mapped. With
-     * `streams`, without the bytes that a streamed block has in memory. */
+    /* [blocks of this stage]: each block's bytes in block_bytes and `mapped` together, and in
+     * `mapped` alone. If w->streams is 1, bytes of a streamed block that are in memory are not
+     * included. */
     size_t     *blocks_of, *mapped_of;
-    size_t      work;           /* extra bytes during loading                                  */
+    size_t      work;           /* extra bytes of memory that are needed during loading        */
     size_t      host_work;      /* extra host bytes during loading if the device has its own
                                    memory; else 0                                              */
 } xd_weight_counts;
 
 typedef struct xd_component {
-    char       *name, *dir;     /* name, "transformer"; the component's directory              */
+    char       *name, *dir;     /* name such as "transformer"; directory of the component      */
     xd_kind     kind;
     int         from_text;      /* 1: opened from a config text without a directory            */
     xd_json    *config;
     const char *class_name;     /* class in the config, borrowed                               */
     const xd_net_def *def;
-    /* Of text, dit, vae, the one of `kind` is set; the others are NULL. */
+    /* Of the three pointers text, dit and vae, the one for the component's kind is set. The others
+     * are NULL. */
     const xd_text *text;
     const xd_dit *dit;
     const xd_vae *vae;
@@ -85,9 +91,10 @@ typedef struct xd_component {
     xd_quantized *quantized;    /* quantized tensors of the files; NULL: none                  */
     xd_svdquant *svdquant;      /* SVDQuant layers of the files; NULL: none                    */
     xd_single_file *single;     /* translates declared names to those in `file`                */
-    xd_source   stored, raw;    /* the files; with SVDQuant layers as matrices                 */
-    xd_weights *w;              /* the set in use; NULL: the model lacks the component         */
-    xd_weight_counts *count;    /* the engine's counts of `w`                                  */
+    /* Weight sources: the files; the files with SVDQuant layers decoded. */
+    xd_source   stored, raw;
+    xd_weights *w;              /* the set of weights in use; NULL: the model lacks the component */
+    xd_weight_counts *count;    /* memory sizes of `w`, counted by the engine                  */
 } xd_component;
 
 /* Opens a component: reads config.json in its directory, finds the network for the config's class,
@@ -114,7 +121,7 @@ void      xd_component_name_class(xd_component *p, const char *hint);
 xd_status xd_component_network(xd_component *p, const char *hint, xd_err *e);
 /* Returns 1 if a network of this kind implements the class. */
 int       xd_component_knows(xd_kind kind, const char *name);
-/* Adds the vision tower to a text encoder. Refuses an encoder that has none. */
+/* Adds the vision tower to a text encoder. Refuses an encoder that has no vision tower. */
 xd_status xd_component_add_vision(xd_component *p, xd_err *e);
 void      xd_component_close(xd_component *p);
 
@@ -134,8 +141,8 @@ xd_status xd_component_list(const xd_component *p, xd_dtype blocks, xd_declared 
  * tensor, or a tokenizer that is stored among the weights. */
 int       xd_component_is_note(const char *name);
 
-/* Counts a component's memory: builds the network on the count device (p->shadow) and computes the
- * bytes of the weights (p->packed, block_bytes, work). */
+/* Counts a component's memory: builds the network on a count device (p->count->shadow) and computes
+ * the bytes of the weights (packed, block_bytes and work of p->count). */
 xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e);
 
 /* Returns the bytes of the component's weights, in total and per block. Call after
@@ -158,7 +165,7 @@ void      xd_component_stage(xd_component *p, int first, int last);
  * memory of the first such block (only for random weights). */
 xd_status xd_component_load(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e);
 /* Loads the weights as xd_component_load does with share = 0. s: this rank's status so far; if one
- * rank of the share group has failed, none loads. */
+ * rank of the share group has failed, no rank loads weights. */
 xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type,
                                   xd_err *e);
 
@@ -170,14 +177,14 @@ xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_
 void      xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most,
                                 const xd_canceller *cancel);
 void      xd_component_prefetch_end(xd_component *p);
-/* Readahead of a component with streamed blocks: reads the files of the next blocks ahead. Call
- * xd_component_stream_next (self: its `w`) before streamed block k is used. */
+/* Opens the readahead for a component with streamed blocks, which reads the files of the next
+ * blocks ahead. Call xd_component_stream_next (self: its `w`) before streamed block k is used. */
 void      xd_component_stream_open(xd_component *p, xd_dev *dev, xd_dtype type);
 void      xd_component_stream_next(void *self, int k);
 void      xd_component_stream_close(xd_component *p);
 /* Returns the bytes of the component's files that this rank will read to load the weights and that
- * are not in the page cache; 0 if the weights are loaded or there are no files. Slow: half a second
- * for 24 GB. */
+ * are not in the page cache; Returns 0 if the weights are loaded or there are no files. Slow: half
+ * a second for 24 GB. */
 size_t    xd_component_cold_bytes(xd_component *p, xd_dev *count, xd_dtype type);
 /* xd_component_will_read implements xd_source.will and adds the elements to the readahead.
  * xd_component_was_read reports to the readahead that tensor i of the files has been read. */
@@ -190,37 +197,40 @@ void      xd_component_list_block(const xd_component *p, xd_dev *dev, xd_dtype t
  * reading. */
 void      xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type);
 
-/* Frees the weights, if there are any. Collective over its group, which is closed. */
+/* Frees the component's weights, if there are any, and closes the share group. Collective over the
+ * share group. */
 void      xd_component_drop(xd_component *p);
 
-/* Adds a reference to a set of weights; and gives one back. The last one closes the set, which must
- * not be loaded. */
+/* xd_weights_keep adds a reference to a set of weights, and xd_weights_release removes a reference.
+ * Removing the last reference closes the set, which must not be loaded. */
 xd_weights *xd_weights_keep(xd_weights *w);
 void        xd_weights_release(xd_weights **w);
 
-/* A second set of weights of a component (for other LoRA files), with its counts. w NULL: not
- * opened, or the component uses it. */
+/* A second set of weights of a component (for other LoRA files), with its counts. w NULL: the
+ * second set is not opened, or the component uses it now. */
 typedef struct xd_component_weights {
     xd_weights       *w;
     xd_weight_counts *count;
 } xd_component_weights;
 
-/* Opens a set for the same blocks as the component's, not loaded, without LoRA terms. */
+/* Opens a second set of weights for the component's blocks. The set is not loaded and has no LoRA
+ * terms. */
 xd_status xd_component_weights_open(xd_component_weights *v, const xd_component *p, xd_err *e);
-/* Swaps the component's weights with the set. Local. */
+/* Swaps the component's weights with the second set. Not collective. */
 void      xd_component_swap(xd_component *p, xd_component_weights *v);
-/* Frees the weights, as xd_component_drop; the set stays open. Collective over its group. */
+/* Frees the weights of the second set as xd_component_drop does, but the set stays open. Collective
+ * over the set's share group. */
 void      xd_component_weights_drop(xd_component_weights *v, xd_component *p);
 void      xd_component_weights_close(xd_component_weights *v, xd_component *p);
 
-/* Makes `p`, a copy of an open component's struct, share its weights and have its own counts; close
- * with xd_component_unshare. xd_component_follow: uses the weights that `of` uses now, and counts
- * other ones again. */
+/* Makes `p`, a copy of an open component's struct, share the component's weights and have its own
+ * memory counts; close `p` with xd_component_unshare. xd_component_follow makes `p` use the weights
+ * that `of` uses now, and counts their memory again if the weights are other ones. */
 xd_status xd_component_share(xd_component *p, xd_err *e);
 void      xd_component_follow(xd_component *p, const xd_component *of);
 void      xd_component_unshare(xd_component *p);
-/* As xd_component_share, for counting only: the weights are not loaded and not split, and borrow
- * the network. */
+/* Does what xd_component_share does, but only to count memory: the weights are not loaded and not
+ * split, and borrow the network. */
 xd_status xd_component_fork(xd_component *p, xd_err *e);
 void      xd_component_unfork(xd_component *p);
 

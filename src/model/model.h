@@ -11,10 +11,12 @@
 #include "tok/tok.h"
 #include "xdit/xdit.h"
 
-/* Transformers, VAE, text encoders, preview VAE (xd_model_part). */
+/* Max number of components of a model (xd_model_part): two transformers, the VAE, text encoders and
+ * the preview VAE. */
 enum { XD_MODEL_PARTS = 2 + 1 + XD_MAXTEXT + 1 };
 
-/* Files that replace the weights of components (slots of the recipe). Borrowed. */
+/* List of files that replace the weights of components, which are named by slots of the recipe.
+ * Borrowed. */
 typedef struct xd_weight_files {
     const xd_component_file *v;
     int                      n;
@@ -25,23 +27,24 @@ typedef struct xd_model {
     xd_json         *index, *sched;     /* model_index.json, scheduler_config.json (or NULL)   */
     const xd_recipe *recipe;
     xd_component     text[XD_MAXTEXT], dit, vae;
-    /* The low-noise transformer of a model with two, for steps below the boundary; `dit`
-     * is then the high-noise one. net.def NULL: the model has only `dit`. */
+    /* The low-noise transformer of a model with two transformers, for steps below the boundary;
+     * `dit` is then the high-noise transformer. net.def NULL: the model has only `dit`. */
     xd_component     dit2;
     int              only_low;  /* 1: the high-noise transformer is absent; `dit` is low-noise */
     int              has_two;   /* 1: `dit2` is present                                        */
     double           boundary;  /* boundary_ratio in model_index.json; negative: none          */
     int              has_text[XD_MAXTEXT];      /* 0: text encoder i is optional and absent    */
     const char      *without;   /* text encoder to omit; valid only during opening             */
-    xd_weight_files  given;     /* files with weights; valid only during opening               */
-    const char      *layers;    /* as in xd_component_open_some; valid only during opening     */
+    xd_weight_files  given;     /* files that replace weights; valid only during opening       */
+    /* Numbers of blocks (xd_component_open_some); valid only during opening. */
+    const char      *layers;
     xd_tok          *tok[XD_MAXTEXT];   /* opened by xd_model_tokenizers                       */
-    /* For a CLIP image encoder; opened by xd_model_tokenizers. */
+    /* Image preprocessing for a CLIP image encoder; read by xd_model_tokenizers. */
     xd_clip_processor clip_processor;
     int              warned_chat;       /* 1: xd_model_warn_chat was called                    */
     xd_dit_info      dit_info;
     xd_vae_info      vae_info;
-    xd_image_processor processor;       /* for a vision-language encoder                       */
+    xd_image_processor processor;       /* image preprocessing for a vision-language encoder   */
     xd_component     preview;   /* a tiny VAE for previews; net.def NULL: none                 */
     xd_vae_info      preview_info;
     xd_distilled usual;         /* defaults of requests; name NULL: the recipe's defaults      */
@@ -65,8 +68,8 @@ void      xd_model_short_name(const char *path, xd_text_buf *b);
 xd_usual  xd_model_usual(const xd_model *m, int from_image, int masked);
 /* Writes one line about the defaults of a distilled checkpoint; "" for other models. */
 void      xd_model_usual_text(const xd_model *m, char *line, size_t size);
-/* Returns the malloc'ed path of the local Hugging Face cache; NULL: out of memory, or there is no
- * home directory. */
+/* Returns the malloc'ed path of the local Hugging Face cache; returns NULL if out of memory, or if
+ * there is no home directory. */
 char     *xd_model_hub(void);
 
 /* Opens a model: reads all configs and checks that the components fit each other. xd_model_open
@@ -74,26 +77,26 @@ char     *xd_model_hub(void);
 xd_status xd_model_open(xd_model *m, const char *model, xd_err *e);
 /* Opens a model as xd_model_open does, with options. without: short name (slot) of a text encoder
  * to omit; NULL: none. given: files that replace weights. layers: number of blocks of each kind
- * (xd_component_open_some), of which text encoders use the first; NULL: all. */
+ * (xd_component_open_some), of which text encoders use the first. NULL: all blocks. */
 xd_status xd_model_open_with(xd_model *m, const char *model, const char *without,
                              const xd_weight_files *given, const char *layers, xd_err *e);
-/* xd_model_reads returns which hidden states the pipeline reads from text encoder k (without ids).
- * xd_model_text_width returns the width of a row of this encoder's output; 0: the encoder is
- * absent. */
+/* xd_model_reads returns which hidden states the pipeline reads from text encoder k; the token ids
+ * are not set. xd_model_text_width returns the width of a row of the encoder's output, or 0 if the
+ * encoder is absent. */
 xd_text_read xd_model_reads(const xd_model *m, int k);
 int64_t   xd_model_text_width(const xd_model *m, int k);
-/* Returns the number of rows of text encoder k's embedding table; 0: the encoder's config does not
- * tell. */
+/* Returns the number of rows of text encoder k's embedding table; returns 0 if the encoder's config
+ * does not have this number. */
 int64_t   xd_model_vocab(const xd_model *m, int k);
 /* For an image encoder k, return the fixed number of images that the encoder reads, and the number
- * of output rows for all these images. 0: the encoder is absent, or reads text. */
+ * of output rows for all these images. Both return 0 if the encoder is absent or reads text. */
 int       xd_model_images(const xd_model *m, int k);
 int64_t   xd_model_image_rows(const xd_model *m, int k);
 /* Drops the blocks of text encoder k after the last hidden state that the pipeline reads. Refuses
  * hidden states that the encoder does not have, unless the number of layers was overridden.
  * xd_model_open calls this function. */
 xd_status xd_model_choose_blocks(xd_model *m, int k, xd_err *e);
-/* Width of encoder k's pooled output; 0: none. */
+/* Returns the width of text encoder k's pooled output, or 0 if there is no such output. */
 int64_t   xd_model_pooled(const xd_model *m, int k);
 void      xd_model_close(xd_model *m);
 /* Opens the VAE for previews, with its weight files, in the directory `path` or as "org/name" in
@@ -116,8 +119,9 @@ xd_component *xd_model_dit(xd_model *m, int i);
 xd_component *xd_model_text(xd_model *m, int k);
 xd_component *xd_model_part(xd_model *m, int i);
 int       xd_model_dits(const xd_model *m);
-int       xd_model_has_dits(const xd_model *m);        /* 1: weights of a transformer are loaded  */
-/* Reads scheduler_config.json for this sampler. */
+/* Returns 1 if the weights of a transformer are loaded. */
+int       xd_model_has_dits(const xd_model *m);
+/* Reads the model's scheduler_config.json into *c, as the config of this sampler. */
 xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e);
 /* Fails unless the model has a scheduler_config.json that names a scheduler class. */
 xd_status xd_model_named_sched(const xd_model *m, xd_err *e);

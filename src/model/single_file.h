@@ -20,13 +20,13 @@ typedef struct xd_single_file_of {      /* arguments; all are borrowed and must 
     const char         *net;    /* name of the network that reads the weights                  */
     const xd_declared  *list;   /* all tensors that the network declares                       */
     int                 nlist;
-    const xd_declared  *needed; /* the tensors in `list` that are required                     */
+    const xd_declared  *needed; /* the tensors of `list` that every file must have              */
     int                 nneeded;
     const xd_st        *files;
     const xd_source    *raw;    /* weight source with the file's own names                     */
 } xd_single_file_of;
 
-/* Opens a source and detects the layout of the file's names. Refuses an unknown layout, a file of
+/* Opens a source and detects the layout of the file's names. Refuses an unknown layout, a file for
  * another network, a LoRA file, and a file with another number of blocks than in the config. */
 xd_status xd_single_file_open(xd_single_file **s, const xd_single_file_of *of, xd_err *e);
 void      xd_single_file_close(xd_single_file **s);
@@ -39,7 +39,8 @@ int         xd_single_file_name(const xd_single_file *s, const char *want, char 
  * another component. */
 const char *xd_single_file_prefix(const xd_single_file *s);
 
-const xd_key_map *xd_key_map_at(int i);  /* known layout i (key_map.c); NULL after the last one  */
+/* Returns known layout i (key_map.c); NULL after the last one. */
+const xd_key_map *xd_key_map_at(int i);
 /* Returns the allowed values of "general.architecture" in a GGUF file with this layout, separated
  * by spaces. NULL: any value is allowed. */
 const char       *xd_key_map_archs(const xd_key_map *k);

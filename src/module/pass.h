@@ -8,7 +8,7 @@
 typedef struct xd_pass_run {    /* state of one forward pass                                   */
     xd_module *m;
     xd_pass    p;               /* the program's arguments                                     */
-    /* Views of the arrays that the program passes; nd 0: the array is absent. */
+    /* Views of the program's arrays; nd 0: the program has passed no array. */
     xd_tensor  latents, reference, text, image, pooled;
     int        tokens;          /* 1: latents are tokens [N,F], 0: [C,T,h,w]                   */
     int64_t    cells[3];        /* extents of the latents in cells: t, h, w                    */

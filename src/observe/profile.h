@@ -15,10 +15,11 @@ typedef struct xd_sample {      /* totals of one kind of op since the last reset
 } xd_sample;
 
 typedef struct xd_profile {
-    xd_device_proxy w;          /* the proxy: w.dev is passed to models; w.real is borrowed    */
-    xd_dev   *count;            /* count device, borrowed                                      */
+    /* The proxy device: w.dev is passed to models; w.real is borrowed. */
+    xd_device_proxy w;
+    xd_dev   *count;            /* count device, which counts flops and bytes; borrowed        */
     xd_sample op[XD_NOPS];
-    xd_stamps stamps;           /* times of an asynchronous device                             */
+    xd_stamps stamps;           /* timestamps of ops on an asynchronous device                 */
 } xd_profile;
 
 void xd_profile_open(xd_profile *p, xd_dev *real, xd_dev *count);

@@ -13,7 +13,7 @@ typedef struct xd_stamped {
 } xd_stamped;
 
 typedef struct xd_stamps {
-    xd_dev     *dev;            /* NULL: a synchronous device, without timestamps              */
+    xd_dev     *dev;            /* timestamp functions; NULL: a synchronous device             */
     xd_stamped *v;
     int64_t    *ns;
     int         n, cap;
@@ -26,7 +26,7 @@ void    xd_stamps_close(xd_stamps *s);
  * is passed to xd_stamps_end; -1 means no timestamp. */
 int64_t xd_stamps_begin(xd_stamps *s);
 void    xd_stamps_end(xd_stamps *s, xd_op op, int64_t begin);
-/* Returns 1 if so many timestamps are queued that xd_stamps_read should be called. */
+/* Returns 1 if many timestamps are queued, so that xd_stamps_read should be called. */
 int     xd_stamps_full(const xd_stamps *s);
 /* Waits for the device and reads all timestamps. Returns the number of ops since the last call;
  * s->v has their times in order, valid until the next xd_stamps_begin. */

@@ -37,7 +37,7 @@ typedef enum xd_call {
     XD_CALL_RECV, XD_CALL_BARRIER, XD_NCALLS,
 } xd_call;
 
-enum {                          /* groups of ranks, after the axes of xd_axis                  */
+enum {                          /* numbers of groups of ranks, after the axes of xd_axis       */
     XD_GROUP_TOKENS = XD_NAXES, XD_GROUP_REPLICA, XD_GROUP_BANDS, XD_GROUP_ALL, XD_NGROUPS,
 };
 
@@ -54,10 +54,10 @@ typedef struct xd_flight {      /* a message for which the rank has not waited y
 
 typedef struct xd_trace {
     char      *path;
-    int        on;              /* 1: events are recorded                                      */
+    int        on;              /* 1: events are recorded; 0: events are ignored               */
     xd_event  *ev;
-    int64_t    n, cap, lost;    /* lost: events dropped for lack of memory                     */
-    int        phase;           /* the current phase; -1: none                                 */
+    int64_t    n, cap, lost;    /* `lost`: events that were dropped because memory was short   */
+    int        phase;           /* index of the current phase of the request; -1: none         */
     int64_t    phase_t0;
     int        requests;        /* number of requests so far                                   */
     xd_flight *fly;

@@ -5,9 +5,9 @@
 
 #include <stdint.h>
 
-/* For models of sizes up to 1024. */
+/* Implements xd_recipe.trained_size for PixArt-alpha models, trained on sizes up to 1024 pixels. */
 int xd_pixart_alpha_size(int64_t sample, int64_t *height, int64_t *width);
-/* For models of sizes up to 2048. */
+/* Implements xd_recipe.trained_size for PixArt-sigma models, trained on sizes up to 2048 pixels. */
 int xd_pixart_sigma_size(int64_t sample, int64_t *height, int64_t *width);
 
 #endif
