@@ -5,7 +5,7 @@
 #define XD_BASE_CONNECTED_H
 
 void xd_connected(void);        /* calls the hook, once, when the first world of ranks is open */
-/* Sets the function that xd_connected calls; NULL: none. One hook per process. */
+/* Sets the function that xd_connected calls; NULL: none. A process has one such hook. */
 void xd_connected_hook(void (*fn)(void));
 
 #endif

@@ -2,8 +2,8 @@
  * computes each rank's share of the cores.
  *
  * A cpu is a logical processor: a core, or one of its hardware threads (SMT siblings). If the
- * system does not describe the topology, a flat one is assumed: one socket, one NUMA node, and one
- * core per cpu. */
+ * system does not describe the topology, a flat topology is assumed: one socket, one NUMA node, and
+ * one core per cpu. */
 #ifndef XD_BASE_CPUS_H
 #define XD_BASE_CPUS_H
 
@@ -15,7 +15,8 @@ enum { XD_CPU_MAX = 4096 };
 typedef struct xd_cpuset { uint64_t w[XD_CPU_MAX / 64]; } xd_cpuset;
 
 int  xd_cpuset_has(const xd_cpuset *s, int cpu);
-void xd_cpuset_add(xd_cpuset *s, int cpu);      /* ignores numbers out of range                */
+/* Adds a cpu to the set; ignores numbers out of range. */
+void xd_cpuset_add(xd_cpuset *s, int cpu);
 int  xd_cpuset_count(const xd_cpuset *s);
 /* Parses a list of cpus or nodes in the system's format, "0-3,8"; "" is the empty set. Returns 0 if
  * the list is not valid. */
@@ -46,9 +47,9 @@ typedef struct xd_cpus {
 int  xd_cpus_read(xd_cpus *c, const char *root, const xd_cpuset *mask);
 void xd_cpus_free(xd_cpus *c);
 
-/* Computes which cpus are the share of rank r of n: adjacent cores, each with all its cpus. If the
- * division leaves a remainder, the first ranks get one core more. Returns the number of cpus; 0:
- * more ranks than cores. */
+/* Computes the cpus of rank r of n. The share of a rank is adjacent cores, with all cpus of each
+ * core. If the division leaves a remainder, the first ranks get one core more. Returns the number
+ * of cpus; 0: more ranks than cores. */
 int  xd_cpus_share(const xd_cpus *c, int r, int n, xd_cpuset *share);
 /* Chooses one cpu on each of `threads` cores, all on one NUMA node if a node has that many cores.
  * Returns the number of cpus; 0: there are fewer cores. */
@@ -58,8 +59,8 @@ int  xd_cpus_spread(const xd_cpus *c, int threads, xd_cpuset *share);
  * unknown. */
 int  xd_cpuset_nodes(const xd_cpuset *cpus, const char *root, xd_cpuset *nodes);
 /* Sets the memory policy of [p, p + bytes): pages of this range that are allocated from now on are
- * interleaved over the given NUMA nodes, whichever thread touches them first. Does nothing with
- * fewer than two nodes, or if the process was started with its own memory policy (numactl). */
+ * interleaved over the given NUMA nodes, whichever thread touches them first. Does nothing if there
+ * are fewer than two nodes, or if the process was started with its own memory policy (numactl). */
 void xd_interleave(void *p, size_t bytes, const xd_cpuset *nodes);
 
 #endif

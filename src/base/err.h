@@ -10,7 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-#include "xdit/xdit.h"          /* xd_status and xd_err are public */
+#include "xdit/xdit.h"          /* declares xd_status and xd_err, which are public */
 
 #if defined(__GNUC__)
 #define XD_PRINTF(a, b) __attribute__((format(printf, a, b)))
@@ -24,9 +24,9 @@ xd_status xd_fail(xd_err *e, xd_status code, const char *fmt, ...) XD_PRINTF(3, 
 xd_status xd_vfail(xd_err *e, xd_status code, const char *fmt, va_list ap) XD_PRINTF(3, 0);
 
 /* Adds the file or directory to an error message: puts "PATH: " before the sentence, unless the
- * sentence contains the path already. A function that opens a component calls xd_fail_at once, at
- * its end. Errors that concern no file (a bad request, a lost message) do not change. Returns
- * `code`. */
+ * sentence contains the path already. A function that opens a component calls xd_fail_at only once,
+ * at the end of the function. Errors that concern no file (a bad request, a lost message) do not
+ * change. Returns `code`. */
 xd_status xd_fail_at(xd_err *e, xd_status code, const char *path);
 
 /* Returns the number of bytes of the UTF-8 character at s. Returns 0 if the character is not valid:
@@ -42,10 +42,11 @@ void xd_clean(char *text, const char *keep);
  * through xd_one_line. */
 void xd_one_line(char *text);
 
-/* Returns the short name of a status code: "out of memory", "wrong format". Never NULL. */
+/* Returns the short name of a status code: "out of memory", "wrong format". The result is never
+ * NULL. */
 const char *xd_status_name(xd_status s);
 
-/* A size in bytes as text, for messages: "2.51 GB", "73 MB", "0 kB". Used as
+/* A size in bytes as text, for messages: "2.51 GB", "73 MB", "0 kB". The text of a size is
  * xd_size_text(bytes).s. */
 typedef struct xd_size { char s[16]; } xd_size;
 xd_size xd_size_text(double bytes);

@@ -13,8 +13,8 @@ int xd_file_is_dir(const char *path);
 /* Returns 1 if the file is a device, a pipe or a socket. */
 int xd_file_is_stream(const char *path);
 
-/* Returns a hint to append to "no such file": "; ..." if the path begins with "~" or is a URL,
- * else "". */
+/* Returns a hint, "; ...", to append to the error "no such file" if the path begins with "~" or is
+ * a URL, else "". */
 const char *xd_path_hint(const char *path);
 
 /* Reads a complete regular file of at most `max` bytes. *data is malloc'ed, owned by the caller,
@@ -25,10 +25,10 @@ xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, x
  * input. */
 xd_status xd_file_read_any(const char *path, size_t max, char **data, size_t *len, xd_err *e);
 
-/* A file that is being written and gets its name only when it is complete and synced. If the file
- * system supports O_TMPFILE, the incomplete file has no name at all, so that nothing remains even
- * after SIGKILL. On other file systems the file is written under a temporary name in the same
- * directory and then renamed. A device or a pipe is written directly. */
+/* A file that is being written. The file gets its name only when its contents are complete and
+ * synced. If the file system supports O_TMPFILE, the incomplete file has no name at all, so that
+ * nothing remains even after SIGKILL. On other file systems the file is written under a temporary
+ * name in the same directory and then renamed. A device or a pipe is written directly. */
 typedef struct xd_out {
     FILE *f;
     char *path, *tmp;           /* final name; temporary name, or NULL if the file has none    */
@@ -36,12 +36,13 @@ typedef struct xd_out {
 } xd_out;
 
 xd_status xd_out_open(xd_out *o, const char *path, xd_err *e);
-/* Closes a complete file and gives it its name; removes the file on failure. */
+/* Closes a complete file and gives the file its final name; removes the file on failure. */
 xd_status xd_out_commit(xd_out *o, xd_err *e);
 /* Removes an incomplete file; does nothing after xd_out_commit. */
 void      xd_out_abort(xd_out *o);
 
-/* Checks that the file `path` can be created or replaced. Creates no file or directory. */
+/* Checks that the file `path` can be created or replaced. This check creates no file or
+ * directory. */
 xd_status xd_file_writable(const char *path, xd_err *e);
 
 /* Returns 1 while an xd_out that is a device or a pipe is open or being opened (which may block
@@ -61,7 +62,7 @@ size_t xd_file_cold_bytes(int fd, size_t at, size_t bytes);
 void   xd_file_drop_cached(int fd);
 
 /* Makes the path of a file in xdit's cache directory, $XDG_CACHE_HOME/xdit/NAME or
- * ~/.cache/xdit/NAME, and writes this text to `path`. Returns 0 if neither variable is set or the
+ * ~/.cache/xdit/NAME, and writes the path to `path`. Returns 0 if neither variable is set or the
  * path does not fit. */
 int  xd_cache_path(const char *name, char *path, size_t size);
 /* Creates the parent directories of a path, and ignores failures. Changes the text `path` during

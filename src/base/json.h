@@ -1,9 +1,9 @@
 /* json.h - reads JSON documents (parsed by cJSON), fills C structs from them by a table, and writes
  * JSON texts.
  *
- * A component's config.json becomes a C struct. The component defines a table of xd_field with one
- * row for each key of its config. Unknown keys are logged at debug level; values of a wrong type
- * are refused. */
+ * A component's config.json becomes a C struct. The component defines a table of xd_field that has
+ * one row for each key of the config. Unknown keys are logged at debug level; values of a wrong
+ * type are refused. */
 #ifndef XD_BASE_JSON_H
 #define XD_BASE_JSON_H
 
@@ -19,7 +19,8 @@ typedef struct xd_json xd_json;         /* a value inside a JSON document; borro
  * deep nesting and text after the JSON value. Accepts NaN, Infinity and -Infinity without quotes,
  * as Python writes them. */
 xd_status xd_json_parse(xd_json **j, const char *text, size_t len, const char *what, xd_err *e);
-xd_status xd_json_read(xd_json **j, const char *path, xd_err *e);       /* parses a file      */
+/* Reads and parses a JSON file. */
+xd_status xd_json_read(xd_json **j, const char *path, xd_err *e);
 void      xd_json_free(xd_json **j);
 
 /* Returns the value of a key, or NULL if `j` is not an object or does not have the key. */
@@ -43,7 +44,7 @@ int            xd_json_null(const xd_json *j);
 int            xd_json_is_object(const xd_json *j);
 int            xd_json_is_list(const xd_json *j);
 
-/* One key of a config. Kinds and the C type at `off`:
+/* A row of a config's table: one key of the config. Kinds and the C type at `off`:
  *   'i' int   'l' int64_t   'f' float   'd' double   'b' int (true, false)
  *   's' char[XD_FIELD_TEXT]      'L' xd_ints      'S' xd_names      '-' known, ignored
  *   'B' xd_ints of true (1) and false (0)         'D' xd_reals
@@ -85,6 +86,6 @@ void xd_buf_json_string(xd_text_buf *b, const char *s); /* appends s as a quoted
 void xd_buf_json(xd_text_buf *b, const xd_json *v);
 void xd_buf_free(xd_text_buf *b);
 
-void xd_json_about(xd_fact *fact, void *cookie);        /* reports cJSON's version              */
+void xd_json_about(xd_fact *fact, void *cookie);        /* reports the version of cJSON         */
 
 #endif

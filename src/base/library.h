@@ -1,7 +1,7 @@
 /* library.h - loads shared libraries with dlopen when they are first needed.
  *
- * Libraries are never closed, because their threads and exit handlers need them until the process
- * exits. */
+ * Libraries are never closed, because threads and exit handlers of a library need the library until
+ * the process exits. */
 #ifndef XD_BASE_LIBRARY_H
 #define XD_BASE_LIBRARY_H
 
@@ -19,7 +19,7 @@ typedef struct xd_symbol {
     size_t      at;
 } xd_symbol;
 
-/* Opens the library under the first of its names that the loader finds. dir: the only directory to
+/* Opens a library by the first of its file names that the loader finds. dir: the only directory to
  * search; NULL: the loader's directories. Returns NULL if the library is not found; `why` is then
  * the loader's error message for the first name. */
 void       *xd_library_open(xd_library l, const char *dir, char *why, size_t size);

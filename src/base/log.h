@@ -16,8 +16,8 @@ typedef struct xd_logger {
     int    level;               /* the most verbose level that is passed to fn                 */
 } xd_logger;
 
-/* Makes `log` (borrowed; NULL: none) the calling thread's current log. Returns the previous one,
- * which the caller restores. */
+/* Makes `log` (borrowed; NULL: none) the calling thread's current log. Returns the thread's
+ * previous log, which the caller restores. */
 const xd_logger *xd_log_enter(const xd_logger *log);
 void             xd_log(int level, const char *fmt, ...) XD_PRINTF(2, 3);
 /* Returns nonzero if log lines of this level are not dropped. */

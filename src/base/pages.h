@@ -13,7 +13,7 @@ size_t xd_pages_round_up(size_t bytes);
 
 /* Maps `bytes` of new private memory (fd -1), or the first `bytes` of the file `fd`, shared with
  * other processes. Blocks of at least one huge page start on a huge page boundary, and the system
- * may use huge pages for them. NULL: out of memory. */
+ * may use huge pages for them. Returns NULL if out of memory. */
 void *xd_pages_map(size_t bytes, int fd);
 void  xd_pages_unmap(void *p, size_t bytes);    /* unmaps memory; p may be NULL                */
 /* Allocates the pages of bytes [from, to) of a mapped file at once, if the system can (Linux 5.14).

@@ -4,8 +4,8 @@
  * distribute their work over the threads of the pool with xd_par_for. The ranges of work depend
  * only on n and the number of threads, so results do not depend on timing. Idle threads spin for
  * about 20 microseconds and then sleep; with OMP_WAIT_POLICY=passive, or if there are more threads
- * than cores, they sleep at once. A call of xd_par_for from inside a range, or during another
- * thread's call, runs on the calling thread alone. */
+ * than cores, idle threads sleep at once. A call of xd_par_for from inside a range, or during
+ * another thread's call, runs on the calling thread alone. */
 #ifndef XD_BASE_PAR_H
 #define XD_BASE_PAR_H
 
@@ -28,9 +28,9 @@ void xd_par_dynamic(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end,
                  void *ctx);
 
 /* Makes later calls use the threads of the OpenMP runtime with which a library (oneDNN) computes,
- * through the runtime's GOMP_parallel and omp_get_thread_num (borrowed; they must stay valid).
- * NULL, or missing functions: later calls use the library's own pool. The GEMM backend selects the
- * pool, because two spinning pools would compete for cores. */
+ * through the runtime's GOMP_parallel and omp_get_thread_num (borrowed; both functions must stay
+ * valid). NULL, or missing functions: later calls use the library's own pool. The GEMM backend
+ * selects the pool, because two spinning pools would compete for cores. */
 typedef struct xd_par_omp {
     void (*parallel)(void (*fn)(void *data), void *data, unsigned n, unsigned flags);
     int  (*number)(void);
@@ -39,7 +39,8 @@ void xd_par_team(const xd_par_omp *omp);
 
 /* Sets a hook for work between computations, such as message progress. xd_par_poke calls the hook
  * fn, only on the thread that set it and at most every 50 microseconds; xd_par_dynamic calls
- * xd_par_poke after each item. NULL: no hook. A process has one hook, the one set last. */
+ * xd_par_poke after each item. fn NULL: removes the hook. A process has only the hook that was set
+ * last. */
 void xd_par_hook(void (*fn)(void *arg), void *arg);
 void xd_par_poke(void);
 

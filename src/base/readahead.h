@@ -1,5 +1,5 @@
-/* readahead.h - a background thread that reads parts of files into the page cache before they are
- * used.
+/* readahead.h - a background thread that reads parts of files into the page cache before these
+ * parts are used.
  *
  * The thread fills only the system's page cache, so data that is never used costs the process no
  * memory. Without the thread, data is read when it is used. */

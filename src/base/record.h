@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 
-/* Zeroes a program's struct of `size` bytes and sets its size field. */
+/* Zeroes a program's struct of `size` bytes and sets the struct's size field. */
 void      xd_record_init(void *record, size_t size);
 /* Copies a program's struct to `own`, this library's struct of `size` bytes, in which all fields
  * have their defaults. Fields that the program's version of the struct lacks keep their defaults.

@@ -2,13 +2,13 @@
  * this interface.
  *
  * Calls on a group are collective, except send and recv. A call begins an operation, and `wait`
- * completes the operation; its buffers must not change in between. Both calls are ordered with
- * the work queued on the device: the caller need not synchronize the device before or after
- * them. Messages from one rank of a group to another arrive in the order in which they were sent
- * (one FIFO for each pair and direction, no tags). After a failure a rank still takes part in
- * all messages, and `wait` returns the error. If messages cannot be sent at all (MPI fails, out
- * of memory), the ranks can no longer be synchronized: every later call on this world fails at
- * once. */
+ * completes the operation. The operation's buffers must not change between the two calls. The call
+ * and `wait` are ordered with the work queued on the device: the caller need not synchronize the
+ * device before or after them. Messages from one rank of a group to another arrive in the order in
+ * which they were sent (one FIFO for each pair and direction, no tags). After a failure a rank
+ * still takes part in all messages, and `wait` returns the error. If messages cannot be sent at all
+ * (MPI fails, out of memory), the ranks can no longer be synchronized: every later call on this
+ * world fails at once. */
 #ifndef XD_COMM_COMM_H
 #define XD_COMM_COMM_H
 
@@ -46,18 +46,20 @@ typedef struct xd_comm_ops {
      * the stride of the last dimension is 1. Views may have zero elements. What a rank sends to
      * itself is copied. */
     xd_req (*exchange) (xd_comm *c, const xd_tensor *give, const xd_tensor *get);
-    /* Zero-copy exchange. If the tensor that rank r sends is in the shared-memory window of rank r,
-     * get[r] becomes a view of this tensor, and rank r must not write to the tensor until the next
-     * message from this rank. If the tensor is not in a window, get[r] is filled as in `exchange`.
-     * The array `get` must stay valid until the operation completes. */
+    /* Exchanges tensors without copies where possible (zero-copy). If the tensor that rank r sends
+     * is in the shared-memory window of rank r, get[r] becomes a view of this tensor, and rank r
+     * must not write to the tensor until the next message from this rank. If the tensor is not in a
+     * window, get[r] is filled as in `exchange`. The array `get` must stay valid until the
+     * operation completes. */
     xd_req (*exchange_views)     (xd_comm *c, const xd_tensor *give, xd_tensor *get);
     /* Exchanges views of destination tensors, so that a rank can write results directly into
      * another rank's memory. If the tensor that rank r gives to this rank is in the window of rank
-     * r, get[r] becomes a view of it; otherwise get[r] does not change. Sends no tensor bytes. A
-     * later `exchange` of results that are already in such a destination copies nothing. */
+     * r, get[r] becomes a view of this tensor; otherwise get[r] does not change. exchange_places
+     * sends no tensor bytes. A later `exchange` of results that are already in such a destination
+     * copies nothing. */
     xd_req (*exchange_places)    (xd_comm *c, const xd_tensor *give, xd_tensor *get);
-    xd_req (*send)     (xd_comm *c, xd_tensor t, int to);       /* t is contiguous             */
-    xd_req (*recv)     (xd_comm *c, xd_tensor t, int from);     /* t is contiguous             */
+    xd_req (*send)     (xd_comm *c, xd_tensor t, int to);       /* sends a contiguous tensor   */
+    xd_req (*recv)     (xd_comm *c, xd_tensor t, int from);     /* fills a contiguous tensor   */
     /* Waits for n operations; an operation {0} is complete already. */
     xd_status (*wait)  (xd_comm *c, xd_req *r, int n);
     /* Returns 1 if the operation is complete. */
@@ -66,23 +68,24 @@ typedef struct xd_comm_ops {
     void   (*drop)     (xd_comm *c, xd_req *r, int n);
     void   (*poke)     (xd_comm *c);            /* lets pending messages progress              */
     void   (*barrier)  (xd_comm *c);
-    /* Allocates host memory that all ranks of a group on one host (split_host) share; collective.
-     * Allocates the memory's pages at once if the system can then report a shortage instead of
-     * killing the process later. *first is 1 on the rank that should write the contents. The memory
-     * is freed when `c` is closed. Returns NULL on all ranks if shared memory is not available. */
+    /* Allocates host memory that all ranks of a group on one host (split_host) share. The call is
+     * collective. Allocates the memory's pages at once if the system can then report a shortage
+     * instead of killing the process later. *first is 1 on the rank that should write the contents.
+     * The memory is freed when `c` is closed. Returns NULL on all ranks if shared memory is not
+     * available. */
     void  *(*share)    (xd_comm *c, size_t bytes, int *first);
     /* Opens a shared-memory window, which has `bytes` of memory for each rank of a group on one
-     * host, readable by all these ranks; collective. `exchange` copies data directly from the
-     * sender's window, and exchange_views returns views of such data. A rank's memory is on its own
-     * NUMA node, in huge pages if possible. Returns NULL on all ranks if shared memory is not
-     * available or a rank passed 0 bytes. */
+     * host, readable by all these ranks. The call is collective. `exchange` copies data directly
+     * from the sender's window, and exchange_views returns views of such data. A rank's memory is
+     * on its own NUMA node, in huge pages if possible. Returns NULL on all ranks if shared memory
+     * is not available or a rank passed 0 bytes. */
     void  *(*window_open)(xd_comm *c, size_t bytes);
     /* Returns 1 if p is in a shared-memory window that this rank opened and all ranks of c are on
      * this rank's host. For such an address p, exchange_views copies no bytes. */
     int    (*in_window)(xd_comm *c, const void *p);
     /* Closes a shared-memory window. Call when all operations that use the window are complete. */
     void   (*window_close)(xd_comm *c, void *p);
-    /* Logs c->err and aborts all ranks of the world. Does not return. */
+    /* Logs c->err and aborts all ranks of the world. The function does not return. */
     void   (*abort)    (xd_comm *c, int code);
 } xd_comm_ops;
 
@@ -159,8 +162,9 @@ int       xd_comm_launch_local(int *rank, int *ranks);
  * worlds are open, the one opened last counts. */
 int       xd_comm_share(int *ranks, int *cores);
 /* While a world is open: sets *rank to this rank's number among the ranks of its host, *ranks to
- * the number of these ranks, and *cpus to the cpus that they may use together. Returns 1 if each of
- * these ranks may use all these cpus; 0 if a launcher assigned cpus to each rank, or if unknown. */
+ * the number of these ranks, and *cpus to the cpus that these ranks may use together. Returns 1 if
+ * each of these ranks may use all these cpus; 0 if a launcher assigned cpus to each rank, or if
+ * unknown. */
 int       xd_comm_host(int *rank, int *ranks, xd_cpuset *cpus);
 /* Reports the MPI library and its version, or "MPI: not built in". */
 void      xd_comm_about(xd_fact *fact, void *cookie);

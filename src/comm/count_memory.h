@@ -15,14 +15,14 @@
 typedef struct xd_count_buffer { size_t cap; int64_t until; } xd_count_buffer;
 typedef struct xd_count_buffers { xd_count_buffer *v; int n, cap; } xd_count_buffers;
 
-typedef struct xd_count_world { /* modelled memory of one rank                                 */
+typedef struct xd_count_world { /* modelled message memory of one rank                         */
     /* `way`: transport of messages; device_bytes: the predicted memory. */
     xd_traffic  *traffic;
     xd_count_buffers packed;    /* modelled buffers for messages that are staged through the host */
     int64_t      calls;         /* number of calls begun so far                                */
 } xd_count_world;
 
-typedef struct xd_count_group { /* modelled memory of one group of the rank                    */
+typedef struct xd_count_group { /* modelled message memory of one group of ranks               */
     int           rank, size;
     xd_count_buffers *box;      /* [size]: modelled mailboxes for messages to each rank        */
     int64_t      *received;     /* [size]: number of messages received from each rank          */
@@ -35,7 +35,7 @@ void xd_count_group_close(xd_count_group *g);
 void xd_count_world_close(xd_count_world *w);
 
 /* Call xd_count_call when a call begins, then xd_count_send or xd_count_recv for each of its
- * tensors. packs: 1: a tensor in host memory passes through a device buffer. */
+ * tensors. packs is 1 if a tensor in host memory passes through a device buffer. */
 void xd_count_call(xd_count_world *w);
 void xd_count_send(xd_count_world *w, xd_count_group *g, int to, xd_tensor t, int packs);
 void xd_count_recv(xd_count_world *w, xd_count_group *g, int from, xd_tensor t, int packs);

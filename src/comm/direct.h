@@ -6,9 +6,9 @@
  * Each rank exports device memory to the others: one mailbox for each message in flight. The sender
  * packs a tensor into a mailbox and sends a note through the underlying communicator: the number of
  * the mailbox and the byte count. The receiver's device waits for the event that the sender's
- * device records after the copy. Then it copies the bytes to their destination, and records an
- * event after which the mailbox is free. No host waits for a device. Ranks that share a GPU copy
- * within the GPU's memory.
+ * device records after the copy. Then the receiver's device copies the bytes to their destination,
+ * and records an event after which the mailbox is free. No host waits for a device. Ranks that
+ * share a GPU copy within the GPU's memory.
  *
  * Tensors of f32, f16 and bf16 use mailboxes, also if they are in host memory, because both ends of
  * a message know the element type but not where the other end's tensor is. All other tensors are

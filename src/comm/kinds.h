@@ -2,7 +2,7 @@
  * pieces, compute broadcast trees, and reduce elements.
  *
  * Only this file defines how collectives are split into messages, so that the count communicator
- * and the real ones agree. */
+ * and the real communicators agree. */
 #ifndef XD_COMM_KINDS_H
 #define XD_COMM_KINDS_H
 

@@ -14,7 +14,8 @@
 
 typedef struct xd_shm_block xd_shm_block;       /* shared memory of a group (shared.c)          */
 
-typedef struct xd_mpi_world {   /* shared by a world and its groups; freed with the last of them */
+/* Shared by a world communicator and its groups; freed with the last one. */
+typedef struct xd_mpi_world {
     xd_traffic traffic;
     xd_err     err;
     int        users, rank;
@@ -34,7 +35,8 @@ typedef struct xd_mpi_group {
     char     *host;             /* [size] 1: the rank is on this rank's host                   */
     xd_mpi_world *world;
     xd_shm_block *blocks;
-    int       seq;              /* collective calls so far; message tags are derived from it   */
+    /* Number of collective calls so far, from which message tags derive. */
+    int       seq;
 } xd_mpi_group;
 
 typedef struct xd_mpi_staging { /* a staging buffer of an operation                           */
@@ -109,7 +111,7 @@ xd_req  xd_mpi_op_start(xd_mpi_op *j);
 xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n);
 int       xd_mpi_test(xd_comm *c, xd_req *r);
 void      xd_mpi_drop(xd_comm *c, xd_req *r, int n);
-void      xd_mpi_advance(void); /* runs the work that operations have between their phases     */
+void      xd_mpi_advance(void); /* does the work that operations have between two message phases */
 /* Pauses between two polls of a wait; polls: number of polls so far. */
 void      xd_mpi_idle(int polls);
 void      xd_mpi_free_lists(void);      /* frees the memory on the free lists                  */

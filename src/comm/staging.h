@@ -1,11 +1,11 @@
 /* staging.h - buffers, and copies between device and host, for the messages of the staging
  * communicator.
  *
- * A call on a staging communicator (staged.h) keeps its buffers until the device has finished with
- * them. With lanes (copy streams, backend/lanes.h), data to send is copied on the lane "out", after
- * the work that was queued when the call began; received data is copied on the lane "in", and later
- * computation waits for it. The host thread waits for neither copy. Without lanes, data is copied
- * by blocking downloads and uploads.
+ * A call on a staging communicator (staged.h) keeps its buffers until the device no longer uses
+ * these buffers. With lanes (copy streams, backend/lanes.h), data to send is copied on the lane
+ * "out", after the work that was queued when the call began; received data is copied on the lane
+ * "in", and later computation waits for the received data. The host thread waits for neither copy.
+ * Without lanes, data is copied by blocking downloads and uploads.
  *
  *   compute  ... pack --before-->  ...                   --> unpack ...
  *   out                       copies to host --out-->    |
@@ -20,7 +20,8 @@
 #include "comm/comm.h"
 
 enum {
-    XD_STAGE_ENDING = 16,       /* max completed calls whose memory the device may still use   */
+    /* Max number of completed calls whose memory the device still uses. */
+    XD_STAGE_ENDING = 16,
     /* Mailbox sizes are multiples of this many bytes, the granularity of CUDA IPC memory. */
     XD_STAGE_BOX = 2 << 20,
 };
@@ -67,7 +68,7 @@ typedef struct xd_staging {
     int                 users, size;    /* number of groups, and of ranks in the world         */
     /* Free lists of host buffers and of device buffers. */
     xd_stage_buffer    *pinned, *packed;
-    xd_stage_call      *idle;                   /* free list of calls                          */
+    xd_stage_call      *idle;                   /* list of unused call structs                 */
     /* List of begun calls whose data to send has not been copied to the host yet. */
     xd_stage_call      *waiting, **last_waiting;
     /* List of complete calls whose memory the device still uses. */
@@ -100,7 +101,7 @@ char       *xd_stage_alloc(xd_staging *w, xd_stage_call *k, int on_device, size_
 int         xd_stage_copies_add(xd_stage_copies *l, xd_tensor t, char *p);
 /* Returns 1 if the tensor is in device memory. */
 int         xd_stage_on_device(const xd_staging *w, xd_tensor t);
-/* Sets *host to a copy of t in host memory, or to t itself if it is there already. how:
+/* Sets *host to a copy of tensor t in host memory, or to t itself if t is in host memory. how:
  * XD_STAGE_READS, XD_STAGE_FILLS or both. Returns 0 if out of memory. */
 int         xd_stage_view(xd_staging *w, xd_stage_call *k, xd_tensor t, int how, xd_tensor *host);
 /* Queues a copy between two device tensors on the compute stream. */
@@ -110,8 +111,8 @@ void        xd_stage_copy_on_device(xd_staging *w, xd_tensor to, xd_tensor from)
 void        xd_stage_download(xd_staging *w, xd_stage_call *k);
 /* Returns 1 if the copies queued by xd_stage_download are complete. */
 int         xd_stage_downloaded(const xd_staging *w, const xd_stage_call *k);
-/* Queues the copies of received data to the device; the call's memory is freed when they are
- * complete. Returns 0 if out of memory. */
+/* Queues the copies of received data to the device; the call's memory is freed when these copies
+ * are complete. Returns 0 if out of memory. */
 int         xd_stage_end(xd_staging *w, xd_stage_call *k);
 /* Makes later computation wait for the work that is queued on the copy stream XD_LANE_IN for this
  * call. */
@@ -120,7 +121,7 @@ void        xd_stage_follow(xd_staging *w, xd_stage_call *k);
 void        xd_stage_finish(xd_staging *w, xd_stage_call *k);
 /* Waits until the device no longer uses the memory of any completed call. */
 void        xd_stage_settle(xd_staging *w);
-/* Ends a call and discards its data. */
+/* Ends a communication call and discards the received data. */
 void        xd_stage_drop(xd_staging *w, xd_stage_call *k);
 
 #endif

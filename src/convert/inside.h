@@ -1,8 +1,9 @@
 /* inside.h - inside convert: the plan of a model conversion (the output files and their tensors),
  * and the steps of the conversion.
  *
- * The plan is made before anything is written. The plan has every output file with its header, so
- * that the size of each file is known and files of an interrupted earlier run are recognized. */
+ * The plan of a conversion is made before anything is written. The plan has every output file with
+ * its header, so that the size of each file is known and files of an interrupted earlier run are
+ * recognized. */
 #ifndef XD_CONVERT_INSIDE_H
 #define XD_CONVERT_INSIDE_H
 
@@ -22,14 +23,14 @@ typedef struct xd_cvt_item {    /* a tensor of the converted model              
     /* 1: a matrix; the other tensor of its group (`unit`) has its scales. */
     int       quantized;
     int       scales;           /* 1: the scales of a quantized matrix                         */
-    int       fours;            /* 1: a Q4_0 matrix, as bytes of its blocks                    */
+    int       fours;            /* 1: a Q4_0 matrix, stored as the bytes of its blocks         */
     int64_t   rotate;           /* group size of the columns' rotation (xd_rotation); 0: none  */
     size_t    at;               /* offset in the data section of the output file               */
 } xd_cvt_item;
 
 typedef struct xd_cvt_file {    /* an output file, with consecutive tensors of a component     */
-    char       *path, *name;    /* owned; name: relative path, "transformer/x.safetensors"     */
-    xd_cvt_item *item;          /* [n], borrowed                                               */
+    char       *path, *name;    /* owned; name: path in the output, "transformer/x.safetensors" */
+    xd_cvt_item *item;          /* [n] tensors of the file, borrowed                           */
     int         n;
     xd_text_buf header;
     size_t      bytes;          /* size of the file                                            */
@@ -38,10 +39,10 @@ typedef struct xd_cvt_file {    /* an output file, with consecutive tensors of a
 
 typedef struct xd_cvt_part {    /* a component of the model                                    */
     xd_component *p;            /* the component, borrowed; its files are open                 */
-    int           type;         /* F32, BF16, I8, F8E4M3, Q4_0 or XD_CVT_STORED                */
+    int           type;         /* output type: F32, BF16, I8, F8E4M3, Q4_0 or XD_CVT_STORED   */
     xd_cvt_item  *item;
     int           n;
-    xd_text_buf   formats;      /* ComfyUI's _quantization_metadata, or empty                  */
+    xd_text_buf   formats;      /* text of ComfyUI's _quantization_metadata, or empty          */
     xd_cvt_file  *file;
     int           nfile;
 } xd_cvt_part;

@@ -1,7 +1,7 @@
 /* dit.h - diffusion transformers: map noisy latents, a timestep and text to a prediction.
  *
- * Latents are tokens [N,F]. The features of a token are the cells of a patch in the order (channel,
- * frame, row, column): F = C patch[0] patch[1] patch[2]. An image has one frame. */
+ * Latents are passed as tokens [N,F]. The features of a token are the cells of a patch in the order
+ * (channel, frame, row, column): F = C patch[0] patch[1] patch[2]. An image has one frame. */
 #ifndef XD_DIT_DIT_H
 #define XD_DIT_DIT_H
 
@@ -26,7 +26,7 @@ typedef struct xd_dit_info {
     int64_t lat_ch;             /* number of latent channels C                                 */
     int64_t extra_ch;           /* extra input channels, after the C channels                   */
     int64_t sample[3];          /* latent cells of the training size: t, h, w                  */
-    int     fixed;              /* 1: the model has positions for this size only               */
+    int     fixed;              /* 1: the model has positions only for the training size       */
     int64_t text_dim;           /* width E of the text embedding                               */
     int64_t text_rows;          /* required number of text rows; 0: any number                   */
     int64_t text_cols[3];       /* width of each text encoder's rows, if different; 0: text_dim */
@@ -51,16 +51,16 @@ typedef struct xd_dit_info {
     /* 1: the model supports image tokens with timestep 0 (xd_input.held). */
     int     holds;
     int     micro;              /* 1: the model reads xd_input.size (resolution, aspect ratio) */
-    size_t  local_size;         /* bytes of xd_state.local                                     */
-    size_t  kept_size;          /* bytes of xd_state.kept; 0: none                             */
+    size_t  local_size;         /* size in bytes of the model's data in xd_state.local         */
+    size_t  kept_size;          /* size in bytes of the tensors' struct xd_state.kept; 0: none */
     int     lead;               /* number of leading blocks (refiners) that step caches ignore */
     /* Features of the single row that `probe` returns, equal on all ranks; 0: `probe` returns the
      * image's rows. */
     int64_t probe_dim;
 } xd_dit_info;
 
-typedef struct xd_dit {         /* functions of a transformer; the only symbol that its file
-                                   exports */
+/* Functions of a transformer; the only symbol that the transformer's file exports. */
+typedef struct xd_dit {
     xd_net_def net;
     void (*info)(const void *cfg, xd_dit_info *out);
     /* Returns the index of the block whose output block `layer` reads as s->skip (a long skip
@@ -69,8 +69,8 @@ typedef struct xd_dit {         /* functions of a transformer; the only symbol t
     int  (*skip_from)(const void *cfg, int layer);
     /* Tensors that depend only on the text, so that they are equal in all steps and patches: keys
      * and values of cross-attention. `keep` allocates the tensors in the arena for the blocks of
-     * this pipeline stage; `read` fills them once per request and pass. NULL: text rows pass
-     * through the blocks, or only cond reads the text. */
+     * this pipeline stage; `read` fills these tensors once per request and pass. NULL: text rows
+     * pass through the blocks, or only cond reads the text. */
     void (*keep)(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept);
     void (*read)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
     /* `active` returns the input row of a step's modulations, [1, active_width] in the compute
@@ -95,8 +95,8 @@ typedef struct xd_dit {         /* functions of a transformer; the only symbol t
      * NULL: the tensor is the image's rows of s->h. */
     xd_tensor (*probe)(xd_exec *x, const xd_net *n, xd_state *s);
     /* Writes the coefficients, highest power first, of TeaCache's published polynomial that maps
-     * the change of `probe`'s tensor to the change of the output. Returns 0 if none is published
-     * for this config. */
+     * the change of `probe`'s tensor to the change of the output. Returns 0 if no polynomial is
+     * published for this config. */
     int  (*change_poly)(const void *cfg, double poly[5]);
 } xd_dit;
 

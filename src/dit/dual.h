@@ -1,6 +1,6 @@
 /* dual.h - double and single blocks of transformers. Double blocks have separate weights for text
- * and image; single blocks treat both as one sequence and compute attention and feed-forward in
- * parallel.
+ * and image; single blocks treat text and image as one sequence and compute attention and
+ * feed-forward in parallel.
  *
  * Both kinds of blocks normalize with adaLN and multiply their results by gates. The modulation
  * comes from the model: from a linear layer of each block, or from vectors that are passed in. */
@@ -19,8 +19,8 @@ typedef struct xd_solo {        /* weights of a single block                    
     xd_tensor norm_q, norm_k;
 } xd_solo;
 
-/* Declare the weights of a double and of a single block. modulated: 1: each block has linear layers
- * for its modulation. */
+/* Declare the weights of a double and of a single block. modulated is 1 if each block has linear
+ * layers for its modulation. */
 typedef struct xd_dual_form { int64_t dim, head_dim; int modulated; } xd_dual_form;
 void xd_pair_weights(xd_decl *d, const xd_dual_form *f, xd_pair *w);
 void xd_solo_weights(xd_decl *d, const xd_dual_form *f, xd_solo *w);

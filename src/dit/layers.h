@@ -15,7 +15,8 @@ typedef struct xd_mlp { xd_lin a, b; } xd_mlp;
  * [out,mid], with biases. */
 void      xd_mlp_weights(xd_decl *d, const char *name, xd_mlp *m, int64_t in, int64_t mid,
                          int64_t out);
-xd_tensor xd_mlp_run(xd_exec *x, xd_tensor in, const xd_mlp *m, xd_act act);    /* returns F32 */
+/* Applies the two linear layers; returns F32. */
+xd_tensor xd_mlp_run(xd_exec *x, xd_tensor in, const xd_mlp *m, xd_act act);
 /* Computes the sinusoidal embedding of n scalars (diffusers' Timesteps with 256 features, cosines
  * first, frequency shift 0), then the two linear layers m with SiLU between them. Returns [n,out]
  * F32. */
@@ -30,7 +31,7 @@ xd_tensor xd_mod_table(xd_exec *x, xd_tensor table, xd_tensor v);
 typedef struct xd_adaln {        /* weights of the image or text stream of a block               */
     xd_lin    mod;              /* modulation layer [nmod D, D]                                 */
     xd_lin    qkv, out, up, down;
-    xd_tensor norm_q, norm_k;   /* [head_dim], or absent                                        */
+    xd_tensor norm_q, norm_k;   /* [head_dim] gains of the RMS norms of q and k, or absent      */
 } xd_adaln;
 
 /* Names of the tensors of an xd_adaln in a checkpoint. */
@@ -101,7 +102,7 @@ void      xd_rope_frequencies(float *freq, int64_t width);
  * (fn), [rows, half] F32, whose rows the function `fill` writes. */
 typedef struct xd_rope {
     const xd_exec *x;
-    const void    *cfg;         /* config of the model                                         */
+    const void    *cfg;         /* config of the model, which `fill` reads                     */
     double (*fn)(double);
 } xd_rope;
 /* Makes a RoPE table as xd_rope_table does, for positions that also depend on the text. */

@@ -39,7 +39,7 @@ void xd_mods_open(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n);
 void xd_mods_close(xd_mods *m);
 /* Call before the passes of `step`: computes the modulations of this step and of following steps
  * before `end`, if they are not computed yet. time[i]: timestep of step i; in, kept: the inputs of
- * the passes. Sets x->mods. */
+ * the passes. Sets x->mods to m. */
 void xd_mods_step(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n, const xd_input *in,
                   const void *kept, const double *time, int step, int end);
 

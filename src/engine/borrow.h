@@ -6,7 +6,7 @@
 
 /* Makes a request use the weights that the engine owning the weights uses now. XD_EINVAL: a
  * one-rank engine needs weights that the first engine has not loaded. Does nothing for an engine
- * with its own weights. */
+ * that has its own weights. */
 xd_status xd_borrow_begin(xd_engine *g, xd_err *e);
 void      xd_borrow_close(xd_engine *g);
 

@@ -1,7 +1,7 @@
 /* exec.h - the execution context of a model: the device, scratch memory, the layout of the tokens,
  * and the stack of hooks that combine tokens of different ranks.
  *
- * A model is written for the tokens of one rank. Computation on single tokens calls the ops of
+ * The code of a model handles the tokens of one rank. Computation on single tokens calls the ops of
  * op.h; only the functions of xd_hooks combine tokens. A parallel method is an entry of the hook
  * stack, and the last entry calls the device's kernels. A tensor of n tokens has B*n rows for B
  * samples; only attention and modulation use B.
@@ -20,14 +20,14 @@
 
 typedef struct xd_exec xd_exec;
 typedef struct xd_hooks  xd_hooks;
-typedef struct xd_tables xd_tables;     /* tables of positions (exec/tables.h)                */
+typedef struct xd_tables xd_tables;     /* cache of tables of positions (exec/tables.h)       */
 
 typedef enum xd_over { XD_OVER_TOKENS, XD_OVER_FEATURES } xd_over;
 
 typedef struct xd_halo_args {
     xd_tensor in;               /* this rank's rows of images, [T,H,W,C]                       */
     int       lo, hi;           /* max number of rows to get above and below this rank's rows   */
-    xd_tensor above, below;     /* results, allocated from the arena                           */
+    xd_tensor above, below;     /* results: the rows, allocated from the arena                 */
 } xd_halo_args;
 
 /* The hooks of one parallel method. A call of a NULL hook is forwarded to the next entry of the
@@ -51,7 +51,7 @@ struct xd_hooks {
                    int64_t *rows);
     const xd_hooks *next;
     void         *priv;
-    size_t        bytes;        /* device memory allocated by open                             */
+    size_t        bytes;        /* bytes of device memory that the hooks have allocated        */
 };
 /* Last entry of every hook stack: calls the kernels of one rank. */
 extern const xd_hooks xd_hooks_local;
@@ -94,10 +94,11 @@ void xd_exec_init(xd_exec *x, xd_dev *dev, xd_arena *tmp, xd_dtype act);
 
 /* Returns 1 if the context has not failed. */
 int     xd_ok(const xd_exec *x);
-void    xd_pause(xd_exec *x);                           /* calls x->pause                     */
+void    xd_pause(xd_exec *x);                           /* calls x->pause, if it is set       */
 /* Returns 1 on a count device (which computes nothing), where tensors have no valid addresses. */
 int     xd_counting(const xd_exec *x);
-/* Sets the context's error if `cond` is false; checks also in release builds. Returns cond. */
+/* Sets the context's error if `cond` is false; checks also in release builds. The result is
+ * `cond`. */
 int     xd_check(xd_exec *x, int cond, const char *fmt, ...) XD_PRINTF(3, 4);
 /* Returns the status of the context's first failure, and sets *e to the failure's message and
  * rank. */

@@ -2,9 +2,9 @@
  * checkpoint.
  *
  * The weight matrix that a rank computes with (the local matrix) can be fused from several matrices
- * of the checkpoint (its parts), and tensor parallelism can select some of their rows or columns.
- * Fusing and selecting are one operation, which copies the selected rows and columns of the parts
- * one after the other. */
+ * of the checkpoint (its parts), and tensor parallelism can select some rows or columns of these
+ * parts. Fusing and selecting are one operation, which copies the selected rows and columns of the
+ * parts one after the other. */
 #ifndef XD_EXEC_GATHER_H
 #define XD_EXEC_GATHER_H
 

@@ -5,8 +5,8 @@
  * If the device has xd_dev.norm_adds, xd_linear_add only writes y, and the next norm does the
  * addition, reading and writing h once. Until that norm h is outdated. Before any other op that may
  * access these rows of h, the pending additions are performed (xd_late_before, called by xd_run);
- * xd_late_close performs all that remain. Therefore only ops may access h between xd_late_open and
- * xd_late_close. */
+ * xd_late_close performs all remaining additions. Therefore only ops may access h between
+ * xd_late_open and xd_late_close. */
 #ifndef XD_EXEC_LATE_H
 #define XD_EXEC_LATE_H
 
@@ -16,7 +16,8 @@ enum { XD_LATE_MOST = 8 };      /* max pending additions, to disjoint rows      
 
 typedef struct xd_late {
     xd_tensor h;                /* the hidden state, F32                                       */
-    xd_tensor y, gates;         /* values to add, with the rows of h; gates, one per addition  */
+    /* Values to add, with as many rows as h, and one gate per addition. */
+    xd_tensor y, gates;
     xd_addmul of[XD_LATE_MOST];
     int       n;
 } xd_late;

@@ -101,8 +101,8 @@ int    xd_sum_whole(xd_decl *d, xd_fetched *f);
 typedef struct xd_mat_part {    /* a matrix of the checkpoint that is part of a local matrix   */
     const char *name;
     int64_t     out, in;        /* rows and columns in the checkpoint                          */
-    int64_t     rows;           /* number of this rank's rows                                  */
-    int64_t     row0;           /* first of this rank's rows                                   */
+    int64_t     rows;           /* number of rows of the part that this rank has               */
+    int64_t     row0;           /* index of the first of these rows in the checkpoint matrix   */
 } xd_mat_part;
 
 /* Returns 1 if part i of a local matrix is from the same checkpoint tensor as part i - 1. */
@@ -133,8 +133,8 @@ typedef struct xd_lin_kind { xd_split split; int bias, few; } xd_lin_kind;
  * and multiplied in the compute type. */
 int xd_mat_type(const xd_decl *d, const xd_lin_kind *kind, const xd_matrix *m, xd_weight *w);
 /* Sets and returns w->rotate, the group size in which the inputs of a matrix are rotated because
- * its rows are stored as rotated integers and stay so. 0: inputs are not rotated, and the type of w
- * may have changed. */
+ * the matrix's rows are stored as rotated integers and stay rotated. 0: inputs are not rotated, and
+ * the type of w may have changed. */
 int64_t xd_mat_rotation(xd_decl *d, xd_lin *w, const xd_matrix *m);
 /* Adds the size of w, and the working memory for loading w, to the counted memory. */
 void xd_mat_count(xd_decl *d, xd_weight *w, const xd_matrix *m);
@@ -144,8 +144,8 @@ void xd_mat_pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name);
 
 /* ---- matrices packed for each GEMM (stored.c) ----------------------------------- */
 
-/* Returns 1 if a matrix stays in its file instead of being packed when loaded (exec/stored.h):
- * its parts are stored as the integers of w, a part has a block type, or all matrices stay
+/* Returns 1 if a matrix stays in its file instead of being packed when loaded (exec/stored.h): the
+ * matrix's parts are stored as the integers of w, a part has a block type, or all matrices stay
  * (d->stays). */
 int     xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m);
 /* Count and load a matrix that stays as stored, in place of xd_mat_count and xd_mat_load. */
@@ -157,9 +157,9 @@ int     xd_mat_takes_four(const xd_decl *d, const xd_matrix *m);
  * (xd_four_rotation). 0: tensor parallelism splits within a group, so rows are rotated back when
  * they are gathered. */
 int64_t xd_mat_four_rotation(const xd_decl *d, const xd_matrix *m);
-/* Returns 1 if a matrix is stored in groups of four-bit integers, and so stays in them. Sets
- * *rotate to the group size in which its columns stay rotated; 0: rows are rotated back, if
- * necessary, each time they are gathered. */
+/* Returns 1 if a matrix is stored in groups of four-bit integers, and stays in these groups when
+ * loaded. Sets *rotate to the group size in which its columns stay rotated; 0: rows are rotated
+ * back, if necessary, each time they are gathered. */
 int     xd_mat_is_four(const xd_decl *d, const xd_matrix *m, int64_t *rotate);
 /* Count and load a matrix in groups of four-bit integers, in place of xd_mat_count and xd_mat_load.
  * l->rotate is set before. */

@@ -73,7 +73,8 @@ void      xd_qk_norm_into(xd_exec *x, const xd_qknorm *a);
  * in place of the RMS norm. */
 void      xd_qk_layer_norm_into(xd_exec *x, const xd_qknorm *a);
 
-void      xd_activate(xd_exec *x, xd_tensor io, xd_act act);            /* changes io in place */
+/* Applies act to io in place. */
+void      xd_activate(xd_exec *x, xd_tensor io, xd_act act);
 xd_tensor xd_gated(xd_exec *x, xd_tensor a, xd_tensor b, xd_act act);   /* returns act(a) * b  */
 void      xd_gated_into(xd_exec *x, xd_tensor out, xd_tensor a, xd_tensor b, xd_act act);
 void      xd_add(xd_exec *x, xd_tensor acc, xd_tensor in);
@@ -104,7 +105,7 @@ xd_tensor xd_attn_causal(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, floa
  * the result to out [n,H,D] (F32 or x->act, any row stride). */
 typedef struct xd_attn_how {
     float   scale;              /* factor of the scores; <= 0: 1/sqrt(D)                       */
-    float   softcap;            /* soft cap, as in xd_attn_args                                */
+    float   softcap;            /* soft cap of the scores (xd_attn_args)                       */
     int64_t window;
     int     causal;
 } xd_attn_how;
@@ -119,9 +120,9 @@ xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_
 xd_tensor xd_lookup_places(xd_exec *x, xd_tensor table, int64_t n,
                            int64_t (*place)(const void *ctx, int64_t i), const void *ctx);
 
-/* Ops on images. An image is a tensor [T,H,W,C], channels last, that has this rank's rows.
- * Functions with _into write to `out`, which has the shape of the result and type F32 or x->act. A
- * convolution's residual may be `out`, and a norm's `in` may be `out`. */
+/* The ops below work on images. An image is a tensor [T,H,W,C], channels last, that has this rank's
+ * rows. Functions with _into write to `out`, which has the shape of the result and type F32 or
+ * x->act. A convolution's residual may be `out`, and a norm's `in` may be `out`. */
 typedef struct xd_conv_options {
     int        stride;          /* stride of rows and columns; 0 means 1                       */
     const int *lo, *hi;         /* [3]: padding before and after frames, rows, columns; NULL: 0 */
@@ -130,7 +131,8 @@ typedef struct xd_conv_options {
 void      xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
                          const xd_conv_options *o);
 /* Computes a convolution over frames: kernel [kt,kh,kw], stride 1; `in` has kt - 1 more frames than
- * `out`. Rows and columns are padded to keep their number. */
+ * `out`. Frames are padded at their edges, so that those of `out` have as many rows and columns as
+ * those of `in`. */
 void      xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
                          xd_tensor residual);
 /* Computes a convolution for which `in` has all needed rows, so no messages are sent. */
@@ -144,8 +146,8 @@ xd_halo   xd_halo_of(xd_exec *x, xd_tensor in, int lo, int hi);
 /* Group norm in two steps, for an image that is normalized in parts. xd_group_sums computes the
  * sums over all of `in` [T,H,W,C] and over the ranks that split its rows; xd_group_apply_into then
  * normalizes any part. a->scale, a->shift: [t,h,w,C] F32, or both absent: the result is norm *
- * scale + shift before silu, where each of their cells is used for T/t x H/h x W/w cells of `in`.
- * The function sets a->sums, a->groups and a->count. */
+ * scale + shift before silu, where each cell of a->scale and a->shift is used for T/t x H/h x W/w
+ * cells of `in`. The function sets a->sums, a->groups and a->count. */
 typedef struct xd_gsum { xd_tensor sums; int groups; double count; } xd_gsum;
 xd_gsum   xd_group_sums(xd_exec *x, xd_tensor in, int groups);
 void      xd_group_apply_into(xd_exec *x, const xd_gsum *s, const xd_gnorm *a);

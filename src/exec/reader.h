@@ -6,7 +6,7 @@
 #include "exec/weight.h"
 
 typedef struct xd_reader {      /* state of reading one tensor                                 */
-    const xd_source *src;       /* weight source, borrowed                                     */
+    const xd_source *src;       /* the weight source with the tensor, borrowed                 */
     char      name[512];
     xd_tensor t;                /* the tensor as stored; valid until the reader is closed      */
     int64_t   rows, cols;       /* number of rows (the first extent), and elements per row     */
@@ -25,8 +25,8 @@ int       xd_reader_plain(const xd_reader *r);
 /* Reads rows [row, row + n) of the tensor as f32. Any thread may call it. thread: index of the
  * calling thread, below the value of xd_par_threads() at xd_reader_open. */
 void      xd_reader_rows(const xd_reader *r, int64_t row, int64_t n, float *to, int thread);
-/* Tells the source that rows [row, row + n) will not be read again, so that their pages may be
- * unmapped. */
+/* Tells the weight source that rows [row, row + n) will not be read again, so that their pages may
+ * be unmapped. */
 void      xd_reader_past(const xd_reader *r, int64_t row, int64_t n);
 
 /* Returns 1 if the tensor is stored with elements of this type (I8, F8E4M3) and a scale per row or
@@ -42,7 +42,7 @@ int       xd_reader_fours(const xd_reader *r, int64_t rotate, const void **at);
  * devices (backend/backend.h). Returns the scale. */
 float     xd_quantize_row(xd_dtype type, const float *x, int64_t n, void *to);
 /* Quantizes a complete row of n values to XD_Q4_0 blocks. Unless `rotate` is 0, first rotates the
- * row in groups of `rotate` values. Changes x. */
+ * row in groups of `rotate` values. The rotation changes x. */
 void      xd_quantize_fours(float *x, int64_t n, int64_t rotate, void *to);
 /* Returns the group size in which rows with this number of columns are rotated; 0: none. */
 int64_t   xd_four_rotation(int64_t in);

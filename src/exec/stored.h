@@ -1,4 +1,4 @@
-/* stored.h - weight matrices that are not packed when loaded, but stay in their mapped files.
+/* stored.h - weight matrices that are not packed when loaded, but stay in the memory-mapped files.
  *
  * For each GEMM with such a matrix, one group of rows after another is gathered from the mapped
  * files, packed for the device, and multiplied. Results equal those of a packed matrix, bit for

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* The streams of tokens. XD_PAD: rows that pad the number of image tokens to a multiple (dit.h);
- * they are in the same patch as the text. */
+ * XD_PAD rows are in the same patch as the text. */
 typedef enum xd_stream_id { XD_IMG, XD_TXT, XD_REF, XD_PAD, XD_NSTREAMS } xd_stream_id;
 #define XD_STREAM(s) (1u << (s))        /* bit of stream s in a set of streams                 */
 enum { XD_ALL = -1 };           /* value of a patch index that means all patches              */

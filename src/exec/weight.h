@@ -1,7 +1,7 @@
 /* weight.h - the declaration of a model's weights. A model declares its weights once; listing,
  * counting, loading, splitting, packing and random filling follow from the declaration.
  *
- * To list, count or load weights, the model's `weights` function is run: it calls a function xd_w_*
+ * To list, count or load weights, the model's `weights` function is run: this function calls xd_w_*
  * for every tensor, with the tensor's name in the checkpoint relative to the current scope (prefix
  * of names). */
 #ifndef XD_EXEC_WEIGHT_H
@@ -82,7 +82,7 @@ typedef struct xd_conv_spec {
     int64_t out, in;
     int     nk;                 /* number of the kernel's extents in the checkpoint: 2 or 3    */
     int     kernel[3];
-    int     stride[3];          /* strides; 0: 1                                               */
+    int     stride[3];          /* strides of the convolution; 0 means 1                       */
     int     bias;
     /* 1: of a kernel over frames (kernel[0] > 1), keeps only the last frame. This 2D kernel
      * convolves a frame that has no predecessors. */
@@ -126,11 +126,12 @@ void xd_w_leave(xd_decl *d);
  * returns such a tensor as stored, and the code that reads rows of the tensor adds the terms. Rows
  * are along the first extent. */
 typedef struct xd_source_sums {
-    int       (*has)(void *self, const char *name);     /* 1: the tensor has terms             */
+    int       (*has)(void *self, const char *name);     /* returns 1 if the tensor has terms   */
     /* Returns the maximum bytes that adding the terms of a tensor needs from `open` to `close`, for
      * any columns. */
     size_t    (*takes)(void *self, const char *name);
-    /* Prepares the terms for the columns in span[0 .. n), concatenated. Computes on all threads. */
+    /* Prepares the terms for the columns in span[0 .. n), concatenated. The computation uses all
+     * threads. */
     xd_status (*open)(void *self, const char *name, const xd_span *span, int n, void **sum,
                       xd_err *e);
     /* Adds the terms of rows [row, row + n) to the f32 rows at `to`. May be called from any thread.
@@ -225,7 +226,7 @@ typedef enum xd_stays {
 struct xd_decl {
     xd_visit   visit;
     xd_dev    *dev;
-    xd_dtype   type;            /* compute type                                                */
+    xd_dtype   type;            /* the compute type: type of activations                       */
     xd_dtype   blocks;          /* I8, F8E4M3 or as `type`: for matrices that tensor parallelism */
                                 /* can split (attention, feed-forward) with at least            */
                                 /* XD_QUANT_MIN inputs and outputs; others have `type`          */
@@ -235,7 +236,7 @@ struct xd_decl {
     int        whole;           /* LIST: 1: lists also tensors that no network reads           */
     int        announces;       /* COUNT: 1: tells the source which elements a load will read  */
     xd_store  *store;           /* LOAD, RANDOM: memory of the loaded weights                  */
-    xd_declared *list;          /* LIST: the declared tensors                                  */
+    xd_declared *list;          /* LIST: list of the declared tensors                          */
     int        nlist, caplist;
     xd_stays   stays;
     size_t     mapped;          /* bytes of files that are read in place, again in every step   */
@@ -248,7 +249,7 @@ struct xd_decl {
                                 /* and memory for data made by the source                      */
     int        nturned;         /* LOAD: number of matrices whose rotation was undone         */
     int        nnonfinite;      /* LOAD: number of tensors with NaN or infinities              */
-    char       nonfinite[512];  /* name of the first such tensor                               */
+    char       nonfinite[512];  /* name of the first tensor with NaN or infinities             */
     xd_err    *err;             /* first failure; later work is skipped                        */
     const char *prefix;         /* optional prefix of names in files; NULL: none               */
     const char *const *prefixes;        /* prefixes that names in files may have instead, or NULL */

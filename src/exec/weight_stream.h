@@ -3,12 +3,12 @@
  *
  * If a device's memory cannot hold all blocks, some of them are streamed: their weights are in
  * pinned host memory and are copied to a few slots of device memory in turn. While a block
- * computes, the weights of the next ones are copied. Streamed blocks are spread evenly over the
+ * computes, the weights of the next blocks are copied. Streamed blocks are spread evenly over the
  * network, so that copies also overlap blocks that are on the device. A block always uses the same
- * slot, so its addresses and results do not change.
+ * slot, so the addresses of its weights do not change, nor do results.
  *
  * On a device in host memory, the weights of streamed blocks stay as stored in their files
- * (stored.h), and those of the next blocks are read ahead. */
+ * (stored.h), and the weights of the next blocks are read ahead. */
 #ifndef XD_EXEC_WEIGHT_STREAM_H
 #define XD_EXEC_WEIGHT_STREAM_H
 
@@ -45,12 +45,12 @@ int    xd_stream_plan_has(const xd_stream_plan *p, int n, int i);
 
 typedef struct xd_weight_stream xd_weight_stream;
 
-typedef struct xd_stream_memory {       /* memory of a stream; borrowed                        */
+typedef struct xd_stream_memory {       /* memory that a weight stream uses; borrowed          */
     xd_dev   *dev;
     xd_store *store;            /* allocates the slots and all other weights                    */
     /* NULL: the stream allocates its own pinned host memory. Not NULL: xd_stream_plan.host pinned
      * bytes that `parts` processes share: each process loads the streamed blocks k with k % parts
-     * == part, and no process uses a block before all have loaded their blocks. */
+     * == part, and no process uses a block before all processes have loaded their blocks. */
     char     *copy;
     int       part, parts;
 } xd_stream_memory;

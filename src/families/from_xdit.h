@@ -1,8 +1,8 @@
 /* from_xdit.h - tables of the models that xDiT supports: xDiT's scripts for a model, its parallel
  * methods, and the recipe for the model in this library.
  *
- * Data only. The program includes this header, too (tests/style/layers.py). Models that only xDiT
- * has are in app/from_xdit/xdit_models.c. */
+ * This header declares only data. The program includes this header, too (tests/style/layers.py).
+ * Models that only xDiT has are in app/from_xdit/xdit_models.c. */
 #ifndef XD_FAMILIES_FROM_XDIT_H
 #define XD_FAMILIES_FROM_XDIT_H
 
@@ -35,7 +35,8 @@ typedef struct xd_xdit_model {
     /* Class of xDiT whose method for padding an uneven number of tokens has a wrong name, so that
      * it fails. NULL: none. */
     const char *bad_padding;
-    /* "FLUX": xDiT 0.4.0 counts tokens as in diffusers before 0.32; NULL: not affected. */
+    /* "FLUX": xDiT 0.4.0 counts tokens as in diffusers before 0.32; NULL: the model is not
+     * affected. */
     const char *old_packing;
     int         text_rows;      /* for a video model: text tokens of every request; 0: unknown */
     /* Substrings of the names of models whose patches have two frames. */

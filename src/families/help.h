@@ -6,7 +6,8 @@
 #define XD_FAMILIES_HELP_H
 
 typedef enum xd_family_word {
-    /* Titles of the families for which this is true, comma-separated: */
+    /* Each of these constants lists, comma-separated, the families for which the statement is
+     * true: */
     XD_WORD_DISTILLED,          /* the guidance scale is distilled                             */
     XD_WORD_RESCALES,           /* the pipeline has guidance_rescale                           */
     XD_WORD_FROM_PROMPT,        /* guidance is relative to the prompt's prediction             */
@@ -20,7 +21,7 @@ typedef enum xd_family_word {
     XD_WORD_TWO_PROMPTS,        /* a second text encoder may have its own prompt               */
     XD_WORD_THREE_PROMPTS,      /* a third text encoder may have its own prompt                */
     XD_WORD_CLEANS,             /* captions are cleaned of web text                            */
-    XD_WORD_LAYERS,             /* blocks of each kind, and the family: "2,4" of FLUX          */
+    XD_WORD_LAYERS,             /* numbers of blocks of each kind, and family: "2,4" of FLUX   */
     /* Names of published models or files: */
     XD_WORD_FROM_IMAGE,         /* models that read a first frame                              */
     XD_WORD_LAST_IMAGE,         /* models that also read a last frame                          */

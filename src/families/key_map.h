@@ -15,7 +15,7 @@ typedef enum xd_swap {
 } xd_swap;
 
 /* A rule for the end of a name (stem), which is after the scope: a complete end
- * ("attn.norm_q.weight"), or one to which ".weight" and ".bias" are appended. The rows of the
+ * ("attn.norm_q.weight"), or an end to which ".weight" and ".bias" are appended. The rows of the
  * file's tensor are split into `of` parts, of which parts [at, at + n) are used (of = 0: all rows).
  * In a swapped tensor, the two halves are in reverse order in the file; with XD_SWAP_LAST only in
  * the last block. XD_SWAP_QUERIES, _KEYS: the file stores the rows of each attention head in pairs
@@ -38,8 +38,8 @@ typedef struct xd_scope {
 
 typedef struct xd_key_map {
     const char *nets[XD_MAXNET];        /* networks that the weights belong to                 */
-    const char *what;           /* contents of such a file, "a T5 text encoder"                */
-    const char *marks[2];       /* names, without prefix, of tensors that every such file has  */
+    const char *what;           /* contents of a file with this layout, "a T5 text encoder"    */
+    const char *marks[2];       /* names, without prefix, of tensors in every file of this layout */
     /* Possible prefixes of all names; '@' is the slot ("clip_l"). */
     const char *prefixes[XD_MAXPREFIX];
     xd_scope    scopes[XD_MAXSCOPE];    /* ends with a scope without `want`                    */

@@ -31,7 +31,7 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
     /* The text that the encoder reads. 1: the request's prompt_2; 2: the request's prompt_3; if the
      * request has no such text, or 0: the prompt. */
     int         prompt;
-    /* 1: if the model directory lacks the encoder, its output is zeros. */
+    /* 1: the encoder is optional: if the model directory lacks it, zeros replace its output. */
     int         optional;
     const char *slot;           /* name of the encoder for a separate weight file: "clip_l"    */
     /* 1: text does not attend to padding. The rows of padding are still computed. */
@@ -42,10 +42,12 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
     const char *frame;
     int         left;           /* 1: padding is before the text (with `masked`)               */
     /* Number of template ids before the prompt whose rows are dropped from the encoder's output:
-     * `pad` and max_sequence_length count the remaining ids. Not possible together with `left`. */
+     * `pad` and max_sequence_length count the remaining ids. Dropping rows is not possible together
+     * with `left`. */
     int         drop;
     /* Indices (as in xd_text_layer) of the hidden states that are concatenated in each output row;
-     * the encoder stops after the last of these. nlayers 0: the output is the last hidden state. */
+     * the encoder stops after the last of these states. nlayers 0: the output is the last hidden
+     * state. */
     int         nlayers;
     const int  *layers;
     /* For an encoder that reads reference images: text that is inserted before the prompt for each
@@ -86,7 +88,7 @@ typedef struct xd_recipe {
     int         ntext;
     /* Defaults of the pipeline's __call__: steps, max_sequence_length. */
     int         steps, max_text;
-    int         most_text;      /* max of max_sequence_length; 0: no limit                     */
+    int         most_text;      /* maximum value of max_sequence_length; 0: no limit           */
     double      guidance;
     /* 1: the transformer reads the guidance scale; two passes only with true_cfg_scale and a
      * negative prompt. */

@@ -17,7 +17,7 @@ typedef struct xd_image_text { const char *key, *value; } xd_image_text;
 enum { XD_IMAGE_QUALITY = 95 }; /* default quality of JPEG and WebP                            */
 /* Writes an image. rgb: h rows of w pixels of 3 bytes. texts may be NULL; a PNG without texts (a
  * preview) is compressed faster and less. Formats: .png .jpg .jpeg .webp .ppm. XD_EINVAL for any
- * other extension; the message names the known ones. */
+ * other extension; the error message names the known extensions. */
 xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_t h,
                          const xd_image_text *texts, xd_err *e);
 /* Writes an image as xd_image_write does, with a quality for JPEG and WebP: 0 to 100; negative:

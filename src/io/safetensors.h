@@ -2,7 +2,7 @@
  *
  * Only tensors in use are mapped (read-only), not complete files, because a checkpoint may be
  * larger than the address space. If the file system cannot map files, tensors are read into memory
- * that xd_st_done frees, and a log line reports it once. */
+ * that xd_st_done frees, and a log line reports this once. */
 #ifndef XD_IO_SAFETENSORS_H
 #define XD_IO_SAFETENSORS_H
 

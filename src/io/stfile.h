@@ -9,7 +9,7 @@
 #include "base/err.h"
 
 typedef struct xd_st_file {
-    char       *path;           /* path of the file; owned                                    */
+    char       *path;           /* path of the file; owned                                     */
     int         fd;
     size_t      size, data;     /* bytes of the file; offset in the file where tensor data begins */
     int         gguf;           /* 1: the file has the magic number of GGUF                   */
@@ -43,7 +43,8 @@ void      xd_st_file_put(xd_st_view *v);
 void      xd_st_file_past(const xd_st_view *v, const void *p, size_t bytes);
 
 #define XD_ST_HASH_START UINT64_C(0xcbf29ce484222325)
-uint64_t  xd_st_hash_bytes(uint64_t h, const void *p, size_t n);        /* FNV-1a hash        */
+/* Adds bytes to an FNV-1a hash. */
+uint64_t  xd_st_hash_bytes(uint64_t h, const void *p, size_t n);
 /* Hashes the file's size, its header, and 64 pages at equal distances. Uses read() even if the file
  * can be mapped. */
 uint64_t  xd_st_file_hash(const xd_st_file *f, uint64_t h);

@@ -75,7 +75,7 @@ typedef struct xd_component {
     xd_kind     kind;
     int         from_text;      /* 1: opened from a config text without a directory            */
     xd_json    *config;
-    const char *class_name;     /* class in the config, borrowed                               */
+    const char *class_name;     /* name of the class in the config, borrowed                   */
     const xd_net_def *def;
     /* Of the three pointers text, dit and vae, the one for the component's kind is set. The others
      * are NULL. */
@@ -87,7 +87,7 @@ typedef struct xd_component {
     /* A file that replaces the weights in `dir`, and the slot's name for messages ("clip_l");
      * NULL: none. */
     char       *file, *slot;
-    xd_st      *files;          /* weight files; NULL until xd_component_files                 */
+    xd_st      *files;          /* weight files; NULL until xd_component_files opens them      */
     xd_quantized *quantized;    /* quantized tensors of the files; NULL: none                  */
     xd_svdquant *svdquant;      /* SVDQuant layers of the files; NULL: none                    */
     xd_single_file *single;     /* translates declared names to those in `file`                */
@@ -104,7 +104,7 @@ xd_status xd_component_open(xd_component *p, const char *model, const char *name
                             const char *hint, xd_err *e);
 /* Opens a component as xd_component_open does, with other numbers of blocks than in the config.
  * layers: "4", or "2,4" for two kinds of blocks; kinds beyond the end of this list keep the
- * config's number; NULL: all do. */
+ * config's number; NULL: all kinds keep it. */
 xd_status xd_component_open_some(xd_component *p, const char *model, const char *name, xd_kind kind,
                                  const char *hint, const char *layers, xd_err *e);
 /* Opens a component as xd_component_open does, from the JSON text of a config in place of a
@@ -112,7 +112,7 @@ xd_status xd_component_open_some(xd_component *p, const char *model, const char 
 xd_status xd_component_open_text(xd_component *p, const char *name, xd_kind kind, const char *text,
                                  xd_err *e);
 /* Sets the weight source of a component, which has tensors under their declared names, and compares
- * these with the declared tensors. *src is copied, but its pointers are borrowed. */
+ * the source's tensors with the declared tensors. *src is copied, but its pointers are borrowed. */
 xd_status xd_component_source(xd_component *p, const xd_source *src, xd_err *e);
 /* Sets p->class_name from the config's _class_name or architectures, else to `hint`. */
 void      xd_component_name_class(xd_component *p, const char *hint);
@@ -160,9 +160,9 @@ xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type
 /* Restricts the component on this rank to blocks [first, last). Call before anything is loaded. */
 void      xd_component_stage(xd_component *p, int first, int last);
 
-/* Loads the weights from the files, or random ones if there are none; does nothing if they are
- * loaded. Collective over the component's share group. share: 1: blocks of one kind share the
- * memory of the first such block (only for random weights). */
+/* Loads a component's weights from its files, or makes random weights if there are no files; does
+ * nothing if the weights are loaded. Collective over the component's share group. share 1: blocks
+ * of one kind share the memory of the first such block (only for random weights). */
 xd_status xd_component_load(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e);
 /* Loads the weights as xd_component_load does with share = 0. s: this rank's status so far; if one
  * rank of the share group has failed, no rank loads weights. */
@@ -178,7 +178,8 @@ void      xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, s
                                 const xd_canceller *cancel);
 void      xd_component_prefetch_end(xd_component *p);
 /* Opens the readahead for a component with streamed blocks, which reads the files of the next
- * blocks ahead. Call xd_component_stream_next (self: its `w`) before streamed block k is used. */
+ * blocks ahead. Call xd_component_stream_next (self: the component's `w`) before streamed block k
+ * is used. */
 void      xd_component_stream_open(xd_component *p, xd_dev *dev, xd_dtype type);
 void      xd_component_stream_next(void *self, int k);
 void      xd_component_stream_close(xd_component *p);

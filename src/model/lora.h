@@ -2,14 +2,14 @@
  *
  * A LoRA file has two matrices, up and down, for each module (layer) that it changes. The model
  * then computes with W + scale * (alpha / rank) * up * down in place of the weight W (Hu et al.
- * 2021, https://arxiv.org/abs/2106.09685). LoHa files have the elementwise product of two such
- * products (https://arxiv.org/abs/2108.06098), LoKr files a Kronecker product
+ * 2021, https://arxiv.org/abs/2106.09685). LoHa files have the elementwise product of two products
+ * up * down (https://arxiv.org/abs/2108.06098), LoKr files a Kronecker product
  * (https://arxiv.org/abs/2309.14859). If the file has magnitudes (DoRA,
- * https://arxiv.org/abs/2402.09353), each row of the changed weight is then rescaled so that its
- * norm is its magnitude. LoRA files are opened and checked with the model. The matrices of LoRA
- * files become terms of the component's weight source (xd_source_sums): while rows of a weight are
- * packed, the terms are added in f32, before rounding or quantization, and only for the columns of
- * this rank. Therefore LoRA works with every plan.
+ * https://arxiv.org/abs/2402.09353), each row of the changed weight is then rescaled so that the
+ * row's norm equals its magnitude. LoRA files are opened and checked with the model. The matrices
+ * of LoRA files become terms of the component's weight source (xd_source_sums): while rows of a
+ * weight are packed, the terms are added in f32, before rounding or quantization, and only for the
+ * columns of this rank. Therefore LoRA works with every plan.
  *
  * LoRA terms belong to the model and are looked up when weights are read. To change LoRA files at
  * run time, drop a component, set other terms and load the component again. */
@@ -61,7 +61,7 @@ typedef enum xd_lora_slot {
     XD_LORA_DOWN,               /* "A", the matrix down [rank, in]                             */
     XD_LORA_UP,                 /* "B", the matrix up [out, rank]                              */
     XD_LORA_UP_BIAS,            /* [out], added to the bias with the scale of up * down        */
-    XD_LORA_ALPHA,              /* alpha, one element                                          */
+    XD_LORA_ALPHA,              /* the scalar alpha (scale = alpha / rank), one element        */
     XD_LORA_DIFF,               /* a full-rank difference with the weight's shape              */
     XD_LORA_DIFF_BIAS,          /* a difference with the bias' shape                           */
     /* LoHa: factors of (w1_a w1_b) * (w2_a w2_b), an elementwise product; a: [out, rank], b: [rank,
@@ -107,7 +107,7 @@ typedef struct xd_lora_target { /* the model's tensors that get the rows of one 
 } xd_lora_target;
 
 /* Lists the tensors of the transformer and of all text encoders that LoRA files may change. second:
- * 1: lists only those of the second of two transformers. */
+ * 1: lists only tensors of the second of two transformers. */
 xd_status xd_lora_keys_open(xd_lora_keys *s, xd_model *m, int second, xd_err *e);
 void      xd_lora_keys_close(xd_lora_keys *s);
 
@@ -159,7 +159,7 @@ typedef struct xd_lora_factor { /* a matrix [rows, cols] of a LoRA file, possibl
     int64_t rows, cols, rank;   /* rank 0: the matrix is not a product                         */
 } xd_lora_factor;
 
-typedef struct xd_lora_term {   /* gain * up[row0 .., :] * down is added to one tensor         */
+typedef struct xd_lora_term {   /* a term: gain * up[row0 .., :] * down is added to one tensor */
     int     part, item;
     xd_st  *file;
     int64_t up, down;           /* tensors of the file; down -1: `up` is the complete difference */
@@ -190,7 +190,7 @@ struct xd_loras {
     double       *scale;
     xd_st       **file;
     uint64_t     *noted;        /* hash of each file's peft settings; 0: none                  */
-    xd_lora_term *terms;        /* sorted by component and tensor                              */
+    xd_lora_term *terms;        /* LoRA terms, sorted by component and tensor                  */
     int           nterms, cap;
     xd_lora_src  *src[XD_LORA_COMPONENTS];
 };

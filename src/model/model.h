@@ -41,7 +41,8 @@ typedef struct xd_model {
     xd_tok          *tok[XD_MAXTEXT];   /* opened by xd_model_tokenizers                       */
     /* Image preprocessing for a CLIP image encoder; read by xd_model_tokenizers. */
     xd_clip_processor clip_processor;
-    int              warned_chat;       /* 1: xd_model_warn_chat was called                    */
+    /* 1: xd_model_warn_chat was called, which warns only once. */
+    int              warned_chat;
     xd_dit_info      dit_info;
     xd_vae_info      vae_info;
     xd_image_processor processor;       /* image preprocessing for a vision-language encoder   */
@@ -63,8 +64,8 @@ xd_status xd_model_fail_cached(xd_err *e, xd_status code);
 /* Appends the short name of a model to b as JSON: "org/name" for a snapshot in a Hugging Face
  * cache, else the last part of the directory's path, or a file's name without folders. */
 void      xd_model_short_name(const char *path, xd_text_buf *b);
-/* Returns the default values of a request. If the request starts from an image or inpaints, these
- * are the recipe's defaults, not those of a distilled checkpoint. */
+/* Returns the default values of a request. If the request starts from an image or inpaints, the
+ * defaults are the recipe's, not those of a distilled checkpoint. */
 xd_usual  xd_model_usual(const xd_model *m, int from_image, int masked);
 /* Writes one line about the defaults of a distilled checkpoint; "" for other models. */
 void      xd_model_usual_text(const xd_model *m, char *line, size_t size);

@@ -12,13 +12,13 @@
 
 typedef struct xd_quantized xd_quantized;
 
-/* Finds the quantized tensors in weight files. The files are borrowed; errors call them `what`.
- * Sets *q to NULL if no tensor is quantized. A tensor that cannot be decoded is an error only in
- * xd_quantized_check. */
+/* Finds the quantized tensors in weight files. The files are borrowed; errors call the files
+ * `what`. Sets *q to NULL if no tensor is quantized. A tensor that cannot be decoded is an error
+ * only in xd_quantized_check. */
 xd_status xd_quantized_open(xd_quantized **q, xd_st *files, const char *what, xd_err *e);
 void      xd_quantized_close(xd_quantized **q);
-/* Checks all quantized tensors whose names begin with `prefix`. Refuses the first one whose format
- * is unknown, or whose scales are missing or have a wrong shape. q may be NULL. */
+/* Checks all quantized tensors whose names begin with `prefix`. Refuses the first tensor whose
+ * format is unknown, or whose scales are missing or have a wrong shape. q may be NULL. */
 xd_status xd_quantized_check(const xd_quantized *q, const char *prefix, xd_err *e);
 
 /* Returns the element type and shape of tensor i of the files; for a quantized tensor, the type of

@@ -29,25 +29,25 @@ void      xd_named_close(xd_named **w);
 enum { XD_KEPT_TEXTS = 4 };     /* max cached texts of a module                                */
 
 typedef struct xd_kept_text {   /* cached tensors that depend only on a pass's text inputs     */
-    char    *key;               /* bytes of the text inputs; NULL: this entry is unused        */
-    size_t   bytes;             /* size of the key                                             */
+    char    *key;               /* the text inputs as bytes, the key of this entry; NULL: unused */
+    size_t   bytes;             /* size of the key in bytes                                    */
     void    *kept;              /* the cached tensors (xd_state.kept), in `arena`              */
     xd_arena arena;
-    int64_t  used;              /* number of the last pass that used this entry                */
+    int64_t  used;              /* number of the last forward pass that used this entry        */
 } xd_kept_text;
 
 struct xd_module {
     xd_logger    log;
     xd_canceller cancel;
     xd_dev      *dev, *count;
-    xd_dtype     type;          /* compute type                                                */
+    xd_dtype     type;          /* compute type of the module                                  */
     xd_named    *named;
     xd_component part;
-    xd_dit_info  dit;           /* properties, set for a transformer                           */
-    xd_vae_info  vae;           /* properties, set for a VAE                                   */
+    xd_dit_info  dit;           /* properties of the network, set for a transformer            */
+    xd_vae_info  vae;           /* properties of the network, set for a VAE                    */
     xd_arena     arena;         /* scratch memory of a call; grows when needed                 */
     xd_kept_text text[XD_KEPT_TEXTS];
-    int64_t      passes;        /* number of passes so far                                     */
+    int64_t      passes;        /* number of forward passes so far                             */
 };
 
 /* Grows the module's scratch arena to at least `bytes`, and frees everything in the arena. */

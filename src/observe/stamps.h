@@ -28,8 +28,8 @@ int64_t xd_stamps_begin(xd_stamps *s);
 void    xd_stamps_end(xd_stamps *s, xd_op op, int64_t begin);
 /* Returns 1 if many timestamps are queued, so that xd_stamps_read should be called. */
 int     xd_stamps_full(const xd_stamps *s);
-/* Waits for the device and reads all timestamps. Returns the number of ops since the last call;
- * s->v has their times in order, valid until the next xd_stamps_begin. */
+/* Waits for the device and reads all timestamps. Returns the number of ops since the last call.
+ * s->v has the times of these ops in order, valid until the next xd_stamps_begin. */
 int     xd_stamps_read(xd_stamps *s);
 
 #endif

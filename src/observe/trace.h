@@ -26,9 +26,9 @@ typedef enum xd_event_kind {
     XD_EV_SAMPLER,              /* the sampler's part of a step; a: step, b: patch or XD_ALL    */
     XD_EV_OP,                   /* a call of a kernel; a: xd_op                                */
     XD_EV_CALL,         /* a message begins; a: call and group (xd_event), b: peer, c: its number */
-    /* A wait for messages; a, b: as in XD_EV_CALL, for the first message. */
+    /* A wait for messages; a and b describe the first message, as in XD_EV_CALL. */
     XD_EV_WAIT,
-    XD_EV_FLIGHT,               /* a message, from its begin to the end of the wait for it     */
+    XD_EV_FLIGHT,               /* a message in flight, from its begin to the end of its wait  */
     XD_EV_DEVICE,               /* an op on an asynchronous device; a: xd_op                   */
 } xd_event_kind;
 
@@ -59,7 +59,7 @@ typedef struct xd_trace {
     int64_t    n, cap, lost;    /* `lost`: events that were dropped because memory was short   */
     int        phase;           /* index of the current phase of the request; -1: none         */
     int64_t    phase_t0;
-    int        requests;        /* number of requests so far                                   */
+    int        requests;        /* number of requests that were recorded so far                */
     xd_flight *fly;
     int        nfly, capfly;
     xd_stamps  device;          /* ops whose device times have not been read yet               */
