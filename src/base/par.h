@@ -15,7 +15,7 @@
  * process may run. Returns the number of threads. */
 int xd_par_set(int n);
 int xd_par_threads(void);
-int xd_par_cores(void);         /* cores in the affinity mask of this process                */
+int xd_par_cores(void);         /* returns the number of cores in the process's affinity mask */
 
 /* Calls fn(ctx, begin, end, thread) on contiguous ranges that partition [0, n), one for each thread
  * (no call for n <= 0; fewer ranges if n is less than the thread count). */

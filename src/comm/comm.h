@@ -36,15 +36,17 @@ typedef struct xd_comm_ops {
     xd_req (*allreduce)(xd_comm *c, xd_tensor io, xd_red op);
     /* Copies the contiguous tensor io of rank `root` to all ranks. */
     xd_req (*bcast)    (xd_comm *c, xd_tensor io, int root);
-    /* All-gather of uneven row counts: rank r contributes rows[r] rows of `in` (equal length, any
-     * row stride); `out`, contiguous, receives all rows in rank order. */
+    /* Gathers the rows of all ranks on all ranks (all-gather) with uneven row counts: rank r
+     * contributes rows[r] rows of `in` (equal length, any row stride); `out`, contiguous, receives
+     * all rows in rank order. */
     xd_req (*gather)   (xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in);
-    /* All-gather around a ring: part[r] is the contiguous tensor of rank r. Each rank sends only to
-     * the next rank: first its own tensor, then each received tensor except the next rank's own. */
+    /* Gathers tensors of all ranks on all ranks around a ring (all-gather): part[r] is the
+     * contiguous tensor of rank r. Each rank sends only to the next rank: first its own tensor,
+     * then each received tensor except the next rank's own. */
     xd_req (*circulate)(xd_comm *c, const xd_tensor *part);
-    /* All-to-all: sends give[r] to rank r and receives get[r] from it. Views have any strides, but
-     * the stride of the last dimension is 1. Views may have zero elements. What a rank sends to
-     * itself is copied. */
+    /* Exchanges tensors between all ranks (all-to-all): sends give[r] to rank r and receives get[r]
+     * from it. Views have any strides, but the stride of the last dimension is 1. Views may have
+     * zero elements. What a rank sends to itself is copied. */
     xd_req (*exchange) (xd_comm *c, const xd_tensor *give, const xd_tensor *get);
     /* Exchanges tensors without copies where possible (zero-copy). If the tensor that rank r sends
      * is in the shared-memory window of rank r, get[r] becomes a view of this tensor, and rank r
@@ -96,7 +98,8 @@ typedef enum xd_device_way {
     XD_WAY_HOST, XD_WAY_LINKS, XD_WAY_MAILBOXES, XD_WAY_STAGED
 } xd_device_way;
 
-typedef struct xd_traffic {     /* totals of this rank over a world and all its groups         */
+/* Message totals of this rank over a world and all groups of the world. */
+typedef struct xd_traffic {
     int64_t bytes, messages;    /* bytes and messages sent to other ranks                      */
     int64_t device_bytes;       /* device memory allocated for messages                        */
     xd_device_way way;

@@ -21,7 +21,8 @@
 typedef struct xd_mailboxes xd_mailboxes;       /* mailboxes between the ranks of a host       */
 typedef struct xd_links     xd_links;           /* links between the ranks of a world (linked.h) */
 
-typedef struct xd_direct {      /* the direct transport of one group of ranks                  */
+/* The transport of messages between devices for one group of ranks. */
+typedef struct xd_direct {
     xd_mailboxes *m;            /* mailboxes; m and links NULL: messages are staged (staged.h) */
     xd_links     *links;
     xd_comm      *notes;        /* communicator of the same ranks, for notes about mailboxes   */

@@ -1,4 +1,4 @@
-/* shm.h - inside comm: makes memory that processes of one host share.
+/* shm.h - private to comm: makes memory that processes of one host share.
  *
  * The memory is an anonymous file (memfd) without a name, so nothing remains if processes are
  * killed, and no disk space is used. One process makes the file, and the other processes open it

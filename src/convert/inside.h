@@ -1,5 +1,5 @@
-/* inside.h - inside convert: the plan of a model conversion (the output files and their tensors),
- * and the steps of the conversion.
+/* inside.h - private to convert: the plan of a model conversion (the output files and their
+ * tensors), and the steps of the conversion.
  *
  * The plan of a conversion is made before anything is written. The plan has every output file with
  * its header, so that the size of each file is known and files of an interrupted earlier run are
@@ -48,7 +48,7 @@ typedef struct xd_cvt_part {    /* a component of the model                     
 } xd_cvt_part;
 
 typedef struct xd_cvt_copy {    /* a file that is copied unchanged                             */
-    char  *from, *to;           /* paths of source and copy; owned                             */
+    char  *from, *to;           /* paths of the source file and of its copy; owned             */
     size_t bytes;
     int    config;              /* 1: the config of a component whose weights are written      */
 } xd_cvt_copy;

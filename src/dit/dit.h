@@ -8,7 +8,7 @@
 #include "exec/net.h"
 
 typedef struct xd_input {
-    xd_tensor      lat;         /* [n,F] F32 noisy latents: this rank's rows of this patch     */
+    xd_tensor      lat;         /* [n,F] F32 noisy latents: this rank's rows of the current patch */
     const xd_cond *cond;        /* text embeddings of this forward pass, all rows              */
     xd_tensor      extra;       /* [n, F with extra_ch channels] F32 extra channels, or absent   */
     xd_tensor      txt;         /* [n,E] text rows to embed, if txt_flows; padding rows are 0  */
@@ -43,7 +43,7 @@ typedef struct xd_dit_info {
     /* Text rows and image rows are padded to a multiple of this number (the image's with XD_PAD
      * rows); 0: no padding. */
     int     multiple;
-    int     sites;              /* number of self-attentions per block                         */
+    int     sites;              /* number of self-attention layers per block                   */
     /* Max latent cells for which there are positions: t, h, w; 0: no limit. */
     int64_t most[3];
     int     refs;               /* 1: tokens of reference images pass through the blocks, after

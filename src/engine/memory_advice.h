@@ -1,5 +1,4 @@
-/* memory_advice.h - finds and applies options with which a request that needs too much memory
- * fits. */
+/* memory_advice.h - finds and applies options that make a request fit into memory. */
 #ifndef XD_ENGINE_MEMORY_ADVICE_H
 #define XD_ENGINE_MEMORY_ADVICE_H
 

@@ -1,4 +1,4 @@
-/* gather.h - inside exec: gathers the rows of one rank's weight matrix from the matrices of the
+/* gather.h - private to exec: gathers the rows of one rank's weight matrix from the matrices of the
  * checkpoint.
  *
  * The weight matrix that a rank computes with (the local matrix) can be fused from several matrices

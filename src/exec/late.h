@@ -35,7 +35,7 @@ void xd_late_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor y);
 /* If the rows of a norm have a pending addition, makes the norm perform the addition (sets a->add
  * and a->gate). */
 void xd_late_take(xd_exec *x, xd_norm *a);
-/* Performs the pending additions to rows of h that `op` may access. */
+/* Performs the pending additions to those rows of the hidden state h that `op` may access. */
 void xd_late_before(xd_exec *x, xd_op op, const void *args);
 /* Call before the arena is rewound to `mark`: keeps the data of pending additions that is above the
  * mark. */

@@ -1,4 +1,4 @@
-/* matrix.h - inside exec: loads weight matrices, and the checkpoint tensors from which they are
+/* matrix.h - private to exec: loads weight matrices, and the checkpoint tensors from which they are
  * made. */
 #ifndef XD_EXEC_MATRIX_H
 #define XD_EXEC_MATRIX_H

@@ -32,7 +32,7 @@ xd_tensor xd_as(xd_exec *x, xd_tensor in, xd_dtype type);
  * tensor parallelism, the results of a layer that is split by inputs (ROW) are summed over the
  * ranks. */
 xd_tensor xd_linear(xd_exec *x, xd_tensor in, const xd_lin *w);
-xd_tensor xd_linear_f32(xd_exec *x, xd_tensor in, const xd_lin *w);     /* returns f32         */
+xd_tensor xd_linear_f32(xd_exec *x, xd_tensor in, const xd_lin *w);     /* returns an f32 tensor */
 xd_tensor xd_linear_act(xd_exec *x, xd_tensor in, const xd_lin *w, xd_act act);
 void      xd_linear_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w);
 void      xd_linear_act_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_act act);

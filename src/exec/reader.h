@@ -39,7 +39,7 @@ float     xd_reader_codes(const xd_reader *r, int64_t row, const float *x, void 
 int       xd_reader_fours(const xd_reader *r, int64_t rotate, const void **at);
 
 /* Quantizes a row of n values to type I8 or F8E4M3 on the host, with the same bits as on the
- * devices (backend/backend.h). Returns the scale. */
+ * devices (backend/backend.h). Returns the scale of the row. */
 float     xd_quantize_row(xd_dtype type, const float *x, int64_t n, void *to);
 /* Quantizes a complete row of n values to XD_Q4_0 blocks. Unless `rotate` is 0, first rotates the
  * row in groups of `rotate` values. The rotation changes x. */

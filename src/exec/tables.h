@@ -13,7 +13,8 @@
 typedef struct xd_table_key {
     const void *of;                             /* the weight or text that the table depends on */
     void      (*fill)(void *ctx, float *buf);   /* function that fills the table               */
-    double    (*fn)(double);                    /* cosine or sine, which `fill` uses           */
+    /* Function cos or sin, of whose values `fill` fills the table. */
+    double    (*fn)(double);
 } xd_table_key;
 
 typedef struct xd_table { xd_table_key key; int patch; xd_tensor t; } xd_table;

@@ -16,7 +16,7 @@ typedef enum xd_split { XD_REPLICATED, XD_COL, XD_ROW } xd_split;
 
 enum { XD_MAXSEG = 8, XD_QUANT_MIN = 16 };
 
-typedef struct xd_stored xd_stored;     /* a matrix that stays in its file (exec/stored.h)     */
+typedef struct xd_stored xd_stored;     /* a weight matrix that stays in its file (exec/stored.h) */
 
 typedef struct xd_lin {         /* this rank's shard of a linear layer y = x w^T + b          */
     xd_weight w;
@@ -208,9 +208,9 @@ typedef struct xd_declared {    /* a declared tensor                            
 typedef struct xd_store xd_store;       /* memory of loaded weights                            */
 
 typedef enum xd_visit {
-    XD_VISIT_LIST,              /* lists names and shapes                                      */
+    XD_VISIT_LIST,              /* lists the names and shapes of declared tensors              */
     XD_VISIT_COUNT,             /* fills structs with invalid addresses, counts bytes           */
-    XD_VISIT_LOAD,              /* loads weights from the source                               */
+    XD_VISIT_LOAD,              /* loads the weights from the weight source                    */
     XD_VISIT_RANDOM,            /* makes random elements from a hash of name and index         */
 } xd_visit;
 
@@ -232,7 +232,8 @@ struct xd_decl {
                                 /* XD_QUANT_MIN inputs and outputs; others have `type`          */
     const xd_source *src;
     int        tp, tp_at;       /* tensor-parallel degree and this rank's coordinate           */
-    int        cut;             /* 1: skip the last blocks and tensors that only they need     */
+    /* 1: skips the last blocks, and tensors that only these blocks need. */
+    int        cut;
     int        whole;           /* LIST: 1: lists also tensors that no network reads           */
     int        announces;       /* COUNT: 1: tells the source which elements a load will read  */
     xd_store  *store;           /* LOAD, RANDOM: memory of the loaded weights                  */
@@ -251,7 +252,7 @@ struct xd_decl {
     int        nnonfinite;      /* LOAD: number of tensors with NaN or infinities              */
     char       nonfinite[512];  /* name of the first tensor with NaN or infinities             */
     xd_err    *err;             /* first failure; later work is skipped                        */
-    const char *prefix;         /* optional prefix of names in files; NULL: none               */
+    const char *prefix;         /* prefix that tensor names in files may have; NULL: none      */
     const char *const *prefixes;        /* prefixes that names in files may have instead, or NULL */
     const char *lead;           /* prefix (or "") that is tried first; NULL: `prefix`           */
     const char *beside;         /* start of names that have no prefix in files, or `prefix`     */
@@ -274,8 +275,8 @@ void      xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, in
  * out of memory. */
 void     *xd_store_own_block(xd_store *s, size_t bytes, size_t beside);
 /* Makes the store allocate later weights in another block of the store's memory. Returns the
- * previous block. To return to the previous block, call the function again with the returned value
- * as `back`. */
+ * store's previous block of memory. To return to the previous block, call the function again with
+ * the returned value as `back`. */
 xd_arena  xd_store_swap_block(xd_store *s, void *base, size_t bytes, const xd_arena *back);
 /* Sets which process loads the weights requested from now on. fills 1: this process; 0: another
  * process. */

@@ -19,8 +19,8 @@
 
 /* Names of published models and files for help texts; NULL: none. */
 typedef struct xd_examples {
-    const char *file;           /* a weight file, "flux1-dev.safetensors"                      */
-    const char *hub;            /* a repository, "black-forest-labs/FLUX.1-dev"                */
+    const char *file;           /* name of a weight file, "flux1-dev.safetensors"              */
+    const char *hub;            /* name of a repository, "black-forest-labs/FLUX.1-dev"        */
     const char *layers;         /* block counts, if there are several kinds of blocks: "2,4"   */
     const char *from_image;     /* models that read a first frame: "A and B"                   */
     const char *last_image;     /* models that also read a last frame                          */
@@ -39,7 +39,7 @@ typedef struct xd_family {
     xd_examples             examples;
 } xd_family;
 
-extern const xd_family *const xd_families[];    /* all families; ends with NULL                */
+extern const xd_family *const xd_families[];    /* pointers to all families; ends with NULL    */
 
 /* Returns the i-th transformer of all families, in their order, or NULL at the end. */
 const xd_dit    *xd_dit_at(int i);

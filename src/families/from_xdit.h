@@ -50,7 +50,7 @@ typedef struct xd_xdit_model {
 typedef struct xd_xdit_net {    /* properties of a transformer, found by model name            */
     const char *name;           /* a substring of the model's name                              */
     int         heads, blocks;
-    int         cross;          /* heads of cross-attention, if different from `heads`          */
+    int         cross;          /* number of heads of cross-attention, if it differs from `heads` */
 } xd_xdit_net;
 
 /* A model name in the registry of xDiT's runner that differs from the name on the Hugging Face Hub,

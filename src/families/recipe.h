@@ -60,10 +60,10 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
     const char *processor;      /* folder of the image processor's config                  */
 } xd_text_use;
 
-/* When a pipeline passes its own sigmas, 1 .. 1/steps in equal steps, to its scheduler. NONE:
- * never, because the scheduler computes the sigmas. ALWAYS: always. BUT_FLOW: unless the config has
- * use_flow_sigmas. BUT_FLOW_TEXT: as BUT_FLOW, and also with use_flow_sigmas if denoising starts
- * from an image. */
+/* When a pipeline passes its own sigmas, 1 .. 1/steps in equal steps, to its scheduler.
+ * XD_OWN_NONE: never, because the scheduler computes the sigmas; XD_OWN_ALWAYS: always;
+ * XD_OWN_BUT_FLOW: unless the scheduler config has use_flow_sigmas; XD_OWN_BUT_FLOW_TEXT: unless
+ * the scheduler config has use_flow_sigmas and denoising starts from text alone. */
 typedef enum xd_own_sigmas { XD_OWN_NONE, XD_OWN_ALWAYS, XD_OWN_BUT_FLOW, XD_OWN_BUT_FLOW_TEXT }
     xd_own_sigmas;
 

@@ -1,4 +1,5 @@
-/* av.h - inside io: FFmpeg's libraries, loaded with dlopen when the first video is written or read.
+/* av.h - private to io: FFmpeg's libraries, loaded with dlopen when the first video is written or
+ * read.
  *
  * The libraries must have the same major version as the headers of the build; FFmpeg keeps its ABI
  * stable within a major version. */

@@ -1,4 +1,4 @@
-/* codec.h - inside io: the interface of an image format, and helpers that the formats share. */
+/* codec.h - private to io: the interface of an image format, and helpers that the formats share. */
 #ifndef XD_IO_CODEC_H
 #define XD_IO_CODEC_H
 

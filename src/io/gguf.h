@@ -1,4 +1,4 @@
-/* gguf.h - inside io: reads the header of a GGUF file and the file names of a sharded model. */
+/* gguf.h - private to io: reads the header of a GGUF file and the file names of a sharded model. */
 #ifndef XD_IO_GGUF_H
 #define XD_IO_GGUF_H
 

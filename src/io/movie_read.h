@@ -1,4 +1,4 @@
-/* movie_read.h - inside io: decodes the frames of a video file with FFmpeg. */
+/* movie_read.h - private to io: decodes the frames of a video file with FFmpeg. */
 #ifndef XD_IO_MOVIE_READ_H
 #define XD_IO_MOVIE_READ_H
 
@@ -8,7 +8,8 @@
 
 typedef struct xd_movie_reader xd_movie_reader;
 
-/* Opens a video. XD_EFORMAT: the file is not a video; XD_EUNSUPPORTED: FFmpeg is missing. */
+/* Opens a video file for decoding. XD_EFORMAT: the file is not a video; XD_EUNSUPPORTED: FFmpeg is
+ * missing. */
 xd_status xd_movie_reader_open(xd_movie_reader **m, const char *path, xd_err *e);
 /* Reads the next frame into *rgb, h rows of w pixels of 3 bytes, a buffer that is allocated or
  * enlarged as needed. Sets *w to 0 after the last frame. */

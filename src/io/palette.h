@@ -1,4 +1,4 @@
-/* palette.h - inside io: reduces the colours of an image to 256. */
+/* palette.h - private to io: reduces the colours of an image to 256. */
 #ifndef XD_IO_PALETTE_H
 #define XD_IO_PALETTE_H
 

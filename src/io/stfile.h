@@ -1,5 +1,5 @@
-/* stfile.h - inside io: maps or reads one safetensors or GGUF file, and chooses the weight file in
- * a directory. */
+/* stfile.h - private to io: maps or reads one safetensors or GGUF file, and chooses the weight file
+ * in a directory. */
 #ifndef XD_IO_STFILE_H
 #define XD_IO_STFILE_H
 
@@ -21,7 +21,7 @@ typedef struct xd_st_view {     /* view of some bytes of a file in memory; {0}: 
     size_t      len;            /* bytes of the mapped pages                                   */
 } xd_st_view;
 
-void xd_st_file_init(xd_st_file *f);    /* initializes a closed file                           */
+void xd_st_file_init(xd_st_file *f);    /* initializes f as a file that is not open            */
 
 /* Opens the file f->path and reads its header into *header: malloc'ed JSON text, owned by the
  * caller. Checks the sizes in the header. Sets *header to NULL for a GGUF file, whose header

@@ -1,4 +1,4 @@
-/* vcodec.h - inside io: the interface of a video format. */
+/* vcodec.h - private to io: the interface of a video format. */
 #ifndef XD_IO_VCODEC_H
 #define XD_IO_VCODEC_H
 

@@ -30,7 +30,7 @@ typedef struct xd_weight_group {        /* share group: ranks of this host with 
     xd_dev  *dev;               /* the device for which `copy` is pinned                       */
 } xd_weight_group;
 
-/* One set of weights of a component, with the LoRA files that change these weights. The set may be
+/* A set of weights of a component, with the LoRA files that change these weights. The set may be
  * loaded or not. Engines may share a set; references to a set are counted (xd_weights_keep). */
 typedef struct xd_weights {
     int         refs;
@@ -57,7 +57,7 @@ typedef struct xd_weights {
 /* Memory sizes of a set of weights, which an engine counts on a count device (a device that
  * computes nothing). All 0: not counted yet. */
 typedef struct xd_weight_counts {
-    xd_net      shadow;         /* the network on the count device                             */
+    xd_net      shadow;         /* the network, opened on a count device that computes nothing */
     size_t      packed;         /* bytes of the loaded weights                                 */
     size_t      block_bytes;    /* bytes of the weights in one block of shared memory          */
     size_t      mapped;         /* bytes of mapped files that every step reads again           */
@@ -217,7 +217,7 @@ typedef struct xd_component_weights {
 /* Opens a second set of weights for the component's blocks. The set is not loaded and has no LoRA
  * terms. */
 xd_status xd_component_weights_open(xd_component_weights *v, const xd_component *p, xd_err *e);
-/* Swaps the component's weights with the second set. Not collective. */
+/* Swaps the component's weights with the second set. The call is not collective. */
 void      xd_component_swap(xd_component *p, xd_component_weights *v);
 /* Frees the weights of the second set as xd_component_drop does, but the set stays open. Collective
  * over the set's share group. */

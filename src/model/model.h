@@ -31,7 +31,7 @@ typedef struct xd_model {
      * `dit` is then the high-noise transformer. net.def NULL: the model has only `dit`. */
     xd_component     dit2;
     int              only_low;  /* 1: the high-noise transformer is absent; `dit` is low-noise */
-    int              has_two;   /* 1: `dit2` is present                                        */
+    int              has_two;   /* 1: the low-noise transformer `dit2` is present              */
     double           boundary;  /* boundary_ratio in model_index.json; negative: none          */
     int              has_text[XD_MAXTEXT];      /* 0: text encoder i is optional and absent    */
     const char      *without;   /* text encoder to omit; valid only during opening             */
@@ -48,7 +48,7 @@ typedef struct xd_model {
     xd_image_processor processor;       /* image preprocessing for a vision-language encoder   */
     xd_component     preview;   /* a tiny VAE for previews; net.def NULL: none                 */
     xd_vae_info      preview_info;
-    xd_distilled usual;         /* defaults of requests; name NULL: the recipe's defaults      */
+    xd_distilled usual;         /* default values of requests; name NULL: the recipe's defaults */
     int         lora_partial;   /* 1: warn about LoRA tensors that do not fit; 0: refuse them  */
     struct xd_loras *loras;     /* LoRA files (lora.h); NULL: none                             */
     struct xd_loras *loras_2;   /* LoRA files of `dit2`; NULL: none                            */

@@ -1,4 +1,4 @@
-/* inside.h - inside module: private parts of xdit/module.h: the state of a module (a single
+/* inside.h - private to module: private parts of xdit/module.h: the state of a module (a single
  * transformer or VAE), and functions that turn the program's arrays into tensors. */
 #ifndef XD_MODULE_INSIDE_H
 #define XD_MODULE_INSIDE_H
@@ -58,6 +58,7 @@ xd_status xd_module_fits(const xd_module *m, size_t bytes, const char *what, xd_
 /* Returns the first error of an execution context, or XD_OK. */
 xd_status xd_module_end(const xd_exec *x, xd_err *e);
 
-void      xd_module_texts_close(xd_module *m);          /* frees cached texts                  */
+/* Frees the tensors that a module has cached for texts. */
+void      xd_module_texts_close(xd_module *m);
 
 #endif

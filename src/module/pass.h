@@ -1,4 +1,4 @@
-/* pass.h - inside module: the checked arguments and the state of one forward pass of a
+/* pass.h - private to module: the checked arguments and the state of one forward pass of a
  * transformer. */
 #ifndef XD_MODULE_PASS_H
 #define XD_MODULE_PASS_H

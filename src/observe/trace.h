@@ -24,12 +24,12 @@ typedef enum xd_event_kind {
     XD_EV_PIECE,
     XD_EV_BLOCK,                /* a block of a network; a: index of the block                 */
     XD_EV_SAMPLER,              /* the sampler's part of a step; a: step, b: patch or XD_ALL    */
-    XD_EV_OP,                   /* a call of a kernel; a: xd_op                                */
+    XD_EV_OP,                   /* a call of a kernel; a: the kernel's xd_op                   */
     XD_EV_CALL,         /* a message begins; a: call and group (xd_event), b: peer, c: its number */
     /* A wait for messages; a and b describe the first message, as in XD_EV_CALL. */
     XD_EV_WAIT,
     XD_EV_FLIGHT,               /* a message in flight, from its begin to the end of its wait  */
-    XD_EV_DEVICE,               /* an op on an asynchronous device; a: xd_op                   */
+    XD_EV_DEVICE,               /* an op that ran on an asynchronous device; a: the xd_op      */
 } xd_event_kind;
 
 typedef enum xd_call {
@@ -62,7 +62,7 @@ typedef struct xd_trace {
     int        requests;        /* number of requests that were recorded so far                */
     xd_flight *fly;
     int        nfly, capfly;
-    xd_stamps  device;          /* ops whose device times have not been read yet               */
+    xd_stamps  device;          /* timestamps of ops whose device times have not been read yet */
 } xd_trace;
 
 /* Starts a recorder in phase "open". path: file for the trace, checked only when it is written. */
