@@ -67,10 +67,10 @@ typedef struct xd_dit {
      * connection); -1: none. NULL: the model has no long skips. Block outputs for long skips are a
      * stack: the last output pushed is popped first. */
     int  (*skip_from)(const void *cfg, int layer);
-    /* Tensors that depend only on the text, so that they are equal in all steps and patches: keys
-     * and values of cross-attention. `keep` allocates the tensors in the arena for the blocks of
-     * this pipeline stage; `read` fills these tensors once per request and pass. NULL: text rows
-     * pass through the blocks, or only cond reads the text. */
+    /* Make tensors that depend only on the text, such as keys and values of cross-attention. These
+     * tensors are equal in all steps and patches. `keep` allocates the tensors in the arena for the
+     * blocks of this pipeline stage; `read` fills these tensors once per request and pass. NULL:
+     * text rows pass through the blocks, or only cond reads the text. */
     void (*keep)(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept);
     void (*read)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
     /* `active` returns the input row of a step's modulations, [1, active_width] in the compute
@@ -80,9 +80,9 @@ typedef struct xd_dit {
     int64_t   (*active_width)(const void *cfg);
     int64_t   (*mod_width)(const void *cfg, int layer);
     /* The three functions of a forward pass that run before and after the blocks. `cond` writes the
-     * pass's own data to s->local, which has local_size zeroed bytes; a GPU replays recorded blocks
-     * if cond writes the same bytes in every step. Arena memory that cond allocates is valid until
-     * the end of the pass. */
+     * pass's own data to s->local, which has local_size zeroed bytes. A GPU replays recorded kernel
+     * launches of the blocks if cond writes the same bytes in every step. Arena memory that cond
+     * allocates is valid until the end of the pass. */
     /* Called on every pipeline stage. */
     void (*cond) (xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
     /* Called on the first pipeline stage: makes the hidden state s->h. */

@@ -41,10 +41,10 @@ void xd_solo_run(xd_exec *x, xd_tensor h, const xd_solo *w, const xd_dual_in *in
 
 /* Checks the widths of the position axes in a config. An empty list becomes (16, 56, 56). */
 xd_status xd_dual_axes(xd_ints *axes, int64_t head_dim, xd_err *e);
-/* Returns the RoPE table of this rank's tokens, [n,head_dim/2] values of fn (cos or sin): image
- * tokens are at (0, row, column), tokens of reference image i at (i + 1, row, column), text tokens
- * at 0, where RoPE is the identity. text: the text of the forward pass if the passes have different
- * numbers of text rows, else NULL. */
+/* Returns the RoPE table of this rank's tokens, [n,head_dim/2] values of fn (cos or sin). The
+ * position of an image token is (0, row, column), that of a token of reference image i is (i + 1,
+ * row, column). Text tokens are at position 0, where RoPE is the identity. text: the text of the
+ * forward pass if the passes have different numbers of text rows, else NULL. */
 xd_tensor xd_dual_angles(xd_exec *x, const void *text, const xd_ints *axes, double (*fn)(double));
 
 /* Fills the hidden state s->h: the layer `text` computes text rows, the layer `latents` reference

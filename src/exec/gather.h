@@ -44,10 +44,11 @@ typedef struct xd_gathering {
     float   *scale;             /* scale per row, for split inputs or stored e4m3; or NULL      */
 } xd_gathering;
 
-/* Decides how local matrix w is gathered from the checkpoint. Scaled 8-bit elements and blocks are
- * gathered in the compute type, or in f32 if they will be quantized. F32 elements are also rounded
- * while they are gathered, which needs less memory, except in bands with added terms. stays: 1 if
- * the matrix will be packed in groups of rows; the device then rounds decoded blocks faster. */
+/* Decides how local matrix w is gathered from the checkpoint. Scaled 8-bit elements and elements of
+ * block types are gathered in the compute type, or in f32 if they will be quantized. To need less
+ * memory, F32 elements are also rounded while they are gathered, except in bands with added LoRA
+ * terms. stays is 1 if the matrix will be packed in groups of rows, because the device then rounds
+ * decoded blocks faster. */
 xd_gathering xd_gather_plan(const xd_decl *d, const xd_weight *w, const xd_matrix *m, int stays);
 /* Returns 1 if all parts of a local matrix are stored as rows of integers that w uses without
  * conversion. Sets *turned to 1 if the rows of some parts are in another order. */

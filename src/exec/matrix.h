@@ -126,11 +126,11 @@ typedef struct xd_matrix {      /* a local matrix: the rows and columns that thi
 
 typedef struct xd_lin_kind { xd_split split; int bias, few; } xd_lin_kind;
 
-/* Sets the element type of a weight matrix w. If weights are quantized, this includes matrices that
- * tensor parallelism splits, which matter for memory and time, and matrices that multiply few rows,
- * which matter for memory; the latter become integers, which are more precise than e4m3. The type
- * does not depend on the split. Returns 1 if the matrix is stored in groups of four-bit integers
- * and multiplied in the compute type. */
+/* Sets the element type of a weight matrix w. If weights are quantized, two kinds of matrices are
+ * quantized: those that tensor parallelism splits, to save memory and time, and those that multiply
+ * few rows, to save memory. Matrices that multiply few rows become integers, which are more precise
+ * than e4m3. The type does not depend on how tensor parallelism splits the matrix. Returns 1 if the
+ * matrix is stored in groups of four-bit integers and multiplied in the compute type. */
 int xd_mat_type(const xd_decl *d, const xd_lin_kind *kind, const xd_matrix *m, xd_weight *w);
 /* Sets and returns w->rotate, the group size in which the inputs of a matrix are rotated because
  * the matrix's rows are stored as rotated integers and stay rotated. 0: inputs are not rotated, and
@@ -144,8 +144,8 @@ void xd_mat_pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name);
 
 /* ---- matrices packed for each GEMM (stored.c) ----------------------------------- */
 
-/* Returns 1 if a matrix stays in its file instead of being packed when loaded (exec/stored.h): the
- * matrix's parts are stored as the integers of w, a part has a block type, or all matrices stay
+/* Returns 1 if a matrix stays in its file instead of being packed when loaded (exec/stored.h): if
+ * its parts are stored as the integers of w, if a part has a block type, or if all matrices stay
  * (d->stays). */
 int     xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m);
 /* Count and load a matrix that stays as stored, in place of xd_mat_count and xd_mat_load. */

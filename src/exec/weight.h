@@ -57,9 +57,9 @@ typedef struct xd_linear_spec {
 } xd_linear_spec;
 void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *s);
 
-/* Several linear layers of the checkpoint with the same input, computed as one (fused) layer. Part
- * i is "names[i].weight" [out[i], in]. Each entry of `names` may be a list of alternative names
- * separated by "|", of which the first one in the checkpoint is used. */
+/* Declares several linear layers of the checkpoint that have the same input and are computed as one
+ * (fused) layer. Part i is "names[i].weight" [out[i], in]. Each entry of `names` may be a list of
+ * alternative names separated by "|", of which the first one in the checkpoint is used. */
 typedef struct xd_fused_spec {
     int                n;
     const char *const *names;   /* [n] names of the parts in the checkpoint                    */
@@ -71,13 +71,14 @@ typedef struct xd_fused_spec {
 } xd_fused_spec;
 void xd_w_fused(xd_decl *d, xd_lin *w, const xd_fused_spec *s);
 
-/* A replicated linear layer whose weight the checkpoint stores in another shape, e.g. as a
+/* Declares a replicated linear layer whose weight the checkpoint stores in another shape, e.g. as a
  * convolution. "NAME.weight" has the shape shape[0..nd), where shape[0] is the number of outputs
  * and the product of the other extents is the number of inputs. */
 void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64_t *shape,
                     int bias);
 
-/* A convolution kernel "NAME.weight" [out, in, (kt,) kh, kw], "NAME.bias" [out]. */
+/* Declares a convolution with the kernel "NAME.weight" [out, in, (kt,) kh, kw] and the bias
+ * "NAME.bias" [out]. */
 typedef struct xd_conv_spec {
     int64_t out, in;
     int     nk;                 /* number of the kernel's extents in the checkpoint: 2 or 3    */
@@ -90,11 +91,11 @@ typedef struct xd_conv_spec {
 } xd_conv_spec;
 void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s);
 
-/* A 3 x 3 kernel "NAME.weight" [out, in, 3, 3] on a map that is upsampled by 2 x 2 (nearest
- * neighbour). Output pixel (2y + i, 2x + j) depends on only 2 x 2 cells of the original map, whose
- * factors are sums of the kernel's weights. w[2 i + j] is the 2 x 2 convolution for these pixels,
- * starting at cell (y - 1 + i, x - 1 + j); all four convolutions share the bias. Per input cell,
- * the four convolutions need 16 multiplications instead of 36. */
+/* Declares a 3 x 3 convolution "NAME.weight" [out, in, 3, 3] of a feature map that is first
+ * upsampled by 2 x 2 (nearest neighbour). Output pixel (2y + i, 2x + j) depends on only 2 x 2 cells
+ * of the original map, whose factors are sums of the kernel's weights. w[2 i + j] is the 2 x 2
+ * convolution for these pixels, starting at cell (y - 1 + i, x - 1 + j); all four convolutions
+ * share the bias. Per input cell, the four convolutions need 16 multiplications instead of 36. */
 void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, int64_t in);
 
 /* Declares a vector or small tensor, which is loaded as F32 into device memory. name: the tensor's

@@ -19,8 +19,8 @@ typedef enum xd_swap {
  * file's tensor are split into `of` parts, of which parts [at, at + n) are used (of = 0: all rows).
  * In a swapped tensor, the two halves are in reverse order in the file; with XD_SWAP_LAST only in
  * the last block. XD_SWAP_QUERIES, _KEYS: the file stores the rows of each attention head in pairs
- * that RoPE rotates together, one row of the first half and one of the second; the number of heads
- * follows from the file's tensor names. */
+ * that RoPE rotates together, one row of the head's first half and one row of its second half. The
+ * number of heads follows from the file's tensor names. */
 typedef struct xd_stem {
     const char *want, *have;
     int         at, n, of;

@@ -51,7 +51,7 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
     int         nlayers;
     const int  *layers;
     /* For an encoder that reads reference images: text that is inserted before the prompt for each
-     * image, with the image's number in place of "{}" and the image token repeated for all of the
+     * image. "{}" is replaced by the image's number, and the image token is repeated for all of the
      * image's tokens. NULL: the encoder only reads text. */
     const char *image_text;
     /* The encoder reads reference images resized by reference_size to this many pixels. 0: it reads
@@ -141,9 +141,9 @@ typedef struct xd_recipe {
      * request's image is an initial image. */
     int         references;
     int         needs_reference;        /* 1: a reference image is required                    */
-    /* 1: for inpainting, denoising starts from the single reference image, as it starts from the
-     * initial image in models without references, and the transformer reads sampled latents of that
-     * image. */
+    /* 1: for inpainting, denoising starts from the single reference image, and the transformer
+     * reads sampled latents of that image. Models without reference images start from the initial
+     * image in the same way. */
     int         inpaints_reference;
     /* Default area of a reference image in pixels (a request may set max_area); 0: reference_size
      * sets the area. */
@@ -183,12 +183,13 @@ const xd_recipe *xd_recipe_find(const char *pipeline, const xd_json *index);
 
 typedef struct xd_distilled {
     const char *name;           /* name of a distilled model, "FLUX.1-schnell"                 */
-    const char *recipe, *config, *words, *unless;       /* how the model is recognized          */
+    /* Properties by which the model is recognized. */
+    const char *recipe, *config, *words, *unless;
     int         steps;
-    double      guidance;       /* default guidance scale; negative: the recipe's              */
-    double      true_cfg;       /* default true_cfg_scale; 0: the recipe's                     */
-    int         max_text;       /* default max_sequence_length; 0: the recipe's                */
-    const char *timesteps;      /* default list of timesteps; NULL: the scheduler's              */
+    double      guidance;       /* default guidance scale; negative: the recipe's default      */
+    double      true_cfg;       /* default true_cfg_scale; 0: the recipe's default             */
+    int         max_text;       /* default max_sequence_length; 0: the recipe's default        */
+    const char *timesteps;      /* default list of timesteps; NULL: the scheduler's timesteps    */
 } xd_distilled;
 
 typedef struct xd_distilled_of {        /* properties by which a model is recognized; configs may

@@ -18,15 +18,16 @@ typedef struct xd_pixels {      /* an image in memory, as rows of pixels of 3 by
     int      as_mask;
     int      quick;             /* PNG: 1: compress faster, into a larger file                 */
     int      quality;           /* quality of lossy formats: 0 .. 100                          */
-    int      orientation;       /* reading: Exif orientation, 2 to 8; other values: upright. A
-                                   reader sets it before xd_pixels_new                         */
+    /* Reading: Exif orientation, 2 to 8; other values: upright. A reader sets the orientation
+     * before it calls xd_pixels_new. */
+    int      orientation;
 } xd_pixels;
 
 typedef struct xd_codec {
     const char *name;           /* name of the format, "PNG"                                  */
     const char *const *tails;   /* file name extensions: ".jpg", ".jpeg", NULL                */
     int64_t     max_side;       /* max pixels per side                                        */
-    /* Writes to an open file. The caller checks `f` for write errors. */
+    /* Writes an image to an open file. The caller checks `f` for write errors. */
     xd_status (*write)(FILE *f, const char *path, const xd_pixels *p, const xd_image_text *texts,
                        xd_err *e);      /* NULL: the format is only read, and `tails` is empty */
     /* Returns 1 if the first bytes are those of this format. */
@@ -44,7 +45,7 @@ xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd
  * has alpha < 255, else with the colours. */
 void      xd_pixels_mask(xd_pixels *p, const uint8_t *rgba);
 /* Returns the orientation in an Exif block (with or without the "Exif" prefix) or, if it has none,
- * in an XMP block: 2 to 8; 0: none, or the block is invalid. Either may be NULL. */
+ * in an XMP block: 2 to 8; 0: none, or the block is invalid. Either block may be NULL. */
 int       xd_exif_orientation(const uint8_t *exif, size_t n, const uint8_t *xmp, size_t nxmp);
 /* Rotates or mirrors an image so that it is upright, and sets p->orientation to 0. */
 xd_status xd_pixels_upright(xd_pixels *p, const char *path, xd_err *e);

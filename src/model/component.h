@@ -184,7 +184,7 @@ void      xd_component_stream_open(xd_component *p, xd_dev *dev, xd_dtype type);
 void      xd_component_stream_next(void *self, int k);
 void      xd_component_stream_close(xd_component *p);
 /* Returns the bytes of the component's files that this rank will read to load the weights and that
- * are not in the page cache; Returns 0 if the weights are loaded or there are no files. Slow: half
+ * are not in the page cache. Returns 0 if the weights are loaded or there are no files. Slow: half
  * a second for 24 GB. */
 size_t    xd_component_cold_bytes(xd_component *p, xd_dev *count, xd_dtype type);
 /* xd_component_will_read implements xd_source.will and adds the elements to the readahead.
