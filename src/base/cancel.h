@@ -17,7 +17,7 @@ typedef struct xd_canceller {
 /* Clears the cancellation flag for the next request. */
 void      xd_cancel_reset(xd_canceller *c);
 /* Cancels the request; only the first call has an effect. why: the error message; NULL:
- * "cancelled". Async-signal-safe if why is NULL. */
+ * "cancelled". The function is async-signal-safe if why is NULL. */
 void      xd_cancel_set(xd_canceller *c, const char *why);
 /* Returns nonzero if the request was cancelled. c may be NULL. */
 int       xd_cancel_requested(const xd_canceller *c);

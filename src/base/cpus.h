@@ -42,20 +42,20 @@ typedef struct xd_cpus {
 } xd_cpus;
 
 /* Reads the topology of the online cpus in `mask`. root: a directory like /sys/devices/system
- * (NULL: that directory), in which any file may be missing. Returns 0, with nothing to free, if
- * there is no cpu or no memory. */
+ * (NULL: /sys/devices/system), in which any file may be missing. Returns 0, with nothing to free,
+ * if there is no cpu or no memory. */
 int  xd_cpus_read(xd_cpus *c, const char *root, const xd_cpuset *mask);
 void xd_cpus_free(xd_cpus *c);
 
 /* Computes the cpus of rank r of n. The share of a rank is adjacent cores, with all cpus of each
  * core. If the division leaves a remainder, the first ranks get one core more. Returns the number
- * of cpus; 0: more ranks than cores. */
+ * of cpus, or 0 if there are more ranks than cores. */
 int  xd_cpus_share(const xd_cpus *c, int r, int n, xd_cpuset *share);
 /* Chooses one cpu on each of `threads` cores, all on one NUMA node if a node has that many cores.
- * Returns the number of cpus; 0: there are fewer cores. */
+ * Returns the number of cpus, or 0 if there are fewer cores than threads. */
 int  xd_cpus_spread(const xd_cpus *c, int threads, xd_cpuset *share);
 
-/* Finds the NUMA nodes to which the cpus in `cpus` belong. Returns the number of nodes; 0:
+/* Finds the NUMA nodes to which the cpus in `cpus` belong. Returns the number of nodes, or 0 if
  * unknown. */
 int  xd_cpuset_nodes(const xd_cpuset *cpus, const char *root, xd_cpuset *nodes);
 /* Sets the memory policy of [p, p + bytes): pages of this range that are allocated from now on are

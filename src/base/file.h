@@ -46,11 +46,11 @@ void      xd_out_abort(xd_out *o);
 xd_status xd_file_writable(const char *path, xd_err *e);
 
 /* Returns 1 while an xd_out that is a device or a pipe is open or being opened (which may block
- * until there is a reader). Async-signal-safe. */
+ * until there is a reader). The function is async-signal-safe. */
 int xd_out_streams(void);
 
-/* Removes the temporary files of all open xd_out. Async-signal-safe, for a signal handler that
- * exits. */
+/* Removes the temporary files of all open xd_out. The function is async-signal-safe, for a signal
+ * handler that exits. */
 void xd_out_sweep(void);
 
 /* Returns how many of the bytes [at, at + bytes) of a file are not in the page cache and must be
@@ -69,7 +69,7 @@ int  xd_cache_path(const char *name, char *path, size_t size);
  * the call. */
 void xd_make_parents(char *path);
 
-/* Returns "dir/name", malloc'ed, without a double slash; NULL: out of memory. */
+/* Returns "dir/name", malloc'ed, without a double slash, or NULL if out of memory. */
 char *xd_path_join(const char *dir, const char *name);
 
 #endif

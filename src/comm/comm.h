@@ -121,8 +121,8 @@ struct xd_comm {
 xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e);
 /* Opens a world of the ranks of the program's own communicator: *mpi_comm is an MPI_Comm. All
  * messages use duplicates of this communicator. MPI must be initialised, and is not finalised when
- * the world is closed. A communicator of one rank becomes a "self" world. Collective over the
- * communicator's ranks. */
+ * the world is closed. A communicator of one rank becomes a "self" world. The call is collective
+ * over the communicator's ranks. */
 xd_status xd_comm_from_mpi(xd_comm **c, const void *mpi_comm, xd_err *e);
 /* Opens a count communicator. A count communicator acts as rank `rank` of `size`, sends nothing and
  * counts the bytes that this rank would send. A count communicator never dereferences tensors. In a

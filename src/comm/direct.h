@@ -33,13 +33,13 @@ typedef struct xd_direct {
 
 /* Opens mailboxes between all ranks of this host. Returns NULL on all ranks of a host where
  * mailboxes are not available, with the reason in *why. Sets *any to 1 if some host has mailboxes.
- * Collective over `world`, the communicator under the staging communicator of `w`. */
+ * The call is collective over `world`, the communicator under the staging communicator of `w`. */
 xd_mailboxes *xd_mailboxes_open(xd_staging *w, xd_comm *world, int *any, const char **why);
 /* Returns 1 if the world has ranks on other hosts, which these mailboxes do not reach. */
 int           xd_mailboxes_partial(const xd_mailboxes *m, int world_size);
 void          xd_mailboxes_close(xd_mailboxes *m);
 /* Opens the direct transport of a group, after all ranks of the world have agreed to use mailboxes
- * or links. Collective over the group. */
+ * or links. The call is collective over the group. */
 xd_status     xd_direct_open(xd_direct *g, const xd_staging *w, int world_rank, xd_comm *group,
                              xd_err *e);
 void          xd_direct_close(xd_direct *g);

@@ -9,7 +9,7 @@
 #include "comm/comm.h"
 
 xd_status xd_comm_self(xd_comm **c, xd_err *e);
-/* Lent: the program's MPI_Comm, or NULL. */
+/* `lent`: the program's MPI_Comm, or NULL. */
 xd_status xd_comm_mpi(xd_comm **c, const void *lent, xd_err *e);
 void      xd_mpi_about(xd_fact *fact, void *cookie);
 /* Implements xd_comm_share; returns 0 if no world is open. */

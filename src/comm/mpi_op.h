@@ -87,9 +87,9 @@ struct xd_mpi_op {
     char            *stage;
 };
 
-/* Begins an operation. collective: 1: a collective call, which has its own message tag; 0: a
- * message in the FIFO of a pair of ranks. Returns NULL if out of memory, which is recorded in the
- * world's error. */
+/* Begins an operation. collective is 1 for a collective call, which has its own message tag, and 0
+ * for a message in the FIFO of a pair of ranks. Returns NULL if out of memory, which is recorded in
+ * the world's error. */
 xd_mpi_op *xd_mpi_op_begin(xd_comm *c, int collective);
 /* Post a message of `bytes` to or from a rank. A message of 0 bytes is not sent. */
 void    xd_mpi_op_send(xd_mpi_op *j, const void *p, size_t bytes, int to);
@@ -102,7 +102,7 @@ void    xd_mpi_op_send_uncounted(xd_mpi_op *j, const void *p, size_t bytes, int 
  * needed. */
 void    xd_mpi_op_send_view(xd_mpi_op *j, xd_tensor t, int to);
 void    xd_mpi_op_recv_view(xd_mpi_op *j, xd_tensor t, int from);
-/* Returns a staging buffer; NULL: the operation has failed. */
+/* Returns a staging buffer, or NULL if the operation has failed. */
 char   *xd_mpi_op_stage(xd_mpi_op *j, size_t bytes);
 void    xd_mpi_op_fail(xd_mpi_op *j, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
 /* Starts an operation after all messages of its first phase were posted; j may be NULL. */

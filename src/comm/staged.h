@@ -14,7 +14,7 @@
 
 /* Replaces *c with a staging communicator that wraps and owns it. Does nothing if the host can
  * address the memory of `dev` (borrowed). Groups split from a staging communicator are staged, too.
- * Not collective. */
+ * The call is not collective. */
 xd_status xd_comm_stage(xd_comm **c, xd_dev *dev, xd_err *e);
 
 #endif

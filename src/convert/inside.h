@@ -88,7 +88,8 @@ void      xd_cvt_progress(xd_cvt *v, const char *file, size_t bytes);
 
 /* Lists the other files of the model, which are copied: configs, tokenizers. */
 xd_status xd_cvt_list_copies(xd_cvt *v, xd_err *e);
-/* Copies the listed files. last: 0: all except model_index.json; 1: only model_index.json. */
+/* Copies the listed files. last 0: copies all except model_index.json; last 1: copies only
+ * model_index.json. */
 xd_status xd_cvt_copy_files(xd_cvt *v, int last, xd_err *e);
 void      xd_cvt_copies_free(xd_cvt *v);
 

@@ -6,8 +6,8 @@
 #include "engine/engine.h"
 
 /* Connects an engine to the other ranks: the ranks of the program's communicator, or all launched
- * ranks; none if `alone`. Also sets up threads and, unless `alone`, binds the rank to CPUs.
- * Collective unless `alone`. */
+ * ranks; none if `alone`. Also sets up threads and, unless `alone`, binds the rank to CPUs. The
+ * call is collective unless `alone`. */
 xd_status xd_session_join(xd_engine *g, const xd_open_args *a, int alone, xd_err *e);
 /* Makes the plan that the arguments give, or chooses one. Checks that all ranks have the same
  * version, model and plan, and opens the groups of ranks. s: this rank's status so far; if one rank

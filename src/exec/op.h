@@ -28,17 +28,17 @@ void xd_copy_to(xd_exec *x, xd_tensor out, xd_tensor in);
 /* Converts `in` to a type; returns `in` itself if it has the type already. */
 xd_tensor xd_as(xd_exec *x, xd_tensor in, xd_dtype type);
 
-/* Linear layer: y = act(in w^T + b). Converts `in` if its type differs from the weight's. With
- * tensor parallelism, the results of a layer that is split by inputs (ROW) are summed over the
- * ranks. */
+/* Computes a linear layer: y = act(in w^T + b). Converts `in` if its type differs from the
+ * weight's. With tensor parallelism, the results of a layer that is split by inputs (ROW) are
+ * summed over the ranks. */
 xd_tensor xd_linear(xd_exec *x, xd_tensor in, const xd_lin *w);
 xd_tensor xd_linear_f32(xd_exec *x, xd_tensor in, const xd_lin *w);     /* returns an f32 tensor */
 xd_tensor xd_linear_act(xd_exec *x, xd_tensor in, const xd_lin *w, xd_act act);
 void      xd_linear_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w);
 void      xd_linear_act_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_act act);
-/* Linear layer whose result is added: acc += gate * (in w^T + b). gate: [1,C] F32, or absent
- * ((xd_tensor){0}). In a block, the next norm of acc may perform the addition (late.h), so gate
- * must not change until then. */
+/* Computes a linear layer whose result is added to acc: acc += gate * (in w^T + b). gate: [1,C]
+ * F32, or absent ((xd_tensor){0}). In a block, the next norm of acc may perform the addition
+ * (late.h), so gate must not change until then. */
 void      xd_linear_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor in,
                         const xd_lin *w);
 /* Returns a view of the i-th part of the output of a fused linear layer. */
@@ -59,7 +59,7 @@ xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
 /* Returns factors for RMS norms over features that tensor parallelism splits over ranks. in[i]
  * [n,C], i < k: this rank's features of rows that have `width` features on all ranks. A row that
  * was RMS-normed over the rank's own features, times its factor in the result [n,k] F32, is normed
- * over all features. Collective over the ranks that split the features. */
+ * over all features. The call is collective over the ranks that split the features. */
 xd_tensor xd_rms_factors(xd_exec *x, const xd_tensor *in, int k, int64_t width, float eps);
 
 /* Norms and rotates queries or keys [n,H,D] (any strides, but the stride of D is 1) into `out` of
@@ -83,8 +83,8 @@ void      xd_axpby(xd_exec *x, xd_tensor y, float a, xd_tensor in, float b); /* 
 
 /* Computes the attention of this rank's tokens over all ranks' tokens. q [B*n,H,D] and k, v
  * [B*n,Hk,D] belong to this rank's tokens; the result is [B*n,H,D]. scale: factor of the scores;
- * not positive: 1/sqrt(D). Collective over the ranks that split the tokens of this forward pass and
- * pipeline stage. */
+ * not positive: 1/sqrt(D). The call is collective over the ranks that split the tokens of this
+ * forward pass and pipeline stage. */
 xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale);
 /* Computes attention as xd_attn does, and writes the result to out [B*n,H,D], F32 or x->act, any
  * row stride. */
@@ -139,8 +139,8 @@ void      xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *
 void      xd_conv_rows_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
                             const xd_conv_options *o);
 /* Gets the halo rows for xd_conv_rows_into from other ranks: at most `lo` rows above this rank's
- * rows and `hi` rows below, fewer at the image's edges. Collective over the ranks that split the
- * image's rows. */
+ * rows and `hi` rows below, fewer at the image's edges. The call is collective over the ranks that
+ * split the image's rows. */
 typedef struct xd_halo { xd_tensor above, below; } xd_halo;
 xd_halo   xd_halo_of(xd_exec *x, xd_tensor in, int lo, int hi);
 /* Group norm in two steps, for an image that is normalized in parts. xd_group_sums computes the
@@ -158,9 +158,9 @@ void      xd_group_rows(xd_exec *x, xd_tensor partial, xd_tensor in);
 void      xd_group_close(xd_exec *x, xd_gsum *s, xd_tensor partial, xd_tensor of);
 xd_tensor xd_enlarge(xd_exec *x, xd_tensor in, int t, int h, int w);
 
-/* Sinusoidal embedding of n scalars (Vaswani et al. 2017, as diffusers' Timesteps): `dim` elements
- * for each scalar, with cosines first if flip is 1, and frequency divisor (dim/2 - shift). The
- * result is F32 [n,dim]. */
+/* Returns the sinusoidal embedding of n scalars (Vaswani et al. 2017, as diffusers' Timesteps):
+ * `dim` elements for each scalar, with cosines first if flip is 1, and frequency divisor (dim/2 -
+ * shift). The result is F32 [n,dim]. */
 xd_tensor xd_time_embed(xd_exec *x, const double *t, int n, int64_t dim, int flip, double shift);
 /* Computes the sinusoidal embedding of one scalar in host memory, for xd_fill. */
 void      xd_time_row(float *row, double t, int64_t dim, int flip, double shift);

@@ -44,7 +44,8 @@ float     xd_quantize_row(xd_dtype type, const float *x, int64_t n, void *to);
 /* Quantizes a complete row of n values to XD_Q4_0 blocks. Unless `rotate` is 0, first rotates the
  * row in groups of `rotate` values. The rotation changes x. */
 void      xd_quantize_fours(float *x, int64_t n, int64_t rotate, void *to);
-/* Returns the group size in which rows with this number of columns are rotated; 0: none. */
+/* Returns the group size in which rows with this number of columns are rotated, or 0 if they are
+ * not rotated. */
 int64_t   xd_four_rotation(int64_t in);
 
 #endif

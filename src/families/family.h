@@ -43,7 +43,7 @@ extern const xd_family *const xd_families[];    /* pointers to all families; end
 
 /* Returns the i-th transformer of all families, in their order, or NULL at the end. */
 const xd_dit    *xd_dit_at(int i);
-/* Returns the family to which a transformer belongs; NULL: none. */
+/* Returns the family to which a transformer belongs, or NULL if there is none. */
 const xd_family *xd_family_of(const xd_dit *d);
 
 #endif

@@ -175,8 +175,9 @@ const xd_recipe *xd_recipe_at(int i);
 int       xd_recipe_inpaints(const xd_recipe *p);
 /* Appends the first pipeline class of each recipe to b, as "A, B". */
 void xd_recipe_names(xd_text_buf *b);
-/* Finds the recipe for a pipeline class; NULL: none. index: the model's model_index.json, which
- * selects among several recipes of the class; NULL: the first recipe of the class. */
+/* Finds the recipe for a pipeline class. Returns NULL if there is no such recipe. index: the
+ * model's model_index.json, which selects among several recipes of the class; NULL: the first
+ * recipe of the class. */
 const xd_recipe *xd_recipe_find(const char *pipeline, const xd_json *index);
 
 /* ---- distilled checkpoints (distilled.c) ----------------------------------------- */

@@ -32,7 +32,7 @@ typedef struct xd_gguf {
 xd_status xd_gguf_read(xd_gguf *g, xd_st_file *f, xd_err *e);
 void      xd_gguf_free(xd_gguf *g);
 
-/* Returns the value of a metadata key; NULL: the file does not have the key. */
+/* Returns the value of a metadata key, or NULL if the file does not have the key. */
 const char *xd_gguf_meta(const xd_gguf *g, const char *key);
 
 /* Returns 1 if `path` is named like a shard, "...-00002-of-00003.gguf", and sets the shard's number

@@ -161,8 +161,8 @@ xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type
 void      xd_component_stage(xd_component *p, int first, int last);
 
 /* Loads a component's weights from its files, or makes random weights if there are no files; does
- * nothing if the weights are loaded. Collective over the component's share group. share 1: blocks
- * of one kind share the memory of the first such block (only for random weights). */
+ * nothing if the weights are loaded. The call is collective over the component's share group. share
+ * 1: blocks of one kind share the memory of the first such block (only for random weights). */
 xd_status xd_component_load(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e);
 /* Loads the weights as xd_component_load does with share = 0. s: this rank's status so far; if one
  * rank of the share group has failed, no rank loads weights. */
@@ -184,8 +184,8 @@ void      xd_component_stream_open(xd_component *p, xd_dev *dev, xd_dtype type);
 void      xd_component_stream_next(void *self, int k);
 void      xd_component_stream_close(xd_component *p);
 /* Returns the bytes of the component's files that this rank will read to load the weights and that
- * are not in the page cache. Returns 0 if the weights are loaded or there are no files. Slow: half
- * a second for 24 GB. */
+ * are not in the page cache. Returns 0 if the weights are loaded or there are no files. The
+ * function is slow: half a second for 24 GB. */
 size_t    xd_component_cold_bytes(xd_component *p, xd_dev *count, xd_dtype type);
 /* xd_component_will_read implements xd_source.will and adds the elements to the readahead.
  * xd_component_was_read reports to the readahead that tensor i of the files has been read. */
@@ -198,8 +198,8 @@ void      xd_component_list_block(const xd_component *p, xd_dev *dev, xd_dtype t
  * reading. */
 void      xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type);
 
-/* Frees the component's weights, if there are any, and closes the share group. Collective over the
- * share group. */
+/* Frees the component's weights, if there are any, and closes the share group. The call is
+ * collective over the share group. */
 void      xd_component_drop(xd_component *p);
 
 /* xd_weights_keep adds a reference to a set of weights, and xd_weights_release removes a reference.
@@ -219,8 +219,8 @@ typedef struct xd_component_weights {
 xd_status xd_component_weights_open(xd_component_weights *v, const xd_component *p, xd_err *e);
 /* Swaps the component's weights with the second set. The call is not collective. */
 void      xd_component_swap(xd_component *p, xd_component_weights *v);
-/* Frees the weights of the second set as xd_component_drop does, but the set stays open. Collective
- * over the set's share group. */
+/* Frees the weights of the second set as xd_component_drop does, but the set stays open. The call
+ * is collective over the set's share group. */
 void      xd_component_weights_drop(xd_component_weights *v, xd_component *p);
 void      xd_component_weights_close(xd_component_weights *v, xd_component *p);
 

@@ -116,7 +116,8 @@ xd_status xd_model_tok(xd_model *m, int i, xd_err *e);
 void      xd_model_warn_chat(xd_model *m);
 /* Return transformer i (0: m->dit, 1: m->dit2), and the number of transformers. */
 xd_component *xd_model_dit(xd_model *m, int i);
-/* Returns text encoder k, or component i of XD_MODEL_PARTS; NULL: the model does not have it. */
+/* Returns text encoder k, or component i of XD_MODEL_PARTS, or NULL if the model does not have this
+ * component. */
 xd_component *xd_model_text(xd_model *m, int k);
 xd_component *xd_model_part(xd_model *m, int i);
 int       xd_model_dits(const xd_model *m);

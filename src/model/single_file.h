@@ -42,11 +42,11 @@ const char *xd_single_file_prefix(const xd_single_file *s);
 /* Returns known layout i (key_map.c); NULL after the last one. */
 const xd_key_map *xd_key_map_at(int i);
 /* Returns the allowed values of "general.architecture" in a GGUF file with this layout, separated
- * by spaces. NULL: any value is allowed. */
+ * by spaces. Returns NULL if any value is allowed. */
 const char       *xd_key_map_archs(const xd_key_map *k);
 /* Finds the first layout, from xd_key_map_at(*at) on, that matches the file's names for the
  * component `slot`. Sets *at to the index of the layout, and `prefix` to the prefix of the names.
- * NULL: no layout matches. */
+ * Returns NULL if no layout matches. */
 const xd_key_map *xd_key_map_find(const xd_st *files, const char *slot, int *at, char prefix[64]);
 /* Returns nonzero if the tensor names in the files are those of a LoRA file. */
 int         xd_is_lora(const xd_st *files);
