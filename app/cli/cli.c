@@ -1,4 +1,4 @@
-/* cli.c - the end of a command, its output and its start time; see cli.h */
+/* cli.c - ends commands, prints their output, and notes the start time; see cli.h */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -11,7 +11,8 @@
 #include "base/clock.h"
 #include "launch/roster.h"
 
-static const char STARTED[] = "XDIT_STARTED";   /* start time: seconds of the monotonic clock     */
+static const char STARTED[] = "XDIT_STARTED";   /* variable with the start time in seconds of the
+                                                   monotonic clock */
 static double     started_s;
 
 int xd_cli_exit(xd_status s, const xd_err *e)
@@ -23,7 +24,7 @@ int xd_cli_exit(xd_status s, const xd_err *e)
     return s == XD_EINVAL ? XD_EXIT_USAGE : XD_EXIT_FAILED;
 }
 
-/* Prints text and a newline, with ? for control characters. */
+/* Prints text and a newline, with ? in place of control characters. */
 static void print_clean(const char *text)
 {
     char *clean = strdup(text);
@@ -88,13 +89,14 @@ int xd_cli_end_rank(xd_status s, const xd_err *e, int rank, int code)
         code = xd_cli_failed(s, e, rank);
     if (code == XD_EXIT_OK)
         code = xd_cli_flush();
-    if (s == XD_ECOMM)          /* no exit handler of MPI's, which would wait                   */
+    if (s == XD_ECOMM)          /* skips MPI's exit handler, which would wait for other ranks   */
         _exit(code);
     return code;
 }
 
-/* The start time is now minus the CPU time of the process, or that of a parent that sets STARTED,
- * for ranks and for measurements. */
+/* Notes the start time of the process: the present time minus the process' CPU time. If the
+ * variable STARTED is set (for ranks and for measurements), uses its start time, that of a parent
+ * process. */
 void xd_cli_note_start(void)
 {
     struct timespec t = { 0 };

@@ -9,7 +9,8 @@
 
 typedef struct xd_command {
     const char *name, *summary;
-    int       (*run)(int argc, char **argv);   /* arguments after the name; returns the exit code */
+    int       (*run)(int argc, char **argv);   /* runs the command with the arguments after its
+                                                  name; returns the exit code */
     void      (*help)(FILE *f);
 } xd_command;
 
@@ -17,23 +18,25 @@ extern const xd_command xd_cmd_generate, xd_cmd_plan, xd_cmd_inspect, xd_cmd_ben
                         xd_cmd_convert, xd_cmd_compare, xd_cmd_models, xd_cmd_doctor,
                         xd_cmd_from_xdit, xd_cmd_calibrate, xd_cmd_completion, xd_cmd_serve,
                         xd_cmd_worker, xd_cmd_man, xd_cmd_trace;
-enum { XD_MAIN_COMMANDS = 5 };  /* the first ones of xd_commands, which `xdit` explains         */
-extern const xd_command *const xd_commands[];   /* all commands; ends with NULL                 */
+enum { XD_MAIN_COMMANDS = 5 };  /* number of main commands, the first ones in xd_commands; `xdit`
+                                   without arguments explains them */
+extern const xd_command *const xd_commands[];   /* all commands; the array ends with NULL       */
 
-/* Prints the error and returns the exit code. */
+/* Prints the error of a command, if any, and returns the exit code. */
 int  xd_cli_exit(xd_status s, const xd_err *e);
 /* Prints one or several lines to standard output, without control characters. */
 void xd_cli_line(void *cookie, const char *line);
 /* Prints the name of a written file; on a terminal without control characters. */
 void xd_cli_name(const char *name);
-void xd_cli_note_start(void);   /* called by main first                                        */
+void xd_cli_note_start(void);   /* notes the start time; main calls this function first        */
 double xd_cli_started_s(void);  /* start time of this process, on the clock of xd_now_s         */
-/* Flushes standard output; prints an error if that failed. Returns the exit code. */
+/* Flushes standard output; prints an error if the flush fails. Returns the exit code. */
 int  xd_cli_flush(void);
-/* The end of a command: xd_cli_flush, then xd_cli_exit if the command failed. */
+/* Ends a command: calls xd_cli_flush, then xd_cli_exit if the command failed. Returns the exit
+ * code. */
 int  xd_cli_end(xd_status s, const xd_err *e);
-/* Prints the error of a rank (0: also the only one) and returns the exit code. Errors known to all
- * ranks are printed by rank 0, others by the rank that has them. */
+/* Prints the error of a rank and returns the exit code; a process without MPI is rank 0. Rank 0
+ * prints the errors that all ranks have; a rank prints an error that it alone has. */
 int  xd_cli_failed(xd_status s, const xd_err *e, int rank);
 /* Ends a command: prints its error, or flushes standard output; returns the exit code. Does not
  * return if messages between ranks failed (XD_ECOMM). */

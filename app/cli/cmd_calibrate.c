@@ -1,10 +1,10 @@
-/* cmd_calibrate.c - xdit calibrate: the coefficients of TeaCache for a model, or a table for
- * --fast_attn
+/* cmd_calibrate.c - the command xdit calibrate, which measures the coefficients of TeaCache for a
+ * model, or a table for --fast_attn.
  *
- * Generates images with the cache "measure", which computes every block and reports the relative
- * change of the first block's input and of the last block's output from step to step. A polynomial
- * fitted to these pairs predicts the change of the output. A table comes from a request with
- * fast_attn "measure". */
+ * For the coefficients, the command generates images with the cache "measure". This cache computes
+ * every block and reports the relative changes of the first block's input and of the last block's
+ * output from step to step. A polynomial fitted to these pairs of changes predicts the change of
+ * the output. For a table, the command runs a request with fast_attn "measure". */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,10 +30,12 @@ typedef struct task {           /* one run of the command                       
     int           json;
     xd_open_flags open;
     xd_request    request;
-    const char   *table;        /* output file of a table; NULL: coefficients are printed       */
-    char          limit[48];    /* "measure:THRESHOLD", in place of fast_attn                  */
-    char         *text;         /* contents of the file of prompts                             */
-    double      (*pair)[2];     /* [npairs]: changes of input and output                       */
+    const char   *table;        /* output file of the table for --fast_attn; NULL: TeaCache's
+                                   coefficients are printed */
+    char          limit[48];    /* "measure:THRESHOLD", the value of fast_attn                 */
+    char         *text;         /* contents of the file with the prompts                       */
+    double      (*pair)[2];     /* [npairs]: relative changes of input and output from step to
+                                   step */
     int           npairs;
     xd_bar        bar;
     xd_opt_table  tables[4];
@@ -59,7 +61,7 @@ static const xd_opt_alias aliases[] = {
     { "config", "model" }, { "steps", "num_inference_steps" }, { 0 },
 };
 
-/* Options of open_flags.c that apply to one rank. */
+/* Names of the options of open_flags.c that apply to one rank; the command accepts only these. */
 static const char shared[] = "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
                              "lora lora_2 lora_partial threads dtype weights_dtype "
                              "text_weights_dtype device offload memory fit no_t5";
@@ -158,7 +160,7 @@ static xd_status read_task(task *t, int argc, char **argv, xd_err *e)
     return s == XD_OK ? xd_open_flags_read(&t->open, e) : s;
 }
 
-/* Appends the measured pairs in the JSON parameters of an image. */
+/* Appends the measured pairs of changes from the JSON parameters of an image to t->pair. */
 static xd_status add_pairs(task *t, const char *json, xd_err *e)
 {
     xd_json  *j = NULL;
@@ -181,7 +183,8 @@ static xd_status add_pairs(task *t, const char *json, xd_err *e)
     return s;
 }
 
-/* Writes the table; prints its number of attentions, and the option that reads it. */
+/* Writes the table for --fast_attn to its file. Prints the number of attention layers in the table,
+ * and the option that reads the file. */
 static xd_status write_found(const task *t, const xd_json *table, xd_err *e)
 {
     xd_text_buf b = { 0 };
@@ -211,7 +214,8 @@ static xd_status write_found(const task *t, const xd_json *table, xd_err *e)
     return XD_OK;
 }
 
-/* Writes the table in the JSON parameters of the last image, which covers all images. */
+/* Writes the table for --fast_attn that is in the JSON parameters of the last image; it covers all
+ * images. */
 static xd_status write_table(const task *t, const char *json, xd_err *e)
 {
     xd_json  *j = NULL;
@@ -246,7 +250,7 @@ static xd_status measure(task *t, xd_err *e)
     return s;
 }
 
-/* Prints the option --cache, and how well the polynomial fits. */
+/* Prints the option --cache with the fitted coefficients, and how well the polynomial fits. */
 static xd_status print_fit(const task *t, xd_err *e)
 {
     double poly[XD_FIT_POWERS];

@@ -1,4 +1,5 @@
-/* compare_runs.c - the difference that approximations make; see compare_runs.h */
+/* compare_runs.c - measures the difference that approximations make to the images of a request; see
+ * compare_runs.h */
 #include "cli/compare_runs.h"
 
 #include <inttypes.h>
@@ -63,7 +64,8 @@ static void print_object(const xd_comparison *c, double seconds, double exact, c
     xd_buf_free(&b);
 }
 
-/* Prints the difference of every image that has pixels in both results. */
+/* Prints the difference between the saved and the exact image, for every image that has pixels in
+ * both results. */
 static xd_status print_images(const xd_result *saved, const xd_result *exact, int json,
                               const char *(*name)(void *cookie, int i), void *cookie, xd_err *e)
 {

@@ -1,5 +1,5 @@
-/* loras.c - the values of --lora and --lora_2. The text after the last colon is the scale, unless a
- * file of the complete name exists. */
+/* loras.c - parses the values of --lora and --lora_2, "FILE" or "FILE:SCALE". The text after the
+ * last colon is the scale, unless a file with the complete value as its name exists. */
 #include "cli/loras.h"
 
 #include <errno.h>

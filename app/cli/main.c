@@ -1,7 +1,7 @@
 /* main.c - the program xdit: finds the command and runs it with its arguments.
  *
- * Standard output has results only (names of written files, requested data); messages go to
- * standard error. */
+ * Standard output receives only results (names of written files, requested data). Messages are
+ * printed to standard error. */
 #include <stdlib.h>
 #include <string.h>
 #ifdef __GLIBC__                /* defined by the headers above                                 */
@@ -32,7 +32,8 @@ static const char usage_tail[] =
     "  xdit generate --model models/demo-pixart --output demo.png \\\n"
     "    --prompt \"a large red circle on a blue background\"\n";
 
-/* The main commands, and the names of the others in one line; or a line for every command. */
+/* Prints the main commands, one per line, and the names of the other commands in one line; if
+ * `all`, one line for every command. */
 static void print_commands(FILE *f, int all)
 {
     const xd_command *const *c = xd_commands;
@@ -42,7 +43,7 @@ static void print_commands(FILE *f, int all)
     if (!all)
         fputs("\nAlso:", f);
     for (int i = XD_MAIN_COMMANDS, at = 5; !all && c[i]; i++) {
-        if (c[i] == &xd_cmd_worker)     /* started by serve alone                              */
+        if (c[i] == &xd_cmd_worker)     /* only xdit serve starts this command                 */
             continue;
         at += 1 + (int)strlen(c[i]->name);
         fprintf(f, "%s %s", at > HELP_COLUMNS ? "\n     " : "", c[i]->name);
@@ -92,7 +93,7 @@ static int no_command(const char *word)
     return xd_cli_exit(XD_EINVAL, &e);
 }
 
-/* --help counts in every place, also after a mistake. */
+/* Returns 1 if --help is anywhere among the arguments, even after an invalid argument. */
 static int wants_help(int argc, char **argv)
 {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
@@ -101,7 +102,7 @@ static int wants_help(int argc, char **argv)
     return 0;
 }
 
-/* One section or option of a help text: `xdit help generate ranks`. */
+/* Prints one section or option of a command's help text, as in `xdit help generate ranks`. */
 static int help_topic(const xd_command *c, const char *word)
 {
     xd_err e = { 0 };
@@ -117,7 +118,8 @@ static int help_topic(const xd_command *c, const char *word)
     return xd_cli_flush();
 }
 
-/* The main options of a command, with a last line on the others; or all. */
+/* Prints the main options of a command, with a last line about the other options; if `all`, every
+ * option. */
 static int help_command(const xd_command *c, int all)
 {
     int    left = 0;
@@ -141,7 +143,7 @@ static int help_command(const xd_command *c, int all)
     return xd_cli_flush();
 }
 
-/* Prints a list of commands, fitted to the terminal. */
+/* Prints a list of commands, wrapped to the width of the terminal. */
 static int help_commands(void (*print)(FILE *f))
 {
     char  *text = NULL;
@@ -170,9 +172,10 @@ static int print_help(const char *name, const char *topic)
     return help_command(c, topic != NULL);
 }
 
-/* Waiting OpenMP threads of oneDNN spin. On a busy machine the threads that they wait for may not
- * run meanwhile, and an image takes many times as long. Sets a short spin time, unless the user has
- * set one; the OpenMP runtime reads it when it is loaded, after this. */
+/* Sets a short spin time for waiting OpenMP threads, unless the user has set one. OpenMP threads of
+ * oneDNN spin while they wait. On a busy machine a spinning thread can occupy the core that the
+ * awaited thread needs, and an image takes many times as long. The OpenMP runtime is loaded later
+ * and reads the spin time then. */
 static void limit_spinning(void)
 {
     static const char *const set_by_user[] = { "OMP_WAIT_POLICY", "GOMP_SPINCOUNT",
@@ -184,9 +187,10 @@ static void limit_spinning(void)
     setenv("KMP_BLOCKTIME", "0", 1);
 }
 
-/* Sets parameters of Open MPI before it starts, unless the user has set them. Without the first, it
- * spins in blocking calls even if ranks share cores. Its handler of fatal signals allocates memory:
- * after a fault within malloc it would hang; without it the system ends the rank. */
+/* Sets parameters of Open MPI before it starts, unless the user has set them. Without the first
+ * parameter, Open MPI spins in blocking calls even if ranks share cores. The second parameter
+ * disables Open MPI's handler of fatal signals. The handler allocates memory, so it would hang
+ * after a fault within malloc; without the handler the system ends the rank. */
 static void set_open_mpi_parameters(void)
 {
     const char *ranks = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
@@ -197,8 +201,8 @@ static void set_open_mpi_parameters(void)
     setenv("OMPI_MCA_opal_signal", "", 0);
 }
 
-/* With a limit of the address space (ulimit -v), threads share one heap: glibc would map 128 MB for
- * each further one. */
+/* If the address space is limited (ulimit -v), makes all threads share one heap, because glibc
+ * would map 128 MB of address space for each further heap. */
 static void limit_heaps(void)
 {
 #ifdef M_ARENA_MAX
@@ -208,8 +212,9 @@ static void limit_heaps(void)
 #endif
 }
 
-/* The limit also applies to the stacks of threads. Measured: one rank works with 96 kB and
- * overflows with 64; Open MPI's launcher works with 256 and overflows with 192. */
+/* Refuses a stack limit (ulimit -s) that is too small; the limit also applies to the stacks of
+ * threads. Measured: one rank works with 96 kB and overflows with 64 kB; Open MPI's launcher works
+ * with 256 kB and overflows with 192 kB. */
 static xd_status check_stack(xd_err *e)
 {
     enum { NEEDED_KB = 512 };
@@ -228,7 +233,7 @@ static int may_be_rank(const xd_command *c)
            c == &xd_cmd_worker;
 }
 
-/* Prints the facts that a report of a fault needs; libraries stand on one line. */
+/* Prints one fact that a bug report needs. Libraries are printed on one line. */
 static void on_fact(void *cookie, const char *name, const char *value)
 {
     static const char *const shown[] = { "kernels", "kernels_error", "library", "video",

@@ -1,4 +1,4 @@
-/* opt_help.c - help texts, and a walk over their options */
+/* opt_help.c - prints help texts, and visits the options that they list */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,19 +22,21 @@ enum {
 static struct {
     xd_opt_visit *visit;
     void *cookie;
-} walk; /* visit: set while options are visited instead of printed */
+} walk; /* visit: called for each option of a help text, which is not printed meanwhile; NULL:
+           print */
 
-#define TOPIC "\1"              /* printed around the options while a topic is searched          */
+#define TOPIC "\1"              /* printed before and after the options while the help text is
+                                   searched for a topic */
 static struct {
     const char *word;
     int found;
-} topic; /* word: print only groups that match; NULL: all */
+} topic; /* word: only groups that match this word are printed; NULL: all groups */
 
-static int marked;              /* 1: print the marked lines of xd_opt_marked                   */
+static int marked;              /* 1: help functions print the marked lines of xd_opt_marked    */
 
 static struct {
     int on, left;
-} mains; /* on: count options after MAIN_END of their group in `left`, do not print them */
+} mains; /* on: the options after MAIN_END of their group are not printed but counted in `left` */
 static const char MAIN_END[] = "|";
 
 void xd_opt_explain(xd_option *rows, int n, const char *name, const char *help)
@@ -54,20 +56,23 @@ int xd_opt_columns(void)
     return n <= 0 ? 0 : n < MIN_WIDTH ? MIN_WIDTH : n;
 }
 
-/* Columns of help texts: those of tables, at most 120; 80 without a terminal and COLUMNS. */
+/* Returns the width of help texts in columns: xd_opt_columns, but at most 120; 80 if neither
+ * COLUMNS nor a terminal sets a width. */
 static int help_width(void)
 {
     int n = xd_opt_columns();
     return n == 0 ? DEFAULT_WIDTH : n > MAX_WIDTH ? MAX_WIDTH : n;
 }
 
-/* The column where help texts begin; in a narrow terminal they are below their option. */
+/* Returns the column where the explanations of options begin. In a narrow terminal an explanation
+ * is printed below its option. */
 static int help_at(void)
 {
     return help_width() < NARROW_WIDTH ? NARROW_AT : HELP_AT;
 }
 
-/* Prints words from column help_at, breaking lines at the width; the cursor is at column `at`. */
+/* Prints words from column help_at, breaking lines at the width of help texts. The cursor is at
+ * column `at`. */
 static void put_wrapped(FILE *f, int at, const char *text)
 {
     int from = help_at(), end = help_width() - 1;
@@ -91,8 +96,9 @@ static void put_wrapped(FILE *f, int at, const char *text)
     fputc('\n', f);
 }
 
-/* Prints a paragraph indented by `indent`, from its second line on by two more. Keeps spaces
- * between words; a word longer than the line has its own line. */
+/* Prints a paragraph indented by `indent` columns; its second and later lines are indented by two
+ * more if `indent` is not 0. Keeps spaces between words. A word longer than the line is printed on
+ * its own line. */
 static void print_paragraph(FILE *f, const char *text, int indent, int width)
 {
     int at = 0, gap = indent;
@@ -145,7 +151,7 @@ static void default_text(const xd_option *o, const void *record, char *text, siz
     const char *field = (const char *)record + o->offset;
     double      x = 0.0;
     text[0] = 0;
-    if (strstr(o->help, "default"))     /* the help text has it already                        */
+    if (strstr(o->help, "default"))     /* the help text already names the default             */
         return;
     if (o->kind == XD_OPT_FLAG || (o->kind == XD_OPT_TEXT && o->max >= XD_OPT_MANY))
         return;
@@ -179,8 +185,8 @@ static int is_clause_end(const char *p)
     return !*p || ((*p == ';' || *p == '.') && p[1] == ' ') || (*p == ' ' && p[1] == '(');
 }
 
-/* Shortens a help text to the clauses that `room` columns hold, and to its default if that fits,
- * too. A text whose first clause is longer stays as it is. */
+/* Shortens a help text to the clauses that fit in `room` columns, and appends its default if that
+ * fits, too. A text whose first clause is longer is not changed. */
 static void shorten(char *text, int room)
 {
     int   n = (int)strlen(text), best = 0, depth = 0;
@@ -222,7 +228,7 @@ static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const vo
     if (o->kind != XD_OPT_FLAG)
         at += fprintf(f, o->kind != XD_OPT_TEXT && o->choices ? " [%s]" : " %s",
                       o->arg ? o->arg : "VALUE");
-    if (mains.on && help_at() == HELP_AT) {     /* one line                                    */
+    if (mains.on && help_at() == HELP_AT) {     /* one line per option                         */
         int from = at > HELP_AT - 2 ? at + 2 : HELP_AT;
         shorten(text, help_width() - 1 - from);
         if (from + (int)strlen(text) < help_width()) {
@@ -260,7 +266,7 @@ int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name)
     return 0;
 }
 
-/* is_main: the options before MAIN_END are printed. */
+/* Prints the options with these names. is_main: they are before MAIN_END in their group. */
 static void help_named(FILE *f, const xd_opt_spec *s, const char *names, int is_main)
 {
     char  name[MAXNAME];
@@ -278,7 +284,7 @@ static void help_named(FILE *f, const xd_opt_spec *s, const char *names, int is_
     }
 }
 
-/* The options that no group names. */
+/* Prints the options that no group names. */
 static void help_others(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int ngroups,
                         int print)
 {
@@ -296,7 +302,7 @@ static void help_others(FILE *f, const xd_opt_spec *s, const xd_opt_group *group
         }
 }
 
-/* Returns 1 if the title contains the word, in any case. */
+/* Returns 1 if the title contains the word, ignoring case. */
 static int in_title(const char *title, const char *word)
 {
     size_t n = strlen(word);

@@ -1,17 +1,17 @@
-/* prompts.h - prompts from a file, one per line */
+/* prompts.h - reads prompts from a file, one per line */
 #ifndef XD_CLI_PROMPTS_H
 #define XD_CLI_PROMPTS_H
 
 #include "cli/opt.h"
 
 /* Appends the lines of a file, a pipe, or "-" for standard input to `list`; skips blank lines and
- * comments. The lines point into *text, which the caller frees, also after an error. XD_EINVAL: not
- * UTF-8, a byte 0, or no prompt. */
+ * comments. The lines point into *text, which the caller frees, also after an error. XD_EINVAL: the
+ * text is not UTF-8, contains a byte 0, or has no prompt. */
 xd_status xd_prompts_read(xd_opt_texts *list, const char *path, char **text, xd_err *e);
-/* Returns 1 if `path` is a stream, which can be read only once. */
+/* Returns 1 if `path` is a pipe or standard input, which can be read only once. */
 int xd_prompts_is_stream(const char *path);
-/* Copies the prompts from list->v[first] on into an anonymous file. Other processes of this host
- * open it by `path` until the caller closes *fd (-1: there is no file). */
+/* Copies the prompts list->v[first] and later into an anonymous file. Other processes of this host
+ * can open the file by `path` until the caller closes *fd (-1: there is no file). */
 xd_status xd_prompts_copy(const xd_opt_texts *list, int first, char path[64], int *fd, xd_err *e);
 
 #endif

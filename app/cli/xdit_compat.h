@@ -4,19 +4,19 @@
 
 #include "cli/xdit_flags.h"
 
-typedef struct xd_compat {      /* flags of xDiT that were given and have no effect here       */
+typedef struct xd_compat {      /* flags of xDiT on the command line that have no effect in xdit */
     int                 n;
     const xd_xdit_flag *flag[XD_XDIT_FLAGS_MAX];
 } xd_compat;
 
-/* For xd_opt_spec.other_flag; `cookie` is an xd_compat. Refuses flags that change the image and are
- * not supported. */
+/* Accepts a flag of xDiT; used as xd_opt_spec.other_flag, where `cookie` is an xd_compat. Refuses
+ * flags that change the image and are not supported. */
 xd_status xd_compat_flag(void *cookie, const char *name, int *values, xd_err *e);
-/* Prints one line per flag about its effect; `quiet`: only warnings. */
+/* Prints one line per flag of xDiT about its effect in xdit; if `quiet`, only warnings. */
 void xd_compat_report(const xd_compat *f, int quiet);
 
-/* If torchrun started this process as one of several: rank 0 prints how to start ranks here, and
- * the exit code is returned; else 0. */
+/* If torchrun started this process as one of several, rank 0 prints how to start ranks with xdit,
+ * and the exit code is returned. Otherwise returns 0. */
 int       xd_compat_torchrun(const char *command);
 
 #endif

@@ -1,4 +1,4 @@
-/* xdit_flags.c - the table of flags of xDiT; see xdit_flags.h */
+/* xdit_flags.c - the table of xDiT's command line flags; see xdit_flags.h */
 #include "cli/xdit_flags.h"
 
 #include <string.h>

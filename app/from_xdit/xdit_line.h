@@ -1,5 +1,5 @@
-/* xdit_line.h - parses a command line of xDiT: launcher, script, flags; and predicts whether xDiT
- * would accept it, by the rules of xDiT in the order in which they apply. */
+/* xdit_line.h - parses a command line of xDiT (launcher, script, flags) and predicts whether xDiT
+ * would accept the command. The rules of xDiT are applied in xDiT's order. */
 #ifndef XD_FROM_XDIT_XDIT_LINE_H
 #define XD_FROM_XDIT_XDIT_LINE_H
 
@@ -10,49 +10,55 @@
 #include "from_xdit/xdit_models.h"
 
 typedef struct xd_given {       /* a flag of the command line                                  */
-    int          n, count;      /* occurrences; values of the last one                          */
-    int          off;           /* 1: given as --no-NAME                                       */
+    int          n, count;      /* occurrences of the flag; number of values of its last
+                                   occurrence */
+    int          off;           /* 1: the flag was written as --no-NAME                        */
     const char **v;             /* [count] borrowed strings; the list is malloc'ed             */
 } xd_given;
 
 typedef enum xd_starter { XD_BY_TORCHRUN, XD_BY_PYTHON, XD_BY_ACCELERATE, XD_BY_RUNNER } xd_starter;
 
-typedef struct xd_line {        /* initialize with {0}; texts are borrowed from the words      */
+typedef struct xd_line {        /* a parsed command line; initialize with {0}; texts are borrowed
+                                   from the words of the command line */
     xd_starter  by;
     int         nproc, nnodes;  /* processes per host; hosts                                   */
     int         node_rank;
-    int         auto_nproc;     /* 1: "gpu" or "auto": CUDA_VISIBLE_DEVICES, else 8, is assumed */
-    const char *master;         /* NULL: this host                                             */
-    const char *script;         /* "xdit" of the runner                                        */
-    int         runner;         /* 1: the runner, with its flags                               */
+    int         auto_nproc;     /* 1: nproc was "gpu" or "auto"; the number in CUDA_VISIBLE_DEVICES,
+                                   else 8, is assumed */
+    const char *master;         /* host of rank 0; NULL: this host                             */
+    const char *script;         /* name of the example script; "xdit" for the runner           */
+    int         runner;         /* 1: the command starts xDiT's runner, which has its own flags */
     int         world;          /* number of processes                                         */
-    const xd_xdit_model *model; /* NULL: unknown                                               */
-    int         heads, blocks, cross;   /* of its transformer, cross: heads of its cross-attention;
-                                           0: unknown                                          */
-    int         from_config;    /* 1: they come from the config of the model directory          */
-    xd_given    given[XD_XDIT_FLAGS_MAX];       /* by the index in xd_xdit_flags                 */
-    char        refusal[512];   /* error of argparse; empty: none                               */
-    char        why[128];       /* explanation of that error; may be empty                      */
+    const xd_xdit_model *model; /* row of the model; NULL: unknown                             */
+    int         heads, blocks, cross;   /* of the model's transformer: attention heads, blocks, and
+                                           heads of the cross-attention; 0: unknown */
+    int         from_config;    /* 1: heads, blocks and cross were read from the config of the model
+                                   directory */
+    xd_given    given[XD_XDIT_FLAGS_MAX];       /* flags of the command, by their index in
+                                                   xd_xdit_flags */
+    char        refusal[512];   /* error that argparse of xDiT would print; empty: none         */
+    char        why[128];       /* explanation of the error in `refusal`; may be empty          */
     const xd_xdit_flag *no_dashes;      /* a flag written without dashes; NULL: none            */
     int         known_model;    /* 1: script, name or directory identify the model              */
 } xd_line;
 
-/* Parses a command. XD_EINVAL: it is not a command line of xDiT. Flags that the parser of xDiT
- * refuses are no error but set l->refusal. */
+/* Parses a command. XD_EINVAL: it is not a command line of xDiT. If the parser of xDiT would refuse
+ * a flag, sets l->refusal and returns XD_OK. */
 xd_status   xd_line_read(xd_line *l, const xd_script *text, const xd_command_line *s, xd_err *e);
-/* For xd_script.wanted: returns 1 if the command starts xDiT. */
+/* Returns 1 if the n words of a command start xDiT. Used as xd_script.wanted. */
 int         xd_line_wanted(int n, char **w);
 void        xd_line_free(xd_line *l);
-/* Value of a flag: the last one, or `none` if it is not given. */
+/* Returns the last value of a flag, or `none` if the flag is not given. */
 int         xd_line_int(const xd_line *l, const char *flag, int none);
 double      xd_line_real(const xd_line *l, const char *flag, double none);
 const char *xd_line_text(const xd_line *l, const char *flag);
 int         xd_line_on(const xd_line *l, const char *flag);
 const xd_given *xd_line_given(const xd_line *l, const char *flag);
-/* Sum of the blocks of all stages; *bad becomes a number out of range (the nearest number in range
- * is added), or NULL. */
+/* Returns the sum of the numbers of transformer blocks of all pipeline stages. If a number is out
+ * of range, the nearest number in range is added, and *bad becomes that number's text; else *bad
+ * becomes NULL. */
 int64_t     xd_line_sum(const xd_given *list, const char **bad);
-/* Product of the degrees. */
+/* Returns the product of the parallel degrees that the flags set. */
 int         xd_line_product(const xd_line *l);
 
 typedef struct xd_possible {    /* an error that depends on the installation                   */
@@ -60,7 +66,7 @@ typedef struct xd_possible {    /* an error that depends on the installation    
     char        error[320], because[256];
 } xd_possible;
 
-typedef struct xd_verdict {     /* whether xDiT would run the command                          */
+typedef struct xd_verdict {     /* the prediction whether xDiT would run the command           */
     const char *when;           /* time of the error: "when its flags are read"; NULL: it runs  */
     char        error[512], because[512];
     int         nnotes;
@@ -69,7 +75,7 @@ typedef struct xd_verdict {     /* whether xDiT would run the command           
     xd_possible possible[2];
 } xd_verdict;
 
-/* Applies the rules of xDiT. */
+/* Applies the rules of xDiT to a parsed command line, and sets *v. */
 void xd_line_judge(const xd_line *l, xd_verdict *v);
 
 #endif

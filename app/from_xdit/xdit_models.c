@@ -1,4 +1,5 @@
-/* xdit_models.c - models of xDiT that are not supported here, and the search for all by name */
+/* xdit_models.c - lists the models of xDiT that xdit does not support, and finds any model of xDiT
+ * by name */
 #include "from_xdit/xdit_models.h"
 
 #include <ctype.h>
@@ -16,7 +17,8 @@ enum {
     FILM = XD_HAS_VIDEO,
 };
 
-/* Rows for a model of an example script and for one of the runner; none is supported here. */
+/* Macros for rows of models that xdit does not support: SCRIPT for a model of an example script of
+ * xDiT, RUNNER for a model of xDiT's runner. */
 #define SCRIPT(t, s, p, c, n, m) \
     { .title = t, .scripts = s, .pipeline = p, .cell = c, .patch = n, .can = m }
 #define RUNNER(t, s, p, c, n, m) \
@@ -39,7 +41,7 @@ static const xd_xdit_model models[] = {
     SCRIPT("Latte", "latte_example", "xFuserLattePipeline", 8, 2, USP | ROWS | FILM),
     SCRIPT("Lumina", "lumina2_example lumina_cfg_example",
            "Lumina2Pipeline", 8, 2, CFG | USP | GUIDE),
-    /* models of the runner, searched from the first row on */
+    /* models of xDiT's runner; the first matching row is used */
     RUNNER("HunyuanVideo-1.5", "HunyuanVideo-1.5", "HunyuanVideo15", 16, 1, USP | FILM),
     RUNNER("HunyuanVideo", "HunyuanVideo", "HunyuanVideo", 8, 2, USP | FILM),
     RUNNER("LTX-2", "LTX-2", "LTX2", 32, 1, USP | FILM),
@@ -74,8 +76,8 @@ static const xd_xdit_name registered[] = {
 
 static const xd_xdit_rows others = { .models = models, .nets = nets, .names = registered };
 
-/* Returns the rows of family i; after the last family those of unsupported models. NULL: no
- * more. */
+/* Returns the xDiT models of family i; after the last family, the unsupported models of xDiT; then
+ * NULL. */
 static const xd_xdit_rows *rows_at(int i)
 {
     const xd_xdit_rows *r = xd_xdit_rows_at(i);
@@ -100,7 +102,7 @@ static int same_letters(const char *a, const char *b, size_t n)
     return 1;
 }
 
-/* Returns 1 if `text` contains the first n characters of `piece`, in any case. */
+/* Returns 1 if `text` contains the first n characters of `piece`, ignoring case. */
 static int has_letters(const char *text, const char *piece, size_t n)
 {
     for (; strlen(text) >= n; text++)

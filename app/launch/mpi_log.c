@@ -17,7 +17,7 @@ static void write_out(const xd_mpi_log *z, const char *p, size_t n)
         if (k < 0 && errno == EINTR)
             continue;
         if (k <= 0)
-            return;             /* the reader has closed the pipe                              */
+            return;             /* the reader of standard error has closed the pipe            */
         p += k;
         n -= (size_t)k;
     }
@@ -28,7 +28,8 @@ static int is_dashes(const xd_mpi_log *z)
     return z->n >= DASHES && strspn(z->line, "-") >= DASHES;
 }
 
-/* Returns 1 for lines that MPI marks as its own: "[host:12345] ...", "[host][[job,1],0][...". */
+/* Returns 1 if the line begins with a mark of MPI: "[host:12345] ..." or
+ * "[host][[job,1],0][...". */
 static int is_marked(const char *line)
 {
     const char *end = line[0] == '[' ? strchr(line, ']') : NULL, *p = end;
@@ -40,11 +41,13 @@ static int is_marked(const char *line)
 }
 
 static const char OURS[] = "xdit: ", WARNING[] = "xdit: warning: ";
-/* Open MPI 5 writes a mark and its sentence separately; other ranks may write in between. */
+/* A sentence of Open MPI without its mark. Open MPI 5 writes the mark "[host:pid]" and the sentence
+ * separately, so output of other ranks may be between the two. */
 static const char SENTENCE[] = "Unable to find reachable pairing between local and remote "
                                "interfaces\n";
 
-/* Returns 1 if the line that begins so may be a message of the launcher, or a warning. */
+/* Returns 1 if the line whose first bytes are known may be a message of the launcher or a
+ * warning. */
 static int may_be_message(const xd_mpi_log *z)
 {
     if (strncmp(z->line, WARNING, z->n) == 0)
@@ -77,7 +80,7 @@ static void pass_line(xd_mpi_log *z, const char *line)
     write_out(z, line, strlen(line));
 }
 
-/* Keeps or passes the line, which is complete. */
+/* Handles a complete line: keeps a message of the launcher, and passes output of a rank. */
 static void judge_line(xd_mpi_log *z)
 {
     z->line[z->n] = 0;
@@ -87,7 +90,7 @@ static void judge_line(xd_mpi_log *z)
     const char *ours = marked && strstr(z->line, "][[") ? strstr(z->line, OURS) : NULL;
     if (is_dashes(z))
         z->inside = !z->inside;
-    else if (ours)              /* a line of a rank after the mark of another                  */
+    else if (ours)              /* a line of one rank follows the mark of another rank         */
         pass_line(z, ours);
     else if (kept)
         keep_line(z, z->line, z->n);
@@ -125,7 +128,7 @@ static void filter_char(xd_mpi_log *z, char c)
 void xd_mpi_log_filter(xd_mpi_log *z, const char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (z->passing) {       /* passes as much as possible at once                          */
+        if (z->passing) {       /* write all bytes up to the end of the line at once           */
             size_t k = 0;
             while (i + k < n && p[i + k] != '\n' && p[i + k] != '\r' && p[i + k] != '\033' &&
                    z->escape == 0)
@@ -139,7 +142,8 @@ void xd_mpi_log_filter(xd_mpi_log *z, const char *p, size_t n)
     }
 }
 
-/* Returns 1 for an empty line followed by equals signs. */
+/* Returns 1 if the pending text may become the start of MPICH's message: an empty line followed by
+ * equals signs. */
 static int may_be_banner(const xd_mpi_log *z)
 {
     size_t from = z->pending[0] == '\n';
@@ -196,7 +200,7 @@ void xd_mpi_log_cause(const xd_mpi_log *z, char *text, size_t size)
     char   all[sizeof z->messages];
     int    rank, pid, sig;
     size_t n = 0;
-    for (size_t i = 0; i < z->nmessages; i++) {     /* white space becomes one space */
+    for (size_t i = 0; i < z->nmessages; i++) {     /* replace white space by one space */
         int gap = isspace((unsigned char)z->messages[i]);
         if (!gap || (n && all[n - 1] != ' '))
             all[n++] = gap ? ' ' : z->messages[i];

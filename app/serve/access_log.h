@@ -1,4 +1,5 @@
-/* access_log.h - a log line per request, in the common log format, plus seconds and task id */
+/* access_log.h - writes a log line per HTTP request, in the common log format plus seconds and task
+ * id */
 #ifndef XD_SERVE_ACCESS_LOG_H
 #define XD_SERVE_ACCESS_LOG_H
 
@@ -9,19 +10,22 @@
 
 typedef struct xd_access_log xd_access_log;
 
-typedef struct xd_access {      /* a request                                                   */
-    const struct sockaddr *from;        /* the client                                          */
-    const char *owner;          /* hash of the API key; "": none                               */
+typedef struct xd_access {      /* a request, as it is logged                                  */
+    const struct sockaddr *from;        /* address of the client                               */
+    const char *owner;          /* hash of the request's API key; "": none                     */
     const char *method, *path, *version;
-    unsigned    status;         /* of the reply; 0: the client disconnected before             */
-    int64_t     bytes;          /* of the reply's body                                         */
+    unsigned    status;         /* status of the reply; 0: the client disconnected before the
+                                   reply */
+    int64_t     bytes;          /* bytes of the reply's body                                   */
     double      seconds;
-    const char *task;           /* task id; "": none                                           */
+    const char *task;           /* id of the request's task; "": none                          */
 } xd_access;
 
-/* path: "-" is standard output. If the file is moved (log rotation), a new one is created. */
+/* Opens the log file `path`; "-" is standard output. If the file is moved later (log rotation), a
+ * new file is created. */
 xd_status xd_access_log_open(xd_access_log **l, const char *path, xd_err *e);
-void      xd_access_log_add(xd_access_log *l, const xd_access *a);      /* thread-safe         */
+void      xd_access_log_add(xd_access_log *l, const xd_access *a);      /* writes a line;
+                                                                           thread-safe */
 void      xd_access_log_close(xd_access_log **l);
 
 #endif

@@ -6,7 +6,8 @@
 #include "serve/base64.h"
 #include "serve/server.h"
 
-static const double look_s = 0.25;      /* between two checks whether the client is connected    */
+static const double look_s = 0.25;      /* seconds between two checks whether the client is still
+                                           connected */
 
 void xd_cancel_task(xd_server *s, xd_task *task)
 {
@@ -89,8 +90,9 @@ static int is_route(const xd_server *s, const char *path, size_t n)
     return 0;
 }
 
-/* If a path of this host begins at `at`, returns the length of its folders, which `instead`
- * replaces: the name of a model, or "". 0: no path. */
+/* If a path of this host begins at `at`, returns the length of the path's folders, and sets
+ * *instead to the text that replaces them in replies: the name of a model, or "". Returns 0 if no
+ * path begins there. */
 static size_t folders_at(const xd_server *s, const char *at, const char **instead)
 {
     size_t length = 0, n = strcspn(at, " \t\n\"',;()[]<>");
@@ -162,8 +164,9 @@ const char *xd_answer_state(const xd_task *task)
     return task->cancel && task->state == XD_TASK_RUNNING ? "cancelling" : names[task->state];
 }
 
-/* Text encoding and decoding count by their predicted fractions, decoding at least 5 %. All images
- * of a task count the same. */
+/* Returns the progress of a task in percent. Text encoding and decoding count by their predicted
+ * fractions of the task's time; decoding counts at least 5 %. All images of a task count the
+ * same. */
 int xd_answer_percent(const xd_task *task)
 {
     double decode = task->decode_part > 0.05 ? task->decode_part : 0.05,

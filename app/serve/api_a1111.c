@@ -1,6 +1,7 @@
-/* api_a1111.c - the routes of stable-diffusion-webui ("A1111") that its clients call: /sdapi/v1
+/* api_a1111.c - the routes of stable-diffusion-webui ("A1111") that its clients call: /sdapi/v1.
  *
- * Unknown fields are ignored, as in the original: clients send all fields that they know. */
+ * Unknown fields of requests are ignored, as in A1111, because clients send all fields that they
+ * know. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +18,8 @@
 typedef struct webui_request {
     xd_api_req req;
     int    batch, rounds;       /* batch_size and n_iter                                       */
-    char   strength[24];        /* denoising_strength; "": not given                           */
-    char   eta[40];             /* "": not given                                               */
+    char   strength[24];        /* value of denoising_strength; "": not given                  */
+    char   eta[40];             /* value of eta; "": not given                                 */
 } webui_request;
 
 static void set_batch(void *cookie, const char *name, const char *value)
@@ -45,7 +46,8 @@ static void set_option(void *cookie, const char *name, const char *value)
             xd_api_req_option(&q->req, names[i][1], value);
 }
 
-/* Clients also send it without an image, where it applies to enable_hr. */
+/* Sets denoising_strength. Clients also send this field without an image; it applies to enable_hr
+ * then. */
 static void set_strength(void *cookie, const char *name, const char *value)
 {
     webui_request *q = cookie;
@@ -60,8 +62,8 @@ static void set_eta(void *cookie, const char *name, const char *value)
     snprintf(q->eta, sizeof q->eta, "%s", value);
 }
 
-/* Sets eta after the scheduler is known. Without eta in the request, override_settings may have one
- * for DDIM and one for ancestral samplers. */
+/* Sets eta after the scheduler is known. If the request has no eta, override_settings may have one
+ * eta for DDIM and one for ancestral samplers. */
 static void set_request_eta(webui_request *q, const xd_json *settings)
 {
     char  *end = q->eta;
@@ -75,8 +77,8 @@ static void set_request_eta(webui_request *q, const xd_json *settings)
         xd_api_req_eta(&q->req, eta);
 }
 
-/* Adds the LoRA file of a tag "lora:NAME:0.5" without its brackets. Two different scales, for text
- * encoder and transformer, are not supported. */
+/* Adds the LoRA file of a tag "lora:NAME:0.5" without its brackets. Different scales for text
+ * encoder and transformer are not supported. */
 static void add_lora_tag(xd_api_req *a, const char *tag, size_t n)
 {
     char        text[300], *scale, *second;
@@ -97,7 +99,7 @@ static void add_lora_tag(xd_api_req *a, const char *tag, size_t n)
     }
 }
 
-/* Sets the prompt without its LoRA tags, whose files are added. */
+/* Sets the prompt without its LoRA tags, and adds the LoRA files that these tags name. */
 static void set_prompt(void *cookie, const char *name, const char *value)
 {
     webui_request *q = cookie;
@@ -121,7 +123,8 @@ static void set_prompt(void *cookie, const char *name, const char *value)
     free(plain);
 }
 
-/* Sets the noise schedule by name, also as a suffix of the sampler: "DPM++ 2M Karras". */
+/* The noise schedules by A1111's names. A name may also be a suffix of the sampler: "DPM++ 2M
+ * Karras". */
 static const struct { const char *label, *option; } schedules[] = {
     { "Automatic", NULL },
     { "Karras", "use_karras_sigmas" },
@@ -185,12 +188,12 @@ static const xd_api_req_field fields[] = {
     { NULL, NULL, NULL },
 };
 
-/* Previews per image, for /sdapi/v1/progress. */
+/* Number of previews per image that /sdapi/v1/progress can show. */
 #define PREVIEWS "10"
 
 /* ---- images ---------------------------------------------------------------------------------- */
 
-/* Appends a list with the same text for every image. */
+/* Appends a JSON list that has the same text for every image. */
 static void add_each(xd_text_buf *b, const char *name, const char *text, int n)
 {
     xd_buf_add(b, ",\"%s\":[", name);
@@ -201,7 +204,7 @@ static void add_each(xd_text_buf *b, const char *name, const char *text, int n)
     xd_buf_add(b, "]");
 }
 
-/* Appends the fields that clients read of the first image. */
+/* Appends the fields about the first image, which clients read. */
 static void add_first(xd_text_buf *b, const xd_task *task)
 {
     xd_json    *j = NULL;
@@ -293,7 +296,7 @@ static void make_images(xd_http_call *c, int from_image)
         return;
     xd_answer_wait(c, task);
     if (task->state == XD_TASK_DONE || task->state == XD_TASK_CANCELLED)
-        reply_images(c, task);  /* of an interrupted request: the finished images              */
+        reply_images(c, task);  /* an interrupted request is answered with the finished images */
     else
         xd_answer_failure(c, task);
     xd_task_release(s->tasks, task);
@@ -311,7 +314,8 @@ void xd_api_webui_image(xd_http_call *c)
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
-/* preview: its file, "": none. left: predicted remaining seconds; negative: unknown. */
+/* Appends the progress of a task. preview: file of the latest preview, "": none. left: predicted
+ * remaining seconds; negative: unknown. */
 static void add_progress(xd_text_buf *b, const xd_task *task, int queued, double left)
 {
     double part = !task || task->steps < 1 ? 0
@@ -328,7 +332,8 @@ static void add_progress(xd_text_buf *b, const xd_task *task, int queued, double
                task ? task->steps : 0);
 }
 
-/* Copies the state under the lock; the preview file is read without it. */
+/* Replies with the progress of the running task. Copies the task's state under the lock, and reads
+ * the preview file without the lock. */
 void xd_api_webui_progress(xd_http_call *c)
 {
     xd_server     *s = c->server;
@@ -382,7 +387,7 @@ void xd_api_webui_options(xd_http_call *c)
     xd_reply_json(c, 200, &b);
 }
 
-/* Sets the default model; other options are ignored. */
+/* Handles a change of A1111's options: sets the default model and ignores other options. */
 void xd_api_webui_set_options(xd_http_call *c)
 {
     xd_server  *s = c->server;
@@ -439,7 +444,7 @@ void xd_api_webui_schedulers(xd_http_call *c)
     xd_reply_json(c, 200, &b);
 }
 
-/* Nonzero for a folder with a LoRA in the layout of diffusers or PEFT. */
+/* Returns nonzero if the folder has a LoRA in the layout of diffusers or PEFT. */
 static int is_adapter(const char *folder, const char *name)
 {
     static const char *const files[] = { "adapter_model", "pytorch_lora_weights" };
@@ -452,7 +457,7 @@ static int is_adapter(const char *folder, const char *name)
     return found;
 }
 
-/* Returns the name of a LoRA file in requests, malloc'ed; NULL: not a LoRA file. */
+/* Returns the name by which requests select a LoRA file, malloc'ed; NULL: not a LoRA file. */
 static char *name_of_lora(const char *folder, const char *file)
 {
     const char *dot = strrchr(file, '.');
@@ -492,7 +497,7 @@ char **xd_server_loras(const char *folder, int *n)
     return v;
 }
 
-/* Lists the names for `lora` of a request, without the folders of this host. */
+/* Replies with the names that requests may use for `lora`, without the folders of this host. */
 void xd_api_webui_loras(xd_http_call *c)
 {
     const xd_server *s = c->server;
@@ -515,7 +520,7 @@ void xd_api_webui_loras(xd_http_call *c)
     xd_reply_json(c, 200, &b);
 }
 
-/* Replies with an empty list: there are no upscalers, VAEs and the like to choose. */
+/* Replies with an empty list, because clients cannot choose upscalers, VAEs and the like. */
 void xd_api_webui_none(xd_http_call *c)
 {
     xd_reply_text(c, 200, "application/json", "[]\n", 3);
@@ -536,7 +541,8 @@ void xd_api_webui_scripts(xd_http_call *c)
     reply_plain(c, "{\"txt2img\":[],\"img2img\":[]}\n");
 }
 
-/* Nothing to refresh: models are fixed, and the LoRA folder is read on every request. */
+/* Replies to a request to refresh lists. There is nothing to refresh: models are fixed, and the
+ * LoRA folder is read on every request. */
 void xd_api_webui_refresh(xd_http_call *c)
 {
     reply_plain(c, "{}\n");

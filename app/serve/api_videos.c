@@ -1,7 +1,7 @@
-/* api_videos.c - OpenAI's interface for videos: /v1/videos and the routes below it
+/* api_videos.c - OpenAI's interface for videos: /v1/videos and the routes below it.
  *
  * A video is generated in the background, and clients poll its state. In addition to OpenAI's
- * fields, every option of xd_request_options is a field. */
+ * fields, requests may set every option of xd_request_options as a field. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 typedef struct video_request {
     xd_api_req req;
-    char   seconds[16];         /* as in the request                                           */
+    char   seconds[16];         /* duration as the request has it                              */
 } video_request;
 
 /* ---- fields ---------------------------------------------------------------------------------- */
@@ -66,7 +66,8 @@ static void add_text(xd_text_buf *b, const char *name, const char *text)
         xd_buf_add(b, "null");
 }
 
-/* Values that the request does not have are taken from the finished video. */
+/* Appends size and duration of a video. Values that the request does not set are taken from the
+ * finished video. */
 static void add_shape(xd_text_buf *b, const xd_task *task)
 {
     char                size[48], seconds[32];
@@ -119,7 +120,7 @@ static void reply_video(xd_http_call *c, const xd_task *task)
     xd_reply_header(c, "openai-poll-after-ms", "500");
 }
 
-/* Calls `answer` with the video in the path, or replies that there is none. */
+/* Calls `answer` with the video whose id is in the path, or replies that no such video exists. */
 static void answer_of_video(xd_http_call *c, void (*answer)(xd_http_call *c, xd_task *task))
 {
     xd_server *s = c->server;
@@ -143,7 +144,7 @@ void xd_api_videos_create(xd_http_call *c)
     xd_task_release(s->tasks, task);
 }
 
-/* Waits for the video and replies with its file. */
+/* Waits until the video is finished and replies with its file. */
 void xd_api_videos_sync(xd_http_call *c)
 {
     xd_server *s = c->server;
@@ -182,7 +183,7 @@ void xd_api_videos_cancel(xd_http_call *c)
     answer_of_video(c, cancel_video);
 }
 
-/* Cancels a running video, and deletes it when it has ended. */
+/* Deletes a video. A running video is cancelled first and deleted when its task has ended. */
 static void delete_video(xd_http_call *c, xd_task *task)
 {
     xd_server  *s = c->server;
@@ -199,7 +200,7 @@ void xd_api_videos_delete(xd_http_call *c)
     answer_of_video(c, delete_video);
 }
 
-/* Replies with the last preview, also of a running video. */
+/* Replies with the latest preview of a video, which may still be running. */
 static void send_preview(xd_http_call *c, const xd_task *task)
 {
     xd_server *s = c->server;
@@ -243,7 +244,7 @@ void xd_api_videos_content(xd_http_call *c)
 
 /* ---- remix ----------------------------------------------------------------------------------- */
 
-/* Copies an argument "--name=value" of the original video. */
+/* Copies an argument "--name=value" of the original video to the request for its remix. */
 static void repeat_arg(xd_api_req *a, const char *arg)
 {
     static const char *const own[] = { "id", "video", "output", "model", "prompt", "seed" };
@@ -260,7 +261,8 @@ static void repeat_arg(xd_api_req *a, const char *arg)
         xd_api_req_default(a, name, value);
 }
 
-/* Queues a video with a new prompt and all other arguments, also the seed, of the original. */
+/* Queues a video with a new prompt and with all other arguments of the original video, including
+ * its seed. */
 static void remix_video(xd_http_call *c, xd_task *task)
 {
     xd_server          *s = c->server;
@@ -278,7 +280,7 @@ static void remix_video(xd_http_call *c, xd_task *task)
     for (int i = 0; i < task->nargs; i++)
         repeat_arg(&q.req, task->args[i]);
     xd_api_req_default(&q.req, "seed", task->done[0].seed);
-    q.req.defaults_set = 1;     /* the original has the defaults already                       */
+    q.req.defaults_set = 1;     /* the copied arguments include the defaults                   */
     if (!q.req.failed)
         snprintf(q.req.task->remixed, sizeof q.req.task->remixed, "%s", task->id);
     xd_task *remade = xd_api_req_submit(&q.req);

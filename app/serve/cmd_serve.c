@@ -1,5 +1,5 @@
-/* cmd_serve.c - xdit serve: checks the command line, and replaces this process by the program
- * xdit-server in the same directory, which is linked with libmicrohttpd */
+/* cmd_serve.c - the command xdit serve. It checks the command line, and then replaces this process
+ * by the program xdit-server in the same directory, which is linked with libmicrohttpd */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,8 @@ static xd_status find_server(char *path, size_t size, xd_err *e)
                    "xdit-server, or build with libmicrohttpd", path);
 }
 
-/* Refuses mpirun, under which every rank would be a server on the same port. Rank 0 prints it. */
+/* Refuses to run under mpirun, where every rank would be a server on the same port. Rank 0 prints
+ * the error. */
 static int refuse_launcher(void)
 {
     xd_err e = { 0 };
@@ -32,7 +33,8 @@ static int refuse_launcher(void)
     xd_launched(&rank);
     xd_status s = xd_fail(&e, XD_EINVAL, "xdit serve starts its ranks itself: remove the MPI "
                           "launcher and give --nproc %d", ranks);
-    if (rank > 0)               /* a launcher kills the others when the first rank exits         */
+    if (rank > 0)               /* wait for rank 0's message: a launcher kills all ranks when the
+                                   first one exits */
         sleep(1);
     return rank > 0 ? XD_EXIT_USAGE : xd_cli_exit(s, &e);
 }

@@ -37,7 +37,8 @@ void xd_fetch_end(void)
 
 /* ---- callbacks of libcurl -------------------------------------------------------------------- */
 
-/* Called with the resolved address of every connection. */
+/* Called by libcurl with the resolved address of every connection. Refuses private addresses,
+ * unless the command line names the host. */
 static curl_socket_t open_socket(void *cookie, curlsocktype purpose, struct curl_sockaddr *at)
 {
     transfer *t = cookie;
@@ -82,13 +83,14 @@ static int look_at_client(void *cookie, curl_off_t a, curl_off_t b, curl_off_t c
 
 /* ---- allowed URLs ---------------------------------------------------------------------------- */
 
-/* 2: the command line names the host; 1: all public hosts are allowed; 0: not allowed. */
+/* Returns whether URLs of this host are allowed. 2: the command line names the host; 1: all public
+ * hosts are allowed; 0: not allowed. */
 static int is_allowed(const xd_fetch_rules *f, const char *host, const char *port)
 {
     int allowed = 0;
     for (int i = 0; i < f->nhosts; i++) {
         const char *given = f->hosts[i], *colon = strrchr(given, ':');
-        if (colon && strchr(colon, ']'))        /* "[::1]" has no port                         */
+        if (colon && strchr(colon, ']'))        /* a colon within "[::1]" separates no port    */
             colon = NULL;
         size_t n = colon ? (size_t)(colon - given) : strlen(given);
         if (strcmp(given, "any") == 0)
@@ -129,7 +131,8 @@ static void set_options(CURL *c, transfer *t, CURLU *u, double seconds)
     curl_easy_setopt(c, CURLOPT_CURLU, u);
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
-    curl_easy_setopt(c, CURLOPT_PROXY, "");     /* else the proxy's address would be checked     */
+    curl_easy_setopt(c, CURLOPT_PROXY, "");     /* no proxy: else open_socket would check the
+                                                   proxy's address */
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)(seconds * 1e3) + 1);
     curl_easy_setopt(c, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)t->f->max_bytes);
@@ -159,7 +162,7 @@ static xd_status explain(const transfer *t, CURLcode code, xd_err *e)
     return xd_fail(e, XD_EINVAL, "the URL cannot be fetched: %s", curl_easy_strerror(code));
 }
 
-/* Fetches one URL. After a redirect, *u is the new URL and *again is 1. */
+/* Fetches one URL. If the server redirects, sets *u to the new URL and *again to 1. */
 static xd_status request(CURL *c, transfer *t, CURLU *u, double until, int *again, xd_err *e)
 {
     long      status = 0;

@@ -1,8 +1,9 @@
-/* frame.h - messages between the server and its worker, over a local stream socket
+/* frame.h - messages between the server and its worker, over a local stream socket.
  *
- * A frame is a kind and a list of texts; numbers are sent as texts. The server sends XD_FRAME_RUN,
- * _CANCEL, _QUIT, _SPLIT and _JOIN, the worker the others. Every rank on the server's host has its
- * own connection; frames about all ranks use that of rank 0. */
+ * Each message is a frame: a kind and a list of texts. Numbers are sent as texts. The server sends
+ * XD_FRAME_RUN, _CANCEL, _QUIT, _SPLIT and _JOIN; the worker sends the other kinds. Every rank on
+ * the server's host has its own connection to the server. Frames that concern all ranks use the
+ * connection of rank 0. */
 #ifndef XD_SERVE_FRAME_H
 #define XD_SERVE_FRAME_H
 
@@ -13,23 +14,25 @@
 
 typedef enum xd_frame_kind {
     XD_FRAME_RUN = 1,           /* the arguments of a task (task_flags.h)                       */
-    XD_FRAME_CANCEL,            /* id of a task; ignored if it does not run                    */
-    XD_FRAME_QUIT,              /* exit after the running task                                 */
-    XD_FRAME_READY,             /* number of ranks, version, rank: ready for the first task    */
-    XD_FRAME_STAGE,             /* id, stage: "open", "text", "denoise", "decode"               */
-    XD_FRAME_STEP,              /* id, step, steps, image, images                               */
-    XD_FRAME_PREVIEW,           /* id, step, file                                               */
-    XD_FRAME_IMAGE,             /* id, file, seed, parameters as JSON, parameters of A1111, width,
-                                   height, frames, frames per second, number of tokens of the
-                                   prompt, of reference images, of the image */
-    XD_FRAME_DONE,              /* id, then pairs: name of a part, its seconds                  */
-    XD_FRAME_FAILED,            /* id, xd_status as a number, message                          */
+    XD_FRAME_CANCEL,            /* id of the task to cancel; ignored if that task is not running */
+    XD_FRAME_QUIT,              /* the worker exits after the running task                     */
+    XD_FRAME_READY,             /* number of ranks, version, rank of the sender: the worker is ready
+                                   for its first task */
+    XD_FRAME_STAGE,             /* task id, stage: "open", "text", "denoise", "decode"          */
+    XD_FRAME_STEP,              /* task id, step, steps, image, images                          */
+    XD_FRAME_PREVIEW,           /* task id, step, file of the preview                           */
+    XD_FRAME_IMAGE,             /* task id, file, seed, parameters as JSON, parameters in A1111's
+                                   text format, width, height, frames, frames per second, number of
+                                   tokens of the prompt, of the reference images, of the image */
+    XD_FRAME_DONE,              /* task id, then pairs: name of a stage of the task, its seconds */
+    XD_FRAME_FAILED,            /* task id, xd_status as a number, error message               */
     XD_FRAME_MEMORY,            /* resident bytes of rank 0, number of open models             */
-    XD_FRAME_SPLIT,             /* to rank 0, with the arguments of a task: split the ranks, for
-                                   tasks of its model; reply of each rank: "1", or "0" and the
-                                   reason why it cannot */
-    XD_FRAME_JOIN,              /* to each rank, after its last task: join the ranks again       */
-    XD_FRAME_ALIVE              /* from each rank, every second: its CPU seconds so far         */
+    XD_FRAME_SPLIT,             /* to rank 0, with the arguments of a task: split the ranks, so that
+                                   each runs tasks of that task's model alone. Each rank replies
+                                   "1", or "0" and the reason why the rank cannot run alone */
+    XD_FRAME_JOIN,              /* to each split rank, after its last task: all ranks run tasks
+                                   together again */
+    XD_FRAME_ALIVE              /* from each rank, every second: the rank's CPU seconds so far  */
 } xd_frame_kind;
 
 enum { XD_FRAME_MAX = 16 << 20 };       /* maximum size of a frame in bytes                    */
@@ -37,18 +40,19 @@ enum { XD_FRAME_MAX = 16 << 20 };       /* maximum size of a frame in bytes     
 typedef struct xd_frame {
     xd_frame_kind kind;
     int    n;
-    char **v;                   /* [n], then a NULL; texts inside `data`                        */
+    char **v;                   /* [n] texts, then a NULL; they point into `data`               */
     char  *data;
     size_t bytes;
 } xd_frame;
 
 /* Sends a frame with the texts v[0..n). XD_EIO: the connection is closed, or the send time-out of
- * the socket has passed. XD_EINVAL: the frame exceeds XD_FRAME_MAX. One thread at a time. */
+ * the socket has passed. XD_EINVAL: the frame exceeds XD_FRAME_MAX. Only one thread at a time may
+ * send on a socket. */
 xd_status xd_frame_send(int fd, xd_frame_kind kind, const char *const *v, int n, xd_err *e);
-/* Waits for a frame, which xd_frame_free frees. XD_EIO: the connection is closed. */
+/* Waits for a frame; the caller frees it with xd_frame_free. XD_EIO: the connection is closed. */
 xd_status xd_frame_receive(int fd, xd_frame *f, xd_err *e);
-/* Splits `bytes` bytes into texts that end with a NUL each. *f then owns `data`, also after a
- * failure. */
+/* Splits the `bytes` bytes of `data` into texts that end with a NUL each. Afterwards *f owns
+ * `data`, also after a failure. */
 xd_status xd_frame_split(xd_frame *f, char *data, size_t bytes, xd_err *e);
 void      xd_frame_free(xd_frame *f);
 

@@ -1,16 +1,17 @@
-/* http_head.c - a state machine over the bytes of requests */
+/* http_head.c - a state machine that checks the bytes of HTTP requests; see http_head.h */
 #include "serve/http_head.h"
 
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
-/* States. Fields are those of the head, and the trailer fields after the last chunk. */
+/* States of the parser. The states for fields apply to the fields of the head and to the trailer
+ * fields after the last chunk. */
 enum {
-    LINE, LINE_END,             /* of the request                                              */
+    LINE, LINE_END,             /* the request line                                            */
     NAME, VALUE, VALUE_END, FIELDS_END,
     BODY,
-    SIZE, EXTENSION, SIZE_END, CHUNK, CHUNK_CR, CHUNK_LF,       /* a body of chunks            */
+    SIZE, EXTENSION, SIZE_END, CHUNK, CHUNK_CR, CHUNK_LF,       /* a body in chunks            */
 };
 enum { LENGTH_DIGITS = 18, SIZE_DIGITS = 15 };
 
@@ -209,7 +210,7 @@ static void read_byte(xd_head *h, char c)
     }
 }
 
-/* Skips bytes of a body; returns how many of n. */
+/* Skips at most n bytes of a body; returns the number of skipped bytes. */
 static size_t skip_body(xd_head *h, size_t n)
 {
     size_t k = h->left < n ? (size_t)h->left : n;
@@ -232,7 +233,7 @@ size_t xd_head_read(xd_head *h, char *p, size_t n)
         else
             read_byte(h, p[at]);
         if (h->status || (!body && h->state == EXTENSION))
-            continue;           /* drop the chunk extension                                    */
+            continue;           /* the chunk extension is not forwarded                        */
         memmove(p + kept, p + at, k);
         kept += k;
     }

@@ -1,4 +1,4 @@
-/* http_reply.c - reading requests, and replies */
+/* http_reply.c - functions with which handlers read a request and create its reply; see http.h */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "serve/http.h"
 
-static const double PROBE_S = 1;        /* between two probes of a half-closed client */
+static const double PROBE_S = 1;        /* seconds between two probes of a half-closed client */
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
@@ -48,8 +48,8 @@ static presence look_for_client(const xd_http_call *c)
     return recv(p.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0 ? HALF_CLOSED : THERE;
 }
 
-/* Nonzero if it is time to probe a half-closed client. Not at first: most replies are soon
- * complete. */
+/* Returns nonzero if it is time to probe a half-closed client. The first probe is delayed, because
+ * most replies are soon complete. */
 static int is_probe_due(xd_http_call *c)
 {
     double now = xd_now_s();
@@ -61,7 +61,8 @@ static int is_probe_due(xd_http_call *c)
     return 1;
 }
 
-/* Clients of HTTP/1.0 do not accept interim replies, and TLS has no half-closed connections. */
+/* Clients of HTTP/1.0 are not probed, because they do not accept interim replies. TLS connections
+ * are not probed, because TLS has no half-closed connections. */
 int xd_http_client_left(xd_http_call *c)
 {
     static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -126,7 +127,7 @@ void xd_reply_json(xd_http_call *c, unsigned status, xd_text_buf *b)
 
 typedef enum asked { ALL, PART, NOTHING } asked;
 
-/* Reads a number of digits, which end at *end; -1: none. */
+/* Parses a decimal number at `text` and sets *end to the end of its digits; -1: no number. */
 static int64_t read_digits(const char *text, const char **end)
 {
     char *to;
@@ -138,8 +139,8 @@ static int64_t read_digits(const char *text, const char **end)
     return errno ? INT64_MAX : n;
 }
 
-/* Parses a Range "bytes=2-5", "bytes=2-" or "bytes=-4" for a file of `size` bytes. Several ranges,
- * other units and invalid ranges are ignored: ALL. */
+/* Parses a Range "bytes=2-5", "bytes=2-" or "bytes=-4" for a file of `size` bytes. Returns ALL, so
+ * that the header is ignored, for several ranges, other units and invalid ranges. */
 static asked read_range(const char *range, int64_t size, int64_t *from, int64_t *n)
 {
     const char *at = range + 6;
@@ -172,8 +173,8 @@ static void refuse_range(xd_http_call *c, int64_t size)
     xd_reply_header(c, "Content-Range", text);
 }
 
-/* Replies with the requested range of a file; browsers request ranges of videos. If-Range with
- * another ETag: with the complete file. */
+/* Replies with the requested range of a file; browsers request ranges of videos. If the request has
+ * an If-Range with another ETag, replies with the complete file. */
 static void reply_part(xd_http_call *c, int fd, const struct stat *st, const char *type)
 {
     const char *range = xd_http_header(c, "Range"), *same = xd_http_header(c, "If-Range");
@@ -234,7 +235,8 @@ static void add_or_null(xd_text_buf *b, const char *text)
         xd_buf_add(b, "null");
 }
 
-/* One form for all interfaces: clients of OpenAI read "error", those of A1111 "detail". */
+/* The JSON error has one form for all interfaces: clients of OpenAI's interface read "error",
+ * clients of A1111 read "detail". */
 void xd_reply_error(xd_http_call *c, unsigned status, const char *param, const char *code,
                     const char *fmt, ...)
 {
@@ -262,8 +264,8 @@ typedef struct events {
     int       (*more)(void *cookie, xd_text_buf *b);
     void      (*done)(void *cookie);
     void       *cookie;
-    xd_http_call *call;         /* lives until the reply is sent                               */
-    xd_text_buf b;              /* `sent` bytes of this text are sent                           */
+    xd_http_call *call;         /* the call; valid until the reply is sent                     */
+    xd_text_buf b;              /* text of the events; its first `sent` bytes have been sent    */
     size_t      sent;
     int         over;
 } events;

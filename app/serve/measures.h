@@ -8,7 +8,8 @@
 enum { XD_MEASURE_DURATION, XD_MEASURE_WAIT, XD_MEASURE_SPEED, XD_MEASURES, XD_BUCKETS = 16 };
 
 typedef struct xd_histogram {
-    long long counts[XD_BUCKETS + 1];   /* per bucket, not cumulative; the last one is unbounded */
+    long long counts[XD_BUCKETS + 1];   /* requests per bucket, not cumulative; the last bucket has
+                                           no upper limit */
     double    sum;
 } xd_histogram;
 
@@ -23,7 +24,7 @@ typedef struct xd_measures {
     int          n;
 } xd_measures;
 
-/* Returns the histograms of a model, created if necessary. NULL: out of memory. */
+/* Returns the histograms of a model, which are created if necessary. NULL: out of memory. */
 xd_measured *xd_measures_of(xd_measures *m, const char *model, int video);
 void         xd_measure_add(xd_measured *d, int what, double value);
 /* Appends all histograms in Prometheus' text format. */

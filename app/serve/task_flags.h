@@ -1,5 +1,5 @@
 /* task_flags.h - the arguments of a task, which the server sends to its worker: the request options
- * of xdit generate, and a few more */
+ * of xdit generate, and some that only the server sets */
 #ifndef XD_SERVE_TASK_FLAGS_H
 #define XD_SERVE_TASK_FLAGS_H
 
@@ -9,28 +9,31 @@
 
 typedef struct xd_task_flags {
     const char   *id, *model;   /* task id; directory of the model                             */
-    const char   *output;       /* file for the first image; others as in xd_output_name       */
+    const char   *output;       /* file for the first image; xd_output_name derives the names of
+                                   further images */
     int           video;        /* the model must generate videos (1) or images (0)            */
     xd_opt_texts  prompts, images, loras;
     xd_prompt_texts texts;
     xd_loras_read lora;
     const char   *mask_image, *last_image;
     int           mask_alpha;   /* use the mask's transparency (xd_image_file_load_mask)        */
-    xd_request    request;      /* points to the texts above                                   */
-    /* Set by xd_task_flags_load: the images, then the mask and the last image. */
-    xd_image         *pixels;   /* [npixels]                                                   */
+    xd_request    request;      /* the request; its texts point into argv                      */
+    /* The pixels that xd_task_flags_load reads: the reference images, then the mask and the last
+     * image. */
+    xd_image         *pixels;   /* [npixels] loaded images                                     */
     uint8_t         **data;
     const xd_image  **more;
     int               npixels;
 } xd_task_flags;
 
-/* Returns the file name of preview i (from 0) for a task with this output: with the extension of
- * the output; for a video .png. */
+/* Returns the file name of preview i (from 0) of a task with this output file. The extension is
+ * that of the output file; for a video, .png. */
 void      xd_task_preview_name(const char *output, int video, int i, char *path, size_t size);
-/* Parses argv[0..argc); the record points into it. XD_EINVAL: the message names the argument. Call
+/* Parses argv[0..argc); *f points into argv. XD_EINVAL: the message names the argument. Call
  * xd_task_flags_free also after a failure. */
 xd_status xd_task_flags_read(xd_task_flags *f, int argc, char **argv, xd_err *e);
-/* Loads the images into the request as pixels, so that the result does not contain file names. */
+/* Reads the task's image files and passes them to the request as pixels, so that the result does
+ * not contain file names. */
 xd_status xd_task_flags_load(xd_task_flags *f, xd_err *e);
 void      xd_task_flags_free(xd_task_flags *f);
 

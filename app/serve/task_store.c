@@ -105,7 +105,7 @@ void xd_task_store_remove(const char *dir, const xd_task *task)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Copies a text; "" if there is none. */
+/* Returns a copy of the text under a JSON key; "" if there is none. */
 static char *text_of(const xd_json *j, const char *key)
 {
     const char *text = xd_json_text(xd_json_get(j, key));
@@ -118,7 +118,8 @@ static char *text_or_null(const xd_json *j, const char *key)
     return text && *text ? strdup(text) : NULL;
 }
 
-/* Returns a time, size or count; 0 if it is missing or out of range. */
+/* Returns the number (a time, size or count) under a JSON key; 0 if it is missing or out of
+ * range. */
 static double number_of(const xd_json *j, const char *key)
 {
     double v = 0;
@@ -126,7 +127,7 @@ static double number_of(const xd_json *j, const char *key)
     return v >= 0 && v < 1e12 ? v : 0;
 }
 
-/* Returns a status that this version knows, else XD_EIO. */
+/* Returns the stored status of a task if this version knows it, else XD_EIO. */
 static xd_status code_of(const xd_json *j)
 {
     double v = 0;
@@ -134,7 +135,7 @@ static xd_status code_of(const xd_json *j)
     return v >= XD_OK && v <= XD_ECANCELLED ? (xd_status)v : XD_EIO;
 }
 
-/* Returns the priority: 1, -1, or 0 if the value is invalid. */
+/* Returns the stored priority of a task: 1 or -1; 0 for other values. */
 static int priority_of(const xd_json *j)
 {
     double v = 0;
@@ -142,7 +143,8 @@ static int priority_of(const xd_json *j)
     return (v == 1) - (v == -1);
 }
 
-/* Nonzero for an id of xd_task_name: letters, "_", digits. It is used in paths and replies. */
+/* Returns nonzero if the text has the form of an id of xd_task_name: letters, "_", digits. The id
+ * is used in paths and replies, so other characters are refused. */
 static int is_id(const char *id)
 {
     size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyz");
@@ -150,7 +152,8 @@ static int is_id(const char *id)
            strlen(id) < sizeof ((xd_task *)0)->id;
 }
 
-/* Nonzero if the seed is a number and the parameters an object, as replies need them. */
+/* Returns nonzero if the image's seed is a number and its parameters are an object, because replies
+ * contain both as JSON. */
 static int can_stand_in_json(const xd_task_image *im)
 {
     xd_json *j = NULL;
@@ -162,7 +165,8 @@ static int can_stand_in_json(const xd_task_image *im)
     return ok;
 }
 
-/* Nonzero for a path in the directory whose file name begins with the id, and for NULL. */
+/* Returns nonzero if the path is in the directory `dir` and its file name begins with the task's
+ * id, or if the path is NULL. */
 static int is_own_file(const char *dir, const char *id, const char *path)
 {
     size_t n = strlen(dir);
@@ -170,8 +174,8 @@ static int is_own_file(const char *dir, const char *id, const char *path)
                      strncmp(path + n + 1, id, strlen(id)) == 0);
 }
 
-/* Nonzero if the arguments are valid and name only files of this task, since files that they name
- * are removed later. */
+/* Returns nonzero if the task's arguments are valid and name only files of this task. Other files
+ * must be refused, because the server later removes the files that the arguments name. */
 static int are_own_args(const xd_task *t, const char *dir)
 {
     xd_task_flags f;
@@ -251,8 +255,8 @@ static int read_task(xd_task *t, const char *dir, const xd_json *j)
            are_own_args(t, dir) && read_images(t, dir, xd_json_get(j, "done"));
 }
 
-/* Converts dates to the monotonic clock of this process. If the Unix clock was set back, no time is
- * in the future. */
+/* Converts the task's stored dates to the monotonic clock of this process. No converted time is in
+ * the future, even if the Unix clock was set back. */
 static void set_clocks(xd_task *t, double deadline)
 {
     double now = xd_now_s(), date = xd_unix_s();
@@ -262,7 +266,7 @@ static void set_clocks(xd_task *t, double deadline)
     t->deadline_s = deadline > 0 ? fmax(1e-9, now + deadline - date) : 0;
 }
 
-/* Returns a task that did not end to the queue. */
+/* Puts a task that did not end back into the queue. */
 static void requeue(xd_task *t)
 {
     if (xd_task_has_ended(t))
@@ -280,7 +284,7 @@ static int older(const void *a, const void *b)
     return (x->created > y->created) - (x->created < y->created);
 }
 
-/* Nonzero if the file belongs to this user and no other user can write it. */
+/* Returns nonzero if the file belongs to this user and no other user can write to it. */
 static int is_trusted(const char *path)
 {
     struct stat st;

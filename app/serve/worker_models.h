@@ -1,17 +1,19 @@
-/* worker_models.h - the open models of a worker, and the engines of each
+/* worker_models.h - the open models of a worker, and the engines of each model.
  *
- * All ranks make the same calls in the same order, unless a comment says otherwise. */
+ * All ranks call these functions in the same order, unless the comment of a function states
+ * otherwise. */
 #ifndef XD_SERVE_WORKER_MODELS_H
 #define XD_SERVE_WORKER_MODELS_H
 
 #include "cli/open_flags.h"
 #include "serve/task_flags.h"
 
-enum { XD_NESTED_ENGINES = 7 };         /* interrupted tasks of one model, at most              */
+enum { XD_NESTED_ENGINES = 7 };         /* maximum number of interrupted tasks of a model       */
 
 typedef struct xd_opened {      /* an open model                                               */
     xd_engine        *engine;
-    xd_engine        *nested[XD_NESTED_ENGINES];        /* for tasks that interrupt others      */
+    xd_engine        *nested[XD_NESTED_ENGINES];        /* engines for tasks that interrupt other
+                                                           tasks */
     xd_engine        *alone;    /* engine of this rank only, for split ranks; NULL: none       */
     int               busy;     /* number of tasks that use the model, including interrupted ones */
     char             *key;      /* directory of the model                                      */
@@ -19,7 +21,7 @@ typedef struct xd_opened {      /* an open model                                
 } xd_opened;
 
 typedef struct xd_worker_models {
-    xd_open_flags *open;        /* how models are opened                                       */
+    xd_open_flags *open;        /* options with which models are opened                        */
     xd_opened     *first;       /* the most recently used model                                */
     void         (*on_log)(void *cookie, int level, const char *line);
     void         (*on_open)(void *cookie);      /* called before a model is opened              */
@@ -27,20 +29,22 @@ typedef struct xd_worker_models {
     int            verbose;
 } xd_worker_models;
 
-/* Returns the model of a task, open and at the head of the list. If memory is short, closes models
- * that are not busy. */
+/* Opens the model of a task, unless it is open already, and moves it to the head of the list. If
+ * memory is short, closes models that are not busy. */
 xd_status xd_worker_models_get(xd_worker_models *m, const xd_task_flags *f, xd_opened **o,
                                xd_err *e);
-/* Acquires a free engine of the model with the LoRA files of the task; release with
- * xd_worker_models_release. */
+/* Acquires a free engine of the model, with the LoRA files of the task selected. The caller
+ * releases the engine with xd_worker_models_release. */
 xd_status xd_worker_models_acquire_engine(xd_worker_models *m, xd_opened *o, const xd_task_flags *f,
                                           xd_engine **g, xd_err *e);
 void      xd_worker_models_release(xd_opened *o);
-/* Opens o->alone, with all weights on this rank; release the model as above. */
+/* Opens o->alone, an engine with all weights on this rank. The caller releases the model with
+ * xd_worker_models_release. */
 xd_status xd_worker_models_open_alone(xd_worker_models *m, xd_opened *o, const xd_task_flags *f,
                                       xd_err *e);
-/* Frees weights with LoRA files that no task uses, or else closes the least recently used model
- * that is neither busy nor first. Returns 0 if there is nothing to free. */
+/* Frees memory: the weights merged with LoRA files that no task uses, or, if there are none, the
+ * least recently used model that is neither busy nor first in the list. Returns 0 if there is
+ * nothing to free. */
 int       xd_worker_models_free_memory(xd_worker_models *m);
 int       xd_worker_models_count(const xd_worker_models *m);
 void      xd_worker_models_close(xd_worker_models *m);
