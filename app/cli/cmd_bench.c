@@ -1,5 +1,5 @@
-/* cmd_bench.c - xdit bench: times the parts of a model on this machine, or a plan of several ranks
- * against one rank */
+/* cmd_bench.c - the command xdit bench, which measures the time of a model's components on this
+ * machine, or compares a plan of several ranks with one rank */
 #include <stddef.h>
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@
 #include "launch/roster.h"
 #include "launch/stop.h"
 
-typedef struct task {           /* one run of the command                                      */
+typedef struct task {           /* state of one run of xdit bench                              */
     xd_bench_args bench;
     int           nproc, rank, start_timeout;
     xd_bar        bar;
@@ -36,7 +36,7 @@ static xd_option rows[] = {
     { "height", XD_OPT_INT64, AT(height), 1, 1048576, NULL, "PIXELS",
       "height (default: the model's)" },
     { "layers", XD_OPT_TEXT, AT(layers), 0, 0, NULL, "N,N",
-      NULL },                   /* explain                                                     */
+      NULL },                   /* no function for the field `explain`                         */
     { "max_sequence_length", XD_OPT_INT, AT(max_sequence_length), 1, 16384, NULL, "N",
       "text tokens (default: the model's)" },
     { "parts", XD_OPT_TEXT, AT(parts), 0, 0, NULL, "LIST",
@@ -77,7 +77,7 @@ static void on_log(void *cookie, int level, const char *line)
         xd_roster_report(XD_ROSTER_ERROR);
 }
 
-/* Flushes every line, for a reader of a pipe. */
+/* Prints a line and flushes it, so that a reader of a pipe receives each line at once. */
 static void on_line(void *cookie, const char *line)
 {
     task *t = cookie;
@@ -86,7 +86,7 @@ static void on_line(void *cookie, const char *line)
     fflush(stdout);
 }
 
-/* Without a terminal only long stages are printed. */
+/* Prints the name of a stage that begins. Without a terminal only long stages are printed. */
 static void on_stage(void *cookie, const char *what, double bytes)
 {
     task *t = cookie;
@@ -96,7 +96,7 @@ static void on_stage(void *cookie, const char *what, double bytes)
 
 enum { ROWS = sizeof rows / sizeof *rows };
 
-/* This help text names a model. */
+/* Sets the help text of --layers, whose example names a model. */
 static void set_help_texts(void)
 {
     static char layers[128];

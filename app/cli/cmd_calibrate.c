@@ -22,7 +22,7 @@
 
 enum { MOST_FLAGS = 24 };
 
-typedef struct task {           /* one run of the command                                      */
+typedef struct task {           /* state of one run of xdit calibrate                          */
     const char   *model, *prompt_file;
     xd_opt_texts  prompts;
     xd_prompt_texts texts;

@@ -1,4 +1,5 @@
-/* cmd_compare.c - xdit compare: measures the difference of two images or videos */
+/* cmd_compare.c - the command xdit compare, which measures the difference between two images or
+ * videos */
 #include <stddef.h>
 
 #include "cli/cli.h"

@@ -1,4 +1,5 @@
-/* cmd_completion.c - xdit completion: completion scripts of shells, from the tables of options */
+/* cmd_completion.c - the command xdit completion, which prints completion scripts for shells, made
+ * from the tables of options */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +13,8 @@ static int is_a(const xd_option *o, const char *kind)
     return o->arg && strncmp(o->arg, kind, strlen(kind)) == 0;
 }
 
-/* Prints the beginning of a help text, without characters that have a meaning in quotes. */
+/* Prints the beginning of a help text, without characters that have a special meaning within a
+ * shell's quotes. */
 static void put_short(const char *help)
 {
     int n = 0;

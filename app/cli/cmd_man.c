@@ -1,7 +1,8 @@
-/* cmd_man.c - xdit man: the manual page of a command, made from its help text
+/* cmd_man.c - the command xdit man, which makes the manual page of a command from its help text.
  *
- * The sections of a help text become those of man(7): usage, first paragraphs, options by groups,
- * examples. Words that begin with a dash are bold and keep their dashes. */
+ * The sections of a help text (usage, first paragraphs, options by groups, examples) become
+ * sections of a page in the format of man(7). Words that begin with a dash are printed bold, and
+ * their dashes are not changed to hyphens. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +12,12 @@
 #include "cli/opt.h"
 #include "xdit/tools.h"
 
-enum { COLUMNS = 80 };          /* of lines of text                                            */
+enum { COLUMNS = 80 };          /* maximum width of lines of text                              */
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* Prints characters escaped for roff. dashes: print "-" as a minus sign, not as a hyphen. */
+/* Prints characters escaped for roff. If `dashes` is nonzero, "-" is printed as a minus sign, not
+ * as a hyphen. */
 static void put_letters(const char *s, size_t n, int dashes)
 {
     for (size_t i = 0; i < n; i++)
@@ -35,7 +37,7 @@ static void put_letters(const char *s, size_t n, int dashes)
             putchar(s[i]);
 }
 
-/* Prints a line without fonts, such as one of an example. */
+/* Prints a line without bold or italic words, such as a line of an example. */
 static void put_plain(const char *line, size_t n)
 {
     if (n && *line == '.')
@@ -91,7 +93,7 @@ static void put_words(const char *s, size_t len)
 /* Prints a line of the usage: commands and options bold, placeholders italic. */
 static void put_usage(const char *s, size_t len)
 {
-    int inside = 0;             /* of brackets                                                  */
+    int inside = 0;             /* nonzero: inside brackets                                     */
     for (size_t i = 0, n; i < len; i += n) {
         n = 1;
         if (!is_name((unsigned char)s[i])) {
@@ -115,10 +117,10 @@ typedef enum part { USAGE, TEXT, OPTIONS, EXAMPLES } part;
 
 typedef struct page {
     part part;
-    int  literal;               /* inside .nf: lines are not filled                             */
-    int  groups;                /* titles in the whole text                                     */
-    int  lines;                 /* of this part                                                 */
-    int  gap;                   /* the previous line was empty                                  */
+    int  literal;               /* nonzero: inside .nf, where lines are not filled              */
+    int  groups;                /* number of section titles in the complete help text           */
+    int  lines;                 /* number of lines of the current section so far                */
+    int  gap;                   /* 1: the previous line was empty                               */
 } page;
 
 static void end_literal(page *p)
@@ -219,7 +221,8 @@ static const char ending[] =
     ".SH SEE ALSO\n"
     ".BR xdit (1)";
 
-/* The page's date: today's, or that of SOURCE_DATE_EPOCH of builds that are repeated. */
+/* Prints the page's date: today, or the date in SOURCE_DATE_EPOCH, which reproducible builds
+ * set. */
 static void put_date(void)
 {
     const char *given = getenv("SOURCE_DATE_EPOCH");

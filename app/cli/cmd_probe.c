@@ -1,4 +1,4 @@
-/* cmd_probe.c - xdit probe: measures the speed of this machine for xdit plan */
+/* cmd_probe.c - the command xdit probe, which measures the speed of this machine for xdit plan */
 #include <stddef.h>
 
 #include "cli/cli.h"
@@ -7,7 +7,7 @@
 #include "launch/roster.h"
 #include "launch/stop.h"
 
-typedef struct task {           /* one run of the command                                      */
+typedef struct task {           /* state of one run of xdit probe                              */
     xd_probe_args probe;
     int           ranks, rank, start_timeout;
     xd_opt_table  table;

@@ -1,10 +1,11 @@
-/* compare_runs.h - xdit generate --compare: measures how approximations change the images */
+/* compare_runs.h - measures how approximations change the images, for xdit generate --compare */
 #ifndef XDIT_CLI_COMPARE_RUNS_H
 #define XDIT_CLI_COMPARE_RUNS_H
 
 #include "xdit/tools.h"
 
-/* XD_EINVAL: the request has no approximation (cache, attention, ...) to compare with. */
+/* Checks whether --compare makes sense. XD_EINVAL: the request has no approximation (cache,
+ * attention, ...) whose effect could be measured. */
 xd_status xd_compare_check(const xd_request *r, xd_err *e);
 /* Generates the request again without its approximations, and writes no files. Rank 0 prints a line
  * per image, or a JSON object, with the difference to `saved`, the result with approximations.

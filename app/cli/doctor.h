@@ -1,4 +1,4 @@
-/* doctor.h - results of the checks of xdit doctor, each with its cure */
+/* doctor.h - the results of the checks of xdit doctor, each with a cure */
 #ifndef XD_CLI_DOCTOR_H
 #define XD_CLI_DOCTOR_H
 
@@ -10,10 +10,12 @@ typedef enum xd_check_state { XD_CHECK_OK, XD_CHECK_WARN, XD_CHECK_FAIL } xd_che
 
 typedef struct xd_finding {
     xd_check_state state;
-    char      name[16], text[384], advice[256];         /* advice: the cure; empty if ok        */
+    char      name[16], text[384], advice[256];         /* name of the check, result, and advice
+                                                           (the cure; empty if the check
+                                                           succeeds) */
 } xd_finding;
 
-typedef struct xd_findings {    /* start with {0}                                              */
+typedef struct xd_findings {    /* a list of results; initialize with {0}                      */
     int        n;
     xd_finding v[48];
 } xd_findings;
@@ -21,11 +23,12 @@ typedef struct xd_findings {    /* start with {0}                               
 /* Adds a finding; `advice` is ignored for XD_CHECK_OK. */
 void xd_findings_add(xd_findings *f, xd_check_state state, const char *name, const char *advice,
              const char *fmt, ...) XD_PRINTF(5, 6);
-void xd_findings_print(const xd_findings *f, int from); /* one line each, from `from` on       */
+void xd_findings_print(const xd_findings *f, int from); /* prints the findings from index `from` on,
+                                                           one line each */
 void xd_findings_json(const xd_findings *f);            /* prints one JSON object              */
 int  xd_findings_worst(const xd_findings *f);
 
-/* "1.5 GB" */
+/* Formats a number of bytes: "1.5 GB". */
 const char *xd_bytes_text(double bytes, char text[16]);
 
 enum { XD_GPUS = 16 };          /* maximum number of GPUs that are listed                      */
@@ -33,17 +36,20 @@ enum { XD_GPU_CUBLASLT, XD_GPU_NCCL, XD_GPU_CUDNN, XD_GPU_LIBRARIES };
 typedef struct xd_gpus {        /* facts about CUDA; texts are empty if unknown                */
     int  n;
     char text[XD_GPUS][256], driver[384], peers[128], libraries[XD_GPU_LIBRARIES][384];
-    int  old[XD_GPUS], lacks[XD_GPU_LIBRARIES]; /* 1: too old; cannot be loaded, text: why      */
-    char none[384];             /* why no GPU can be used                                      */
-    char no_kernels[256];       /* why no kernels can be compiled                              */
+    int  old[XD_GPUS], lacks[XD_GPU_LIBRARIES]; /* old 1: the GPU is too old; lacks 1: the library
+                                                   cannot be loaded, and its text in `libraries` has
+                                                   the reason */
+    char none[384];             /* the reason why no GPU can be used                           */
+    char no_kernels[256];       /* the reason why no kernels can be compiled                   */
 } xd_gpus;
 
 typedef struct xd_host {
-    int         cores;          /* that this process may use                                   */
-    double      free_bytes, mapped;     /* bytes of free memory; of address space              */
+    int         cores;          /* number of CPU cores that this process may use               */
+    double      free_bytes, mapped;     /* bytes of free memory; bytes of mapped address space */
     char        hub[1024], type[16];    /* the Hugging Face cache; the default compute type     */
     xd_gpus     gpus;
-    const char *model;          /* check whether its weights fit in memory; NULL: none         */
+    const char *model;          /* model whose weights are compared with the free memory; NULL:
+                                   none */
     int         ranks;          /* number of ranks whose CPUs are printed                      */
 } xd_host;
 /* Adds findings about cores, threads, memory, limits, pages, GPUs and directories. */

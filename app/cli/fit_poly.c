@@ -1,5 +1,5 @@
-/* fit_poly.c - least squares by QR decomposition (Givens rotations) of the Vandermonde matrix:
- * normal equations would square its condition number */
+/* fit_poly.c - fits a polynomial by least squares, with the QR decomposition (Givens rotations) of
+ * the Vandermonde matrix. The normal equations would square the condition number of that matrix */
 #include "cli/fit_poly.h"
 
 #include <math.h>
@@ -7,8 +7,8 @@
 
 static const double least = 1e-10;      /* minimum pivot, relative to the norm of its column     */
 
-/* Adds a row to the upper triangular matrix r [N][N + 1], whose last column holds the values, by
- * Givens rotations. */
+/* Adds a row to the upper triangular matrix r [N][N + 1] by Givens rotations. The last column of r
+ * has the values to fit. */
 static void add_row(double r[XD_FIT_POWERS][XD_FIT_POWERS + 1], double row[XD_FIT_POWERS + 1])
 {
     for (int k = 0; k < XD_FIT_POWERS; k++) {
@@ -33,7 +33,7 @@ int xd_fit_poly(const double (*points)[2], int n, double poly[XD_FIT_POWERS])
             return 0;
         top = fmax(top, fabs(points[i][0]));
     }
-    for (int i = 0; i < n && top > 0; i++) {    /* x relative to the largest one                  */
+    for (int i = 0; i < n && top > 0; i++) {    /* divide x by the largest x                      */
         double row[XD_FIT_POWERS + 1], x = points[i][0] / top, power = 1;
         for (int k = XD_FIT_POWERS - 1; k >= 0; k--, power *= x)
             row[k] = power;

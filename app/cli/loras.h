@@ -1,16 +1,17 @@
-/* loras.h - the values of --lora and --lora_2: FILE or FILE:SCALE */
+/* loras.h - parses the values of --lora and --lora_2: FILE or FILE:SCALE */
 #ifndef XD_CLI_LORAS_H
 #define XD_CLI_LORAS_H
 
 #include "cli/opt.h"
 
 typedef struct xd_loras_read {
-    xd_lora *v;                 /* [n]                                                         */
+    xd_lora *v;                 /* [n] LoRA files with their scales                            */
     int      n;
     char   **text;              /* [n] paths that v points to, owned                           */
 } xd_loras_read;
 
-/* flag: name of the option in error messages. Free with xd_loras_read_free, also after an error. */
+/* Parses the values of an option. flag: name of the option in error messages. The caller frees *l
+ * with xd_loras_read_free, also after an error. */
 xd_status xd_loras_parse(xd_loras_read *l, const xd_opt_texts *values, const char *flag, xd_err *e);
 void      xd_loras_read_free(xd_loras_read *l);
 

@@ -1,5 +1,5 @@
-/* model_list.h - models of this machine: those in the local Hugging Face cache, and those below a
- * directory, including single weight files */
+/* model_list.h - lists the models of this machine: those in the local Hugging Face cache, and those
+ * below a directory, including single weight files */
 #ifndef XDIT_CLI_MODEL_LIST_H
 #define XDIT_CLI_MODEL_LIST_H
 
@@ -8,14 +8,14 @@
 typedef struct xd_listed {
     char *name;                 /* value of --model: "org/name", or a path                      */
     char *dir;                  /* the directory with model_index.json, or the weight file      */
-    int   hub, file;            /* 1: in the Hugging Face cache; a weight file                  */
+    int   hub, file;            /* hub 1: in the Hugging Face cache; file 1: a single weight file */
 } xd_listed;
 
 typedef struct xd_model_list { xd_listed *v; int n; } xd_model_list;
 
-/* Appends the models of the Hugging Face cache in alphabetical order: the newest snapshots that
- * have a model_index.json. A missing cache counts as empty. Copies the path of the cache to
- * `cache`, unless NULL. */
+/* Appends the models of the Hugging Face cache in alphabetical order. Of each model only the newest
+ * snapshot that has a model_index.json is listed. A missing cache counts as empty. Copies the path
+ * of the cache to `cache`, unless it is NULL. */
 xd_status xd_model_list_hub(xd_model_list *l, char *cache, size_t size, xd_err *e);
 /* Appends the models and the files *.safetensors and *.gguf in `dir` and one level deeper
  * (org/name, diffusion_models/file); or `dir` itself, if it is a model. XD_EIO: `dir` cannot be

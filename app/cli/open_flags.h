@@ -1,5 +1,6 @@
-/* open_flags.h - options for opening a model, shared by all commands that generate: weight files,
- * types, device, memory, ranks. --model is not one of them: some commands accept several. */
+/* open_flags.h - the options for opening a model, which all commands that generate share: weight
+ * files, types, device, memory, ranks. --model is not included, because some commands accept
+ * several models. */
 #ifndef XD_CLI_OPEN_FLAGS_H
 #define XD_CLI_OPEN_FLAGS_H
 
@@ -14,19 +15,21 @@ typedef struct xd_open_flags {
     const char  *files[XD_OPEN_FILES];
     xd_opt_texts loras, loras_2;
     int          threads, nproc, start_timeout, no_t5, lora_partial, verify_weights,
-        by_model, by_layer;     /* --enable_model_cpu_offload, --enable_sequential_cpu_offload */
+        by_model, by_layer;     /* the switches --enable_model_cpu_offload and
+                                   --enable_sequential_cpu_offload */
     xd_parallel  parallel;      /* record of the table xd_parallel_options                     */
-    /* set by xd_open_flags_read */
+    /* xd_open_flags_read sets the following fields */
     xd_component_file file[XD_OPEN_FILES];
     xd_loras_read     lora, lora_2;
-    int64_t           budget;   /* bytes of `memory`                                            */
+    int64_t           budget;   /* value of --memory in bytes                                   */
 } xd_open_flags;
 
 void             xd_open_flags_init(xd_open_flags *f);
 void             xd_open_flags_free(xd_open_flags *f);
-/* The table of options; offsets are in xd_open_flags. */
+/* Returns the table of these options, with n rows. The offsets are those of fields in
+ * xd_open_flags. */
 const xd_option *xd_open_flags_rows(int *n);
-/* Reads the values of --lora, --memory and --plan, after the command line was parsed. */
+/* Parses the values of --lora, --memory and --plan. Call it after the command line was parsed. */
 xd_status        xd_open_flags_read(xd_open_flags *f, xd_err *e);
 /* Returns arguments for xd_open; they point into `f`. The caller adds callbacks. */
 xd_open_args     xd_open_flags_args(xd_open_flags *f, const char *model);

@@ -13,14 +13,16 @@ enum { MAXNAME = 64, MAXFLAGS = 256 };
 
 typedef struct reader {
     const xd_opt_spec *s;
-    int                argc, i, at;     /* current argument; that of the last option            */
+    int                argc, i, at;     /* index of the current argument; index of the last
+                                           option */
     char             **argv;
-    const xd_option   *last;            /* option before the argument; NULL: none               */
+    const xd_option   *last;            /* the option before the current argument; NULL: none   */
     xd_err            *e;
 } reader;
 
-/* Splits an argument: `name` without dashes, with `_` for `-`; returns the value after `=`, or
- * NULL. `name` is empty if it is longer than any option. */
+/* Splits an argument into name and value. Copies the name to `name`, without its leading dashes and
+ * with `_` for `-`; an empty name if it is longer than any option. Returns the value after `=`, or
+ * NULL. */
 static const char *split_name(const char *arg, char name[MAXNAME])
 {
     size_t dashes = strspn(arg, "-"), len = strcspn(arg + dashes, "=");
@@ -33,7 +35,7 @@ static const char *split_name(const char *arg, char name[MAXNAME])
     return eq;
 }
 
-/* Short forms; each means the same option in every command. */
+/* Short forms of options. A letter means the same option in every command. */
 static const xd_opt_alias letters[] = {
     { "m", "model" }, { "p", "prompt" }, { "n", "negative_prompt" }, { "o", "output" },
     { "W", "width" }, { "H", "height" }, { "s", "seed" },            { "t", "threads" },
@@ -145,7 +147,7 @@ static int is_whole(const xd_option *o)
     return o->kind == XD_OPT_INT || o->kind == XD_OPT_INT64;
 }
 
-/* Describes the accepted numbers: "an integer from 1 to 1000". */
+/* Describes the numbers that an option accepts: "an integer from 1 to 1000". */
 static void describe_number(const xd_option *o, char *text, size_t size)
 {
     const char *what = is_whole(o) ? "an integer" : "a number";
@@ -161,7 +163,8 @@ static void describe_number(const xd_option *o, char *text, size_t size)
         snprintf(text, size, "%s from %.10g to %.10g", what, o->min, o->max);
 }
 
-/* Seeds have the range of torch, where a negative seed is modulo 2^64; -1 is a random seed. */
+/* Sets a seed. Seeds have the range of torch, which takes a negative seed modulo 2^64. -1 is a
+ * random seed. */
 static xd_status set_seed(const xd_option *o, void *field, const char *v, xd_err *e)
 {
     char *end;
@@ -175,7 +178,7 @@ static xd_status set_seed(const xd_option *o, void *field, const char *v, xd_err
     return XD_OK;
 }
 
-/* Returns 1 if the number has a value for an option without one. */
+/* Returns 1 if the option of a number may be given without a value, as --name. */
 static int stands_alone(const xd_option *o)
 {
     return o->choices && (is_whole(o) || o->kind == XD_OPT_REAL);
@@ -193,7 +196,8 @@ static xd_status set_number(const xd_option *o, void *field, const char *v, xd_e
         x = (double)(whole = strtoll(v, &end, 10));
     else
         x = strtod(v, &end);
-    int plain = !isspace((unsigned char)*v) && !strpbrk(v, "xX"); /* no " 5", no 0x5            */
+    int plain = !isspace((unsigned char)*v) && !strpbrk(v, "xX"); /* refuses numbers such as " 5"
+                                                                     and 0x5 */
     int ok = plain && end != v && !*end && errno == 0 && isfinite(x) && x >= o->min && x <= o->max;
     if (ok && o->kind == XD_OPT_INT && (whole > 2147483647 || whole < -2147483647))
         ok = 0;
@@ -279,8 +283,8 @@ static xd_status fail_missing(const reader *r, const xd_option *o)
                    o->arg ? o->arg : "VALUE");
 }
 
-/* Returns 1 if the argument is an option, not a value: it begins with two dashes and has no space
- * in its name, or is a known letter. */
+/* Returns 1 if the argument is an option and not a value. An option begins with two dashes and has
+ * no space in its name, or is a known letter. */
 static int is_flag(const reader *r, const char *arg)
 {
     void *field;
@@ -288,8 +292,8 @@ static int is_flag(const reader *r, const char *arg)
            (arg[0] == '-' && arg[1] && !arg[2] && xd_opt_find(r->s, arg + 1, &field));
 }
 
-/* Returns the argument after an option, or NULL if that is another option: the value was forgotten.
- * A value that looks like an option must be written with `=`. */
+/* Returns the argument after an option; NULL if that argument is another option, so that the value
+ * is missing. A value that looks like an option must be written with `=`. */
 static const char *next_value(reader *r)
 {
     if (r->i + 1 >= r->argc || is_flag(r, r->argv[r->i + 1]))
@@ -362,7 +366,8 @@ static int plain_name(const char *v)
     return strlen(v) > 2 && strspn(v, "abcdefghijklmnopqrstuvwxyz_0123456789") == strlen(v);
 }
 
-/* Returns 1 if the option that an operand stands for was given before. */
+/* Returns 1 if the command line already has the option whose value an operand would set
+ * (operand_of). */
 static int has_option(const xd_opt_spec *s)
 {
     void *field = NULL;
@@ -398,7 +403,7 @@ xd_status xd_opt_parse(const xd_opt_spec *s, int argc, char **argv, xd_opt_texts
 {
     reader    r = { .s = s, .argc = argc, .argv = argv, .e = e };
     xd_status st = XD_OK;
-    int       flags = 1;        /* 0 after "--"                                               */
+    int       flags = 1;        /* 1: arguments may be options; 0 after "--"                  */
     for (; r.i < argc && st == XD_OK; r.i++) {
         const char *arg = argv[r.i];
         if (flags && strcmp(arg, "--") == 0)

@@ -1,4 +1,4 @@
-/* opt_names.c - suggestions for unknown options and commands */
+/* opt_names.c - suggests known names for unknown options and commands */
 #include <string.h>
 
 #include "base/word_list.h"
@@ -7,12 +7,13 @@
 enum { MAXNAME = 64 };
 
 typedef struct synonym {
-    const char *names;          /* in other programs, separated by spaces                       */
-    const char *to;             /* here; NULL: there is none, and `hint` is printed             */
+    const char *names;          /* names in other programs, separated by spaces                 */
+    const char *to;             /* name in xdit; NULL: there is none, and `hint` is printed     */
     const char *hint;
 } synonym;
 
-/* Names in stable-diffusion.cpp, A1111, ComfyUI, diffusers and similar programs. */
+/* Names of options in stable-diffusion.cpp, A1111, ComfyUI, diffusers and similar programs, with
+ * their names in xdit. */
 static const synonym flags[] = {
     { "cfg cfg_scale cfg_value guidance scale guidance_value distilled_guidance embedded_guidance",
       "guidance_scale", NULL },
@@ -151,7 +152,7 @@ static int min3(int a, int b, int c)
     return a < b ? (a < c ? a : c) : (b < c ? b : c);
 }
 
-/* Edit distance; a swap of neighbours counts as one edit. */
+/* Returns the edit distance of two words; a swap of neighbouring letters counts as one edit. */
 static int edits_between(const char *a, const char *b)
 {
     int na = (int)strlen(a), nb = (int)strlen(b), d[3][MAXNAME + 1];
@@ -181,9 +182,9 @@ static int has_part(const char *text, const char *part)
     return 0;
 }
 
-/* Distance of a name from the typed word: the edit distance, or less if one is a part of the other,
- * so that `--inference_steps` finds `--num_inference_steps`. Parts below half the word are
- * ignored. */
+/* Returns the distance of a known name from the typed word. The distance is the edit distance, or
+ * less if one of the two is a part of the other, so that `--inference_steps` finds
+ * `--num_inference_steps`. Parts shorter than half the word are ignored. */
 static int name_distance(const char *word, const char *name)
 {
     int    k = edits_between(word, name), part = 2 * MAXNAME;

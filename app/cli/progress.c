@@ -1,7 +1,8 @@
-/* progress.c - the progress bar and the plain lines of a running request
+/* progress.c - prints the progress of a running request: a bar on a terminal, plain lines
+ * elsewhere.
  *
- * While weights are read, when nothing else changes, a thread prints the speed of the disk, from
- * the kernel's count of bytes read by this process. */
+ * While weights are read, nothing else changes, so a thread prints the speed of the disk. The speed
+ * is computed from the kernel's count of bytes read by this process. */
 #include "cli/progress.h"
 
 #include <stdlib.h>
@@ -59,8 +60,8 @@ void xd_bar_clear(xd_bar *b)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* rate: bytes/s; 0: reading has ended. A line printed just now stays on the terminal for a
- * while. */
+/* Prints the speed of reading. rate: bytes/s; 0: reading has ended. If another line was printed
+ * just now, it stays on the terminal for a while. */
 static void add_reading(xd_bar *b, double rate, int updates)
 {
     if (b->terminal && xd_now_s() - b->clear_s > b->between_s / 2) {
@@ -74,7 +75,7 @@ static void add_reading(xd_bar *b, double rate, int updates)
     fflush(b->f);
 }
 
-/* Waits between_s; returns 0 if the thread must end. */
+/* Waits for between_s seconds; returns 0 if the thread must end. */
 static int wait_for_update(xd_bar *b)
 {
     struct timespec t;
@@ -87,7 +88,8 @@ static int wait_for_update(xd_bar *b)
     return !b->stop;
 }
 
-/* Plain lines begin with the fourth update: shorter stages need none. */
+/* The thread that prints the speed of reading. Plain lines begin with the fourth update, because
+ * shorter stages need none. */
 static void *watch_progress(void *arg)
 {
     xd_bar *b = arg;
@@ -117,7 +119,7 @@ static void watch_end(xd_bar *b)
     b->reads = NULL;
 }
 
-/* Returns the printed name of a stage that may read weights; NULL for others. */
+/* Returns the printed name of a stage that may read weights; NULL for other stages. */
 static const char *reading_stage(const char *stage)
 {
     static const char *const all[][2] = { { "text", "text encoding" },
@@ -129,7 +131,8 @@ static const char *reading_stage(const char *stage)
     return NULL;
 }
 
-/* If no thread can be started, no speed is printed. */
+/* Starts the thread that prints the speed of reading. If the thread cannot be started, no speed is
+ * printed. */
 static void watch_begin(xd_bar *b, const char *stage)
 {
     pthread_attr_t attr;
@@ -159,7 +162,8 @@ void xd_bar_end(xd_bar *b)
 void xd_bar_stage(xd_bar *b, const char *stage)
 {
     watch_end(b);
-    if (b->quiet || strcmp(stage, "denoise") == 0)      /* steps print their own progress       */
+    if (b->quiet || strcmp(stage, "denoise") == 0)      /* denoising prints its progress with each
+                                                           step */
         return;
     const char *name = reading_stage(stage);
     if (b->terminal) {
@@ -172,7 +176,8 @@ void xd_bar_stage(xd_bar *b, const char *stage)
     watch_begin(b, stage);
 }
 
-/* Seconds per step: the mean without the first step, which also packs weights. */
+/* Returns the seconds per step: the mean of all steps except the first, which also packs
+ * weights. */
 static double per_step(const xd_bar *b)
 {
     return b->timed > 1 ? b->rest_s / (b->timed - 1) : b->first_s;
@@ -187,7 +192,7 @@ static void clock_text(double s, char *text, size_t size)
         snprintf(text, size, "%lld:%02lld", n / 60, n % 60);
 }
 
-/* The text of a step, "0.31 s/it  ETA 0:02", for both forms. */
+/* Formats the text of a step, "0.31 s/it ETA 0:02", for the bar and for plain lines. */
 static void put_step(const xd_bar *b, const xd_progress *p, char *text, size_t size)
 {
     char   eta[32], images[32] = "";
@@ -199,7 +204,7 @@ static void put_step(const xd_bar *b, const xd_progress *p, char *text, size_t s
     snprintf(text, size, "%.*f s/it  ETA %s%s", s < 0.1 ? 3 : 2, s, eta, images);
 }
 
-/* share: progress, 0 to 1. */
+/* Draws the progress bar. share: progress from 0 to 1. */
 static void draw_line(xd_bar *b, const char *head, double share, const char *text)
 {
     char bar[BAR_MAX + 1];
@@ -224,7 +229,7 @@ static void draw_bar(xd_bar *b, const xd_progress *p, const char *text)
     draw_line(b, head, p->steps > 0 ? (double)p->step / p->steps : 1, text);
 }
 
-/* Plain lines are printed every PLAIN_S. */
+/* Prints the progress of a stage in bytes. Plain lines are printed every PLAIN_S seconds. */
 void xd_bar_bytes(xd_bar *b, const char *file, double done, double total)
 {
     char   text[160], eta[80] = "", clock[32];

@@ -1,4 +1,4 @@
-/* prompts.c - prompts from a file; see prompts.h */
+/* prompts.c - reads prompts from a file; see prompts.h */
 #define _GNU_SOURCE             /* memfd_create */
 #include "cli/prompts.h"
 
@@ -13,7 +13,7 @@
 static const char BLANKS[] = " \t";
 enum { MAXFILE = 1 << 26 };
 
-/* Refuses text that is not UTF-8; the message names line and byte. */
+/* Refuses text that is not UTF-8; the message names the line and the invalid byte. */
 static xd_status check_utf8(const char *text, const char *path, xd_err *e)
 {
     size_t at = xd_utf8_invalid_at(text), line = 1, from = 0;
@@ -37,7 +37,8 @@ static xd_status add_prompt(xd_opt_texts *list, const char *line, xd_err *e)
     return XD_OK;
 }
 
-/* A line that begins with # and a space or that is only #; "#hashtag" is a prompt. */
+/* Returns 1 if the line is a comment: it begins with # and a space, or is only #. "#hashtag" is a
+ * prompt. */
 static int is_comment(const char *line)
 {
     return line[0] == '#' && (!line[1] || strchr(BLANKS, line[1]));

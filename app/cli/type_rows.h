@@ -1,4 +1,5 @@
-/* type_rows.h - the options for element types, shared by the tables of several commands */
+/* type_rows.h - the rows of the options for element types, which the option tables of several
+ * commands share */
 #ifndef XD_CLI_TYPE_ROWS_H
 #define XD_CLI_TYPE_ROWS_H
 
@@ -6,8 +7,8 @@
 
 #define XD_WEIGHT_TYPES "f32 bf16 int8 fp8 int4 auto"
 
-/* Three rows of xd_option. The including file defines AT(field): offset of a field in the record of
- * its table. */
+/* Three rows of xd_option for element types. The including file defines AT(field), the offset of a
+ * field in the record of its option table. */
 #define XD_TYPE_ROWS                                                                              \
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16 f16", "TYPE",                              \
       "compute type: f32, bf16, or f16 (GPU only) (default: the fastest)" },                      \

@@ -1,4 +1,5 @@
-/* xdit_compat.c - flags of xDiT, and processes started by torchrun; see xdit_compat.h */
+/* xdit_compat.c - accepts flags of xDiT, and refuses processes started by torchrun; see
+ * xdit_compat.h */
 #include "cli/xdit_compat.h"
 
 #include <stdio.h>
@@ -44,8 +45,8 @@ static int env_number(const char *name)
     return v && *v ? atoi(v) : -1;
 }
 
-/* torchrun kills all processes when the first one fails, so other ranks wait until rank 0 has
- * printed. */
+/* torchrun kills all processes when the first one fails. Therefore the other ranks wait until rank
+ * 0 has printed how to start ranks. */
 int xd_compat_torchrun(const char *command)
 {
     int rank = env_number("RANK"), world = env_number("WORLD_SIZE");

@@ -1,4 +1,5 @@
-/* cmd_from_xdit.c - xdit from-xdit: explains a command line of xDiT, and translates it into ours */
+/* cmd_from_xdit.c - the command xdit from-xdit, which explains a command line of xDiT and
+ * translates it into a command line of xdit */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -78,7 +79,7 @@ static void print_tables(void)
     print_models(0);
 }
 
-/* Prints without control characters: texts of a command line may contain any byte. */
+/* Prints a text without control characters. Texts of a command line may contain any byte. */
 XD_PRINTF(1, 2) static void print_clean(const char *fmt, ...)
 {
     va_list ap, again;
@@ -171,7 +172,7 @@ static void print_plan(const xd_line *l, const xd_translation *o)
     print_clean("\n");
 }
 
-/* Suggests plans for the given number of processes if the degrees need more. */
+/* Suggests plans for the number of processes in the command if the degrees need more processes. */
 static void print_fewer(const xd_line *l, const xd_translation *o)
 {
     xd_err      e = { 0 };
@@ -182,7 +183,7 @@ static void print_fewer(const xd_line *l, const xd_translation *o)
            works ? works + strlen("what would work: ") : e.msg);
 }
 
-/* Notes on the model: its name here, and where it must be. */
+/* Prints notes on the model: its name in xdit, and the place where its files must be. */
 static void print_model(const xd_line *l, const xd_translation *o)
 {
     const char *given = xd_line_text(l, "model"), *model = o->model;
@@ -235,14 +236,15 @@ static void print_notes(const xd_line *l, const xd_translation *o)
                     xd_flag_kind_name(o->left[i]->kind), o->left[i]->here);
 }
 
-enum { MAX_PREDICTION = 64 };   /* ranks; a prediction simulates each of them                  */
+enum { MAX_PREDICTION = 64 };   /* maximum number of ranks to predict; a prediction simulates each
+                                   rank */
 
 static void on_line(void *cookie, const char *line)
 {
     xd_buf_add(cookie, "  %s\n", line);
 }
 
-/* If the model exists: appends the prediction of `xdit plan` for this machine to `b`. */
+/* If the model's files exist, appends the prediction of `xdit plan` for this machine to `b`. */
 static xd_status add_prediction(const xd_line *l, const xd_translation *o, xd_text_buf *b,
                                 xd_err *e)
 {
@@ -269,12 +271,13 @@ static xd_status add_prediction(const xd_line *l, const xd_translation *o, xd_te
     xd_status s = xd_advise(&a, &mine);
     if (s == XD_EINVAL)
         return xd_fail(e, s, "%s", mine.msg);
-    if (s != XD_OK || b->failed)        /* incomplete directory: no prediction                    */
+    if (s != XD_OK || b->failed)        /* no prediction for an incomplete model directory        */
         b->len = 0;
     return XD_OK;
 }
 
-/* Refuses plans that generate would refuse, as far as this is known without loading the model. */
+/* Refuses plans that `xdit generate` would refuse, as far as this is known without loading the
+ * model. */
 static xd_status check_plan(const xd_line *l, const xd_translation *o, xd_text_buf *b, xd_err *e)
 {
     const xd_given *list = xd_line_given(l, "attn_layer_num_for_pp");
@@ -337,7 +340,8 @@ static const char *value_of(const xd_words *c, const char *flag)
     return NULL;
 }
 
-/* Scripts of benchmark/ that run another script with every plan. Returns 0 for other commands. */
+/* Explains the scripts in xDiT's benchmark/ that run another script with every plan. Returns 0 for
+ * other commands. */
 static int print_sweep(const xd_words *c)
 {
     static const char *const sweeps[] = { "single_node_latency_test.py", "usp_latency_test.py" };
@@ -454,7 +458,8 @@ static xd_status translate_lines(const xd_script *s, int *code, xd_err *e)
     return XD_OK;
 }
 
-/* Reads a text in one argument, a file, standard input, or words. */
+/* Reads the xDiT command from one argument, a file, standard input, or the words of the command
+ * line. */
 static xd_status read_all(xd_script *s, int argc, char **argv, int words, xd_err *e)
 {
     char     *text = NULL;

@@ -8,21 +8,23 @@
 #include "base/json.h"
 #include "base/word_list.h"
 
-enum { MAX_WORDS = 8192, MAX_WORD = 256 << 10, UNREAD = 1 };    /* UNREAD: before a kept text    */
+enum { MAX_WORDS = 8192, MAX_WORD = 256 << 10, UNREAD = 1 };    /* UNREAD: the byte that marks the
+                                                                   begin of an expansion that is
+                                                                   kept as text */
 
-#define ENDS " \t\r\n;&|<>()"   /* of a word, unless quoted                                     */
+#define ENDS " \t\r\n;&|<>()"   /* the characters that end a word, unless they are quoted       */
 
 typedef struct reader {
     xd_script  *s;
-    const char *p;              /* rest of the text                                             */
-    xd_words    vars;           /* "NAME=value"                                                 */
-    xd_words    words;          /* of the current command                                       */
+    const char *p;              /* the rest of the script's text                                */
+    xd_words    vars;           /* the variables of the script, as "NAME=value"                 */
+    xd_words    words;          /* the words of the current command                             */
     xd_text_buf buf;            /* the current word                                             */
     int         in_word;        /* 1: a word has begun, even if it is empty                     */
     int         in_value;       /* 1: the word is the value of an assignment                    */
-    char       *unset;          /* unset variables of the command: "$A, $B"; NULL: none         */
-    int         depth;          /* number of open blocks                                        */
-    char        block[8];       /* the outermost one: "for"                                     */
+    char       *unset;          /* unset variables that the command uses: "$A, $B"; NULL: none  */
+    int         depth;          /* number of open blocks (loops, conditions, functions)         */
+    char        block[8];       /* reserved word of the outermost block: "for"                  */
     xd_err     *e;
     xd_status   st;
 } reader;
@@ -95,7 +97,8 @@ static const char *find_end(const char *p)
     return NULL;
 }
 
-/* Keeps the text of an expansion that begins at x->p, with its bracket, quote or letter at p. */
+/* Appends the text of an unsupported expansion to the word. The expansion begins at x->p; its
+ * bracket, quote or letter is at p. */
 static void put_unread(reader *x, const char *p)
 {
     const char *end = strchr("({'`", *p) ? find_end(p) : p + 1;
@@ -110,7 +113,7 @@ static void put_unread(reader *x, const char *p)
 
 /* ---- variables ------------------------------------------------------------------------------- */
 
-/* Returns "NAME=value", or NULL. */
+/* Returns the entry "NAME=value" of a variable, or NULL. */
 static char **find_variable(const reader *x, const char *name, size_t n)
 {
     for (int i = 0; i < x->vars.n; i++)
@@ -119,7 +122,8 @@ static char **find_variable(const reader *x, const char *name, size_t n)
     return NULL;
 }
 
-/* value: NULL: other commands of the script set it, and $NAME is kept. */
+/* Sets a variable. If `value` is NULL, other commands of the script set the variable, and its text
+ * $NAME is kept in words. */
 static void set_variable(reader *x, const char *name, size_t n, const char *value)
 {
     xd_text_buf b = { 0 };
@@ -163,7 +167,7 @@ static void put_value(reader *x, const char *v, int split)
     }
 }
 
-/* Expands $NAME and ${NAME} at a dollar sign; keeps other expansions. */
+/* Expands $NAME or ${NAME} at a dollar sign; keeps the text of other expansions. */
 static void read_dollar(reader *x, int quoted)
 {
     const char *p = x->p + 1;
@@ -184,7 +188,8 @@ static void read_dollar(reader *x, int quoted)
     }
 }
 
-/* Appends the word at x->p, or several if the value of a variable is split. */
+/* Reads the word at x->p and appends it to the command; appends several words if the value of a
+ * variable is split at spaces. */
 static void read_word(reader *x)
 {
     const char *from = x->p;
@@ -221,7 +226,7 @@ static void read_word(reader *x)
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
-/* Skips spaces within a line, and joined lines. */
+/* Skips spaces within a line, and a backslash that joins two lines. */
 static void skip_blanks(reader *x)
 {
     for (size_t n = 1; n; x->p += n) {
@@ -230,7 +235,7 @@ static void skip_blanks(reader *x)
     }
 }
 
-/* Skips > FILE, 2>&1, <<< WORD and so on; returns 0 if there is none at x->p. */
+/* Skips a redirection such as > FILE, 2>&1 or <<< WORD; returns 0 if there is none at x->p. */
 static int skip_redirection(reader *x)
 {
     const char *p = x->p + strspn(x->p, "0123456789"), *end;
@@ -246,8 +251,8 @@ static int skip_redirection(reader *x)
     return 1;
 }
 
-/* Reads NAME=VALUE; returns 0 if there is none at x->p. Arrays, NAME+=VALUE and assignments within
- * blocks give a variable that only a shell can evaluate. */
+/* Reads an assignment NAME=VALUE; returns 0 if there is none at x->p. After arrays, NAME+=VALUE and
+ * assignments within blocks, only a shell could know the variable's value, so $NAME is kept. */
 static int read_assignment(reader *x)
 {
     const char *name = x->p, *end;
@@ -303,7 +308,8 @@ static void keep_command(reader *x)
         x->s->unset = x->unset, x->unset = NULL;
 }
 
-/* Keeps a wanted command; of others, notes the variables that they set, and the first one. */
+/* Handles the end of a command. A wanted command is collected. Of other commands, the variables
+ * that they set are noted, and the text of the first one. */
 static void end_command(reader *x)
 {
     const xd_words *w = &x->words;

@@ -1,8 +1,8 @@
-/* script.h - splits a text into commands as a shell does, to find those that start xDiT.
+/* script.h - splits a text into commands as a shell does, to find the commands that start xDiT.
  *
- * Nothing is run. Supported: quotes, comments, joined lines, redirections, NAME=VALUE lines, $NAME
- * and ${NAME}. Unset variables are empty. Of other expansions the text is kept, and a variable that
- * other commands of the script set is kept as $NAME. */
+ * No command is run. Supported are quotes, comments, lines joined with a backslash, redirections,
+ * NAME=VALUE lines, $NAME and ${NAME}. Unset variables are empty. The text of other expansions is
+ * kept unchanged. A variable that other commands of the script set is kept as $NAME. */
 #ifndef XD_FROM_XDIT_SCRIPT_H
 #define XD_FROM_XDIT_SCRIPT_H
 
@@ -18,20 +18,20 @@ typedef struct xd_command_line {
     char    *devices;           /* value of CUDA_VISIBLE_DEVICES; NULL: unset                   */
 } xd_command_line;
 
-typedef struct xd_script {      /* initialize with {0}, then set `wanted`                       */
+typedef struct xd_script {      /* the commands of a text; initialize with {0}, then set `wanted` */
     int            (*wanted)(int n, char **word);       /* returns 1 for commands to collect    */
     int              n;
     xd_command_line *command;
-    char            *unset;     /* "$A, $B": unset variables in the commands; NULL: none        */
+    char            *unset;     /* unset variables in the commands: "$A, $B"; NULL: none        */
     char            *other;     /* the first command that is not wanted; NULL: none             */
 } xd_script;
 
 /* Collects the wanted commands of a text; finding none is no error. XD_EINVAL: a quote or bracket
  * is not closed, or a wanted command is part of a loop, condition or function. */
 xd_status   xd_script_read(xd_script *s, const char *text, xd_err *e);
-/* The same for words that the shell has already split. */
+/* Collects the wanted command of words that the shell has already split; see xd_script_read. */
 xd_status   xd_script_read_words(xd_script *s, int argc, char **argv, xd_err *e);
-/* Returns the word from its first expansion that is not supported, or NULL. */
+/* Returns the part of a word that begins with its first unsupported expansion, or NULL. */
 const char *xd_script_unread(const char *word);
 void        xd_script_free(xd_script *s);
 

@@ -1,4 +1,5 @@
-/* xdit_translate.c - translates flags, defaults and launcher; see xdit_translate.h */
+/* xdit_translate.c - translates the flags, defaults and launcher of an xDiT command; see
+ * xdit_translate.h */
 #include "from_xdit/xdit_translate.h"
 
 #include <stdarg.h>
@@ -57,7 +58,7 @@ static void set_plan(xd_translation *o, const xd_line *l)
     if (o->list)
         o->plan.attn_layer_num_for_pp = o->list;
     if (o->plan.pipefusion_parallel_degree == 1)
-        o->plan.num_pipeline_patch = 0;         /* ignored by xDiT, left out here               */
+        o->plan.num_pipeline_patch = 0;         /* xDiT ignores this flag, so it is omitted     */
     o->ranks = xd_parallel_ranks(&o->plan);
     o->hosts = l->nnodes;
     if (o->ranks == 1 && l->world > 1) {
@@ -81,8 +82,8 @@ static void add_launcher(xd_translation *o)
     add_flag_text(o, "generate");
 }
 
-/* Returns 1 for flags without effect: degrees of 1, frames of image models, patches and exact steps
- * without stages. */
+/* Returns 1 if the flag has no effect: a degree of 1, a number of frames for an image model, and
+ * patches or warmup steps of PipeFusion without pipeline stages. */
 static int is_idle(const xd_line *l, const xd_xdit_flag *f)
 {
     size_t n = strlen(f->name);
@@ -93,7 +94,8 @@ static int is_idle(const xd_line *l, const xd_xdit_flag *f)
     return !strcmp(f->name, "num_frames") && l->model && !(l->model->can & XD_HAS_VIDEO);
 }
 
-/* Adds a flag with its value, such as --weights_dtype int8, unless the command has the flag. */
+/* Translates a flag of xDiT to a flag of xdit with a value, such as --weights_dtype int8. Adds
+ * nothing if the command already has that flag. */
 static void as_value(xd_translation *o, const xd_xdit_flag *f)
 {
     const char *blank = strchr(f->own, ' ');
@@ -106,8 +108,8 @@ static void as_value(xd_translation *o, const xd_xdit_flag *f)
     add_flag_text(o, "%s", blank + 1);
 }
 
-/* Translates --output_type: latents become the extension of --output. Returns 0 if nothing was
- * added. */
+/* Translates --output_type: the type "latent" becomes the file extension of --output. Returns 1 if
+ * the type is "latent" or "pil", xdit's default; 0 for other types. */
 static int as_output(xd_translation *o, const xd_line *l)
 {
     const char *type = xd_line_text(l, "output_type");
@@ -169,7 +171,7 @@ static void by_default(xd_translation *o, const xd_line *l, const char *name, co
     add_flag_text(o, "%s", value);
 }
 
-/* Adds defaults of xDiT that differ from ours. */
+/* Adds options for xDiT's defaults that differ from xdit's defaults. */
 static void add_defaults(xd_translation *o, const xd_line *l)
 {
     unsigned can = l->model ? l->model->can : 0;
@@ -210,7 +212,8 @@ void xd_translate(xd_translation *o, const xd_line *l)
     }
     add_defaults(o, l);
     if (xd_parallel_ranks(&o->plan) == 1 && o->ranks > 1)
-        o->plan.ulysses_degree = o->ranks;      /* --nproc without degrees means this */
+        o->plan.ulysses_degree = o->ranks;      /* --nproc without degrees sets the Ulysses
+                                                   degree */
 }
 
 /* Returns 1 for control characters other than newlines, and for bytes that are not UTF-8. */
@@ -225,7 +228,8 @@ static int has_controls(const char *word)
     return 0;
 }
 
-/* Prints a character within '' or, in words with control characters, within $''. */
+/* Prints a character of a word that is quoted with '', or with $'' if the word has control
+ * characters. */
 static int quote_letter(FILE *f, char c, int controls)
 {
     char text[8];

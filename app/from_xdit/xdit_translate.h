@@ -1,4 +1,4 @@
-/* xdit_translate.h - translates a command line of xDiT into one of xdit */
+/* xdit_translate.h - translates a command line of xDiT into a command line of xdit */
 #ifndef XD_FROM_XDIT_XDIT_TRANSLATE_H
 #define XD_FROM_XDIT_XDIT_TRANSLATE_H
 
@@ -8,21 +8,25 @@
 
 typedef struct xd_translation {        /* initialize with {0} */
     int         n, cap;
-    char      **word;           /* malloc'ed                                                   */
+    char      **word;           /* words of the translated command; the array and its words are
+                                   malloc'ed */
     xd_parallel plan;
     int         ranks, hosts;
     char       *list;           /* value of plan.attn_layer_num_for_pp; malloc'ed, or NULL      */
-    const char *model;          /* borrowed; NULL: the command line has none                   */
+    const char *model;          /* value of --model, borrowed; NULL: the command line names no
+                                   model */
     int         failed;         /* 1: out of memory                                            */
-    int         nleft;          /* flags that are left out, for the reason in their row         */
+    int         nleft;          /* number of xDiT flags that are omitted; the row of each flag in
+                                   xd_xdit_flags has the reason */
     const xd_xdit_flag *left[XD_XDIT_FLAGS_MAX];
-    char        note[512];      /* a further remark; may be empty                              */
+    char        note[512];      /* a further remark about the translation; may be empty        */
 } xd_translation;
 
 void xd_translate(xd_translation *o, const xd_line *l);
-/* Prints it as one command of a shell, in several lines. */
+/* Prints the translated command for a shell, broken into several lines. */
 void xd_translation_print(FILE *f, const xd_translation *o);
-/* Prints a word, quoted for a shell; returns its number of columns. f: NULL to only count. */
+/* Prints a word, quoted for a shell, and returns the number of printed columns. If f is NULL, only
+ * counts the columns. */
 int  xd_shell_quote(FILE *f, const char *word);
 void xd_translation_free(xd_translation *o);
 /* Describes a plan: "cfg 2 x ulysses 2", "1 rank". */

@@ -1,10 +1,11 @@
-/* descendants.c - descendants of a process; see descendants.h */
+/* descendants.c - counts and signals the descendants of a process; see descendants.h */
 #include "launch/descendants.h"
 
 #include <signal.h>
 #include <stdio.h>
 
-enum { DEPTH = 5 };             /* maximum levels of scripts and proxies above the ranks          */
+enum { DEPTH = 5 };             /* maximum number of levels of scripts and proxies between the
+                                   launcher and the ranks */
 
 static int is_alive(pid_t pid)
 {

@@ -1,4 +1,5 @@
-/* descendants.h - child processes of another process, and their children, from /proc */
+/* descendants.h - counts and signals the child processes of another process, and their children, as
+ * /proc lists them */
 #ifndef XD_LAUNCH_DESCENDANTS_H
 #define XD_LAUNCH_DESCENDANTS_H
 

@@ -1,10 +1,10 @@
-/* launch.c - starts the MPI launcher and supervises it, so that several ranks look like one
- * program: signals, exit codes, output.
+/* launch.c - starts and supervises the MPI launcher, so that several ranks behave like one program
+ * with respect to signals, exit codes and output.
  *
- * The launcher has its own process group: Ctrl-C reaches only this process, which forwards it such
- * that ranks can cancel their request. The files of the launcher are in a temporary directory
- * (rundir.h). Every rank is tracked (roster.h): if a rank dies, or ranks do not connect, the run
- * ends even if the launcher hangs. */
+ * The launcher has its own process group, so Ctrl-C reaches only this process. This process
+ * forwards the signal in a way that lets ranks cancel their request. The files of the launcher are
+ * in a temporary directory (rundir.h). Every rank is tracked (roster.h): if a rank dies, or ranks
+ * do not connect, the run ends even if the launcher hangs. */
 #define _GNU_SOURCE             /* ppoll */
 #include "launch/launch.h"
 
@@ -32,36 +32,43 @@
 #include "launch/rundir.h"
 #include "launch/streams.h"
 
-#ifndef XDIT_MPI                /* 1: Open MPI, 2: another MPI, 0: none; set by the build        */
+#ifndef XDIT_MPI                /* MPI of the build, 1: Open MPI, 2: another MPI, 0: none        */
 #define XDIT_MPI 0
 #endif
 
-#define COLUMNS "XDIT_COLUMNS"  /* environment of ranks: width of the terminal; 0: none          */
+#define COLUMNS "XDIT_COLUMNS"  /* environment variable of ranks with the width of the terminal; 0:
+                                   none */
 
-/* Seconds for ranks to cancel; from SIGTERM to SIGKILL; between two cancellations; to connect. */
+/* CANCEL_S: seconds that ranks have to cancel the request. KILL_S: seconds from SIGTERM to SIGKILL.
+ * REPEAT_S: seconds between two cancel signals. START_S: seconds for ranks to connect. MAXRANKS:
+ * maximum number of ranks. */
 enum { CANCEL_S = 30, KILL_S = 5, REPEAT_S = 1, START_S = 60, MAXRANKS = 4096 };
-enum { LOST_S = 10 };           /* for a launcher that has lost a host to end the run          */
+enum { LOST_S = 10 };           /* seconds that a launcher which has lost a host has to end the
+                                   run */
 
 typedef struct watch {
     pid_t  child;
     int    out, err;            /* pipes of the launcher's output; -1: closed                  */
-    int    write_errno;         /* of standard output; 0: no error                             */
-    int    has_output;          /* 1: bytes came on standard output; every command prints some */
+    int    write_errno;         /* errno of a failed write to standard output; 0: no error     */
+    int    has_output;          /* 1: ranks have written to standard output, as every command
+                                   does */
     int    first_signal;        /* the first termination signal; 0: none                       */
-    int    stage;               /* 0 running, 1 cancelled, 2 SIGTERM sent, 3 killed             */
-    double stage_s;             /* start time of the stage                                     */
+    int    stage;               /* stage of ending the run: 0 running, 1 cancelled, 2 SIGTERM sent,
+                                   3 killed */
+    double stage_s;             /* start time of the present stage                             */
     double cancel_s;            /* time of the last SIGUSR1                                    */
     double limit;               /* seconds for all ranks to connect; 0: no limit                */
-    double lost_s;              /* when the launcher reported a lost host; 0: it has not        */
-    char   cause[512];          /* why this process ended the run; empty: it did not            */
+    double lost_s;              /* time when the launcher reported a lost host; 0: it has not   */
+    char   cause[512];          /* reason why this process ended the run; empty: it did not     */
     xd_rundir  dir;
     xd_roster  roster;
     xd_mpi_log mpi_log;
 } watch;
 
-static const char LOST_HOST[] = "lost the connection to host ";         /* xd_mpi_log_cause      */
+static const char LOST_HOST[] = "lost the connection to host ";         /* begin of a text of
+                                                                           xd_mpi_log_cause */
 
-static volatile sig_atomic_t received;  /* signal since the last check; 0: none                 */
+static volatile sig_atomic_t received;  /* signal received since the last check; 0: none        */
 
 static void on_signal(int sig)
 {
@@ -158,7 +165,8 @@ xd_status xd_launch_check_env(xd_err *e)
         name, name);
 }
 
-/* Returns 1 if `xdit` has started the launcher of this rank; it then handles lost hosts. */
+/* Returns 1 if `xdit` has started the launcher of this rank; that process then handles lost
+ * hosts. */
 static int has_xdit_parent(void)
 {
     return getenv(COLUMNS) != NULL;
@@ -167,7 +175,8 @@ static int has_xdit_parent(void)
 void xd_launch_deadline(int start_timeout, int rank)
 {
     struct sigaction act = { .sa_handler = on_timeout };
-    if (xd_roster_joined())       /* the parent checks the time limit, and the launcher          */
+    if (xd_roster_joined())       /* the parent process checks the time limit and watches the
+                                     launcher */
         return;
     if (!has_xdit_parent())
         xd_links_watch(rank);
@@ -239,14 +248,16 @@ static void add_args(arg_list *a, const char *first, const char *second, const c
 
 typedef struct mca { const char *name, *value, *env; } mca;
 
-/* Ranks of one host need only shared memory; searching for fabrics takes most of MPI's start
- * (doc/lab/ranks.md). Without shared memory they use the loopback interface: with others, ranks of
- * one host cannot reach each other in Open MPI 5. */
+/* Parameters of Open MPI if all ranks are on one host. These ranks need only shared memory, and
+ * searching for network fabrics would take most of MPI's start (doc/lab/ranks.md). Without shared
+ * memory these ranks use the loopback interface, because ranks of one host cannot reach each other
+ * over other interfaces in Open MPI 5. */
 static const mca near_mca[] = { { "pml", "ob1", "OMPI_MCA_pml" },
                                 { "btl", "self,vader,tcp", "OMPI_MCA_btl" },
                                 { "btl_tcp_if_include", "lo", "OMPI_MCA_btl_tcp_if_include" },
                                 { 0 } };
-/* A lost host is noticed after some 11 s instead of minutes. */
+/* Parameters of Open MPI if ranks are on several hosts: a lost host is noticed after some 11 s
+ * instead of minutes. */
 static const mca far_mca[] = {
     { "oob_tcp_keepalive_time", "5", "OMPI_MCA_oob_tcp_keepalive_time" },
     { "oob_tcp_keepalive_intvl", "2", "OMPI_MCA_oob_tcp_keepalive_intvl" },
@@ -264,7 +275,8 @@ static void add_mca(arg_list *a, const mca *list)
             add_args(a, "--mca", list->name, list->value);
 }
 
-/* Returns the command: launcher, its options, this program, the given arguments. malloc'ed. */
+/* Returns the command line that starts the ranks: the launcher, its options, this program, and the
+ * given arguments. malloc'ed. */
 static char **make_command(const xd_launch *l, const watch *w, const char *launcher,
                            const char *self, const char *number)
 {
@@ -322,7 +334,7 @@ static void exec_launcher(char **v, const watch *w, pid_t parent, const int out[
     signal(SIGPIPE, SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (w->dir.path[0])         /* Open MPI 5 has no orte_tmpdir_base                          */
+    if (w->dir.path[0])         /* Open MPI 5 reads this variable in place of orte_tmpdir_base    */
         setenv("PRTE_MCA_prte_tmpdir_base", w->dir.path, 0);
     if (XDIT_MPI == 1 && xd_launch_here())
         xd_streams_export();
@@ -351,7 +363,7 @@ static xd_status start_launcher(watch *w, char **v, xd_err *e)
     struct sigaction act = { .sa_handler = on_signal };
     sigemptyset(&act.sa_mask);
     termination_signals(&set);
-    sigprocmask(SIG_BLOCK, &set, NULL); /* delivered only while this process waits              */
+    sigprocmask(SIG_BLOCK, &set, NULL); /* signals are delivered only while this process waits  */
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
     sigaction(SIGHUP, &act, NULL);
@@ -371,11 +383,13 @@ static xd_status start_launcher(watch *w, char **v, xd_err *e)
 
 /* ---- supervision ----------------------------------------------------------------------------- */
 
-/* Cancels, then terminates, then kills. Open MPI forwards SIGUSR1 to all ranks; others SIGINT. */
+/* Sends the launcher the next stronger signal: first cancels, then terminates, then kills. Open MPI
+ * forwards SIGUSR1 to all ranks; other launchers forward SIGINT. */
 static void escalate_signal(watch *w)
 {
     static const int signals[] = { XDIT_MPI == 1 ? SIGUSR1 : SIGINT, SIGTERM, SIGKILL };
-    if (w->stage == 2)          /* ranks would outlive their launcher                          */
+    if (w->stage == 2)          /* kill the ranks first, because they would outlive their
+                                   launcher */
         xd_roster_kill(&w->roster, w->child);
     if (w->stage < 3)
         kill(w->child, signals[w->stage]);
@@ -394,7 +408,8 @@ static void watch_signals(watch *w)
     } else if (w->stage && waited > (w->stage == 1 ? CANCEL_S : KILL_S)) {
         escalate_signal(w);
     } else if (w->stage == 1 && XDIT_MPI == 1 && now - w->cancel_s > REPEAT_S) {
-        kill(w->child, SIGUSR1);  /* a launcher that still starts ranks loses it */
+        kill(w->child, SIGUSR1);  /* repeated, because a launcher that still starts ranks loses the
+                                     signal */
         w->cancel_s = now;
     }
 }
@@ -413,7 +428,7 @@ static void pass_output(watch *w, const char *p, size_t n)
     }
 }
 
-/* Reads available bytes; closes a pipe at its end. */
+/* Reads the available bytes of a pipe of the launcher; closes the pipe at its end. */
 static void read_output(watch *w, int *fd)
 {
     char    buf[8192], own[sizeof buf + sizeof w->mpi_log.pending];
@@ -435,7 +450,8 @@ static void read_output(watch *w, int *fd)
 }
 
 /* Ends the run if a rank has died or the ranks do not connect. Ranks that print but did not join
- * the roster cannot reach its socket, as in a container: their state is unknown. */
+ * the roster cannot reach its socket, for example in a container. The state of such ranks is
+ * unknown. */
 static void watch_roster(watch *w)
 {
     int unreachable = !w->roster.n && (w->has_output || w->mpi_log.output_seen);
@@ -443,11 +459,13 @@ static void watch_roster(watch *w)
         !xd_roster_failed(&w->roster, w->child, w->limit, w->cause, sizeof w->cause))
         return;
     xd_roster_kill(&w->roster, w->child);
-    w->stage = 1;               /* SIGTERM to the launcher comes next, SIGKILL after KILL_S     */
+    w->stage = 1;               /* the next signal to the launcher is SIGTERM, and SIGKILL follows
+                                   after KILL_S */
     escalate_signal(w);
 }
 
-/* A launcher that has lost a host waits for the processes there, possibly for ever. */
+/* Ends the run if the launcher has lost a host. The launcher would wait for the processes of that
+ * host, possibly for ever. */
 static void watch_hosts(watch *w)
 {
     char why[sizeof w->cause];
@@ -461,12 +479,11 @@ static void watch_hosts(watch *w)
         return;
     snprintf(w->cause, sizeof w->cause, "%s", why);
     xd_roster_kill(&w->roster, w->child);
-    w->stage = 1;               /* as in watch_roster                                          */
+    w->stage = 1;               /* the next signal is SIGTERM, as in watch_roster              */
     escalate_signal(w);
 }
 
-/* Waits up to a second for output, events and signals; after a second without any, checks the
- * ranks. */
+/* Waits up to a second for output, events and signals. If there are none, checks the ranks. */
 static void watch_once(watch *w, struct pollfd *p)
 {
     sigset_t              none;
@@ -493,7 +510,7 @@ static void watch_once(watch *w, struct pollfd *p)
             read_output(w, end[i]);
 }
 
-/* Returns 1 if the launcher has ended; it remains waitable. */
+/* Returns 1 if the launcher has ended; its exit status can still be waited for. */
 static int has_ended(const watch *w)
 {
     siginfo_t about = { .si_pid = 0 };
@@ -535,13 +552,15 @@ static int wait_for_exit(watch *w)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* Returns 1 if a rank has printed why the run failed. Output of untracked ranks is searched. */
+/* Returns 1 if a rank has printed why the run failed. If ranks are not tracked by the roster, their
+ * output is searched for an error. */
 static int has_reported(const watch *w)
 {
     return w->roster.n ? w->roster.error_reported : w->mpi_log.error_seen;
 }
 
-/* Returns in `why` the cause of the launcher's failure, from its messages if there are any. */
+/* Writes the cause of the launcher's failure to `why`, from the launcher's messages if there are
+ * any. */
 static void find_cause(const watch *w, int status, int code, char *why, size_t size)
 {
     char gone[128];
@@ -559,7 +578,7 @@ static void find_cause(const watch *w, int status, int code, char *why, size_t s
             code);
 }
 
-/* The exit code of a run; prints the cause if no rank has reported it. */
+/* Returns the exit code of a run. Prints the cause of a failure if no rank has reported it. */
 static int exit_code_of(const watch *w, const char *launcher, int status)
 {
     char why[512];
@@ -585,9 +604,10 @@ static int exit_code_of(const watch *w, const char *launcher, int status)
     int by_rank =
         code == XD_EXIT_FAILED || code == XD_EXIT_USAGE || (code > 128 && a_rank && !killed);
     int a_host = strncmp(why, LOST_HOST, sizeof LOST_HOST - 1) == 0;
-    /* Lines alone do not distinguish an error from information. */
+    /* The lines of a rank alone do not distinguish an error from information. */
     reported = reported && (w->roster.n || a_rank);
-    if (code && (!by_rank || !reported || killed))  /* others lost its messages */
+    if (code && (!by_rank || !reported || killed))  /* after the death of a rank, the other ranks
+                                                       report only that they lost its messages */
         fprintf(stderr, "xdit: %s%s\n", a_rank || a_host ? "" : "the MPI launcher failed: ", why);
     if (!code && !w->has_output) {
         fprintf(stderr, "xdit: %s succeeded without starting a rank: is it an MPI launcher?\n",
@@ -606,7 +626,7 @@ xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
     ssize_t   n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (s != XD_OK)
         return s;
-    if (has_xdit_parent())  /* else each rank would start ranks, without end */
+    if (has_xdit_parent())  /* without this check each rank would start ranks, without end */
         return xd_fail(
             e, XD_EIO,
             "%s starts this program, but not as a rank: it does not belong to %s",

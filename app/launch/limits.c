@@ -1,9 +1,11 @@
-/* limits.c - resource limits (ulimit) with which Open MPI's launcher fails; see limits.h
+/* limits.c - checks for resource limits (ulimit) with which Open MPI's launcher fails; see
+ * limits.h.
  *
- * Measured with Open MPI 4.1: 2 ranks start with 36 open files and 8 with 64, but not with 32 and
- * 56. Shared memory for messages and PMIx is in files of 4 MiB and a page. A rank maps 151 MiB of
- * address space in MPI_Init, oneDNN's library included, with 2 ranks and with 8. With 144 to 150
- * MiB it fails or hangs in MPI_Init; with less it connects, but cannot load a model. */
+ * Measured with Open MPI 4.1: 2 ranks start with a limit of 36 open files but not with 32; 8 ranks
+ * start with 64 but not with 56. Shared memory for messages and PMIx is in files of 4 MiB plus one
+ * page. A rank maps 151 MiB of address space in MPI_Init, oneDNN's library included, both with 2
+ * ranks and with 8 ranks. With a limit of 144 to 150 MiB a rank fails or hangs in MPI_Init. With
+ * less address space a rank connects, but cannot load a model. */
 #include "launch/limits.h"
 
 #include <stdio.h>
@@ -12,7 +14,7 @@
 
 enum { FILES = 28, FILES_A_RANK = 5, SEGMENT = (4 << 20) + (64 << 10), SPACE = 152 << 20 };
 
-/* Raises the soft limit of open files, up to the hard limit. */
+/* Raises the soft limit of open files to `want`, but not above the hard limit. */
 static void raise_files(struct rlimit *l, rlim_t want)
 {
     struct rlimit more = *l;
@@ -21,7 +23,8 @@ static void raise_files(struct rlimit *l, rlim_t want)
         *l = more;
 }
 
-/* Bytes of address space that this process has mapped; a rank starts with as many. */
+/* Returns the bytes of address space that this process has mapped; a rank starts with the same
+ * number. */
 static rlim_t mapped_bytes(void)
 {
     unsigned long pages = 0;

@@ -1,12 +1,13 @@
-/* limits.h - resource limits of this process (ulimit) against the needs of several ranks */
+/* limits.h - checks whether the resource limits of this process (ulimit) suffice for several
+ * ranks */
 #ifndef XD_LAUNCH_LIMITS_H
 #define XD_LAUNCH_LIMITS_H
 
 #include "base/err.h"
 
 /* Checks that the limits on open files, file size and address space suffice for the MPI launcher
- * and `ranks` ranks, which might otherwise hang. Raises the soft limit of open files if necessary.
- * Errors name the limit and the cure. */
+ * and `ranks` ranks. With lower limits the launcher or ranks may hang. Raises the soft limit of
+ * open files if necessary. Errors name the limit and the cure. */
 xd_status xd_limits_check(int ranks, xd_err *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* links.c - connections of a rank to other hosts; see links.h */
+/* links.c - detects lost connections of a rank to other hosts; see links.h */
 #define _GNU_SOURCE             /* struct tcp_info */
 #include "launch/links.h"
 
@@ -20,11 +20,12 @@
 #include "base/signals.h"
 #include "xdit/tools.h"
 
-/* TCP keepalive: an idle connection is probed after IDLE_S and then every PROBE_S; it is lost when
- * PROBES are unanswered, after 8 s. Sent data is retransmitted after 0.2 s and then with doubled
- * delays: the fifth time after 6 s, the sixth after 13; it is lost after RETRANSMITS. The kernel
- * itself gives up after MAX_PROBES, much later. Ranks other than 0 report LATER_S later, the
- * difference of these times. */
+/* TCP keepalive probes an idle connection after IDLE_S seconds and then every PROBE_S seconds. The
+ * connection counts as lost when PROBES probes are unanswered, after 8 s. TCP retransmits sent data
+ * after 0.2 s and then with doubled delays: the fifth time after 6 s, the sixth time after 13 s.
+ * The connection counts as lost after RETRANSMITS retransmissions. The kernel itself gives up after
+ * MAX_PROBES, much later. Ranks other than 0 report a lost host LATER_S seconds later than rank 0,
+ * the difference between these times. */
 enum { IDLE_S = 4, PROBE_S = 2, MAX_PROBES = 60, RETRANSMITS = 5, PROBES = 3, LATER_S = 8 };
 enum { STACK = 256 << 10 };
 
@@ -39,7 +40,8 @@ static int is_this_host(const struct sockaddr_storage *a)
     return a->ss_family != AF_INET6 || IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
 }
 
-/* Returns 1 if the peer of a connection has acknowledged nothing for long; enables keepalive. */
+/* Returns 1 if the peer of a TCP connection has acknowledged nothing for some 10 s, and sets *peer.
+ * Enables keepalive on the connection. */
 static int is_lost(int fd, struct sockaddr_storage *peer)
 {
     struct tcp_info t = { 0 };
@@ -65,8 +67,9 @@ static void name_of(const struct sockaddr_storage *a, char *host, int size)
         snprintf(host, (size_t)size, "?");
 }
 
-/* Checks the TCP connections of this process, and enables keepalive on them. Returns 1, and the
- * address of the host, if a host has acknowledged nothing for some 10 s; else 0. */
+/* Checks the TCP connections of this process, and enables keepalive on them. If a host has
+ * acknowledged nothing for some 10 s, returns 1 and writes the host's address to `host`; else
+ * returns 0. */
 static int find_lost_host(char *host, int size)
 {
     struct sockaddr_storage peer;
@@ -85,7 +88,8 @@ static int find_lost_host(char *host, int size)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* A launcher kills all ranks when the first one exits, so other ranks let rank 0 report first. */
+/* The thread that checks the connections. A launcher kills all ranks when the first one exits, so
+ * the other ranks let rank 0 report a lost host first. */
 static void *watch_links(void *arg)
 {
     int  rank = (int)(intptr_t)arg;
@@ -100,7 +104,7 @@ static void *watch_links(void *arg)
     _exit(1);
 }
 
-/* Without a thread the run ends when the launcher notices the lost host. */
+/* If the thread cannot be started, the run ends only when the launcher notices the lost host. */
 void xd_links_watch(int rank)
 {
     pthread_attr_t attr;

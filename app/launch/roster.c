@@ -18,16 +18,18 @@
 #include "base/connected.h"
 #include "launch/descendants.h"
 
-static const char ROSTER[] = "XDIT_ROLL";         /* environment variable: name of the socket */
+static const char ROSTER[] = "XDIT_ROLL";         /* environment variable with the name of the
+                                                     roster's socket */
 
-/* Seconds that the launcher gets to end the run itself, as it does after most deaths: while ranks
- * start, and later; and seconds without any change before a rank that never connected counts as
- * dead, plus some for each rank. */
+/* After most deaths of ranks the launcher ends the run itself. It has START_GRACE_S seconds for
+ * this while ranks start, and RUN_GRACE_S later. A rank that never connected counts as dead after
+ * SILENT_S seconds without any change, plus SILENT_PER_RANK_S for each rank. */
 static const double START_GRACE_S = 3, RUN_GRACE_S = 15, SILENT_S = 5, SILENT_PER_RANK_S = 0.25;
 
 typedef struct notice { int32_t event, rank; } notice;
 
-/* An abstract name begins with a zero byte. Returns the length of the address. */
+/* Makes the address of a socket with an abstract name, which begins with a zero byte. Returns the
+ * length of the address. */
 static socklen_t make_address(struct sockaddr_un *a, const char *name)
 {
     size_t n = strlen(name);
@@ -41,7 +43,7 @@ static socklen_t make_address(struct sockaddr_un *a, const char *name)
 
 /* ---- functions for a rank -------------------------------------------------------------------- */
 
-static int connection = -1, my_rank;    /* of this rank; -1: no roster                         */
+static int connection = -1, my_rank;    /* connection of this rank to the roster; -1: none     */
 
 static void on_connected(void)
 {
@@ -70,7 +72,7 @@ void xd_roster_join(int rank)
     my_rank = rank;
     xd_roster_report(XD_ROSTER_STARTED);
     xd_connected_hook(on_connected);
-    unsetenv(ROSTER);             /* children of this process must not join                     */
+    unsetenv(ROSTER);             /* child processes must not join the roster                   */
 }
 
 int xd_roster_joined(void)
@@ -122,7 +124,7 @@ int xd_roster_fds(const xd_roster *r, struct pollfd *p)
     return k;
 }
 
-/* Exit status of a process that its parent has not waited for: the last field of its
+/* Returns the exit status of a process that its parent has not waited for, from the last field of
  * /proc/PID/stat; -1: unknown. */
 static int status_of(pid_t pid)
 {
@@ -146,7 +148,7 @@ static void add_member(xd_roster *r)
     if (fd < 0)
         return;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0 || who.uid != geteuid()) {
-        close(fd);              /* a process of another user                                    */
+        close(fd);              /* refuses a process of another user                            */
         return;
     }
     r->m[r->n++] = (xd_member){ .fd = fd, .rank = -1, .pid = who.pid, .status = -1 };
@@ -200,7 +202,8 @@ static int all_connected(const xd_roster *r)
 void xd_roster_kill(const xd_roster *r, pid_t launcher)
 {
     for (int i = 0; i < r->n; i++)
-        if (r->m[i].fd >= 0 && r->m[i].pid > 0)         /* alive: the pid was not reused        */
+        if (r->m[i].fd >= 0 && r->m[i].pid > 0)         /* the rank is connected, so the pid was not
+                                                           reused */
             kill(r->m[i].pid, SIGKILL);
     xd_descendants_signal(launcher, SIGKILL);
 }
@@ -233,7 +236,7 @@ int xd_roster_first_death(const xd_roster *r, char *why, size_t size)
     return first != NULL;
 }
 
-/* "1, 3 and 5 more": ranks that have reported nothing. */
+/* Lists the ranks that have not connected to the roster: "1, 3 and 5 more". */
 static void name_missing(const xd_roster *r, char *text, size_t size)
 {
     enum { NAMED = 4 };
@@ -251,7 +254,8 @@ static void name_missing(const xd_roster *r, char *text, size_t size)
         snprintf(text + n, size - n, " and %d more", missing - named);
 }
 
-/* Returns 1, and a sentence, if a rank has ended before it connected to the roster. */
+/* Returns 1 if a rank has ended before it connected to the roster, and writes a sentence about it
+ * to `why`. */
 static int died_in_start(xd_roster *r, pid_t launcher, double now, char *why, size_t size)
 {
     char who[96];
@@ -260,8 +264,9 @@ static int died_in_start(xd_roster *r, pid_t launcher, double now, char *why, si
         r->changed_s = now;
     r->processes = count;
     r->max_processes = count > r->max_processes ? count : r->max_processes;
-    /* all_started: every rank was counted, or one has ended since. Else ranks may not have been
-     * started yet: a busy machine takes its time between two starts. */
+    /* all_started: all ranks were running at some time, or one of the processes has ended.
+     * Otherwise some ranks may not have been started yet, because a busy machine waits between two
+     * starts. */
     int    begun = r->n || r->max_processes >= r->ranks,
            all_started = count < r->max_processes || r->max_processes >= r->ranks;
     double silent = all_started ? SILENT_S : SILENT_S + SILENT_PER_RANK_S * r->ranks;

@@ -1,4 +1,4 @@
-/* rundir.c - the temporary directory of a run; see rundir.h */
+/* rundir.c - creates and removes the temporary directory of a run; see rundir.h */
 #define _DEFAULT_SOURCE         /* flock */
 #include "launch/rundir.h"
 
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OUTLIVE_S = 5 };         /* ranks may outlive a killed launcher by this time             */
+enum { OUTLIVE_S = 5 };         /* seconds by which ranks may outlive a killed launcher         */
 
 static void remove_tree(const char *path, int depth)
 {
@@ -36,11 +36,11 @@ static void remove_tree(const char *path, int depth)
     rmdir(path);
 }
 
-/* Parent directories: in memory, else on disk. */
+/* Parent directories of the temporary directory: first in memory, else on disk. */
 static const char *const places[] = { "/dev/shm", "/tmp" };
 
-/* Removes directories without a lock: those of processes killed together with their cleaner. A new
- * directory has no lock yet, so those younger than a minute are kept. */
+/* Removes temporary directories without a lock, which remain if a process was killed together with
+ * its cleaner. A new directory has no lock yet, so directories younger than a minute are kept. */
 static void sweep_directories(const char *place)
 {
     DIR *d = opendir(place);
@@ -61,13 +61,15 @@ static void sweep_directories(const char *place)
         closedir(d);
 }
 
-/* The cleaner process: removes the directory once this process and the launcher have released the
- * lock. Ranks may outlive a killed launcher by some seconds, so it tries twice. */
+/* The cleaner process: removes the temporary directory when the parent process and the launcher
+ * have released the lock. Ranks may outlive a killed launcher by some seconds, so the cleaner
+ * removes files twice. */
 static void run_cleaner(const xd_rundir *r)
 {
     int fd = open(r->path, O_RDONLY | O_DIRECTORY);
     if (fd < 0 || fork() != 0)
-        _exit(0);               /* the cleaner becomes a child of init: no one waits for it    */
+        _exit(0);               /* the cleaner becomes a child of init, so this process need not
+                                   wait for it */
     setsid();
     if (chdir("/") != 0)
         _exit(1);
@@ -84,7 +86,8 @@ static void run_cleaner(const xd_rundir *r)
     _exit(0);
 }
 
-/* Open MPI 4: 8 MiB for PMIx, 4 MiB per rank, and 5 % that must remain free. */
+/* Returns the bytes of free space that the temporary directory needs. Open MPI 4 uses 8 MiB for
+ * PMIx and 4 MiB per rank, and 5 % must remain free. */
 double xd_rundir_need(int ranks)
 {
     return 10e6 + 4.6e6 * ranks;
@@ -96,9 +99,9 @@ double xd_rundir_space(const char *dir)
     return statvfs(dir, &v) == 0 ? (double)v.f_bavail * (double)v.f_frsize : 0;
 }
 
-/* A directory for shared memory and sockets on a file system with enough space: Open MPI hangs if
- * there is too little. Other hosts do not have it, so it is used only if all ranks are on this
- * host. */
+/* Creates a directory for Open MPI's shared memory and sockets on a file system with enough space,
+ * because Open MPI hangs if there is too little space. Other hosts do not have this directory, so
+ * it is used only if all ranks are on this host. */
 void xd_rundir_make(xd_rundir *r, int ranks)
 {
     *r = (xd_rundir){ .lock = -1 };
@@ -123,6 +126,6 @@ void xd_rundir_close(xd_rundir *r)
     if (r->path[0])
         remove_tree(r->path, 0);
     if (r->lock >= 0)
-        close(r->lock);         /* the cleaner ends                                            */
+        close(r->lock);         /* the closed lock lets the cleaner run and end                */
     r->lock = -1;
 }

@@ -1,4 +1,4 @@
-/* stop.c - handlers of signals; see stop.h. Handlers call async-signal-safe functions only. */
+/* stop.c - handlers of signals; see stop.h. The handlers call only async-signal-safe functions. */
 #define _POSIX_C_SOURCE 200809L /* timer_create */
 #include "launch/stop.h"
 
@@ -22,7 +22,8 @@ static volatile sig_atomic_t received;         /* the first termination signal; 
 static void on_signal(int sig)
 {
     xd_engine *g = atomic_load(&watched);
-    if (received || !g || xd_out_streams()) {  /* writing to a pipe without a reader would block */
+    if (received || !g || xd_out_streams()) {  /* writing the rest of the output to a pipe without a
+                                                  reader would block */
         xd_output_sweep();
         _exit(128 + sig);
     }
@@ -55,7 +56,7 @@ static uintptr_t read_hex(const char *p, char end)
     return v;
 }
 
-/* Returns the file name of a line of /proc/self/maps if its mapping contains the page; else
+/* Returns the file name in a line of /proc/self/maps if the line's mapping contains the page; else
  * NULL. */
 static const char *file_of(const char *row, uintptr_t page)
 {
@@ -64,7 +65,8 @@ static const char *file_of(const char *row, uintptr_t page)
                                                                                         : NULL;
 }
 
-/* Finds the file that the page maps: returns 1, with its name in `row`; else 0. */
+/* Finds the file that is mapped at the page. Returns 1 and writes the file's name to `row`; 0: not
+ * found. */
 static int find_file(uintptr_t page, char *row, size_t size)
 {
     char    buf[1024];
@@ -92,8 +94,8 @@ static int find_file(uintptr_t page, char *row, size_t size)
     return 0;
 }
 
-/* The engine cannot continue. The first thread prints the error and ends the process; others wait
- * for that. */
+/* Handles SIGBUS: a page of a mapped file is missing, so the engine cannot continue. The first
+ * thread prints the error and ends the process; other threads wait for the end. */
 static void on_lost_page(int sig, siginfo_t *info, void *context)
 {
     static atomic_flag reported = ATOMIC_FLAG_INIT;
@@ -145,8 +147,9 @@ static void on_time(int sig)
     _exit(1);
 }
 
-/* The kernel sends SIGXCPU at the soft limit and SIGKILL at the hard limit. If they are equal, a
- * timer sends SIGXCPU at 90 % of the limit, but at least 0.3 s before it. */
+/* Handles the limit of CPU time. The kernel sends SIGXCPU at the soft limit and SIGKILL at the hard
+ * limit. If the two limits are equal, a timer sends SIGXCPU at 90 % of the limit, but at least 0.3
+ * s before the limit. */
 void xd_stop_arm_sigxcpu(void)
 {
     struct sigaction act = { .sa_handler = on_time };
@@ -168,7 +171,8 @@ void xd_stop_arm_sigxcpu(void)
     }
 }
 
-/* SIGUSR1 is sent repeatedly until all ranks have ended; only the first one counts. */
+/* Handles SIGUSR1, which cancels the request. The launcher's parent repeats SIGUSR1 until all ranks
+ * have ended; only the first one counts. */
 static void on_cancel(int sig)
 {
     (void)sig;
@@ -188,7 +192,7 @@ void xd_stop_arm_rank(void)
 }
 
 /* Handles SIGINT and SIGTERM even if they were ignored: shells start background commands of a
- * script with SIGINT ignored, but a signal sent to such a process is meant. */
+ * script with SIGINT ignored, but a signal that is sent to such a process is meant for it. */
 void xd_stop_arm(void)
 {
     struct sigaction act = { .sa_handler = on_signal, .sa_flags = SA_RESTART }, old;

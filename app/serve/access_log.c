@@ -1,4 +1,4 @@
-/* access_log.c - a log line per request */
+/* access_log.c - writes a log line per HTTP request; see access_log.h */
 #include "serve/access_log.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 struct xd_access_log {
     pthread_mutex_t lock;
-    char           *path;       /* NULL: standard output                                       */
+    char           *path;       /* path of the log file; NULL: standard output                 */
     FILE           *f;
 };
 
@@ -35,7 +35,7 @@ xd_status xd_access_log_open(xd_access_log **out, const char *path, xd_err *e)
     return XD_EIO;
 }
 
-/* Creates a new file if log rotation has moved the current one. */
+/* Creates a new log file if log rotation has moved the current file. */
 static void reopen_if_moved(xd_access_log *l)
 {
     struct stat now, own;

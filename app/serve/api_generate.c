@@ -1,6 +1,8 @@
-/* api_generate.c - POST /generate, compatible with xDiT's service (entrypoints/launch.py)
+/* api_generate.c - the route POST /generate, compatible with xDiT's service
+ * (entrypoints/launch.py).
  *
- * Its defaults are those of that service, not of the model, except the seed, which is random. */
+ * The defaults of a request are those of xDiT's service, not those of the model. Only the default
+ * seed is random. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +10,8 @@
 
 typedef struct generate_request {
     xd_api_req req;
-    char   dir[4096];           /* save_disk_path; "": the reply contains the image            */
+    char   dir[4096];           /* directory save_disk_path of the request; "": the reply contains
+                                   the image */
 } generate_request;
 
 static void set_option(void *cookie, const char *name, const char *value)
@@ -17,7 +20,7 @@ static void set_option(void *cookie, const char *name, const char *value)
     xd_api_req_option(&q->req, strcmp(name, "cfg") == 0 ? "guidance_scale" : name, value);
 }
 
-/* Refuses directories of this host, except the one where results are stored anyway. */
+/* Refuses the directories of this host, except the server's directory of results. */
 static void set_dir(void *cookie, const char *name, const char *value)
 {
     generate_request    *q = cookie;
@@ -38,7 +41,7 @@ static const xd_api_req_field fields[] = {
     { NULL, NULL, NULL },
 };
 
-/* Defaults of xDiT's service; those of the server have precedence. */
+/* Defaults of xDiT's service. Defaults that the server's command line sets have precedence. */
 static const char *const own[][2] = {
     { "num_inference_steps", "50" }, { "guidance_scale", "7.5" }, { "width", "1024" },
     { "height", "1024" },

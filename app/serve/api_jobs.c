@@ -1,7 +1,7 @@
-/* api_jobs.c - all requests of a key, images and videos: /v1/jobs
+/* api_jobs.c - the routes /v1/jobs, which show all requests of an API key, for images and videos.
  *
- * A request with "wait": false gets its job as the reply and runs even if the client disconnects.
- * These routes return its progress, previews and results. */
+ * The reply to a request with "wait": false is its job, and the request runs even if the client
+ * disconnects. These routes return the progress, previews and results of jobs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static void add_result(xd_text_buf *b, const xd_task *task, int i)
     xd_buf_add(b, ",\"seed\":%s,\"parameters\":%s}", im->seed, im->json);
 }
 
-/* Under the lock. */
+/* Appends a job as JSON; under the lock. */
 static void add_job(xd_text_buf *b, const xd_server *s, const xd_task *task)
 {
     char   text[4096];
@@ -103,7 +103,7 @@ void xd_api_jobs_cancel(xd_http_call *c)
     answer_job(c, 1);
 }
 
-/* Cancels a running task, and deletes it when it has ended. */
+/* Deletes a job. A running job is cancelled first, and deleted when its task has ended. */
 void xd_api_jobs_delete(xd_http_call *c)
 {
     xd_server  *s = c->server;
@@ -119,7 +119,8 @@ void xd_api_jobs_delete(xd_http_call *c)
     xd_task_release(s->tasks, task);
 }
 
-/* Returns the file of a result, of a video's thumbnail, or of the last preview; "": none. */
+/* Writes the path of the requested file to `path`: a result, a video's thumbnail, or the latest
+ * preview; "": there is none. */
 static void find_file(const xd_http_call *c, const xd_task *task, char *path, size_t size)
 {
     const char *index = xd_http_query(c, "index"), *variant = xd_http_query(c, "variant");
@@ -134,7 +135,8 @@ static void find_file(const xd_http_call *c, const xd_task *task, char *path, si
     }
 }
 
-/* Needs no key: the id is long and random, so only clients that got it from the server know it. */
+/* Replies with a file of a job. This route needs no API key, because a job's id is long and random,
+ * so only clients that received it from the server know it. */
 void xd_api_jobs_content(xd_http_call *c)
 {
     xd_server *s = c->server;
@@ -154,7 +156,8 @@ void xd_api_jobs_content(xd_http_call *c)
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-/* Newest first; `after` is the id of the last job of the previous page. */
+/* Appends a page of the list of jobs, newest first. `after` is the id of the last job of the
+ * previous page. */
 static void add_list(xd_text_buf *b, const xd_http_call *c, const xd_task *const *v, int all)
 {
     const char *after = xd_http_query(c, "after"), *text = xd_http_query(c, "limit");

@@ -1,7 +1,7 @@
-/* api_sdcpp.c - the routes of stable-diffusion.cpp's server that its clients call: /sdcpp/v1
+/* api_sdcpp.c - the routes of stable-diffusion.cpp's server that its clients call: /sdcpp/v1.
  *
- * A job runs in the background, and clients poll its state. Unknown fields are ignored, as in the
- * original: clients send all fields, most with their defaults. */
+ * A job runs in the background, and clients poll its state. Unknown fields of requests are ignored,
+ * as in stable-diffusion.cpp, because clients send all fields, most of them with their defaults. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +9,10 @@
 
 #include "serve/server.h"
 
-enum { DEPTH = 3 };             /* maximum depth of a nested field                             */
+enum { DEPTH = 3 };             /* maximum depth of a nested field of a request                */
 
-/* Returns the value at a path such as "sample_params.guidance.txt_cfg". NULL: none, or null. */
+/* Returns the value at a path such as "sample_params.guidance.txt_cfg". NULL: the path does not
+ * exist, or its value is null. */
 static const xd_json *value_at(const xd_json *j, const char *path)
 {
     char name[64];
@@ -44,7 +45,8 @@ static int makes_videos(const xd_json *uses)
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-/* Fields that are options under another name; values up to `least` mean the model's default. */
+/* Fields of a request that set an option with another name. Values up to `least` mean the model's
+ * default. */
 static const struct { const char *path, *option; double least; } rows[] = {
     { "negative_prompt", "negative_prompt", -INFINITY },
     { "seed", "seed", -INFINITY },
@@ -57,10 +59,10 @@ static const struct { const char *path, *option; double least; } rows[] = {
     { "sample_params.flow_shift", "flow_shift", 0 },
 };
 
-/* Fields that are not supported. */
+/* Fields of a request that are not supported and refused. */
 static const char *const refused[] = { "control_image", "ip_adapter_image", "control_frames" };
 
-/* Samplers by the names of stable-diffusion.cpp and of stable-diffusion-webui. */
+/* Names of samplers: in stable-diffusion.cpp, and in stable-diffusion-webui. */
 static const char *const samplers[][2] = {
     { "euler", "Euler" }, { "euler_a", "Euler a" },      { "heun", "Heun" },
     { "dpm++2m", "DPM++ 2M" },    { "ddim_trailing", "DDIM" }, { "unipc", "UniPC" },
@@ -92,7 +94,8 @@ static void set_row(xd_api_req *a, const xd_json *body, int i)
     }
 }
 
-/* Finds a name in a table. "" and "default" mean the model's default; other names are refused. */
+/* Finds the name of a sampler or schedule in a table. "" and "default" mean the model's default;
+ * names that are not in the table are refused. */
 static int find_name(xd_api_req *a, const xd_json *body, const char *path,
                      const char *const table[][2], int n)
 {
@@ -129,8 +132,8 @@ static void set_sampling(xd_api_req *a, const xd_json *body)
     xd_buf_free(&b);
 }
 
-/* Models with distilled guidance have two scales: distilled_guidance, and txt_cfg, which needs two
- * passes per step if above 1. */
+/* Sets the guidance scales. Models with distilled guidance have two scales: distilled_guidance, and
+ * txt_cfg, which needs two passes per step if it is above 1. */
 static void set_guidance(xd_api_req *a, const xd_json *body, int distilled)
 {
     char        text[40];
@@ -282,7 +285,8 @@ static void add_error(xd_text_buf *b, const xd_server *s, const xd_task *task)
     xd_buf_add(b, "}");
 }
 
-/* An ended task does not change any more: its files are read without the lock. */
+/* Replies with the state of a job. An ended task does not change any more, so its files are read
+ * without the lock. */
 static void reply_job(xd_http_call *c, const xd_task *task)
 {
     xd_server  *s = c->server;
@@ -370,7 +374,7 @@ static void add_names(xd_text_buf *b, const char *const table[][2], int n)
         xd_buf_add(b, "%s\"%s\"", i ? "," : "", table[i][0]);
 }
 
-/* Appends a request with the defaults of all fields for the model. */
+/* Appends a request object in which all fields have the model's defaults. */
 static void add_defaults(xd_text_buf *b, const xd_json *uses)
 {
     const xd_json *d = xd_json_get(uses, "defaults");
@@ -426,7 +430,8 @@ static void add_features(xd_text_buf *b, const xd_server *s, const xd_json *uses
                    truth(takes(uses, "image")));
 }
 
-/* Written once for the model's mode, and once for clients that do not know modes. */
+/* Appends a value twice: as `name` for clients that do not know modes, and under the model's mode
+ * in "NAME_by_mode". */
 static void add_both(xd_text_buf *b, const char *name, const char *mode, const xd_text_buf *value)
 {
     xd_buf_add(b, ",\"%s\":%s,\"%s_by_mode\":{\"%s\":%s}", name, value->p, name, mode, value->p);
@@ -447,7 +452,8 @@ static void add_loras(xd_text_buf *b, const xd_server *s)
     free(v);
 }
 
-/* Capabilities of the first model, without its directory. */
+/* Replies with the capabilities of the server's first model. The model is named without its
+ * directory. */
 void xd_api_sdcpp_capabilities(xd_http_call *c)
 {
     const xd_server *s = c->server;

@@ -1,4 +1,4 @@
-/* api_status.c - state of the server: /health, /metrics, /v1/models */
+/* api_status.c - reports the state of the server: /health, /metrics, /v1/models */
 #include <string.h>
 
 #include "serve/server.h"

@@ -1,4 +1,4 @@
-/* base64.h - base64 (RFC 4648) in requests and replies */
+/* base64.h - decodes and encodes base64 (RFC 4648) in requests and replies */
 #ifndef XD_SERVE_BASE64_H
 #define XD_SERVE_BASE64_H
 
@@ -6,9 +6,10 @@
 
 #include "base/json.h"
 
-/* Decodes a text into malloc'ed bytes; accepts blanks and missing padding. NULL: invalid. */
+/* Decodes a base64 text of n characters into malloc'ed bytes. Accepts blanks and missing padding.
+ * NULL: the text is invalid. */
 char *xd_base64_read(const char *text, size_t n, size_t *bytes);
-/* Appends bytes in base64. */
+/* Appends bytes to b, encoded in base64. */
 void  xd_base64_add(xd_text_buf *b, const unsigned char *data, size_t bytes);
 
 #endif

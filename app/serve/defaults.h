@@ -7,21 +7,22 @@
 #include "xdit/tools.h"
 
 typedef struct xd_defaults {    /* a list of arguments "--num_inference_steps=4"                */
-    int    n, failed;           /* failed: out of memory                                       */
-    char **v;                   /* [n], owned                                                  */
+    int    n, failed;           /* failed 1: out of memory                                     */
+    char **v;                   /* [n] arguments, owned                                        */
 } xd_defaults;
 
-/* Options that may have a default: the rows of xd_request_options except those of files. */
+/* Returns the options that may have a default: the rows of xd_request_options, except options whose
+ * value is a file. */
 const xd_option *xd_defaults_rows(int *n);
-/* Nonzero if a request that sets the option `given` does not get the default of `other`, such as
- * "num_frames" and "seconds", which both set the length of a video. */
+/* Returns nonzero if the default of option `other` does not apply to a request that sets the option
+ * `given`. For example, "num_frames" and "seconds" both set the length of a video. */
 int        xd_option_overrides(const char *given, const char *other);
-/* Return the name and the value of an argument "--name=value". */
+/* Copies the name of an argument "--name=value" to `name`, and returns the value. */
 const char *xd_default_name(const char *text, char *name, size_t size);
 const char *xd_default_value(const char *text);
-/* Appends an option with its value; NULL: "true". */
+/* Appends an option with its value to the list; a value NULL means "true". */
 void       xd_defaults_add(xd_defaults *d, const char *name, const char *value);
-/* Appends those of `common` that no option in d overrides. */
+/* Appends the defaults of `common` that no option in `d` overrides. */
 void       xd_defaults_merge(xd_defaults *d, const xd_defaults *common);
 void       xd_defaults_free(xd_defaults *d);
 

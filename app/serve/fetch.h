@@ -1,4 +1,4 @@
-/* fetch.h - fetches images that requests name by URL (--allow_url)
+/* fetch.h - fetches images that requests name by URL (--allow_url).
  *
  * A URL must not let a client reach services that only this host can reach, such as its private
  * network or the metadata address of a cloud. Therefore the address of every connection, also after
@@ -12,20 +12,23 @@
 #include "base/err.h"
 
 typedef struct xd_fetch_rules {
-    const char *const *hosts;   /* [nhosts]: "host", "host:port", "any" (all public addresses)  */
+    const char *const *hosts;   /* [nhosts] allowed hosts: "host", "host:port", "any" (all public
+                                   addresses) */
     int      nhosts;            /* 0: no URL is allowed                                        */
-    size_t   max_bytes;         /* of an image                                                 */
+    size_t   max_bytes;         /* maximum bytes of an image                                   */
     double   seconds;           /* time limit, including redirects                             */
 } xd_fetch_rules;
 
 /* Initializes libcurl. XD_EUNSUPPORTED: this build has no libcurl. */
 xd_status xd_fetch_begin(xd_err *e);
 void      xd_fetch_end(void);
-/* Fetches an http or https URL into *data, malloc'ed. XD_EINVAL with a sentence: not allowed, not
- * found, too long, too slow. Stops early if is_gone(cookie) is true. */
+/* Fetches an http or https URL into *data, which is malloc'ed. XD_EINVAL: the URL is not allowed,
+ * not found, too long or too slow; *e has a sentence. Stops early if is_gone(cookie) returns
+ * true. */
 xd_status xd_fetch_read(const xd_fetch_rules *f, const char *url, int (*is_gone)(void *cookie),
                         void *cookie, char **data, size_t *bytes, xd_err *e);
-/* Nonzero if the address is public: neither local, private nor of a special use. */
+/* Returns nonzero if the address is public: neither local, nor private, nor reserved for a special
+ * use. */
 int       xd_address_is_public(const struct sockaddr *at);
 
 #endif

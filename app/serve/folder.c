@@ -1,4 +1,4 @@
-/* folder.c - directories of a server: creates, locks and removes them */
+/* folder.c - creates, locks and removes the directories of a server; see folder.h */
 #define _DEFAULT_SOURCE         /* flock, mkdtemp, realpath */
 #include "serve/folder.h"
 
@@ -17,14 +17,15 @@
 
 static const char NAME[] = "xdit-server-";
 enum { RANDOM = 6, TRIES = 8 };
-static const double HANDOVER_S = 5;     /* time for another server to release --results        */
+static const double HANDOVER_S = 5;     /* seconds that another server has to release the directory
+                                           --results */
 
 static int open_folder(const char *path)
 {
     return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* Removes the files for which `has` is true (NULL: all). */
+/* Removes the files of a directory for whose name `has` returns true (NULL: all files). */
 static void remove_files(const char *path, int (*has)(const char *name))
 {
     DIR           *d = opendir(path);
@@ -39,8 +40,9 @@ static void remove_files(const char *path, int (*has)(const char *name))
 
 /* ---- the temporary directory ----------------------------------------------------------------- */
 
-/* Removes directories that no server has locked. A server that has just created one and not locked
- * it yet finds it removed in lock_own, and creates another one. */
+/* Removes the temporary directories that no server has locked. This may hit a directory that
+ * another server has just created and not yet locked; that server notices the loss in lock_own and
+ * creates another directory. */
 static void remove_dead(const char *place)
 {
     DIR           *d = opendir(place);
@@ -63,7 +65,7 @@ static void remove_dead(const char *place)
         closedir(d);
 }
 
-/* Returns 1 if the directory is locked and still exists. */
+/* Locks the server's temporary directory. Returns 1 if the directory is locked and still exists. */
 static int lock_own(xd_folder *f)
 {
     struct stat st;
@@ -71,7 +73,8 @@ static int lock_own(xd_folder *f)
     if (f->lock < 0)
         return 0;
     while (flock(f->lock, LOCK_EX) != 0)
-        if (errno != EINTR)     /* locks are not supported: it is not removed either            */
+        if (errno != EINTR)     /* the file system does not support locks, so no server removes the
+                                   directory */
             return 1;
     if (fstat(f->lock, &st) == 0 && st.st_nlink > 0)
         return 1;
@@ -115,7 +118,8 @@ void xd_folder_unlock(xd_folder *f)
 
 /* ---- --results ------------------------------------------------------------------------------- */
 
-/* Nonzero for the name of an incomplete file (base/file.c): "image_5f0c....png.tmpAbCdEf". */
+/* Returns nonzero if the name is that of an incompletely written file (base/file.c), such as
+ * "image_5f0c....png.tmpAbCdEf". */
 static int is_partial(const char *name)
 {
     static const char tail[] = ".tmp";
@@ -125,7 +129,7 @@ static int is_partial(const char *name)
            name[id] && strspn(name + id + 1, "0123456789abcdef") == 24;
 }
 
-/* Returns the process that holds the lock, from /proc/locks; 0: unknown. */
+/* Returns the id of the process that has locked the file, from /proc/locks; 0: unknown. */
 static long find_holder(int fd)
 {
     struct stat        st;

@@ -1,4 +1,5 @@
-/* frame.c - frames over a stream socket: kind and length, then texts that end with a NUL each */
+/* frame.c - sends and receives frames over a stream socket. A frame consists of its kind and
+ * length, and then of texts that end with a NUL each */
 #include "serve/frame.h"
 
 #include <errno.h>

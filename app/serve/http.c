@@ -23,10 +23,12 @@
 #include "serve/http_front.h"
 #include "serve/http_head.h"
 
-/* CLOSING: connections above the limit, accepted in order to close an idle one. */
+/* IDLE_S: seconds that an idle connection is kept open. STACK: bytes of a thread's stack. OWNER:
+ * digits of an owner's hash. CLOSING: number of connections that are accepted above the limit, in
+ * order to close an idle one. */
 enum { IDLE_S = 30, STACK = 512 << 10, OWNER = 16, CLOSING = 64 };
 
-/* libmicrohttpd refuses line ends other than CR LF itself from version 1.0 on. */
+/* From version 1.0 on, libmicrohttpd itself refuses line ends other than CR LF. */
 #if MHD_VERSION >= 0x01000000
 #define STRICTNESS MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1
 #else
@@ -35,8 +37,9 @@ enum { IDLE_S = 30, STACK = 512 << 10, OWNER = 16, CLOSING = 64 };
 
 typedef struct client {         /* a connection                                                */
     int            fd;
-    double         since;       /* when it began to wait for a request; 0: received          */
-    int            has_head;    /* the head of its request was received                        */
+    double         since;       /* time when the connection began to wait for a request; 0: a
+                                   request was received */
+    int            has_head;    /* 1: the head of the connection's request was received        */
     int            shut;
     struct client *next;
 } client;
@@ -85,8 +88,9 @@ static void shut(client *k)
     shutdown(k->fd, SHUT_RDWR);
 }
 
-/* If there are too many connections, closes the one that has waited longest without the head of a
- * request; if all others have one, the newest. Under the lock. */
+/* If there are too many connections, closes the connection that has waited longest without the head
+ * of a request. If all other connections have received a head, closes the newest connection. Under
+ * the lock. */
 static void close_idlest(xd_http *h)
 {
     client *idlest = NULL;
@@ -127,7 +131,7 @@ static void on_connection(void *cls, struct MHD_Connection *c, void **context,
     pthread_mutex_unlock(&h->lock);
 }
 
-/* Thread: closes connections whose request takes too long, even if bytes still arrive. */
+/* The thread that closes connections whose request takes too long, even if bytes still arrive. */
 static void *reap(void *arg)
 {
     xd_http *h = arg;
@@ -145,7 +149,8 @@ static void *reap(void *arg)
 
 /* ---- access control -------------------------------------------------------------------------- */
 
-/* Compares in a time that depends only on the length of `given`. */
+/* Returns nonzero if the two keys are equal. The time of the comparison depends only on the length
+ * of `given`, so that it does not reveal the key. */
 static int same_secret(const char *given, const char *key)
 {
     size_t        n = strlen(given), k = strlen(key);
@@ -155,7 +160,8 @@ static int same_secret(const char *given, const char *key)
     return !differs;
 }
 
-/* Hashes a key (FNV-1a), so that tasks, which are stored in files, do not contain it. */
+/* Writes the hash (FNV-1a) of an API key to `owner`. Tasks are stored in files, which contain the
+ * hash and not the key. */
 static void name_owner(const char *key, char owner[OWNER + 1])
 {
     uint64_t h = 0xcbf29ce484222325u;
@@ -164,7 +170,8 @@ static void name_owner(const char *key, char owner[OWNER + 1])
     snprintf(owner, OWNER + 1, "%016llx", (unsigned long long)h);
 }
 
-/* Checks the key in "Bearer KEY", in X-API-Key, or in the password of basic authentication. */
+/* Returns nonzero if the request has a valid API key, as "Bearer KEY", in X-API-Key, or as the
+ * password of basic authentication. */
 static int has_key(xd_http_call *c, const xd_http_args *a, char owner[OWNER + 1])
 {
     const char *header = xd_http_header(c, "Authorization"), *given = NULL;
@@ -194,7 +201,8 @@ static int is_listed(const char *word, const char *const *list)
     return 0;
 }
 
-/* Nonzero if a web page of another site sends the request through the browser of its visitor. */
+/* Returns nonzero if a web page of another site sends the request through the browser of a
+ * visitor. */
 static int is_cross_origin(const xd_http_call *c, const xd_http *h)
 {
     const char *origin = xd_http_header(c, "Origin"), *host = xd_http_header(c, "Host");
@@ -204,8 +212,9 @@ static int is_cross_origin(const xd_http_call *c, const xd_http *h)
     return !at || !host || strcmp(at + 3, host) != 0;
 }
 
-/* Without keys, Host must be localhost or an address: a site could point its own name to this host
- * (DNS rebinding). */
+/* Returns nonzero if the Host header is not trusted. If the server has no API keys, Host must be
+ * localhost or a numeric address, because a web site could point its own name to this host (DNS
+ * rebinding). */
 static int is_untrusted_host(const xd_http_call *c, const xd_http *h)
 {
     const char *host = xd_http_header(c, "Host");
@@ -243,7 +252,8 @@ static int matches(const char *pattern, const char *path, char arg[64])
     return 1;
 }
 
-/* Returns the route of a call. NULL: none, and `methods` gets the methods of the path. */
+/* Returns the route of a call. NULL: no route has the path and method; the methods of the path are
+ * written to `methods`. */
 static const xd_route *find_route(xd_http_call *c, const xd_route *r, char *methods, size_t size)
 {
     int head = strcmp(c->method, "HEAD") == 0;
@@ -259,7 +269,7 @@ static const xd_route *find_route(xd_http_call *c, const xd_route *r, char *meth
     return NULL;
 }
 
-/* Nonzero for header names separated by commas. */
+/* Returns nonzero if the text is a list of header names separated by commas. */
 static int is_header_list(const char *text)
 {
     for (const char *p = text; *p; p++)
@@ -269,7 +279,7 @@ static int is_header_list(const char *text)
 }
 
 /* Replies to a CORS preflight request: allows the methods of the path and all requested headers,
- * since OpenAI's clients send their own. */
+ * because OpenAI's clients send headers of their own. */
 static void allow_preflight(xd_http_call *c, const char *methods)
 {
     const char *asked = xd_http_header(c, "Access-Control-Request-Headers");
@@ -281,7 +291,8 @@ static void allow_preflight(xd_http_call *c, const char *methods)
         xd_reply_header(c, "Access-Control-Allow-Private-Network", "true");
 }
 
-/* Adds the CORS headers for origins of --cors. Vary tells caches to store replies per origin. */
+/* Adds the CORS headers to replies for the origins of --cors. The header Vary makes caches store a
+ * reply per origin. */
 static void allow_origin(xd_http_call *c, const xd_http *h, const char *methods)
 {
     const char *origin = xd_http_header(c, "Origin");
@@ -307,9 +318,9 @@ static void refuse_key(xd_http_call *c)
 }
 
 typedef struct head_lines {
-    int count[3];               /* Content-Length, Transfer-Encoding, Host                     */
-    int invalid;                /* a name or a value contains invalid bytes                   */
-    int coded;                  /* the transfer coding is not chunked                         */
+    int count[3];               /* number of headers Content-Length, Transfer-Encoding, Host   */
+    int invalid;                /* 1: the name or value of a header contains invalid bytes    */
+    int coded;                  /* 1: the transfer coding is not chunked                      */
 } head_lines;
 
 static enum MHD_Result check_line(void *cls, enum MHD_ValueKind kind, const char *name,
@@ -329,8 +340,9 @@ static enum MHD_Result check_line(void *cls, enum MHD_ValueKind kind, const char
     return MHD_YES;
 }
 
-/* Of two lines libmicrohttpd uses the first; a proxy may use the other one and see another end of
- * the request. HTTP/1.1 requires a Host. */
+/* Returns nonzero if a request has ambiguous headers. Of two lines with the same header
+ * libmicrohttpd uses the first. A proxy may use the second line and find another end of the
+ * request. HTTP/1.1 requires a Host. */
 static int is_ambiguous(const head_lines *l, const char *version)
 {
     return l->invalid || l->count[0] + l->count[1] > 1 || l->count[2] > 1 ||
@@ -350,7 +362,7 @@ static int refuse_ambiguous(xd_http_call *c)
     return c->reply != NULL;
 }
 
-/* Refuses a request by its head, and returns 1. */
+/* Refuses a request whose head is not acceptable, and returns 1. */
 static int refuse_head(xd_http_call *c, const xd_http *h, const xd_route *r, const char *methods)
 {
     const char *length = xd_http_header(c, "Content-Length");
@@ -372,12 +384,13 @@ static int refuse_head(xd_http_call *c, const xd_http *h, const xd_route *r, con
 
 /* ---- a request ------------------------------------------------------------------------------- */
 
-/* methods: those of the path, if the request has another one. */
+/* Sends the reply to a call. methods: the methods of the path, if the request has another
+ * method. */
 static enum MHD_Result send_reply(xd_http *h, xd_http_call *c, const char *methods)
 {
     if (!c->reply)
         xd_reply_error(c, 500, NULL, NULL, "the server has no reply to this request");
-    if (!c->reply)              /* no memory                                                   */
+    if (!c->reply)              /* there was no memory for a reply                             */
         return MHD_NO;
     xd_reply_header(c, "X-Content-Type-Options", "nosniff");
     if (c->status == 405 || c->status == 204)
@@ -390,12 +403,12 @@ static enum MHD_Result send_reply(xd_http *h, xd_http_call *c, const char *metho
     return r;
 }
 
-typedef struct session {        /* a request while it is received                              */
+typedef struct session {        /* a request that is being received                            */
     xd_http_call         call;
     xd_body         body;
     const xd_route *route;
     char            methods[64], owner[OWNER + 1];
-    double          began;      /* when its head was received                                  */
+    double          began;      /* time when the request's head was received                   */
 } session;
 
 static session *begin_request(xd_http *h, struct MHD_Connection *c, const char *url,
@@ -428,7 +441,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 {
     xd_http *h = cls;
     session *s = *context;
-    if (!s) {                   /* the head was received                                       */
+    if (!s) {                   /* the first call: the head of the request was received        */
         set_has_head(h, client_of(connection));
         s = *context = begin_request(h, connection, url, method);
         if (!s)
@@ -471,7 +484,7 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
 {
     session *s = *context;
     (void)why;
-    set_since(cls, client_of(c), xd_now_s());   /* for the next request                        */
+    set_since(cls, client_of(c), xd_now_s());   /* the connection now waits for its next request */
     if (!s)
         return;
     log_request(cls, s);
@@ -482,8 +495,8 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
 
 /* ---- starting and stopping ------------------------------------------------------------------- */
 
-/* Not strict, so that is_ambiguous refuses a request without Host: a strict libmicrohttpd 0.9.75
- * writes the head of that reply twice. */
+/* Starts libmicrohttpd. It is not started in strict mode, so that is_ambiguous refuses a request
+ * without Host. In strict mode libmicrohttpd 0.9.75 writes the head of that reply twice. */
 static struct MHD_Daemon *start_daemon(xd_http *h)
 {
     unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
@@ -505,7 +518,7 @@ static struct MHD_Daemon *start_daemon(xd_http *h)
         h->args.tls_cert ? tls : tls + 3, MHD_OPTION_END);
 }
 
-/* libmicrohttpd owns the socket even if it refuses the connection. */
+/* Passes a connection to libmicrohttpd, which owns the socket even if it refuses the connection. */
 static int add_socket(void *cookie, int fd, const struct sockaddr_storage *from)
 {
     xd_http *h = cookie;
@@ -533,7 +546,8 @@ xd_status xd_http_start(xd_http **out, const xd_http_args *a, xd_err *e)
         xd_http_stop(out, 0);
         return s;
     }
-    h->args.tls_cert = h->args.tls_key = NULL;  /* no longer needed                            */
+    h->args.tls_cert = h->args.tls_key = NULL;  /* the contents of the TLS files are no longer
+                                                   needed */
     h->port = xd_front_port(h->front);
     h->reaping = pthread_create(&h->reaper, NULL, reap, h) == 0;
     return XD_OK;

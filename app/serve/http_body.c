@@ -9,7 +9,8 @@
 
 enum { FORM_BUFFER = 64 << 10, MAX_PARTS = 64, MAX_VALUES = 10000 };
 
-static const char RETRY_S[] = "5";      /* seconds; most uploads are shorter                   */
+static const char RETRY_S[] = "5";      /* value of Retry-After in seconds; most uploads are
+                                           shorter */
 
 static int append(char **p, size_t *bytes, size_t *cap, const char *data, size_t n)
 {
@@ -47,14 +48,16 @@ static xd_part *add_part(xd_body *b, const char *name, const char *file, const c
     return p;
 }
 
-/* Nonzero if a piece belongs to the last part. The first piece of a part may be empty. */
+/* Returns nonzero if the received piece of a form belongs to the last part of c->parts. The first
+ * piece of a part may be empty. */
 static int continues_part(const xd_http_call *c, const char *name, uint64_t at)
 {
     const xd_part *last = c->nparts ? &c->parts[c->nparts - 1] : NULL;
     return last && (at || (!last->bytes && strcmp(last->name, name ? name : "") == 0));
 }
 
-/* Called for each piece of a part, in order; `at` is its offset. */
+/* Called by libmicrohttpd for each piece of a form's field, in order. `at` is the offset of the
+ * piece in the field. */
 static enum MHD_Result on_piece(void *cls, enum MHD_ValueKind kind, const char *name,
                                 const char *file, const char *type, const char *encoding,
                                 const char *data, uint64_t at, size_t size)
@@ -83,7 +86,7 @@ void xd_body_begin(xd_body *b, xd_http_call *c, size_t max, xd_body_pool *pool)
     }
 }
 
-/* Frees the received content. */
+/* Frees the received content of a body. */
 static void free_content(xd_body *b)
 {
     xd_http_call *c = b->call;
@@ -100,7 +103,8 @@ static void free_content(xd_body *b)
     b->pooled = 0;
 }
 
-/* Adds bytes to the pool. Returns 0 if this exceeds its limit. */
+/* Adds bytes to the pool, which counts the bytes of all request bodies in memory. Returns 0 if the
+ * sum exceeds the pool's limit. */
 static int count_bytes(xd_body *b, size_t bytes)
 {
     b->pooled += bytes;
@@ -117,7 +121,8 @@ void xd_body_add(xd_body *b, const char *data, size_t bytes)
         b->status = 503, b->pool_full = 1;
     if (b->status && b->pooled)
         free_content(b);
-    if (b->status)        /* the rest is read and dropped: the reply then reaches the client */
+    if (b->status)        /* read and drop the rest of a refused body, so that the reply reaches the
+                             client */
         return;
     if (b->form && MHD_post_process(b->form, data, bytes) != MHD_YES)
         b->status = b->status ? b->status : 400;
@@ -141,7 +146,8 @@ static void refuse(const xd_body *b, xd_http_call *c)
                        "%d parts", MAX_PARTS);
 }
 
-/* Nonzero for a body of media type JSON, or without a type and with the first byte of JSON. */
+/* Returns nonzero if the body has the media type of JSON, or has no type and begins with a byte
+ * that begins JSON. */
 static int is_json(const xd_body *b, xd_http_call *c)
 {
     const char *type = xd_http_header(c, "Content-Type");
@@ -150,7 +156,8 @@ static int is_json(const xd_body *b, xd_http_call *c)
     return !type && b->data && (b->data[0] == '{' || b->data[0] == '[');
 }
 
-/* Nonzero for UTF-8 without a NUL: other text must not reach replies, files and the log. */
+/* Returns nonzero if the text is UTF-8 without a NUL. Other text must not reach replies, files and
+ * the log. */
 static int is_text(const char *s, size_t n)
 {
     const char *end = s + n;
@@ -173,8 +180,9 @@ static int are_texts(const xd_http_call *c)
     return 1;
 }
 
-/* A JSON value of two bytes needs a hundred bytes of memory. The number of commas and brackets
- * outside strings is an upper bound for the number of values. */
+/* Returns nonzero if a JSON text has few enough values to parse. A JSON value of two bytes needs a
+ * hundred bytes of memory when parsed. The number of commas and brackets outside strings is an
+ * upper bound for the number of values. */
 static int has_few_values(const char *s, const char *end)
 {
     int n = 0, inside = 0;
@@ -230,6 +238,6 @@ void xd_body_free(xd_body *b, xd_http_call *c)
     if (b->form)
         MHD_destroy_post_processor(b->form);
     xd_json_free(&c->json);
-    if (b->pool)                /* after xd_body_begin                                         */
+    if (b->pool)                /* the body was set up by xd_body_begin                        */
         free_content(b);
 }

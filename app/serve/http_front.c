@@ -1,4 +1,4 @@
-/* http_front.c - a poll loop over the sockets of clients */
+/* http_front.c - a poll loop that forwards and checks the bytes of clients; see http_front.h */
 #define _GNU_SOURCE             /* accept4 */
 #include "serve/http_front.h"
 
@@ -20,23 +20,25 @@
 #include "serve/http_head.h"
 
 enum { PIPE = 16 << 10, BACKLOG = 128, POLL_MS = 500, AT_ONCE = 16 };
-/* Seconds for pending replies when the server stops; for a client to close after the last reply. */
+/* LAST_S: seconds for sending pending replies when the server stops. LINGER_S: seconds that a
+ * client has to close its connection after the last reply. */
 static const double LAST_S = 1, LINGER_S = 2;
 
 typedef struct pipe_buf {       /* bytes to forward: data[at..n)                               */
     char   data[PIPE];
     size_t at, n;
-    int    ended;               /* the source has ended                                        */
-    int    shut;                /* the end was forwarded                                       */
+    int    ended;               /* 1: the sender of the bytes has closed its side              */
+    int    shut;                /* 1: the end of the bytes was forwarded                       */
 } pipe_buf;
 
 typedef struct conn {
     int          client, inner;
-    pipe_buf     in, out;       /* from the client; to the client                              */
+    pipe_buf     in, out;       /* bytes from the client; bytes to the client                  */
     xd_head      head;
-    int          answered;      /* a reply has begun since the current head began              */
-    int          replied;       /* at least one byte was sent to the client                    */
-    double       active_s;      /* when the client last read a byte                            */
+    int          answered;      /* 1: a reply has begun since the head of the current request
+                                   began */
+    int          replied;       /* 1: at least one byte was sent to the client                 */
+    double       active_s;      /* time when the client last read a byte                       */
     struct conn *next;
 } conn;
 
@@ -110,7 +112,8 @@ static void add_conn(xd_front *f, int client)
         close(client);
         return;
     }
-    /* for a client that reads nothing: libmicrohttpd would wait for ever in a stream of events */
+    /* drops a client that reads nothing; libmicrohttpd would wait for it for ever in a stream of
+     * events */
     setsockopt(client, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
     setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     c->client = client;
@@ -138,7 +141,7 @@ static void accept_some(xd_front *f)
     }
 }
 
-/* Reads bytes from a socket; 0: it failed. */
+/* Reads bytes from a socket into a buffer; returns 0 if reading fails. */
 static int fill(pipe_buf *b, int fd)
 {
     ssize_t k = recv(fd, b->data + b->n, PIPE - b->n, 0);
@@ -205,7 +208,8 @@ static int read_inner(conn *c)
     return 1;
 }
 
-/* Forwards the end of each side after all its bytes were forwarded. */
+/* If one side has closed its connection, closes the other connection after all bytes were
+ * forwarded. */
 static void forward_end(conn *c)
 {
     if (c->in.ended && !c->in.shut && !c->in.n)
@@ -214,8 +218,8 @@ static void forward_end(conn *c)
         c->out.shut = 1, shutdown(c->client, SHUT_WR);
 }
 
-/* Reads and drops late bytes of the client: closing a socket with unread bytes sends a reset, which
- * destroys the last reply. */
+/* Reads and drops bytes that the client sends after the last reply. Closing a socket with unread
+ * bytes would send a reset, which destroys that reply. */
 static int linger(const conn *c, const struct pollfd *client)
 {
     char rest[PIPE];
@@ -271,7 +275,8 @@ static void list_conns(const xd_front *f, struct pollfd *p)
     for (const conn *c = f->first; c; c = c->next, p += 2) {
         int from_client = !c->in.ended && c->in.n < PIPE, from_inner = c->out.n < PIPE / 2;
         p[0] = (struct pollfd){ c->client, events_if(from_client, c->out.n > 0), 0 };
-        int ignored = c->out.ended || (!from_inner && !c->in.n);    /* no need to read yet */
+        int ignored = c->out.ended || (!from_inner && !c->in.n);    /* libmicrohttpd's socket need
+                                                                       not be polled yet */
         p[0].events |= c->out.shut ? POLLIN : 0;
         p[1] = (struct pollfd){ ignored ? -1 : c->inner, events_if(from_inner, c->in.n > 0), 0 };
     }
@@ -350,7 +355,7 @@ static void set_flag(xd_front *f, atomic_int *flag)
     uint64_t one = 1;
     atomic_store(flag, 1);
     if (write(f->wake, &one, sizeof one) < 0)
-        return;                 /* it is readable already                                      */
+        return;                 /* the wake-up descriptor is readable already                  */
 }
 
 void xd_front_stop_accepting(xd_front *f)

@@ -1,8 +1,10 @@
-/* http_front.h - the sockets of clients, in front of libmicrohttpd
+/* http_front.h - accepts the connections of clients, and checks requests before libmicrohttpd
+ * receives them.
  *
- * A thread listens, accepts, and forwards bytes between each client and a socket pair, whose other
- * end is the connection that libmicrohttpd sees. It checks requests first (http_head.h), and
- * replies itself to one that is refused, after the replies to earlier requests. */
+ * A thread listens, accepts connections, and forwards bytes between each client and a socket pair.
+ * libmicrohttpd uses the other end of the socket pair as its connection. The thread first checks
+ * every request (http_head.h). It replies to a refused request itself, after the replies to earlier
+ * requests. */
 #ifndef XD_SERVE_HTTP_FRONT_H
 #define XD_SERVE_HTTP_FRONT_H
 
@@ -13,14 +15,14 @@
 typedef struct xd_front xd_front;
 
 typedef struct xd_front_args {
-    const char *host;           /* numeric address                                             */
+    const char *host;           /* numeric address to listen on                                */
     int         port;           /* 0: any free port                                            */
-    int         connections;    /* maximum number                                              */
-    int         encrypted;      /* TLS: requests cannot be checked                             */
+    int         connections;    /* maximum number of connections                               */
+    int         encrypted;      /* 1: clients use TLS, so requests cannot be checked           */
     double      timeout_s;      /* time limit for a client to read a piece of a reply          */
 } xd_front_args;
 
-/* Listens, but accepts no connections yet. XD_EIO: the address is in use. */
+/* Starts listening, but accepts no connections yet. XD_EIO: the address is in use. */
 xd_status xd_front_open(xd_front **f, const xd_front_args *a, xd_err *e);
 int       xd_front_port(const xd_front *f);
 /* Called for each connection with a socket, which the callee owns, and the client's address.

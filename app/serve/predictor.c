@@ -1,8 +1,9 @@
-/* predictor.c - predicts the duration of tasks
+/* predictor.c - predicts the duration of tasks.
  *
  * Tasks that differ only in their texts and seeds take the same time and have the same key. The
- * prediction for a key is the measured time of its tasks, or for a new key the planner's prediction
- * times a correction: the mean ratio of measured to planned times of all keys. */
+ * predicted time of a key is the measured time of its tasks. For a new key it is the planner's
+ * prediction multiplied by a correction: the mean ratio of measured to planned times of all
+ * keys. */
 #include "serve/predictor.h"
 
 #include <math.h>
@@ -13,17 +14,19 @@
 #include "serve/task_flags.h"
 #include "xdit/tools.h"
 
-enum { ALL_RANKS, ONE_RANK, MODES };    /* which ranks run a task                              */
+enum { ALL_RANKS, ONE_RANK, MODES };    /* the ranks that run a task: all ranks together, or one
+                                           rank */
 enum { KEYS = 256, MAX_PIXELS = 64 << 20 };
 
-static const double newest = 0.3;       /* weight of a new measurement in the moving averages   */
+static const double newest = 0.3;       /* weight of a new measurement in the moving averages of
+                                           measured times */
 
 typedef struct entry {
     char    *key;
-    double   planned[MODES];    /* seconds by the planner; negative: unknown                   */
+    double   planned[MODES];    /* seconds that the planner predicts; negative: unknown        */
     double   measured[MODES];   /* measured seconds; 0: none yet                               */
-    double   text, decode;      /* fractions of text encoding and decoding                     */
-    unsigned used;              /* value of `uses` at the last use                             */
+    double   text, decode;      /* fractions of the time for text encoding and for decoding    */
+    unsigned used;              /* value of `uses` when the entry was last used                */
 } entry;
 
 struct xd_predictor {
@@ -31,11 +34,13 @@ struct xd_predictor {
     const xd_open_flags *open;
     pthread_t            thread;
     pthread_mutex_t      lock;
-    int                  ranks, started;        /* 0: unknown yet; 1: the thread runs           */
+    int                  ranks, started;        /* number of ranks, 0: not known yet; started 1: the
+                                                   thread runs */
     entry                entries[KEYS];
     int                  n;
     unsigned             uses;
-    double               correction[MODES];     /* measured / planned; 0: unknown yet           */
+    double               correction[MODES];     /* mean of measured / planned seconds; 0: not known
+                                                   yet */
 };
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -51,8 +56,8 @@ static int is_equal_for_time(const char *arg)
     return 0;
 }
 
-/* Returns the arguments on which the time depends, with the size of an image in place of its
- * name. */
+/* Returns the key of a task: the arguments on which the task's time depends, with the size of an
+ * image file in place of its name. */
 static char *key_of(const xd_task *t)
 {
     xd_text_buf b = { 0 };
@@ -74,8 +79,8 @@ static char *key_of(const xd_task *t)
     return b.p;
 }
 
-/* Returns the entry of a key. make: if there is none, creates one that owns the key, in place of
- * the least recently used one. Under the lock. */
+/* Returns the entry of a key. If there is none and `make` is set, creates an entry that owns the
+ * key, in place of the least recently used entry. Under the lock. */
 static entry *entry_of(xd_predictor *p, char *key, int make)
 {
     int oldest = 0;
@@ -96,8 +101,8 @@ static entry *entry_of(xd_predictor *p, char *key, int make)
 
 /* ---- the planner ----------------------------------------------------------------------------- */
 
-/* Predicts a request on all ranks or, for ONE_RANK, of one image per rank. Negative seconds: the
- * planner refuses the request. */
+/* Predicts the seconds of a request on all ranks, or on one rank for ONE_RANK, while every other
+ * rank runs another request. Negative seconds: the planner refuses the request. */
 static void plan(const xd_predictor *p, const xd_task_flags *f, int mode, int ranks, entry *k)
 {
     xd_advise_args a;
@@ -138,7 +143,8 @@ static void plan_task(const xd_predictor *p, const xd_task *t, int ranks, entry 
     k->planned[ALL_RANKS] = k->planned[ONE_RANK] = -1;
     if (xd_task_flags_read(&f, t->nargs, t->args, NULL) == XD_OK) {
         w = f.request.width, h = f.request.height;
-        if (h <= 0 || w <= MAX_PIXELS / h)      /* the worker refuses larger images, faster     */
+        if (h <= 0 || w <= MAX_PIXELS / h)      /* larger images are not decoded here, because the
+                                                   worker will refuse them */
             plan(p, &f, ALL_RANKS, ranks, k);
         if (ranks > 1 && k->planned[ALL_RANKS] > 0)
             plan(p, &f, ONE_RANK, ranks, k);
@@ -148,7 +154,7 @@ static void plan_task(const xd_predictor *p, const xd_task *t, int ranks, entry 
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-/* Under the lock. */
+/* Returns the predicted seconds of an entry; under the lock. */
 static double seconds_of(const xd_predictor *p, const entry *k, int mode)
 {
     double correction = p->correction[mode];
@@ -204,8 +210,8 @@ void xd_predictor_learn(xd_predictor *p, const xd_task *task, int alone, const x
     pthread_mutex_lock(&p->lock);
     entry *k = key && seconds > 0 ? entry_of(p, key, 0) : NULL;
     if (k) {
-        /* The first task of a key may include opening the model: a very different time replaces the
-         * average. */
+        /* The time of a key's first task may include opening the model, so a very different later
+         * time replaces the average. */
         double old = k->measured[mode];
         k->measured[mode] = old > 0 && seconds < 2 * old && old < 2 * seconds
                            ? old + newest * (seconds - old) : seconds;

@@ -1,4 +1,4 @@
-/* request.c - converts a request of a client to the arguments of a task */
+/* request.c - converts a client's request to the arguments of a task */
 #define _XOPEN_SOURCE 700        /* realpath */
 #include <ctype.h>
 #include <math.h>
@@ -14,11 +14,12 @@
 #include "serve/task_flags.h"
 #include "serve/server.h"
 
-/* Limits of a request: pixels of all its image files, number of these files, number of images to
+/* Limits of a request: pixels of all its image files, number of image files, number of images to
  * generate, bytes of a text, number of arguments. */
 enum { MAX_PIXELS = 64 << 20, MAX_FILES = 20, MAX_IMAGES = 1000, MAX_TEXT = 100000,
        MAX_ARGS = 1000 };
-/* Limit of pixels to generate: TIMES_OWN times the model's default size, at least MIN_LIMIT. */
+/* The maximum number of pixels to generate is TIMES_OWN times the pixels of the model's default
+ * size, but at least MIN_LIMIT. */
 enum { TIMES_OWN = 16, MIN_LIMIT = 4 << 20 };
 
 static xd_server *server_of(const xd_api_req *r)
@@ -70,7 +71,8 @@ void xd_api_req_begin(xd_api_req *r, xd_http_call *call, const char *kind)
 
 /* ---- models and LoRA files ------------------------------------------------------------------- */
 
-/* Nonzero for names of OpenAI's models, which many clients send regardless of the server. */
+/* Returns nonzero if the name is that of a model of OpenAI. Many clients send such a name to every
+ * server. */
 static int is_openai(const char *name)
 {
     static const char *const known[] = { "gpt-image", "dall-e", "sora", "chatgpt-image" };
@@ -87,7 +89,7 @@ int xd_served_makes(const xd_served_model *m, const char *kind)
     return !m->uses || !strstr(m->uses, "\"makes\":") ? -1 : strstr(m->uses, member) != NULL;
 }
 
-/* Returns the first model that generates the requested kind. */
+/* Returns the server's first model that generates what is requested: images or videos. */
 static const xd_served_model *first_model(const xd_api_req *r)
 {
     const xd_server *s = server_of(r);
@@ -127,7 +129,7 @@ int xd_api_req_model_accepts(const xd_api_req *r, const char *word)
     return !end || (at && at < end);
 }
 
-/* Nonzero for a file name that cannot lead out of the folder. */
+/* Returns nonzero if the file name cannot lead out of its folder. */
 static int is_plain(const char *name)
 {
     return name[0] && name[0] != '.' && !strchr(name, '/') && strlen(name) < 200;
@@ -176,7 +178,8 @@ void xd_api_req_lora(xd_api_req *r, const char *value)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* A seed of -1 means a random seed, as no seed does. */
+/* Sets an option of the request. A seed of -1 means a random seed, like a request without a
+ * seed. */
 void xd_api_req_option(xd_api_req *r, const char *name, const char *value)
 {
     if (strcmp(name, "seed") == 0 && strcmp(value, "-1") == 0)
@@ -228,7 +231,7 @@ void xd_api_req_format(xd_api_req *r, const char *param, const char *format)
 
 /* ---- image files ----------------------------------------------------------------------------- */
 
-/* Checks the size in the file's header, before a huge image is decoded. */
+/* Checks the image size in the header of an image file, before a huge image could be decoded. */
 static void check_image(xd_api_req *r, const char *option, const char *path)
 {
     int64_t w, h;
@@ -334,14 +337,14 @@ xd_json *xd_served_model_uses(const xd_served_model *m)
     return j;
 }
 
-/* Returns a number of the model's defaults; 0: none. */
+/* Returns the model's default for a number; 0: there is none. */
 static double default_of(const xd_json *uses, const char *name)
 {
     double v = 0;
     return xd_json_number(xd_json_get(xd_json_get(uses, "defaults"), name), &v) ? v : 0;
 }
 
-/* Refuses sizes far above the model's default, which would take hours. */
+/* Refuses image sizes far above the model's default, because their generation would take hours. */
 static void check_size(xd_api_req *r, const xd_request *given)
 {
     xd_json *uses = xd_served_model_uses(r->model);
@@ -360,8 +363,8 @@ static void check_size(xd_api_req *r, const xd_request *given)
                           n > 1 ? " of all frames" : "", most, r->model->name, own[0], own[1]);
 }
 
-/* Validates the arguments. An error of the command line without its dashes is one of the request.
- * */
+/* Validates the task's arguments. An error about a command line option is reported as an error
+ * about a field of the request, without the dashes before its name. */
 static void check_args(xd_api_req *r)
 {
     xd_task_flags f;

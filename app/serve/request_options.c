@@ -1,4 +1,5 @@
-/* request_options.c - sets options of a request by name, and the server's defaults */
+/* request_options.c - sets the options of a request by their names, and applies the server's
+ * defaults */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +19,8 @@ static const struct { const char *from, *to; } aliases[] = {
     { "num_images", "num_images_per_prompt" },
 };
 
-/* Returns the option with this name or alias; NULL: none. Options with a file name are excluded:
- * requests must not name files of this host (see set_fast_attn too). */
+/* Returns the option with this name or alias; NULL: none. Options whose value is a file name are
+ * excluded, because requests must not name files of this host (see also set_fast_attn). */
 static const char *option_of(const char *name)
 {
     int              n;
@@ -33,7 +34,7 @@ static const char *option_of(const char *name)
     return NULL;
 }
 
-/* Nonzero for options whose text is a list of numbers. */
+/* Returns nonzero if the value of the option is a list of numbers. */
 static int takes_list(const char *name)
 {
     static const char *const lists[] = { "sigmas", "timesteps", "attention_window",
@@ -44,14 +45,15 @@ static int takes_list(const char *name)
     return 0;
 }
 
-/* Nonzero for texts that are one for all prompts, or a list with one per prompt. */
+/* Returns nonzero if the option accepts one text for all prompts, or a list with one text per
+ * prompt. */
 static int takes_texts(const char *name)
 {
     return xd_list_has("negative_prompt prompt_2 prompt_3 negative_prompt_2 negative_prompt_3",
                        name);
 }
 
-/* Sets "priority" or "deadline". Returns 0 for another name. */
+/* Sets the request's "priority" or "deadline". Returns 0 for another name. */
 static int set_order(xd_api_req *r, const char *name, const char *value)
 {
     static const char *const classes[] = { "low", "normal", "high" };
@@ -77,7 +79,8 @@ static int set_order(xd_api_req *r, const char *name, const char *value)
     return 1;
 }
 
-/* Sets the methods of the steps; the name of a table would be a file of this host. */
+/* Sets fast_attn to a list of methods. A table is refused, because its name would be a file of this
+ * host. */
 static void set_fast_attn(xd_api_req *r, const char *value)
 {
     size_t n = strspn(value, "abcdefghijklmnopqrstuvwxyz+,");
@@ -104,7 +107,7 @@ int xd_api_req_by_name_text(xd_api_req *r, const char *name, const char *value)
     return 1;
 }
 
-/* {"name": "file", "scale": 0.8} or "file:0.8" */
+/* Adds a LoRA file that is given as {"name": "file", "scale": 0.8} or "file:0.8". */
 static void set_lora_json(xd_api_req *r, const xd_json *v)
 {
     char        text[256];
@@ -121,7 +124,7 @@ static void set_lora_json(xd_api_req *r, const xd_json *v)
     xd_api_req_lora(r, name ? text : xd_json_text(v));
 }
 
-/* Converts [1, 0.75, 0.5] to "1,0.75,0.5". */
+/* Sets an option to a JSON list of numbers: [1, 0.75, 0.5] becomes "1,0.75,0.5". */
 static void set_numbers(xd_api_req *r, const char *name, const xd_json *list)
 {
     xd_text_buf b = { 0 };
@@ -208,7 +211,8 @@ xd_eta_kind xd_api_req_eta_kind(const xd_api_req *r)
     return XD_ETA_NONE;
 }
 
-/* An ancestral sampler without noise is the plain one: eta 0 selects Euler. */
+/* Sets eta. An ancestral sampler that adds no noise equals its plain sampler, so eta 0 selects
+ * Euler. */
 void xd_api_req_eta(xd_api_req *r, double eta)
 {
     char         text[40];
@@ -227,7 +231,7 @@ void xd_api_req_eta(xd_api_req *r, double eta)
 
 enum { MAX_NAME = 64 };
 
-/* Nonzero if one of the first n arguments is this option or overrides its default. */
+/* Returns nonzero if one of the first n arguments sets this option or overrides its default. */
 static int is_given(const xd_api_req *r, const char *name, int n)
 {
     char given[MAX_NAME];
@@ -243,7 +247,8 @@ void xd_api_req_default(xd_api_req *r, const char *name, const char *value)
         xd_api_req_option(r, name, value);
 }
 
-/* Nonzero if a default applies to the request: some only apply to videos or to start images. */
+/* Returns nonzero if the default of an option applies to the request; some defaults apply only to
+ * videos or to requests with a start image. */
 static int applies(const xd_api_req *r, const char *name)
 {
     if (xd_list_has("num_frames seconds fps", name))
@@ -272,7 +277,8 @@ void xd_api_req_defaults(xd_api_req *r)
     }
 }
 
-/* The seed fits into 31 bits for simple clients, also for the last image of the request. */
+/* Chooses a random seed, unless the request has a seed. The seeds of all images of the request fit
+ * into 31 bits, for clients with small integers. */
 void xd_api_req_seed(xd_api_req *r)
 {
     enum { SEEDS = 2147480000 };

@@ -1,4 +1,4 @@
-/* serve_flags.c - the command line of xdit serve */
+/* serve_flags.c - parses the command line of xdit serve; see serve_flags.h */
 #include "serve/serve_flags.h"
 
 #include <stddef.h>
@@ -111,7 +111,7 @@ static void add_default(void *cookie, const xd_option *o, const char *value)
     xd_defaults_add(cookie, o->name, value);
 }
 
-/* Truncates "DIR,name=value,name=value" after DIR and reads the rest as flags. */
+/* Truncates "DIR,name=value,name=value" after DIR, and parses the rest as options of the model. */
 static xd_status read_options(const xd_serve_flags *f, xd_serve_model *m, char *path, xd_err *e)
 {
     xd_request  scratch;
@@ -139,7 +139,8 @@ static xd_status read_options(const xd_serve_flags *f, xd_serve_model *m, char *
     return s;
 }
 
-/* Reads [NAME=]DIR[,OPTION=VALUE...]. If the complete text names a directory, it is the model. */
+/* Reads [NAME=]DIR[,OPTION=VALUE...]. If the complete text is the name of a directory, that
+ * directory is the model. */
 static xd_status read_model(const xd_serve_flags *f, xd_serve_model *m, const char *text, xd_err *e)
 {
     char     *path = m->text = strdup(text);
@@ -191,7 +192,7 @@ static void set_defaults(xd_serve_flags *f)
                              .operands = MAX_MODELS, .cookie = f, .on_option = add_flag };
 }
 
-/* Nonzero if only this host can reach the address. */
+/* Returns nonzero if only this host can reach the address. */
 static int is_loopback(const char *host)
 {
     return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;

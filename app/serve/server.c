@@ -1,4 +1,5 @@
-/* server.c - xdit-server: serves HTTP, and runs a worker that generates (started by xdit serve) */
+/* server.c - the program xdit-server, which xdit serve starts: it serves HTTP, and runs a worker
+ * that generates images */
 #include "serve/server.h"
 
 #include <signal.h>
@@ -17,7 +18,8 @@
 #include "xdit/tools.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, START_S = 60 };
-/* Seconds at exit: for running tasks to finish, and for cancelled ones to end; see silent_s. */
+/* When the server exits, running tasks have FINISH_S seconds to finish, and cancelled tasks have
+ * CANCEL_S seconds to end. */
 enum { FINISH_S = 60, CANCEL_S = 40, SILENT_S = 10 };
 
 const xd_route xd_server_routes[] = {
@@ -78,7 +80,8 @@ const xd_route xd_server_routes[] = {
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-/* Names a model: as the command line does, or "org/name", or the last part of its directory. */
+/* Sets the name of a model: the name on the command line, or "org/name", or the last part of its
+ * directory. */
 static void name_model(xd_served_model *m, const xd_serve_model *given)
 {
     const char *path = given->path, *name = given->name ? given->name : path;
@@ -117,7 +120,7 @@ static void add_value(xd_text_buf *b, const char *name, const char *value)
         xd_buf_json_string(b, value);
 }
 
-/* Nonzero if no later default has this name: the last one counts. */
+/* Returns nonzero if no later default has this name; the last default of a name counts. */
 static int is_last(const xd_defaults *d, int at, const char *name)
 {
     char other[64];
@@ -127,7 +130,7 @@ static int is_last(const xd_defaults *d, int at, const char *name)
     return 1;
 }
 
-/* Appends the defaults of the model, overridden by those of the server. */
+/* Appends the model's defaults as JSON; defaults of the server override them. */
 static void add_defaults(xd_text_buf *b, const xd_json *own, const xd_defaults *d)
 {
     char name[64];
@@ -173,7 +176,7 @@ static char *read_uses(const xd_text_buf *about, const xd_defaults *d)
     return b.p;
 }
 
-/* Inspects a model, so that one that cannot be opened is refused before the server listens. */
+/* Inspects a model, so that a model that cannot be opened is refused before the server listens. */
 static xd_status check_model(xd_served_model *m, xd_err *e)
 {
     xd_inspect_args a;
@@ -202,7 +205,8 @@ static xd_status name_models(xd_server *s, const xd_serve_flags *f, xd_err *e)
             if (strcmp(s->models[i].name, m->name) == 0)
                 return xd_fail(e, XD_EINVAL, "two models have the name %s: rename one with --model "
                                "NAME=DIR", m->name);
-        int parts = f->open.files[0] != NULL;   /* the directory may lack weights then         */
+        int parts = f->open.files[0] != NULL;   /* 1: the directory may lack weights, because
+                                                   options name weight files */
         st = check_model(m, parts ? NULL : e);
         st = parts ? XD_OK : st;
     }
@@ -211,9 +215,10 @@ static xd_status name_models(xd_server *s, const xd_serve_flags *f, xd_err *e)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t signals;   /* number of signals to stop the server                */
+static volatile sig_atomic_t signals;   /* number of termination signals so far                */
 
-/* The first signal finishes running tasks, the second cancels them, the third exits at once. */
+/* Counts termination signals: after the first the server lets running tasks finish, after the
+ * second it cancels running tasks, at the third it exits at once. */
 static void on_signal(int sig)
 {
     if (++signals == 2)
@@ -222,7 +227,7 @@ static void on_signal(int sig)
         _exit(128 + sig);
 }
 
-/* The time to stop is over; perhaps a disk does not respond. */
+/* Exits at once, because the server did not stop in time; perhaps a disk does not respond. */
 static void on_timeout(int sig)
 {
     static const char text[] = "xdit: error: the server did not stop in time: exiting at once\n";
@@ -242,7 +247,7 @@ static xd_status read_tls(const xd_serve_flags *f, xd_http_args *a, xd_err *e)
     return s;
 }
 
-/* Lists the keys of --api_key and XDIT_API_KEY, then a NULL; NULL: none. */
+/* Returns the API keys of --api_key and XDIT_API_KEY, then a NULL; NULL: there are no keys. */
 static const char **list_keys(const xd_serve_flags *f)
 {
     const char *own = getenv("XDIT_API_KEY"), **keys;

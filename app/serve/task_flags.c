@@ -1,4 +1,4 @@
-/* task_flags.c - the arguments of one task */
+/* task_flags.c - parses the arguments of a task and loads its images; see task_flags.h */
 #include "serve/task_flags.h"
 
 #include <stddef.h>

@@ -1,17 +1,18 @@
-/* task_store.h - stores tasks in files, so that a restarted server knows them
+/* task_store.h - stores tasks in files, so that a restarted server knows them.
  *
- * A task is the JSON file ID.task next to its results. It is written atomically when the task is
- * queued and when it ends. */
+ * A task is stored as the JSON file ID.task in the directory of the task's results. The file is
+ * written atomically when the task is queued and when the task ends. */
 #ifndef XD_SERVE_TASK_STORE_H
 #define XD_SERVE_TASK_STORE_H
 
 #include "serve/task.h"
 
-/* Writes the current state of a task; under the lock of the tasks. */
+/* Writes the current state of a task to its file; the caller holds the lock of the tasks. */
 xd_status xd_task_store_save(const char *dir, const xd_task *task, xd_err *e);
 void      xd_task_store_remove(const char *dir, const xd_task *task);
-/* Calls `add` for every task in `dir`, in the order of creation; it takes ownership. Tasks that did
- * not end are in state queued. An invalid file is skipped, and `warn` gets a sentence about it. */
+/* Loads the tasks in `dir` and calls `add` for each, in the order of creation; `add` takes
+ * ownership of the task. Tasks that did not end are in the state queued. An invalid file is
+ * skipped, and `warn` is called with a sentence about the file. */
 xd_status xd_task_store_load(const char *dir, void (*add)(void *cookie, xd_task *task),
                              void (*warn)(void *cookie, const char *line), void *cookie,
                              xd_err *e);

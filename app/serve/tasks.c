@@ -1,7 +1,7 @@
-/* tasks.c - the queue and the results of a server
+/* tasks.c - the queue of a server's tasks, and their results; see task.h.
  *
- * There is one lock and one condition, which every change signals. All tasks are in one list in the
- * order of arrival; it is short enough for linear searches. */
+ * There is one lock and one condition variable, which is signalled at every change. All tasks are
+ * in one list in the order of arrival; the list is short enough for linear searches. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,11 +25,11 @@ struct xd_tasks {
     pthread_mutex_t lock;
     pthread_cond_t  changed;
     xd_task         *first, **end;
-    char           *dir;        /* for files of tasks; NULL: tasks are not stored              */
+    char           *dir;        /* directory for files of tasks; NULL: tasks are not stored    */
     int             queue;      /* maximum number of queued tasks                              */
-    int             closed;     /* after xd_tasks_shut_down                                    */
-    int             wakeup;     /* file descriptor of eventfd                                  */
-    double          seconds;    /* limits of ended tasks                                       */
+    int             closed;     /* 1: xd_tasks_shut_down was called                            */
+    int             wakeup;     /* file descriptor of an eventfd that wakes the worker's thread */
+    double          seconds;    /* limits of ended tasks that are kept                         */
     int64_t         bytes;
     xd_tasks_counts  counts;
     xd_measures     measures;
@@ -62,7 +62,7 @@ static void wake_worker_thread(const xd_tasks *j)
 {
     uint64_t one = 1;
     if (write(j->wakeup, &one, sizeof one) < 0)
-        return;                 /* it is readable already                                      */
+        return;                 /* the eventfd is readable already                             */
 }
 
 int xd_tasks_wakeup_fd(xd_tasks *j)
@@ -177,7 +177,8 @@ static xd_status load_stored(xd_tasks *j, const char *dir, xd_err *e)
     return xd_task_store_load(dir, add_stored, print_warning, j, e);
 }
 
-/* Stores a task; a full disk only causes a warning. */
+/* Stores a task in its file. If this fails, for example because the disk is full, only a warning is
+ * printed. */
 static void store_task(const xd_tasks *j, const xd_task *task)
 {
     xd_err e = { 0 };
@@ -292,7 +293,7 @@ xd_task *xd_tasks_find(xd_tasks *j, const char *id)
     return task;
 }
 
-/* Frees a deleted task that has no references. */
+/* Removes a deleted task without references from the list, and frees it. */
 static void unlink_task(xd_tasks *j, xd_task *task)
 {
     xd_task **at = &j->first;
@@ -335,8 +336,9 @@ unsigned xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, double 
     return now;
 }
 
-/* Counts the tasks before this one, without the rule about owners, which only the worker's schedule
- * knows. *seconds: predicted time until this task has ended. */
+/* Returns the number of tasks before this task. The rule about owners is not applied, because only
+ * the worker's schedule knows the owners' used time. *seconds: predicted time until this task has
+ * ended. */
 static int count_before(const xd_tasks *j, const xd_task *task, double *seconds)
 {
     const xd_schedule s = { .default_s = 0 };
@@ -380,7 +382,7 @@ double xd_tasks_retry_after_s(xd_tasks *j)
     return least < 1 ? 1 : isfinite(least) ? ceil(least) : 5;
 }
 
-/* Removes the image files of the request. */
+/* Removes the image files that the request has sent. */
 static void remove_inputs(const xd_task *task)
 {
     static const char *const options[] = { "--image=", "--mask_image=", "--last_image=" };
@@ -420,7 +422,8 @@ void xd_tasks_measures(xd_tasks *j, xd_text_buf *b)
 static void end_task(xd_tasks *j, xd_task *task, xd_task_state state)
 {
     int again = j->closed && j->dir && !task->awaited && state != XD_TASK_DONE;
-    if (!again)                 /* else the next server runs it again                          */
+    if (!again)                 /* else the files are kept, because the next server runs the task
+                                   again */
         remove_inputs(task);
     task->state = state;
     task->ended = xd_unix_s();
@@ -489,7 +492,8 @@ static int64_t bytes_of(const char *file)
 static int64_t task_bytes(const xd_task *task)
 {
     int64_t n = bytes_of(task->preview) * task->previews;
-    for (int i = 0; i < task->nargs; i++)       /* memory, also of failed tasks                */
+    for (int i = 0; i < task->nargs; i++)       /* frees the memory of arguments, also of failed
+                                                   tasks */
         n += (int64_t)strlen(task->args[i]);
     for (int i = 0; i < task->ndone; i++)
         n += bytes_of(task->done[i].file);
@@ -505,7 +509,7 @@ static void remove_image(const xd_task_image *im)
             unlink(path);
 }
 
-/* Returns the file name of the first image. */
+/* Returns the file name of the task's first image. */
 static const char *output_of(const xd_task *task)
 {
     static const char flag[] = "--output=";
@@ -520,7 +524,8 @@ void xd_task_preview_file(const xd_task *task, int i, char *path, size_t size)
     xd_task_preview_name(output_of(task), task->video, i, path, size);
 }
 
-/* Removes all previews, including uncounted ones of an earlier server. */
+/* Removes all previews of a task, including previews that an earlier server has written and not
+ * counted. */
 static void remove_previews(const xd_task *task)
 {
     char path[4200];
@@ -576,7 +581,7 @@ void xd_tasks_each(xd_tasks *j, void (*visit)(void *cookie, const xd_task *task)
             visit(cookie, task);
 }
 
-/* The list begins with the oldest task. */
+/* Deletes the oldest ended tasks first, since the list begins with the oldest task. */
 void xd_tasks_delete_expired(xd_tasks *j)
 {
     double  now = xd_now_s();
@@ -752,7 +757,9 @@ void xd_task_done(xd_tasks *j, xd_task *task, const char *seconds)
 void xd_task_failed(xd_tasks *j, xd_task *task, xd_status code, const char *error)
 {
     if (code != XD_EINVAL && code != XD_EUNSUPPORTED && code != XD_ECANCELLED)
-        fprintf(stderr, "xdit: error: %s: %s\n", task->id, error);  /* replies omit paths      */
+        fprintf(stderr, "xdit: error: %s: %s\n", task->id, error);  /* the log has the complete
+                                                                       message; replies omit
+                                                                       paths */
     xd_tasks_lock(j);
     task->code = code;
     set_text(&task->error, code == XD_ECANCELLED && !task->cancel && is_overdue(task)

@@ -1,11 +1,11 @@
-/* worker.c - xdit worker: the ranks of a server. They open models, keep them open, and run the
- * tasks that the server sends.
+/* worker.c - the command xdit worker, which runs the ranks of a server. The ranks open models, keep
+ * models open, and run the tasks that the server sends.
  *
  * Usually all ranks run one task. Rank 0 broadcasts every frame of the server, so that all ranks do
- * the same: open, generate, close the least recently used model. Between two steps of a task they
- * may run another one, and then continue. After XD_FRAME_SPLIT the server sends each rank tasks of
- * its own over the rank's connection, until XD_FRAME_JOIN. The worker exits when the server
- * disconnects. */
+ * the same: open a model, generate, close the least recently used model. Between two steps of a
+ * task the ranks may run another task, and then continue. After XD_FRAME_SPLIT the server sends
+ * different tasks to each rank over the rank's connection, until XD_FRAME_JOIN. The worker exits
+ * when the server disconnects. */
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -38,7 +38,8 @@ static void on_log(void *cookie, int level, const char *line)
     if (w->rank > 0 && level > XD_LOG_ERROR)
         return;
     fprintf(stderr, "xdit: %s", level >= 0 && level < 4 ? mark[level] : "");
-    for (; *line; line++)       /* text from a client must not imitate log lines               */
+    for (; *line; line++)       /* replace line ends and control characters, so that text from a
+                                   client cannot imitate log lines */
         fputc((unsigned char)*line < 0x20 || *line == 0x7f ? '?' : *line, stderr);
     fputc('\n', stderr);
     if (level <= XD_LOG_ERROR)
@@ -55,8 +56,9 @@ static void on_open(void *cookie)
 
 /* ---- frames for all ranks -------------------------------------------------------------------- */
 
-/* Receives the next frame on rank 0 (`wait`: blocks until there is one) and broadcasts it. Without
- * a frame, or if the server has disconnected, its kind is 0. Collective. */
+/* Receives the server's next frame on rank 0 and broadcasts the frame to all ranks. If `wait` is
+ * set, blocks until there is a frame. If there is no frame, or the server has disconnected, f->kind
+ * becomes 0. Collective. */
 static xd_status next_frame(worker *w, int wait, xd_frame *f, int *cancelled, xd_err *e)
 {
     xd_connection *c = &w->connection;
@@ -104,8 +106,8 @@ static xd_status run_task(worker *w, const xd_frame *f, int cancelled, xd_opened
 
 /* ---- split ranks ----------------------------------------------------------------------------- */
 
-/* Opens this rank's own engine for the model of a task, and replies to the server whether it
- * could. */
+/* Opens an engine of this rank alone for the model of a task, and replies to the server whether
+ * that succeeded. */
 static xd_opened *open_split(worker *w, const xd_frame *f)
 {
     xd_task_flags flags;
@@ -124,7 +126,8 @@ static xd_opened *open_split(worker *w, const xd_frame *f)
     return s == XD_OK ? o : NULL;
 }
 
-/* Runs tasks of this rank until XD_FRAME_JOIN. A rank that cannot be split waits for that frame. */
+/* Runs the tasks that the server sends to this rank alone, until XD_FRAME_JOIN. A rank that cannot
+ * run tasks alone only waits for that frame. */
 static xd_status run_split(worker *w, const xd_frame *split, xd_err *e)
 {
     xd_opened *o = open_split(w, split);
@@ -152,7 +155,8 @@ static xd_status serve_frame(worker *w, const xd_frame *f, int cancelled, xd_err
     return f->kind == XD_FRAME_SPLIT ? run_split(w, f, e) : XD_OK;
 }
 
-/* Called when a task yields: runs the frames that have arrived in the meantime. */
+/* Called between two steps of a task: handles the frames that have arrived in the meantime, and so
+ * may run other tasks. */
 static xd_status on_turn(void *cookie, xd_err *e)
 {
     worker   *w = cookie;
@@ -186,7 +190,8 @@ static xd_status serve_tasks(worker *w)
 
 /* ---- the worker ------------------------------------------------------------------------------ */
 
-/* Ranks on other hosts than the server's cannot connect and work without a connection. */
+/* Connects this rank to the server. Ranks on other hosts than the server's cannot connect, and work
+ * without a connection. */
 static xd_status connect_server(worker *w, xd_err *e)
 {
     xd_status s = xd_connection_open(&w->connection, w->connect, w->rank ? NULL : e);

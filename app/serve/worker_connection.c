@@ -1,4 +1,5 @@
-/* worker_connection.c - threads that receive frames, cancel tasks and send heartbeats */
+/* worker_connection.c - the threads of a worker that receive the server's frames, cancel tasks and
+ * send heartbeats */
 #define _POSIX_C_SOURCE 200809L  /* clock_gettime, nanosleep */
 #include "serve/worker_connection.h"
 
@@ -42,8 +43,8 @@ static void cancel_task(xd_connection *c, const char *id)
             i->cancelled = 1;
 }
 
-/* Moves the frame to the queue. Returns 0 if out of memory; then the connection ends, and the
- * server starts a new worker. */
+/* Moves the frame to the queue of frames. Returns 0 if memory is exhausted; the connection is then
+ * closed, and the server starts a new worker. */
 static int queue_frame(xd_connection *c, xd_frame *f)
 {
     xd_received_frame *i = calloc(1, sizeof *i);
@@ -109,8 +110,8 @@ static double read_clock_s(clockid_t id)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Thread: sends the CPU time of the process without that of this thread. If it does not grow,
- * nothing is computed or read. */
+/* The thread that sends heartbeats. Each has the CPU time of the process without the CPU time of
+ * this thread. If that time does not grow, the worker neither computes nor reads. */
 static void *send_heartbeats(void *arg)
 {
     xd_connection *c = arg;

@@ -1,7 +1,8 @@
-/* worker_process.c - the worker process, its connections, and the thread that sends it tasks
+/* worker_process.c - the worker process, its connections, and the thread that sends tasks to the
+ * worker.
  *
  * The thread waits for frames of the worker and for changes of the queue (xd_tasks_wakeup_fd),
- * records them, and then dispatches the next task (worker_dispatch.h). */
+ * records what has happened, and then dispatches the next task (worker_dispatch.h). */
 #define _GNU_SOURCE             /* accept4, pipe2, syscall */
 #include "serve/worker_process.h"
 
@@ -29,33 +30,37 @@
 #include "serve/worker_watch.h"
 
 enum { LINE = 1024, MIN_PAUSE_MS = 100, MAX_PAUSE_MS = 30000, END_S = 5, POLL_MS = 250,
-       FRAME_S = 10 };          /* time limit for sending or receiving a frame                 */
-enum { MAX_FILES = 65536 };     /* descriptors to close without close_range                    */
-enum { TRIES = 2 };             /* attempts to run a task                                      */
-enum { PARTS = 4 };             /* parts of xd_worker_state                                    */
+       FRAME_S = 10 };          /* time limit in seconds for sending or receiving a frame      */
+enum { MAX_FILES = 65536 };     /* number of file descriptors to close if close_range is missing */
+enum { TRIES = 2 };             /* maximum number of attempts to run a task                    */
+enum { PARTS = 4 };             /* number of stages in xd_worker_state.parts                   */
 
 struct xd_worker_process {
     xd_worker_args a;
     xd_tasks     *tasks;
     struct sockaddr_un at;
     int         listener;
-    pid_t       child;          /* 0: none                                                     */
+    pid_t       child;          /* process id of the launcher or worker; 0: none               */
     pthread_t   thread, echo;
     int         err;            /* read end of the worker's standard error                     */
     int         echoing;
-    atomic_int  draining;       /* the worker has ended: stop when `err` is empty             */
-    xd_dispatch  dispatch;      /* private to the thread, as the next four fields              */
-    int         pending[XD_WORKER_RANKS];       /* [npending] connections of unknown ranks      */
+    atomic_int  draining;       /* 1: the worker has ended, and the reader of `err` stops when no
+                                   bytes are left */
+    xd_dispatch  dispatch;      /* private to the thread that sends tasks, like the next four
+                                   fields */
+    int         pending[XD_WORKER_RANKS];       /* [npending] connections whose ranks are not known
+                                                   yet */
     int         npending;
     xd_worker_watch watch;
-    /* Under the lock. */
+    /* The following fields are read and written under the lock. */
     pthread_mutex_t lock;
     pthread_cond_t  changed;
     xd_worker_state state;
     char        last[LINE];     /* the worker's last line on standard error                    */
-    int         stop, gave_up, kill;    /* gave_up: the first worker failed to start; kill: the
-                                           time for running tasks is over */
-    xd_err      failure;        /* of the first worker                                         */
+    int         stop, gave_up, kill;    /* stop 1: the thread must end; gave_up 1: the first worker
+                                           failed to start; kill 1: the time for running tasks is
+                                           over */
+    xd_err      failure;        /* why the first worker failed to start                        */
 };
 
 /* ---- standard error of the worker ------------------------------------------------------------ */
@@ -69,8 +74,9 @@ static void pass_line(xd_worker_process *w, const char *line, size_t n)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Thread: forwards lines and keeps the last one. A process that cannot be killed may keep the write
- * end open; with `draining` set, the thread ends when there is nothing to read. */
+/* The thread that forwards the worker's lines on standard error and keeps the last line. A process
+ * that cannot be killed may keep the write end of the pipe open. Therefore the thread also ends
+ * when `draining` is set and there is nothing to read. */
 static void *echo_lines(void *arg)
 {
     xd_worker_process *w = arg;
@@ -102,8 +108,8 @@ static void *echo_lines(void *arg)
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-/* Closes all descriptors from `first` on. Older C libraries lack close_range, older kernels the
- * system call. */
+/* Closes all file descriptors from `first` on. Older C libraries lack the function close_range, and
+ * older kernels lack the system call. */
 static void close_from(unsigned first)
 {
 #ifdef SYS_close_range
@@ -165,7 +171,7 @@ static xd_status spawn(xd_worker_process *w, xd_err *e)
     return XD_OK;
 }
 
-/* Reaps the child. Returns 1 if it has ended, with its exit status in *status. */
+/* Returns 1 if the child process has ended, and sets *status to its exit status. */
 static int has_ended(xd_worker_process *w, int *status)
 {
     if (!w->child || waitpid(w->child, status, WNOHANG) != w->child)
@@ -187,7 +193,8 @@ static int is_stopping(xd_worker_process *w)
     return is_set(w, &w->stop);
 }
 
-/* Accepts a connection. It remains pending until its rank sends XD_FRAME_READY. */
+/* Accepts a connection of a rank. The connection remains pending until the rank sends
+ * XD_FRAME_READY. */
 static xd_status accept_rank(xd_worker_process *w, xd_err *e)
 {
     int            fd = accept4(w->listener, NULL, NULL, SOCK_CLOEXEC);
@@ -235,12 +242,13 @@ static int list_pending(const xd_worker_process *w, struct pollfd *p)
 static xd_status accept_ranks(xd_worker_process *w, const struct pollfd *p, int n, xd_err *e)
 {
     xd_status s = XD_OK;
-    for (int i = n - 1; i > 0 && s == XD_OK; i--)       /* identify_rank moves the last one */
+    for (int i = n - 1; i > 0 && s == XD_OK; i--)       /* downwards, because identify_rank moves
+                                                           the last pending connection */
         s = p[i].revents ? identify_rank(w, i - 1, e) : XD_OK;
     return s == XD_OK && p[0].revents ? accept_rank(w, e) : s;
 }
 
-/* Waits for the connection of rank 0. Other ranks may connect before or after it. */
+/* Waits for the connection of rank 0. Other ranks may connect before or after rank 0. */
 static xd_status await_connection(xd_worker_process *w, xd_err *e)
 {
     int           status = 0;
@@ -284,7 +292,7 @@ static void note_image(xd_tasks *tasks, xd_task *task, const xd_frame *f)
     xd_task_image_done(tasks, task, &im);
 }
 
-/* Records the duration of a task. part: seconds of text, load, denoise, decode. */
+/* Records the duration of a task. part: seconds of the stages text, load, denoise, decode. */
 static void note_seconds(xd_worker_process *w, const xd_worker_run *r, double seconds,
                          const double part[PARTS])
 {
@@ -404,9 +412,9 @@ static void describe_exit(xd_worker_process *w, int status, char *why, size_t si
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Cleans up after the worker. `why`, if not empty, is the reason to kill it; else it gets the
- * reason of its exit. A process that cannot be killed, since its disk does not respond, is
- * abandoned. */
+/* Ends the worker and cleans up. If `why` is not empty, it has the reason why the worker is killed;
+ * otherwise the reason of the worker's exit is written to `why`. A process that cannot be killed,
+ * since its disk does not respond, is abandoned. */
 static void end_worker(xd_worker_process *w, char *why, size_t size)
 {
     int status = 0, known = why[0] != 0;
@@ -431,7 +439,8 @@ static void end_worker(xd_worker_process *w, char *why, size_t size)
         describe_exit(w, status, why, size);
 }
 
-/* Started tasks fail; the others are queued again for the next worker. */
+/* Handles the tasks of a worker that has ended: started tasks fail, and the other tasks are queued
+ * again for the next worker. */
 static void fail_runs(xd_worker_process *w, const char *why)
 {
     char text[LINE + 160];
@@ -454,7 +463,8 @@ static void fail_runs(xd_worker_process *w, const char *why)
     }
 }
 
-/* Waits for frames, new connections of ranks, and changes of the queue, and handles them. */
+/* Waits for frames, new connections of ranks, and changes of the queue, and handles these
+ * events. */
 static xd_status handle_events(xd_worker_process *w, xd_err *e)
 {
     struct pollfd p[2 * XD_WORKER_RANKS + 2];
@@ -467,7 +477,8 @@ static xd_status handle_events(xd_worker_process *w, xd_err *e)
             p[n++] = (struct pollfd){ .fd = w->dispatch.fd[i], .events = POLLIN };
     if (poll(p, (nfds_t)n, POLL_MS) <= 0)
         return XD_OK;
-    accept_ranks(w, p, npending, NULL); /* a failure concerns only that connection             */
+    accept_ranks(w, p, npending, NULL); /* ignores failures, which concern only the new
+                                           connection */
     if (p[npending].revents)
         xd_tasks_clear_wakeup(w->tasks);
     for (int i = npending + 1; i < n && s == XD_OK; i++) {
@@ -496,7 +507,7 @@ static int has_hung(xd_worker_process *w, char *why, size_t size)
     return hangs;
 }
 
-/* Sends tasks to one worker until it dies or the server stops. */
+/* Sends tasks to one worker until the worker dies or the server stops. */
 static void serve_worker(xd_worker_process *w)
 {
     xd_err    e = { 0 };
@@ -525,8 +536,8 @@ static void pause_ms(xd_worker_process *w, int ms)
         nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
 }
 
-/* Thread: starts workers. If the first one does not start, the server exits, since an option is
- * probably wrong. */
+/* The thread that starts workers. If the first worker does not start, the server exits, because an
+ * option is probably wrong. */
 static void *run_thread(void *arg)
 {
     xd_worker_process *w = arg;
@@ -605,7 +616,7 @@ xd_status xd_worker_start(xd_worker_process **out, const xd_worker_args *a, xd_e
     return s;
 }
 
-/* Waits for a change, at most POLL_MS; under the lock. */
+/* Waits for a change of the worker's state, at most POLL_MS milliseconds; under the lock. */
 static void await_change(xd_worker_process *w)
 {
     struct timespec until;
@@ -633,7 +644,7 @@ void xd_worker_get_state(xd_worker_process *w, xd_worker_state *state)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Waits for the end of the task, until `until` or until *hurry is above 1. */
+/* Waits for the end of a task, but only until the time `until` or until *hurry is above 1. */
 static void await_task(xd_worker_process *w, xd_task *task, double until,
                        const volatile sig_atomic_t *hurry)
 {
@@ -649,7 +660,7 @@ static void set_flag(xd_worker_process *w, int *flag)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Waits up to `seconds` for running tasks, then cancels them; a worker that does not react is
+/* Waits up to `seconds` for running tasks, then cancels the tasks. A worker that does not react is
  * killed. */
 static void await_running(xd_worker_process *w, double seconds, const volatile sig_atomic_t *hurry)
 {

@@ -1,4 +1,4 @@
-/* worker_process.h - the worker process: starts it, sends it tasks, restarts it after a crash
+/* worker_process.h - starts the worker process, sends it tasks, and restarts it after a crash.
  *
  * A thread chooses the next task (worker_dispatch.h), sends it to `xdit worker` and records its
  * reports. When the worker dies, its started tasks fail and a new worker is started at once. A
@@ -15,36 +15,36 @@
 typedef struct xd_worker_process xd_worker_process;
 
 typedef struct xd_worker_state {
-    int    ready;               /* 1: a worker is connected; 0: it is starting                 */
-    double silent;              /* seconds since its last sign of life                         */
-    int    ranks;               /* 0: unknown yet                                              */
+    int    ready;               /* 1: a worker is connected; 0: a worker is starting           */
+    double silent;              /* longest silence of the worker in seconds (worker_watch.h)   */
+    int    ranks;               /* number of ranks of the worker; 0: not known yet             */
     int    restarts;            /* number of restarts after a crash                            */
     int    models;              /* number of open models                                       */
     double resident;            /* resident bytes of rank 0                                    */
     double seconds;             /* total seconds of all tasks                                  */
-    double parts[4];            /* of these: text, load, denoise, decode                       */
+    double parts[4];            /* total seconds of the stages text, load, denoise, decode     */
 } xd_worker_state;
 
 typedef struct xd_worker_args {
     xd_tasks     *tasks;
     xd_predictor *predictor;
-    const char   *program, *dir;        /* runs `program worker --connect SOCKET args`; directory
-                                           of the socket */
+    const char   *program, *dir;        /* the program, which is run as `program worker --connect
+                                           SOCKET args`; directory of the socket */
     int           nargs;
-    char        **args;         /* [nargs]                                                     */
-    double        timeout_s;    /* seconds without a sign of life after which it is killed     */
-    double        start_s;      /* additional seconds until its ranks have connected; negative: no
-                                   limit */
+    char        **args;         /* [nargs] arguments of the worker                             */
+    double        timeout_s;    /* seconds of silence after which the worker is killed         */
+    double        start_s;      /* additional seconds that the worker's ranks have to connect;
+                                   negative: no limit */
 } xd_worker_args;
 
 /* Starts the thread and the first worker; a and its strings are borrowed until xd_worker_stop. */
 xd_status xd_worker_start(xd_worker_process **w, const xd_worker_args *a, xd_err *e);
-/* Waits until the first worker is ready, or until *stop. XD_EIO: it ended before; it has printed
- * the reason. */
+/* Waits until the first worker is ready, or until *stop. XD_EIO: the worker ended before it was
+ * ready, and has printed the reason. */
 xd_status xd_worker_await(xd_worker_process *w, const volatile sig_atomic_t *stop, xd_err *e);
 void      xd_worker_get_state(xd_worker_process *w, xd_worker_state *state);
-/* Waits up to `seconds`, or until *hurry is above 1, for running tasks, then cancels them; stops
- * the worker, and kills it if it does not exit. */
+/* Waits for running tasks up to `seconds`, or until *hurry is above 1, then cancels the tasks.
+ * Stops the worker, and kills it if it does not exit. */
 void      xd_worker_stop(xd_worker_process **w, double seconds,
                          const volatile sig_atomic_t *hurry);
 

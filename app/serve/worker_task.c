@@ -41,7 +41,7 @@ static void on_step(void *cookie, const xd_progress *p)
     xd_connection_repeat_cancel(t->connection, &t->running);
 }
 
-/* Writes a preview to its file and reports it. */
+/* Writes a preview to its file and reports the file to the server. */
 static void on_preview(void *cookie, const xd_image *image, const xd_progress *p)
 {
     xd_task_run *t = cookie;

@@ -7,10 +7,10 @@
 
 #include "base/clock.h"
 
-/* A cancelled task may take CANCEL_S plus the last interval between two reports, usually a step. Of
- * the time between two checks at most MAX_STEP_S counts. */
+/* A cancelled task must end within CANCEL_S seconds plus the last interval between two reports,
+ * which is usually a step. At most MAX_STEP_S seconds count of the time between two checks. */
 static const double CANCEL_S = 10, MAX_STEP_S = 1;
-static const double BUSY_S = 1e-3;      /* CPU seconds above the error of the clock */
+static const double BUSY_S = 1e-3;      /* CPU seconds that are more than the error of the clock */
 
 void xd_worker_watch_begin(xd_worker_watch *w, double timeout_s)
 {
@@ -40,7 +40,7 @@ double xd_worker_watch_silence(const xd_worker_watch *w, const xd_dispatch *d)
     return most;
 }
 
-/* Nonzero if ranks compute this task now; an interrupted task is not computed. */
+/* Returns nonzero if ranks compute this task now, and it is not interrupted by another task. */
 static int is_worked_on(const xd_dispatch *d, const xd_worker_run *r)
 {
     const xd_worker_run *top = NULL;

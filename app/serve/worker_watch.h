@@ -1,33 +1,34 @@
-/* worker_watch.h - detects a worker that hangs and must be killed
+/* worker_watch.h - detects a worker that hangs and must be killed.
  *
- * Every rank sends a heartbeat (XD_FRAME_ALIVE) each second with its CPU time. Without heartbeats
- * the rank is stopped or its host is overloaded. A worker that has a task and uses no CPU time is
- * blocked, for example by a disk that does not respond. Long steps and loading of weights use CPU
- * time and are neither. An endless loop is detected by a cancelled task that does not end. Seconds
- * in which the server itself was suspended do not count. */
+ * Every rank sends a heartbeat (XD_FRAME_ALIVE) each second with its CPU time. If heartbeats are
+ * missing, the rank is stopped or its host is overloaded. A worker that has a task and uses no CPU
+ * time is blocked, for example by a disk that does not respond. Long steps and loading of weights
+ * use CPU time, so they do not count as hanging. An endless loop is detected when a cancelled task
+ * does not end. Seconds in which the server itself was suspended do not count. */
 #ifndef XD_SERVE_WORKER_WATCH_H
 #define XD_SERVE_WORKER_WATCH_H
 
 #include "serve/worker_dispatch.h"
 
 typedef struct xd_worker_watch {
-    double timeout_s;           /* silence after which the worker is killed                    */
+    double timeout_s;           /* seconds of silence after which the worker is killed         */
     double checked_s;           /* time of the last check, by xd_now_s                         */
     double silent_s[XD_WORKER_RANKS];   /* seconds since the last frame of each rank           */
     double cpu_s[XD_WORKER_RANKS];      /* CPU seconds in the last heartbeat of each rank      */
-    double idle_s;              /* seconds with a task and without CPU time or reports         */
+    double idle_s;              /* seconds since the worker, while it had a task, last used CPU time
+                                   or sent a report */
     double since_report_s;      /* seconds since the last frame about a task                   */
-    double report_interval_s;   /* seconds between the last two                                */
+    double report_interval_s;   /* seconds between the last two frames about tasks             */
 } xd_worker_watch;
 
 /* Resets the watch for a new worker. */
 void   xd_worker_watch_begin(xd_worker_watch *w, double timeout_s);
-/* Call it for every received frame. */
+/* Notes a frame of a rank. Call it for every received frame. */
 void   xd_worker_watch_received(xd_worker_watch *w, int rank, const xd_frame *f);
-/* Returns the longest current silence in seconds: of a rank, or of the tasks. */
+/* Returns the longest current silence in seconds: of any rank, or of the running tasks. */
 double xd_worker_watch_silence(const xd_worker_watch *w, const xd_dispatch *d);
-/* Call it several times a second. Returns 1 if the worker must be killed, with the reason in
- * `why`. */
+/* Checks whether the worker hangs. Call it several times a second. Returns 1 if the worker must be
+ * killed, and writes the reason to `why`. */
 int    xd_worker_watch_check(xd_worker_watch *w, xd_dispatch *d, char *why, size_t size);
 
 #endif
