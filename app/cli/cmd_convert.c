@@ -1,4 +1,5 @@
-/* cmd_convert.c - xdit convert: writes a model as safetensors files of another type */
+/* cmd_convert.c - the command xdit convert, which writes a model as safetensors files with another
+ * element type */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +11,11 @@
 #include "launch/launch.h"
 #include "launch/stop.h"
 
-typedef struct task {           /* one run of the command                                      */
+typedef struct task {           /* state of one run of xdit convert                            */
     xd_convert_args a;
     xd_opt_texts    components;
     const char     *shard_size;
-    xd_open_flags   open;       /* weight files and LoRA files                                 */
+    xd_open_flags   open;       /* options for weight files and LoRA files                     */
     xd_bar          bar;
     xd_opt_table    tables[2];
     xd_opt_spec     spec;
@@ -45,7 +46,8 @@ static const xd_opt_alias aliases[] = { { "config", "model" }, { 0 } };
 
 enum { ROWS = sizeof rows / sizeof *rows, MOST = 16 };
 
-/* Options of open_flags.c for weight files and threads. */
+/* Names of the options of open_flags.c that the command accepts, those for weight files and
+ * threads. */
 static const char shared[] = "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
                              "lora lora_2 lora_partial threads";
 

@@ -1,4 +1,4 @@
-/* cmd_doctor.c - xdit doctor: checks this build and this machine */
+/* cmd_doctor.c - the command xdit doctor, which checks this build and this machine */
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
@@ -154,7 +154,8 @@ static void find_build(xd_findings *f, const facts *a)
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
-/* This process is one of the ranks: exchanges messages; rank 0 prints a line for the parent. */
+/* Runs this process as one of the ranks of a test: exchanges messages with the other ranks; rank 0
+ * prints a line for the parent process. */
 static void run_as_rank(void)
 {
     xd_pinged p;
@@ -169,11 +170,12 @@ static void run_as_rank(void)
     else if (s != XD_OK)
         fprintf(stderr, "xdit: %s\n", e.msg);
     fflush(NULL);
-    _exit(s == XD_OK ? XD_EXIT_OK : XD_EXIT_FAILED);  /* exit handlers of MPI might hang         */
+    _exit(s == XD_OK ? XD_EXIT_OK : XD_EXIT_FAILED);  /* skips the exit handlers of MPI, which might
+                                                         hang */
 }
 
-/* Runs the ranks; never returns. In a child process, which can be killed after a timeout. Writes
- * their output to `out` and `err`. */
+/* Runs the ranks of a test; never returns. Called in a child process, which can be killed after a
+ * timeout. Writes the output of the ranks to `out` and `err`. */
 static void start_ranks(FILE *out, FILE *err)
 {
     static char word[] = "--as_rank";
@@ -193,8 +195,8 @@ static void start_ranks(FILE *out, FILE *err)
     _exit(code);
 }
 
-/* Returns the exit code of the ranks; -1: they were killed after a timeout. SIGTERM makes the child
- * end its ranks. */
+/* Runs the ranks in a child process. Returns the exit code of the ranks; -1: they were killed after
+ * a timeout. SIGTERM makes the child process end its ranks. */
 static int run_ranks(FILE *out, FILE *err)
 {
     int status = 0;

@@ -1,8 +1,9 @@
-/* cmd_generate.c - xdit generate: generates images or videos from prompts.
+/* cmd_generate.c - the command xdit generate, which generates images or videos from prompts.
  *
- * All checks come before the first step: of the command line, the output files and the plan here,
- * of the model and the request in the library. A plan of several ranks is checked here and then run
- * by as many copies of this program (launch.c); rank 0 prints and writes files. */
+ * All checks are made before the first step. This file checks the command line, the output files
+ * and the plan; the library checks the model and the request. A plan of several ranks is checked in
+ * this process and then run by several copies of this program (launch.c). Rank 0 prints and writes
+ * files. */
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@
 #include "launch/roster.h"
 #include "launch/stop.h"
 
-typedef struct options {        /* options of this command, not of the request                  */
+typedef struct options {        /* options of the command that are not options of the request   */
     const char  *model, *output, *prompt_file, *trace, *preview;
     xd_opt_texts prompts, images;
     xd_prompt_texts texts;
@@ -72,33 +73,38 @@ static xd_option option_rows[] = {
 static const xd_opt_alias aliases[] = {
     { "config", "model" },
     { "steps", "num_inference_steps" },      { "cfg_scale", "guidance_scale" },
-    { "no_use_resolution_binning", "no_resolution_binning" }, /* xDiT's names                  */
+    { "no_use_resolution_binning", "no_resolution_binning" }, /* names of these options in xDiT */
     { "img_file_path", "image" },            { "input_images", "image" },
     { "distilled_transformer_path", "transformer" },
     { "distilled_transformer_2_path", "transformer_2" },
     { "ray_world_size", "nproc" },           { "world_size", "nproc" },
-    { "taesd", "preview_decoder" },          /* stable-diffusion.cpp's                         */
-    /* xDiT's service                                                                          */
+    { "taesd", "preview_decoder" },          /* name of the option in stable-diffusion.cpp     */
+    /* names of options in xDiT's service */
     { "ulysses_parallel_degree", "ulysses_degree" }, { "model_path", "model" },
     { 0 },
 };
 
-typedef struct task {           /* one run of the command                                      */
+typedef struct task {           /* state of one run of xdit generate                           */
     options      opts;
     xd_open_flags open;
     xd_request   request;
-    char        *text;          /* contents of the file of prompts, or the prompt that was typed */
-    char        *found;         /* the default model; NULL: --model is given                    */
-    xd_opt_texts operands;      /* the prompt, if it is given without --prompt                  */
+    char        *text;          /* contents of the file with prompts, or the prompt that the user
+                                   has typed */
+    char        *found;         /* name of the default model; NULL: --model is given            */
+    xd_opt_texts operands;      /* the prompt, if the command line has it without --prompt      */
     int          no_arguments;  /* 1: the command line is empty                                 */
-    int          given;         /* prompts of the command line, before those of the file        */
+    int          given;         /* number of prompts on the command line, which precede the prompts
+                                   of the file */
     xd_compat    compat;
-    int          launched, rank;        /* 1: started by an MPI launcher, as this rank         */
+    int          launched, rank;        /* launched 1: an MPI launcher has started this process;
+                                           rank of this process */
     int          images;        /* number of images of the request                             */
-    char        *skipped;       /* [images] 1: its file exists (--skip_existing); NULL: not used */
-    int          nskipped, next;        /* number of these; first image whose name is to print   */
-    int64_t      frames;        /* of a video; 1: an image                                    */
-    int          failed_previews;       /* previews that could not be written                  */
+    char        *skipped;       /* [images] 1: the image's file exists, so it is skipped
+                                   (--skip_existing); NULL: not used */
+    int          nskipped, next;        /* number of skipped images; index of the first image whose
+                                           name was not printed yet */
+    int64_t      frames;        /* number of frames of a video; 1: an image                   */
+    int          failed_previews;       /* number of previews that could not be written        */
     double       first_s;       /* start time of the first step; 0: none yet                   */
     xd_opt_table tables[5];
     xd_opt_spec  spec;
@@ -140,7 +146,7 @@ static void on_log(void *cookie, int level, const char *line)
 {
     static const char *const mark[] = { "error: ", "warning: ", "", "" };
     task *t = cookie;
-    if (t->rank > 0 && level > XD_LOG_ERROR)    /* rank 0 prints the same                       */
+    if (t->rank > 0 && level > XD_LOG_ERROR)    /* rank 0 prints the same line                  */
         return;
     xd_bar_clear(&t->bar);
     fprintf(stderr, "xdit: %s%s\n", level >= 0 && level < 4 ? mark[level] : "", line);
@@ -180,7 +186,7 @@ static double start_to_first(const task *t)
     return t->first_s - xd_cli_started_s();
 }
 
-/* Adds "NAME":{...} with the seconds of image i, or of all images (i < 0). */
+/* Appends "NAME":{...} with the seconds of the stages of image i, or of all images if i < 0. */
 static void add_seconds(xd_text_buf *b, const task *t, const xd_result *res, int i,
                         const char *name)
 {
@@ -201,7 +207,8 @@ static void add_seconds(xd_text_buf *b, const task *t, const xd_result *res, int
     xd_buf_add(b, "}");
 }
 
-/* The object of an image: with its times, and those of all images if there are several. */
+/* Prints the JSON object of an image, with the times of the image, and the times of all images if
+ * there are several. */
 static void print_json(const task *t, const xd_result *res, int i, const char *name)
 {
     xd_text_buf b = { 0 };
@@ -224,7 +231,8 @@ static void print_json(const task *t, const xd_result *res, int i, const char *n
     xd_buf_free(&b);
 }
 
-/* File name of image i; of a video as images, it contains %d. */
+/* Writes the file name of image i to `name`. The name of a video that is saved as images contains
+ * %d. */
 static xd_status name_of(const task *t, int i, char *name, size_t size, xd_err *e)
 {
     return xd_output_video_name(t->opts.output, i, t->images, t->frames, name, size, e);
@@ -236,7 +244,8 @@ static const char *name_at(void *cookie, int i)
     return name_of(cookie, i, name, sizeof name, NULL) == XD_OK ? name : "";
 }
 
-/* Returns 1 if all files of a name exist. */
+/* Returns 1 if all files of an image or video exist; the name of a video that is saved as images
+ * contains %d. */
 static int is_there(const char *name, int64_t frames)
 {
     char    one[4096];
@@ -250,7 +259,8 @@ static int is_there(const char *name, int64_t frames)
     return 1;
 }
 
-/* xd_request.wanted: called once per image, in order. */
+/* Returns 1 if image i is to be generated; used as xd_request.wanted, which is called once per
+ * image, in order. */
 static int select_image(void *cookie, int i, int64_t frames)
 {
     task *t = cookie;
@@ -292,7 +302,7 @@ static void print_skipped(task *t, int i)
             print_image(name, t->frames);
 }
 
-/* Saves every image as soon as it is finished, so that a later failure loses none. */
+/* Saves an image as soon as it is finished, so that a later failure loses no finished image. */
 static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err *e)
 {
     task           *t = cookie;
@@ -328,7 +338,7 @@ static int is_latents(const char *path)
     return n >= k && strcmp(path + n - k, ext) == 0;
 }
 
-/* Asks for the prompt on the terminal. */
+/* Asks the user for the prompt on the terminal. */
 static xd_status ask_prompt(task *t)
 {
     xd_status st = xd_read_answer(&t->text, &t->err);
@@ -341,7 +351,7 @@ static xd_status ask_prompt(task *t)
     return XD_OK;
 }
 
-/* The argument that is not a flag is the prompt. */
+/* Uses the argument that is not an option as the prompt. */
 static xd_status take_operand(task *t)
 {
     options *o = &t->opts;
@@ -406,7 +416,7 @@ static xd_status check_preview(task *t, const char *output)
     return xd_output_check(name, 1, &t->err);
 }
 
-/* Checks that images, preview and trace can be written, to different files. */
+/* Checks that images, previews and the trace can be written, and that their files differ. */
 static xd_status check_files(task *t)
 {
     const options  *o = &t->opts;
@@ -470,7 +480,8 @@ static xd_status check_task(task *t, int *ranks)
     return t->rank > 0 || st != XD_OK ? st : check_files(t);
 }
 
-/* Checks the output against the model, images or videos. On every rank, so that all refuse. */
+/* Checks that the output files suit the model, which generates images or videos. Every rank checks,
+ * so that all ranks refuse. */
 static xd_status check_kind(task *t, const xd_engine *g)
 {
     int video = xd_makes_videos(g);
@@ -479,9 +490,9 @@ static xd_status check_kind(task *t, const xd_engine *g)
     return xd_output_check_video(t->opts.output, video, &t->err);
 }
 
-enum { LEAST_COLD = 1000000 };  /* minimum number of bytes to report                           */
+enum { LEAST_COLD = 1000000 };  /* minimum number of bytes read from disk to report            */
 
-/* Prints the prediction for a part: " (predicted 52.90, reading 9.5 GB)". */
+/* Prints the prediction for a stage: " (predicted 52.90, reading 9.5 GB)". */
 static void print_predicted(const xd_engine *g, const char *part)
 {
     double  predicted = xd_predicted(g, part), cold = xd_cold_bytes(g, part);
@@ -536,8 +547,9 @@ static xd_open_args open_args(task *t)
     return a;
 }
 
-/* Computes on the CPU if the request does not fit in the memory of the GPU that --device auto
- * chose. The first engine stays open until the second one is, to keep the ranks connected. */
+/* Generates on the CPU if the request does not fit in the memory of the GPU that --device auto
+ * chose. The GPU's engine stays open until the CPU's engine is open, to keep the ranks
+ * connected. */
 static xd_status generate_on_cpu(task *t, xd_engine **g, xd_open_args *a, xd_result **res)
 {
     xd_engine *gpu = *g;
@@ -584,13 +596,14 @@ static xd_status run_generate(task *t)
     }
     xd_stop_watch(NULL);
     xd_result_free(&res);
-    if (st != XD_ECOMM)         /* other ranks are in an unknown state: the launcher ends them  */
+    if (st != XD_ECOMM)         /* after XD_ECOMM, other ranks are in an unknown state, and the
+                                   launcher ends them */
         xd_close(&g);
     return st;
 }
 
-/* Starts ranks with the same arguments, except that prompts of a pipe become a file of this
- * process. */
+/* Starts ranks with the same arguments. Prompts that were read from a pipe are passed to the ranks
+ * as a file of this process. */
 static xd_status run_ranks(task *t, xd_launch *l, int *code)
 {
     char      path[64], flag[96], **new_argv = NULL;
@@ -620,7 +633,8 @@ static xd_status run_ranks(task *t, xd_launch *l, int *code)
     return st;
 }
 
-/* Opens the model in this process first, to report its errors before ranks are started. */
+/* Starts ranks after this process has opened the model, so that errors of the model are reported
+ * before ranks are started. */
 static xd_status launch_ranks(task *t, int ranks, int argc, char **argv, int *code)
 {
     xd_engine   *g = NULL;
@@ -629,7 +643,7 @@ static xd_status launch_ranks(task *t, int ranks, int argc, char **argv, int *co
                          .start_timeout = t->open.start_timeout };
     a.log = NULL;
     a.trace = NULL;
-    a.bind = NULL;              /* ranks would inherit the binding                             */
+    a.bind = NULL;              /* no CPU binding in this process, because ranks would inherit it */
     a.parallel = (xd_parallel){ 0 };
     xd_status st = xd_open(&g, &a, &t->err);
     if (st == XD_OK)
@@ -676,7 +690,7 @@ static int run_command(int argc, char **argv)
     free(t.skipped);
     free(t.text);
     free(t.found);
-    if (st == XD_ECOMM)         /* exit handlers of MPI would hang                             */
+    if (st == XD_ECOMM)         /* skips exit handlers of MPI, which would hang                */
         _exit(code);
     return code;
 }

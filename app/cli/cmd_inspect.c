@@ -1,4 +1,5 @@
-/* cmd_inspect.c - xdit inspect: lists the components of a model directory, and missing files */
+/* cmd_inspect.c - the command xdit inspect, which lists the components of a model directory, and
+ * missing files */
 #include <stddef.h>
 
 #include "cli/cli.h"

@@ -1,5 +1,5 @@
-/* cmd_models.c - xdit models: lists the models of this machine, their missing files, and whether
- * they fit in memory */
+/* cmd_models.c - the command xdit models, which lists the models of this machine, their missing
+ * files, and whether they fit in memory */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,11 +51,13 @@ static void print_help(FILE *f)
 
 typedef struct facts {
     char   recipe[64], makes[16];
-    double bytes;               /* of its weight files                                         */
-    int    nproblems;           /* things that are missing or wrong                            */
-    char   problem[4096];       /* the first of them                                           */
-    int    fits;                /* 1: fits in memory; 0: only with changes, or not             */
-    char   how[4096];           /* the memory that it needs, the changes, or the reason         */
+    double bytes;               /* bytes of the model's weight files                           */
+    int    nproblems;           /* number of files or components that are missing or invalid   */
+    char   problem[4096];       /* the first of these problems                                 */
+    int    fits;                /* 1: the model fits in memory; 0: only with other options, or not
+                                   at all */
+    char   how[4096];           /* memory that the model needs, the options to change, or the reason
+                                   why it does not fit */
 } facts;
 
 static void add_line(void *cookie, const char *line)
@@ -68,7 +70,8 @@ static void copy(char *to, size_t size, const char *from)
     snprintf(to, size, "%s", from ? from : "");
 }
 
-/* Returns the result of xd_inspect for a directory or a file; NULL: only an error. */
+/* Returns the result of xd_inspect for a directory or a file; NULL: there is no result, only an
+ * error. */
 static xd_json *inspect(const char *path, xd_err *e)
 {
     xd_text_buf     b = { 0 };
@@ -105,7 +108,8 @@ static void look_into(const char *dir, facts *f)
     xd_json_free(&j);
 }
 
-/* Copies the first advice in a refusal, "--weights_dtype int8 (13.1 GB ...)", or the reason. */
+/* Copies the first advice in an error about memory, "--weights_dtype int8 (13.1 GB ...)"; if there
+ * is none, the reason. */
 static void copy_advice(const char *refusal, char *out, size_t size)
 {
     static const char mark[] = "; what would fit: ", head[] = "for 1 rank is not possible: ";
@@ -188,7 +192,8 @@ static void print_text(const xd_listed *m, const facts *f)
 
 /* ---- a weight file --------------------------------------------------------------------------- */
 
-/* Prints a component of a file, "a T5 text encoder, 9.5 GB", and the option that reads it. */
+/* Prints a component in a weight file, "a T5 text encoder, 9.5 GB", and the option that reads the
+ * file. */
 static void print_part(const xd_listed *m, const xd_json *part)
 {
     char        line[8192];

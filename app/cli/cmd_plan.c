@@ -1,4 +1,5 @@
-/* cmd_plan.c - xdit plan: predicts time and memory of every plan of a request; loads nothing */
+/* cmd_plan.c - the command xdit plan, which predicts time and memory of every plan of a request
+ * without loading weights */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "cli/type_rows.h"
 #include "families/help.h"
 
-typedef struct task {           /* one run of the command                                      */
+typedef struct task {           /* state of one run of xdit plan                               */
     xd_advise_args ask;
     xd_request     request;
     const char    *plan, *memory;

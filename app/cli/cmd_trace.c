@@ -1,4 +1,4 @@
-/* cmd_trace.c - xdit trace: summarizes a trace and draws it */
+/* cmd_trace.c - the command xdit trace, which summarizes a trace and draws it */
 #include <stddef.h>
 
 #include "cli/cli.h"

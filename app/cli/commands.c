@@ -1,7 +1,7 @@
-/* commands.c - the table of commands */
+/* commands.c - the table of all commands of the program xdit */
 #include "cli/cli.h"
 
-/* The main ones first (XD_MAIN_COMMANDS). */
+/* All commands; the first XD_MAIN_COMMANDS are the main commands. */
 const xd_command *const xd_commands[] = { &xd_cmd_generate,   &xd_cmd_serve,     &xd_cmd_plan,
                                           &xd_cmd_models,     &xd_cmd_doctor,    &xd_cmd_inspect,
                                           &xd_cmd_convert,    &xd_cmd_compare,   &xd_cmd_calibrate,

@@ -1,4 +1,5 @@
-/* default_model.c - the model that is used without --model, and a prompt from the terminal */
+/* default_model.c - finds the model that is used without --model, and reads a prompt from the
+ * terminal */
 #include "cli/default_model.h"
 
 #include <stdio.h>
@@ -10,10 +11,11 @@
 #include "base/json.h"
 #include "cli/model_list.h"
 
-static const char MODELS[] = "models";  /* of the current directory                            */
+static const char MODELS[] = "models";  /* subdirectory of the current directory that may have
+                                           models */
 enum { MAX_LISTED = 8 };
 
-/* Appends the models in ./models, without single weight files. */
+/* Appends the models in ./models to a list, without single weight files. */
 static xd_status list_models_here(xd_model_list *l, xd_err *e)
 {
     int       n = l->n;

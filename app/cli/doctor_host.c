@@ -1,4 +1,4 @@
-/* doctor_host.c - checks of the host: cores, memory, limits, GPUs, directories; see doctor.h */
+/* doctor_host.c - checks the host: cores, memory, limits, GPUs, directories; see doctor.h */
 #define _GNU_SOURCE             /* RLIMIT_MEMLOCK */
 #include <dirent.h>
 #include <stdio.h>
@@ -15,7 +15,8 @@
 #include "launch/launch.h"
 #include "launch/rundir.h"
 
-/* Reads the beginning of a small file, without its last newline; returns 0 if it cannot be read. */
+/* Reads the beginning of a small file, without its last newline; returns 0 if the file cannot be
+ * read. */
 static int first_words(const char *path, char *text, size_t size)
 {
     FILE  *f = fopen(path, "r");
@@ -27,7 +28,7 @@ static int first_words(const char *path, char *text, size_t size)
     return n > 0;
 }
 
-/* Counts the entries of a directory that begin with `start`. */
+/* Counts the entries of a directory whose names begin with `start`. */
 static int count_entries(const char *dir, const char *start)
 {
     DIR *d = opendir(dir);
@@ -41,7 +42,7 @@ static int count_entries(const char *dir, const char *start)
 
 /* ---- cores ----------------------------------------------------------------------------------- */
 
-/* The CPU quota of the control group, in cores; 0: no limit. */
+/* Returns the CPU quota of the process' control group, in cores; 0: no limit. */
 static double cpu_quota(void)
 {
     char   text[64];
@@ -72,16 +73,17 @@ static void report_cores(xd_findings *f, const xd_host *m)
             "%d memory node%s", nodes ? nodes : 1, nodes > 1 ? "s" : "");
 }
 
-/* "1 core", "2 cores" */
+/* Formats a count with its noun: "1 core", "2 cores". */
 static const char *count_text(int n, const char *what, char text[32])
 {
     snprintf(text, 32, "%d %s%s", n, what, n == 1 ? "" : "s");
     return text;
 }
 
-enum { MAX_LINES = 16 };        /* one per rank                                                */
+enum { MAX_LINES = 16 };        /* maximum number of printed lines, one per rank               */
 
-/* The share of CPUs of every rank. Whether generate binds them also depends on --threads. */
+/* Reports the CPUs of every rank. Whether `xdit generate` binds ranks to these CPUs also depends on
+ * --threads. */
 static void report_shares(xd_findings *f, const xd_cpus *c, int ranks)
 {
     xd_cpuset share;
@@ -157,7 +159,7 @@ static double group_limit(void)
     if (first_words("/sys/fs/cgroup/memory.max", text, sizeof text) ||
         first_words("/sys/fs/cgroup/memory/memory.limit_in_bytes", text, sizeof text))
         n = atof(text);
-    return n < 1e18 ? n : 0;    /* "max", or the maximum of version 1                          */
+    return n < 1e18 ? n : 0;    /* no limit: "max", or the maximum value of cgroup version 1   */
 }
 
 static double weights_of(const char *dir)
@@ -177,7 +179,8 @@ static double weights_of(const char *dir)
     return sum;
 }
 
-/* Memory for a model; ranks of a host share the weights of the transformer. */
+/* Reports the memory that is free for a model; ranks of a host share the weights of the
+ * transformer. */
 static void report_memory(xd_findings *f, const xd_host *m)
 {
     char   all[16], free_bytes[16], limit[16], need[16], group[48] = "", model[64] = "";
@@ -200,7 +203,7 @@ static void report_memory(xd_findings *f, const xd_host *m)
             xd_bytes_text(total, all), model, group);
 }
 
-/* Memory for messages between ranks of a host. */
+/* Reports the shared memory for messages between ranks of a host. */
 static void report_shared_memory(xd_findings *f, const xd_host *m)
 {
     static const char dir[] = "/dev/shm";
@@ -266,8 +269,8 @@ static void report_limits(xd_findings *f, const xd_host *m)
 
 /* ---- GPUs and directories -------------------------------------------------------------------- */
 
-/* Libraries for GPUs: cuBLASLt, which is required, cuDNN for fast attention, NCCL for several
- * GPUs. */
+/* Reports the libraries for GPUs: cuBLASLt, which is required, cuDNN for fast attention, and NCCL
+ * for several GPUs. */
 static void report_gpu_libraries(xd_findings *f, const xd_gpus *g)
 {
     if (g->no_kernels[0])

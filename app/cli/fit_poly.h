@@ -2,15 +2,16 @@
 #ifndef XD_CLI_FIT_POLY_H
 #define XD_CLI_FIT_POLY_H
 
-enum { XD_FIT_POWERS = 5 };     /* number of coefficients: degree 4                             */
+enum { XD_FIT_POWERS = 5 };     /* number of coefficients of a polynomial of degree 4           */
 
-/* Fits poly to n points (x, y); coefficients begin with the highest power, as of numpy.polyfit.
- * Returns 0 if x has fewer different values than there are coefficients, or a point is not
- * finite. */
+/* Fits the polynomial `poly` to n points (x, y). The coefficients begin with the highest power, as
+ * in numpy.polyfit. Returns 0 if x has fewer different values than there are coefficients, or a
+ * point is not finite. */
 int    xd_fit_poly(const double (*points)[2], int n, double poly[XD_FIT_POWERS]);
-/* The value of the polynomial at x. */
+/* Returns the value of the polynomial at x. */
 double xd_fit_at(const double poly[XD_FIT_POWERS], double x);
-/* Coefficient of determination: the share of the variance of y that the polynomial explains. */
+/* Returns the coefficient of determination, the share of the variance of y that the polynomial
+ * explains. */
 double xd_fit_explained(const double (*points)[2], int n, const double poly[XD_FIT_POWERS]);
 
 #endif

@@ -37,8 +37,8 @@ static int is_model(const char *dir)
     return is;
 }
 
-/* Calls each(name) for the entries of a directory that do not begin with a dot; returns their
- * number, or -1. */
+/* Calls each(name) for the entries of a directory whose names do not begin with a dot. Returns the
+ * number of these entries; -1: the directory cannot be read. */
 static int for_entries(const char *dir, void (*each)(void *cookie, const char *name), void *cookie)
 {
     DIR *d = opendir(dir);
@@ -59,7 +59,7 @@ static int for_entries(const char *dir, void (*each)(void *cookie, const char *n
 typedef struct search {
     xd_model_list *l;
     const char    *root;
-    int            deeper;      /* 1: also search directories that are no models              */
+    int            deeper;      /* 1: also search the subdirectories that are no models       */
     xd_status      s;
     xd_err        *e;
 } search;
@@ -71,7 +71,7 @@ static void find_cache(void *cookie, const char *name, const char *value)
         *cache = strdup(value);
 }
 
-/* "org/name" of "models--org--name". */
+/* Converts the folder name "models--org--name" of the cache to "org/name". */
 static int repo_of(const char *folder, char *id, size_t size)
 {
     static const char before[] = "models--";

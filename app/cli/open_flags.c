@@ -8,7 +8,8 @@
 #include "families/help.h"
 #include "launch/launch.h"
 
-/* Names of components, in options and in the library. */
+/* Components whose weights may be in a file of their own, with an option each; indices of
+ * xd_open_flags.files. */
 enum { TRANSFORMER, TRANSFORMER_2, VAE, CLIP_L, CLIP_G, T5XXL, LLM, CLIP_VISION };
 static const char *const components[XD_OPEN_FILES] = {
     "transformer", "transformer_2", "vae", "clip_l", "clip_g", "t5xxl", "llm", "clip_vision" };
@@ -17,7 +18,7 @@ static const char *const components[XD_OPEN_FILES] = {
 
 static xd_option rows[] = {
     { "transformer", XD_OPT_TEXT, AT(files[TRANSFORMER]), 0, 0, NULL, "FILE",
-      NULL },                   /* explain                                                     */
+      NULL },                   /* no function for the field `explain`                         */
     { "transformer_2", XD_OPT_TEXT, AT(files[TRANSFORMER_2]), 0, 0, NULL, "FILE",
       "weights of the second (low-noise) transformer, for models with two" },
     { "vae", XD_OPT_TEXT, AT(files[VAE]), 0, 0, NULL, "FILE",
@@ -92,7 +93,7 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 const xd_option *xd_open_flags_rows(int *n)
 {
-    static char file[192], no_t5[128];          /* these help texts name models                */
+    static char file[192], no_t5[128];          /* help texts that name models                 */
     snprintf(file, sizeof file, "weights of the transformer from this file instead of DIR, such "
              "as %s: as published, of ComfyUI or diffusers, or GGUF", xd_family_says(XD_WORD_FILE));
     snprintf(no_t5, sizeof no_t5, "do not use the T5 text encoder (%s)",

@@ -1,4 +1,4 @@
-/* prompt_texts.c - options for one text per prompt; see prompt_texts.h */
+/* prompt_texts.c - parses options that have one text per prompt; see prompt_texts.h */
 #include "cli/prompt_texts.h"
 
 #include <pthread.h>
@@ -7,7 +7,8 @@
 
 static const struct {
     const char *name;
-    size_t      read, list;     /* offsets in xd_prompt_texts and xd_request                   */
+    size_t      read, list;     /* offset of the read texts in xd_prompt_texts; offset of the list
+                                   in xd_request */
 } texts[] = {
     { "negative_prompt", offsetof(xd_prompt_texts, negative),
       offsetof(xd_request, negative_prompts) },
@@ -21,7 +22,8 @@ static const struct {
 
 enum { TEXTS = sizeof texts / sizeof *texts };
 
-static xd_option      rows[TEXTS];      /* options of the request, made repeatable               */
+static xd_option      rows[TEXTS];      /* copies of options of the request, which may be
+                                           repeated */
 static pthread_once_t made = PTHREAD_ONCE_INIT;
 
 static void make_rows(void)

@@ -11,15 +11,16 @@
 #include "cli/opt.h"
 
 enum {
-    ASSUMED_GPUS = 8,           /* per host, if the command line does not give a number         */
-    MAX_BLOCKS = 1000000,       /* of a stage: far more than any model has                      */
+    ASSUMED_GPUS = 8,           /* number of GPUs per host, if the command line has no number   */
+    MAX_BLOCKS = 1000000,       /* maximum number of blocks of a stage, far more than any model
+                                   has */
 };
 
 typedef struct reader {
     xd_line               *l;
     const xd_words        *s;
     const xd_script       *text;        /* the script that contains the command                */
-    int                    i;           /* index of the next word                              */
+    int                    i;           /* index of the next word to parse                     */
     xd_err                *e;
 } reader;
 
@@ -54,7 +55,8 @@ static xd_status refuse_unread(const reader *r, const char *dashes, const char *
                    dashes, of, xd_script_unread(v));
 }
 
-/* Refuses words that only a shell can evaluate, and those of a word processor. */
+/* Refuses a word that only a shell can evaluate, and a word with typographic quotes or dashes of a
+ * word processor. */
 static xd_status check_word(const reader *r, const char *word)
 {
     if (xd_opt_typography(word))
@@ -85,7 +87,8 @@ static xd_status read_count(const reader *r, const char *name, const char *v, in
                    least);
 }
 
-/* Returns 1 for "gpu", or a command that counts GPUs. */
+/* Returns 1 if the value of --nproc_per_node means all GPUs: "gpu", or a command that counts
+ * GPUs. */
 static int is_every_gpu(const char *v)
 {
     return xd_list_has(" gpu auto cpu xpu ", v) ||
@@ -100,7 +103,7 @@ static xd_status launcher_option(reader *r, const char *name, const char *v)
         l->auto_nproc = 1;
     else if (!strcmp(name, "nproc_per_node") || (accelerate && !strcmp(name, "num_processes")))
         return read_count(r, name, v, 1, &l->nproc);
-    else if (!strcmp(name, "nnodes") && strchr(v, ':'))  /* elastic: from MIN to MAX */
+    else if (!strcmp(name, "nnodes") && strchr(v, ':'))  /* torchrun's elastic form MIN:MAX */
         return read_count(r, name, strchr(v, ':') + 1, 1, &l->nnodes);
     else if (!strcmp(name, "nnodes") || (accelerate && !strcmp(name, "num_machines")))
         return read_count(r, name, v, 1, &l->nnodes);
@@ -109,7 +112,8 @@ static xd_status launcher_option(reader *r, const char *name, const char *v)
     else if (!strcmp(name, "master_addr") || !strcmp(name, "main_process_ip"))
         l->master = xd_script_unread(v) ? xd_script_unread(v) : v;
     else if (!strcmp(name, "rdzv_endpoint") && !l->master)
-        l->master = xd_script_unread(v) ? xd_script_unread(v) : v;      /* HOST:PORT */
+        l->master = xd_script_unread(v) ? xd_script_unread(v) : v;      /* value of the form
+                                                                           HOST:PORT */
     return XD_OK;
 }
 
@@ -121,7 +125,7 @@ static void plain_name(const char *word, char *name, size_t size)
         *p = *p == '-' ? '_' : *p;
 }
 
-/* Finds the option that alone begins with the name: --nnode. */
+/* Completes an abbreviated option such as --nnode, if exactly one option begins with the name. */
 static void complete_name(char *name, size_t size)
 {
     static const char *const lists[] = { torchrun_values, torchrun_switches };
@@ -140,7 +144,7 @@ static void complete_name(char *name, size_t size)
         snprintf(name, size, "%.*s", (int)strcspn(found, " "), found);
 }
 
-/* Parses the options of the launcher, up to the script, or the module after -m. */
+/* Parses the launcher's options, up to the name of the script or the module after -m. */
 static xd_status launcher_options(reader *r)
 {
     char name[64];
@@ -201,7 +205,8 @@ static xd_status read_python(reader *r)
     return XD_OK;
 }
 
-/* xDiT's `xdit` accepts options of the launcher in any place; the other words are the runner's. */
+/* Parses a command of xDiT's program `xdit`. That program accepts options of the launcher in any
+ * place; the other words belong to the runner. */
 static xd_status read_runner(reader *r)
 {
     static const char own[] = " nproc_per_node nnodes node_rank master_addr master_port ";
@@ -225,7 +230,8 @@ static int is_python(const char *name)
     return strncmp(name, "python", 6) == 0 && strspn(name + 6, "0123456789.") == strlen(name + 6);
 }
 
-/* Words before the launcher: nohup and other programs that start a program. */
+/* Returns the number of words before the launcher, such as nohup and other programs that start a
+ * program. */
 static int count_wrappers(int n, char **w)
 {
     static const char tools[] =
@@ -243,7 +249,7 @@ static int count_wrappers(int n, char **w)
     return i;
 }
 
-/* Returns 1 if a Python script belongs to xDiT, by its name or by an option --model. */
+/* Returns 1 if a Python script belongs to xDiT, because of its name or an option --model. */
 static int is_ours(int n, char **w)
 {
     const char *base = base_name(w[0]);
@@ -318,8 +324,8 @@ static int in_program(const xd_line *l, const xd_xdit_flag *f)
     return f->in == 'b' || f->in == (l->runner ? 'r' : 'e');
 }
 
-/* Returns the row of a name, or of the only flag that begins with it. -1: none; -2: several, listed
- * in `two`. */
+/* Returns the index of the flag with this name, or of the only flag that begins with it. -1: there
+ * is no such flag; -2: several flags begin with the name, and `two` lists them. */
 static int find_flag(const xd_line *l, const char *name, int *off, char *two, size_t size)
 {
     int found = -1, n = 0;
@@ -343,7 +349,7 @@ static int find_flag(const xd_line *l, const char *name, int *off, char *two, si
     return n > 1 ? -2 : found;
 }
 
-/* Only the first error counts. */
+/* Notes an error of argparse, unless an error was noted before: only the first error counts. */
 XD_PRINTF(2, 3) static void add_complaint(xd_line *l, const char *fmt, ...)
 {
     va_list ap;
@@ -363,7 +369,7 @@ static int is_number(const char *v, int whole)
     return end != v && !*end;
 }
 
-/* Returns 1 if the word is a value: not a flag, or a negative number. */
+/* Returns 1 if the word is a value and not a flag; negative numbers are values. */
 static int is_value(const char *word)
 {
     return word[0] != '-' || !word[1] || is_number(word, 0);
@@ -411,7 +417,8 @@ static xd_status read_values(reader *r, int row, const char *inside)
     return st;
 }
 
-/* A flag that only another program of xDiT has: an error there, but translated here. */
+/* Returns 1 if only another program of xDiT has the flag, and notes the error of xDiT. The flag is
+ * translated nevertheless. */
 static int is_of_other(xd_line *l, const char *word, const char *name)
 {
     const char         *names[XD_XDIT_FLAGS_MAX];
@@ -458,7 +465,7 @@ static xd_status read_flag(reader *r)
     return read_values(r, row, eq ? eq + 1 : NULL);
 }
 
-/* Returns 1 if the previous word is a switch, which has no value. */
+/* Returns the flag that is the previous word, if it is a switch, which has no value; else NULL. */
 static const xd_xdit_flag *switch_before(const reader *r)
 {
     const char         *word = r->i ? r->s->v[r->i - 1] : "";
@@ -467,8 +474,8 @@ static const xd_xdit_flag *switch_before(const reader *r)
     return f && (!f->value || f->value == 'b') ? f : NULL;
 }
 
-/* A word that belongs to no flag. The name of a flag without dashes, before a value, counts as that
- * flag here; xDiT prints both words as an error. */
+/* Parses a word that belongs to no flag. The name of a flag without dashes, followed by a value, is
+ * parsed as that flag; xDiT would print both words as an error. */
 static xd_status read_stray(reader *r)
 {
     xd_line            *l = r->l;
@@ -545,8 +552,8 @@ int xd_line_product(const xd_line *l)
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-/* Processes that xDiT's `xdit` starts: it reads only flags written with _, and only names of
- * switches. */
+/* Returns the number of processes that xDiT's program `xdit` starts. To count processes, that
+ * program reads only flags written with _, and of switches only the names. */
 static int counted_ranks(const xd_words *s)
 {
     static const char *const degrees[] = { "--ulysses_degree", "--tensor_parallel_degree",
@@ -597,7 +604,8 @@ static int read_field(const xd_json *j, const char *name)
     return xd_json_number(xd_json_get(j, name), &v) && v > 0 && v < 1e6 ? (int)v : 0;
 }
 
-/* Reads heads and blocks from the model directory if it exists, else finds them by name. */
+/* Sets the heads and blocks of the model: from the model directory if it exists, else from the row
+ * with the model's name. */
 static void read_net(xd_line *l)
 {
     const char        *model = xd_line_text(l, "model");
@@ -619,7 +627,7 @@ static void read_net(xd_line *l)
     free(path);
 }
 
-/* Refuses values that only a shell can evaluate. */
+/* Refuses a command with values that only a shell can evaluate. */
 static xd_status check_run(const reader *r)
 {
     for (int i = 0; xd_xdit_flags[i].name; i++) {

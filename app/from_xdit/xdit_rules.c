@@ -1,7 +1,9 @@
-/* xdit_rules.c - the rules of xDiT: finds the first error that it would report for a command line.
+/* xdit_rules.c - the rules of xDiT: finds the first error that xDiT would report for a command
+ * line.
  *
- * Rules are in the order of xDiT: flags, process groups and degrees, the script, the loaded model,
- * the call, the first attention. Messages are those of xDiT, so that they can be searched. */
+ * The rules are applied in the order of xDiT's checks: flags, process groups and degrees, the
+ * script, the loaded model, the call, the first attention layer. The messages are those of xDiT, so
+ * that users can search for them. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +17,7 @@ typedef struct judge {
     int            dp, cfg, uly, ring, sp, tp, pp, dit, height, width;
 } judge;
 
-/* The first error counts. */
+/* Notes an error, unless an error was noted before: only the first error counts. */
 XD_PRINTF(4, 5)
 static void add_error(judge *j, const char *when, const char *because, const char *fmt, ...)
 {
@@ -44,7 +46,7 @@ static int has_capability(const judge *j, unsigned what)
     return !j->l->model || (j->l->model->can & what) == what;
 }
 
-/* Limits numbers, so that products do not overflow. */
+/* Returns the integer value of a flag, limited so that products do not overflow. */
 static int int_of(const xd_line *l, const char *flag, int none)
 {
     int n = xd_line_int(l, flag, none);
@@ -59,7 +61,7 @@ static const char at_step[] = "in the first step";
 
 /* ---- degrees --------------------------------------------------------------------------------- */
 
-/* "cfg 2 x ulysses 2 = 4 and there are 2 processes" */
+/* Describes the degrees and processes: "cfg 2 x ulysses 2 = 4 and there are 2 processes". */
 static void sum_up(const judge *j, char *text, size_t size)
 {
     const struct { const char *name; int n; } part[] = {
@@ -210,7 +212,8 @@ static void check_inputs(judge *j)
         add_note(j, "%d prompts in %d groups: the last group gets none and fails", prompts, j->dp);
 }
 
-/* The runner checks the degrees that a model supports; it never refuses switches. */
+/* Applies the runner's check of the degrees that a model supports. The runner never refuses
+ * switches. */
 static void check_capabilities(judge *j)
 {
     const char *name = xd_line_text(j->l, "model");
@@ -424,7 +427,7 @@ static int is_named(const judge *j, const char *pieces)
     return 0;
 }
 
-/* Queries of a rank in an attention over text and video; 0: unknown. */
+/* Returns the number of queries of a rank in an attention layer over text and video; 0: unknown. */
 static int64_t query_count(const judge *j)
 {
     const xd_xdit_model *m = j->l->model;

@@ -126,6 +126,6 @@ void xd_rundir_close(xd_rundir *r)
     if (r->path[0])
         remove_tree(r->path, 0);
     if (r->lock >= 0)
-        close(r->lock);         /* the closed lock lets the cleaner run and end                */
+        close(r->lock);         /* releasing the lock lets the cleaner process end             */
     r->lock = -1;
 }

@@ -22,8 +22,8 @@ static volatile sig_atomic_t received;         /* the first termination signal; 
 static void on_signal(int sig)
 {
     xd_engine *g = atomic_load(&watched);
-    if (received || !g || xd_out_streams()) {  /* writing the rest of the output to a pipe without a
-                                                  reader would block */
+    if (received || !g || xd_out_streams()) {  /* if output goes to a pipe, exit at once: writing to
+                                                  a pipe without a reader would block */
         xd_output_sweep();
         _exit(128 + sig);
     }

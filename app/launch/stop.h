@@ -5,21 +5,23 @@
 
 #include "xdit/tools.h"
 
-/* Handles SIGINT, SIGTERM and SIGHUP. While no engine is watched, a signal ends the process at
- * once. In both cases no incomplete output file remains. */
+/* Handles SIGINT, SIGTERM and SIGHUP. While no engine is watched (xd_stop_watch), a signal ends the
+ * process at once. No incomplete output file remains, whether an engine is watched or not. */
 void xd_stop_arm(void);
-/* The same for a rank started by an MPI launcher: SIGUSR1 cancels the request of all ranks like
- * SIGINT; SIGTERM, by which a launcher ends a failed run, ends the process at once. */
+/* Handles signals in a rank that an MPI launcher has started. SIGUSR1 cancels the request of all
+ * ranks, like SIGINT. SIGTERM, which a launcher sends to end a failed run, ends the process at
+ * once. */
 void xd_stop_arm_rank(void);
-/* Handles SIGBUS, raised when a mapped file was truncated, in any thread: prints a sentence with
- * the name of the file, and ends the process. For every command. */
+/* Handles SIGBUS in any thread, which is raised when a mapped file was truncated: prints a sentence
+ * with the name of the file, and ends the process. Every command calls this function. */
 void xd_stop_arm_sigbus(void);
 /* Handles the limit of CPU time (ulimit -t): prints a sentence and ends the process shortly before
- * the system would kill it. For every command. */
+ * the system would kill it. Every command calls this function. */
 void xd_stop_arm_sigxcpu(void);
-void xd_stop_watch(xd_engine *g);       /* the engine that the first signal cancels; NULL: none */
-/* Returns the signal that was received, or 0. Cancels the watched engine again: a signal just
- * before a request began would be lost otherwise. */
+void xd_stop_watch(xd_engine *g);       /* sets the engine that the first signal cancels; NULL:
+                                           none */
+/* Returns the signal that was received, or 0. If a signal was received, cancels the watched engine
+ * again, because a signal just before a request began would be lost otherwise. */
 int  xd_stop_signal(void);
 
 #endif

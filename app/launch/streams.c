@@ -1,4 +1,5 @@
-/* streams.c - direct output of ranks; see streams.h. The variable is "PID.INODE.INODE". */
+/* streams.c - connects the output of ranks directly; see streams.h. The environment variable has
+ * the form "PID.INODE.INODE". */
 #include "launch/streams.h"
 
 #include <fcntl.h>
@@ -10,7 +11,7 @@
 
 #define STREAMS "XDIT_STREAMS"
 
-/* The inode of a pipe; 0: `fd` is not a pipe. */
+/* Returns the inode of a pipe; 0: `fd` is not a pipe. */
 static unsigned long long pipe_inode(int fd)
 {
     struct stat s;
@@ -24,7 +25,7 @@ void xd_streams_export(void)
     setenv(STREAMS, text, 1);
 }
 
-/* Opens for writing the pipe that process `pid` has as `fd`; -1: its inode differs. */
+/* Opens for writing the pipe that process `pid` has as `fd`; -1: the pipe's inode differs. */
 static int open_pipe(long pid, int fd, unsigned long long inode)
 {
     char path[64];
@@ -54,7 +55,7 @@ void xd_streams_attach(void)
         if (ends[i] >= 0)
             close(ends[i]);
     }
-    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);      /* flushed after every line                     */
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);      /* standard output is flushed after every line  */
 }
 
 int xd_streams_terminal(int fd)

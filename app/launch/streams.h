@@ -1,17 +1,17 @@
-/* streams.h - connects the output of ranks directly to the program that started them, bypassing
- * mpirun: mpirun of Open MPI 5 mixes up standard output and standard error.
+/* streams.h - connects the output of ranks directly to the program that started them. The output
+ * bypasses mpirun, because mpirun of Open MPI 5 mixes up standard output and standard error.
  *
- * The two output streams of mpirun are pipes of the program. A rank whose parent is mpirun opens
- * them as /proc/PID/fd/1 and 2. Other ranks print to mpirun as usual. */
+ * The two output streams of mpirun are pipes to that program. A rank whose parent is mpirun opens
+ * these pipes as /proc/PID/fd/1 and 2. Other ranks print to mpirun as usual. */
 #ifndef XD_LAUNCH_STREAMS_H
 #define XD_LAUNCH_STREAMS_H
 
-/* In the process that becomes mpirun, with its streams in place: stores their names in the
- * environment. */
+/* Stores the names of the output pipes in the environment. Called in the process that becomes
+ * mpirun, after its output streams were set. */
 void xd_streams_export(void);
-/* In a rank, before it prints: replaces standard output and standard error. */
+/* Replaces standard output and standard error of a rank. Called before the rank prints anything. */
 void xd_streams_attach(void);
-/* Returns 1 for a terminal with escape sequences (not TERM=dumb). */
+/* Returns 1 if `fd` is a terminal that supports escape sequences (TERM is not "dumb"). */
 int  xd_streams_terminal(int fd);
 
 #endif

@@ -1,6 +1,7 @@
-/* api_images.c - OpenAI's interface for images: /v1/images/generations and /v1/images/edits
+/* api_images.c - OpenAI's interface for images: /v1/images/generations and /v1/images/edits.
  *
- * In addition to OpenAI's fields, every option of xd_request_options is a field. */
+ * In addition to OpenAI's fields, requests may set every option of xd_request_options as a
+ * field. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,12 +10,13 @@
 #include "cli/opt.h"
 #include "serve/server.h"
 
-typedef struct image_request {  /* fields that the reply needs                                 */
+typedef struct image_request {  /* fields of a request that the reply needs                    */
     xd_api_req req;
     int    url, stream, progress, wait;
-    int    form, dalle;         /* response_format is set; the model's name is one of DALL-E's */
-    long   compression;         /* output_compression; negative: none                          */
-    char   quality[16], partial[16];    /* partial: partial_images; "": none                   */
+    int    form, dalle;         /* form 1: response_format is set; dalle 1: the request names a
+                                   DALL-E model */
+    long   compression;         /* value of output_compression; negative: not given            */
+    char   quality[16], partial[16];    /* values of quality and of partial_images; "": not given */
 } image_request;
 
 /* ---- fields ---------------------------------------------------------------------------------- */
@@ -29,7 +31,8 @@ static void set_response(void *cookie, const char *name, const char *value)
                           "'%.40s'", value);
 }
 
-/* Like OpenAI, replies with URLs by default for DALL-E. */
+/* Sets the model. Like OpenAI's server, replies with URLs by default if the request names a DALL-E
+ * model. */
 static void set_model(void *cookie, const char *name, const char *value)
 {
     image_request *q = cookie;
@@ -38,7 +41,7 @@ static void set_model(void *cookie, const char *name, const char *value)
     xd_api_req_model(&q->req, value);
 }
 
-/* Forms contain true and false as texts. */
+/* Returns nonzero if a switch is on. Forms contain true and false as texts. */
 static int is_on(image_request *q, const char *name, const char *value)
 {
     int on = strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
@@ -88,8 +91,8 @@ static void set_compression(void *cookie, const char *name, const char *value)
                           "not '%.40s'", value);
 }
 
-/* Fields of OpenAI's models that have no effect here: their valid values are accepted, others
- * refused. */
+/* Fields of OpenAI's models that have no effect in this server. Their valid values are accepted,
+ * other values are refused. */
 static const struct { const char *name, *values; } choices[] = {
     { "quality", "auto standard low medium high xhigh max hd" },
     { "style", "vivid natural" },
@@ -113,7 +116,7 @@ static void set_choice(void *cookie, const char *name, const char *value)
         snprintf(q->quality, sizeof q->quality, "%.15s", value);
 }
 
-/* "user" has no effect. */
+/* Ignores a field; "user" has no effect. */
 static void set_nothing(void *cookie, const char *name, const char *value)
 {
     (void)cookie, (void)name, (void)value;
@@ -149,7 +152,8 @@ static const char *or_auto(const char *text)
     return text[0] ? text : "auto";
 }
 
-/* Appends fields of the request that OpenAI's replies repeat. im: NULL before an image is done. */
+/* Appends the fields of the request that OpenAI's replies repeat. im: the image; NULL before it is
+ * finished. */
 static void add_about(xd_text_buf *b, const image_request *q, const xd_task *task,
                       const xd_task_image *im)
 {
@@ -166,7 +170,8 @@ static void add_about(xd_text_buf *b, const image_request *q, const xd_task *tas
     xd_buf_json_string(b, size);
 }
 
-/* Appends the token usage of n images; tokens of the prompt and of input images count once. */
+/* Appends the token usage of n images; the tokens of the prompt and of input images count once for
+ * all n images. */
 static void add_usage(xd_text_buf *b, const xd_task_image *v, int n)
 {
     int64_t text = n ? v[0].text_tokens : 0, read = n ? v[0].reference_tokens : 0, made = 0;
@@ -200,8 +205,8 @@ static void add_image(xd_text_buf *b, xd_http_call *c, const image_request *q, c
     xd_buf_add(b, ",\"seed\":%s,\"parameters\":%s}", im->seed, im->json);
 }
 
-/* For an ended task, to which the caller has a reference: it does not change any more, so its files
- * are read without the lock. */
+/* Replies with the images of an ended task, to which the caller has a reference. An ended task does
+ * not change any more, so its files are read without the lock. */
 static void reply_images(xd_http_call *c, const image_request *q, const xd_task *task)
 {
     xd_text_buf b = { 0 };
@@ -220,20 +225,23 @@ static void reply_images(xd_http_call *c, const image_request *q, const xd_task 
 
 typedef struct stream {
     image_request q;
-    xd_http_call   call;        /* a copy: the call outlives the handler's record             */
+    xd_http_call   call;        /* a copy of the call, because the stream outlives the handler's
+                                   record */
     xd_task   *task;
     unsigned  seen;
     int       previews, images, edit, over;
-    int       before;           /* previews of earlier images                                  */
-    char      last_event[96];   /* state in the last progress event                            */
+    int       before;           /* number of previews of earlier images                        */
+    char      last_event[96];   /* state of the task in the last progress event                */
 } stream;
 
-/* News of a task, copied so that files are read without the lock. */
+/* The next event of a task's stream. Its data are copied, so that files are read without the
+ * lock. */
 typedef struct news {
-    const char   *what;         /* "completed", "partial_image"; NULL: neither                 */
+    const char   *what;         /* event: "completed" or "partial_image"; NULL: neither        */
     char          file[4096];
-    xd_task_image image;        /* of "completed"                                              */
-    int           index, over;  /* index: of "partial_image"                                   */
+    xd_task_image image;        /* the image of the event "completed"                          */
+    int           index, over;  /* index: number of the preview for "partial_image"; over 1: the
+                                   stream ends */
 } news;
 
 static void add_event(xd_text_buf *b, const stream *s, const news *n)
@@ -263,8 +271,8 @@ static void add_failure(xd_text_buf *b, const xd_server *s, const xd_task *task)
                xd_answer_status(task->code) < 500 ? "invalid_request_error" : "server_error");
 }
 
-/* Appends a progress event if the request wants them and the progress has changed. An extension of
- * OpenAI's interface. Under the lock. */
+/* Appends a progress event if the request wants progress events and the progress has changed. These
+ * events are an extension of OpenAI's interface. Under the lock. */
 static void add_progress(xd_text_buf *b, stream *s)
 {
     static const char *const states[] = { "queued", "in_progress" };
@@ -331,7 +339,7 @@ static int more_events(void *cookie, xd_text_buf *b)
     return !s->over;
 }
 
-/* Also called when the client has disconnected. */
+/* Frees a stream of events after its end; also called when the client has disconnected. */
 static void end_stream(void *cookie)
 {
     stream    *s = cookie;
@@ -359,7 +367,8 @@ static void reply_stream(xd_http_call *c, const image_request *q, xd_task *task,
 
 /* ---- routes ---------------------------------------------------------------------------------- */
 
-/* OpenAI's compression of 100 is the best quality; a PNG has no losses. */
+/* Sets the quality of the result files from output_compression. OpenAI's compression of 100 is the
+ * best quality; a PNG has no losses. */
 static void compress(image_request *q)
 {
     char text[24];

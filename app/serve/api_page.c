@@ -1,7 +1,8 @@
-/* api_page.c - the web page at /, and the OpenAPI document: files embedded in the program
+/* api_page.c - serves the web page at / and the OpenAPI document, which are files embedded in the
+ * program.
  *
- * The page itself needs no key, its requests do. It loads nothing from other servers; a content
- * security policy enforces this. */
+ * The web page itself needs no API key, but the page's requests do. The page loads nothing from
+ * other servers; a content security policy enforces this. */
 #include <string.h>
 
 #include "serve/page_files.h"

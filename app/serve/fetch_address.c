@@ -1,5 +1,5 @@
-/* fetch_address.c - distinguishes public addresses from those in IANA's special-purpose address
- * registries */
+/* fetch_address.c - distinguishes public IP addresses from addresses in IANA's special-purpose
+ * address registries */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdint.h>
@@ -10,10 +10,10 @@
 static int is_public_v4(uint32_t a)
 {
     static const struct { uint32_t net; int bits; } special[] = {
-        { 0x00000000, 8 },      /* this network                                                */
+        { 0x00000000, 8 },      /* 0/8: this network                                           */
         { 0x0a000000, 8 },      /* 10/8: private                                               */
         { 0x64400000, 10 },     /* 100.64/10: carrier-grade NAT                                */
-        { 0x7f000000, 8 },      /* loopback                                                    */
+        { 0x7f000000, 8 },      /* 127/8: loopback                                             */
         { 0xa9fe0000, 16 },     /* 169.254/16: link-local, metadata of clouds                  */
         { 0xac100000, 12 },     /* 172.16/12: private                                          */
         { 0xc0000000, 24 },     /* 192.0.0/24: protocols                                       */
@@ -31,8 +31,9 @@ static int is_public_v4(uint32_t a)
     return 1;
 }
 
-/* Only 2000::/3 is assigned. In it 2001::/23 (protocols, Teredo), 2001:db8::/32 and 3fff::/20
- * (documentation) and 2002::/16 (6to4, which contains an IPv4 address) are special. */
+/* Returns 1 if an IPv6 address is public. Only 2000::/3 is assigned. Within 2000::/3, the ranges
+ * 2001::/23 (protocols, Teredo), 2001:db8::/32 and 3fff::/20 (documentation) and 2002::/16 (6to4,
+ * which contains an IPv4 address) are not public. */
 static int is_public_v6(const uint8_t a[16])
 {
     unsigned first = (unsigned)a[0] << 8 | a[1], second = (unsigned)a[2] << 8 | a[3];

@@ -1,4 +1,5 @@
-/* predictor.h - predicts the duration of tasks: by the planner, corrected by measured tasks */
+/* predictor.h - predicts the duration of tasks: with the planner of the library, whose predictions
+ * measured tasks correct */
 #ifndef XD_SERVE_PREDICTOR_H
 #define XD_SERVE_PREDICTOR_H
 
@@ -7,15 +8,16 @@
 
 typedef struct xd_predictor xd_predictor;
 
-/* open: how the worker opens models; borrowed. */
+/* Creates a predictor. open: the options with which the worker opens models; borrowed. */
 xd_status xd_predictor_open(xd_predictor **p, xd_tasks *tasks, const xd_open_flags *open,
                             xd_err *e);
 /* Sets the number of ranks. The first call starts the thread that predicts queued tasks. */
 void      xd_predictor_ranks(xd_predictor *p, int ranks);
-/* Learns from a measured task. alone 1: one rank has run it; 0: all ranks. */
+/* Records the measured time of a task, to improve predictions. alone 1: one rank has run the task;
+ * 0: all ranks. */
 void      xd_predictor_learn(xd_predictor *p, const xd_task *task, int alone,
                              const xd_task_time *t);
-/* Call it after xd_tasks_shut_down, which ends the thread. */
+/* Frees the predictor. Call it after xd_tasks_shut_down, which ends the predictor's thread. */
 void      xd_predictor_close(xd_predictor **p);
 
 #endif

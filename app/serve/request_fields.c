@@ -1,4 +1,5 @@
-/* request_fields.c - reads the fields of a request from JSON, a form or multipart/form-data */
+/* request_fields.c - reads the fields of a request from a JSON body, a form or
+ * multipart/form-data */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +39,8 @@ static void refuse_field(xd_api_req *r, const char *name)
                           "those of xdit generate", name);
 }
 
-/* "data:...", {"image_url": "data:..."} or {"image_url": {"url": "data:..."}}. */
+/* Adds an image that is given as "data:...", {"image_url": "data:..."} or {"image_url": {"url":
+ * "data:..."}}. */
 static void set_json_image(xd_api_req *r, const xd_api_req_field *f, const xd_json *v)
 {
     const xd_json *url = xd_json_get(v, "image_url");
@@ -46,7 +48,7 @@ static void set_json_image(xd_api_req *r, const xd_api_req_field *f, const xd_js
                         : xd_json_text(url) ? xd_json_text(url)
                                             : xd_json_text(xd_json_get(url, "url"));
     if (text && !*text && r->lenient)
-        return;                 /* clients of A1111 send empty fields                          */
+        return;                 /* ignore an empty field, which clients of A1111 send          */
     if (text)
         xd_api_req_url(r, f->file, text);
     else
@@ -54,7 +56,8 @@ static void set_json_image(xd_api_req *r, const xd_api_req_field *f, const xd_js
                           "\"data:...\"}", f->name);
 }
 
-/* JSON numbers are doubles: integers above 2^53 would be rounded. */
+/* Refuses a seed that is an integer above 2^53, because JSON numbers are doubles and the seed would
+ * be rounded. */
 static void check_seed(xd_api_req *r, const char *name, double number)
 {
     if (strcmp(name, "seed") == 0 && fabs(number) > 0x1p53)

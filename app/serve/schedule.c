@@ -1,11 +1,12 @@
-/* schedule.c - the order of tasks */
+/* schedule.c - computes the scores of queued tasks; see schedule.h */
 #include "serve/schedule.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CLASS_S = 10000000 };    /* difference in score between priorities: longer than any task */
+enum { CLASS_S = 10000000 };    /* difference in score between two priorities, in seconds; longer
+                                   than any task */
 
 void xd_schedule_free(xd_schedule *s)
 {
@@ -37,7 +38,8 @@ void xd_schedule_charge(xd_schedule *s, const char *owner, double seconds, doubl
     s->owner[i].updated_s = now;
 }
 
-/* Seconds that the owner of a task has used beyond the owner that has used least. */
+/* Returns the seconds that the owner of a task has used more than the owner with the least used
+ * time. */
 static double debt_of(const xd_schedule *s, const xd_task *t, double now)
 {
     double mine = 0, least = INFINITY;
@@ -55,7 +57,8 @@ static double expected(const xd_schedule *s, const xd_task *t)
     return t->expected_s > 0 ? t->expected_s : s->default_s;
 }
 
-/* Completed fraction of a task: text encoding once, then steps and decoding of each image. */
+/* Returns the completed fraction of a task, which consists of text encoding once, and of steps and
+ * decoding for each image. */
 static double part_done(const xd_task *t)
 {
     int    images = t->images > 0 ? t->images : 1, image = t->image > 0 ? t->image - 1 : 0;

@@ -134,7 +134,9 @@ void      xd_task_mark_awaited(xd_tasks *j, xd_task *task);
 unsigned  xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, double seconds);
 /* Returns nonzero if the task is done, failed or cancelled; under the lock. */
 int       xd_task_has_ended(const xd_task *task);
-/* Returns the number of tasks before this task, including running tasks; under the lock. */
+/* xd_task_position returns the number of tasks before this task, including running tasks.
+ * xd_task_seconds_left returns the predicted seconds until this task has ended (negative: unknown).
+ * The caller holds the lock. */
 int       xd_task_position(xd_tasks *j, const xd_task *task);
 double    xd_task_seconds_left(xd_tasks *j, const xd_task *task);
 /* Returns the predicted seconds until a full queue has space again, at least 1. */

@@ -1,4 +1,5 @@
-/* worker_dispatch.c - chooses the worker's next task, and whether its ranks are split */
+/* worker_dispatch.c - chooses the worker's next task, and decides whether the worker's ranks are
+ * split */
 #include "serve/worker_dispatch.h"
 
 #include <math.h>
@@ -7,9 +8,9 @@
 
 #include "base/clock.h"
 
-/* MAX_NESTED: tasks of all ranks at a time: the running one and those that it interrupted.
- * MAX_RATIO: ratio of the longest to the shortest task of split ranks, so that all ranks finish at
- * about the same time. */
+/* MAX_NESTED: maximum number of tasks that all ranks have at a time: the running task and the tasks
+ * that were interrupted for it. MAX_RATIO: maximum ratio of the longest to the shortest task of
+ * split ranks, so that all ranks finish at about the same time. */
 enum { MAX_NESTED = 4, MAX_RATIO = 4 };
 
 /* ---- tasks that the worker has --------------------------------------------------------------- */
@@ -43,15 +44,16 @@ void xd_dispatch_split_reply(xd_dispatch *d, int rank, const xd_frame *f)
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* A closed connection is no error here: handle_events of worker_process.c finds it. XD_EINVAL: the
- * frame is too long. */
+/* Sends a frame to a rank. A closed connection is not an error of this function, because
+ * handle_events of worker_process.c detects it. XD_EINVAL: the frame is too long. */
 static xd_status send_frame(xd_dispatch *d, int rank, xd_frame_kind kind,
                             const char *const *v, int n, xd_err *e)
 {
     return xd_frame_send(d->fd[rank < 0 ? 0 : rank], kind, v, n, e);
 }
 
-/* Sends a task to one rank, or to all (rank -1). Takes the caller's reference to it. */
+/* Sends a task to one rank, or to all ranks (rank -1). Takes over the caller's reference to the
+ * task. */
 static void start_task(xd_dispatch *d, xd_task *task, int rank)
 {
     xd_err    e = { 0 };
@@ -83,11 +85,12 @@ void xd_dispatch_cancel(xd_dispatch *d)
 
 typedef struct choice {
     xd_dispatch    *dispatch;
-    double          now, shortest;      /* shortest: seconds, on one rank, of the shortest task  */
-    char            model[XD_WORKER_NAME];      /* of tasks for split ranks; "": any model       */
-    const xd_task  *running;    /* only tasks that preempt this one; NULL: any                  */
+    double          now, shortest;      /* present time; seconds of the shortest task on one rank */
+    char            model[XD_WORKER_NAME];      /* model of the tasks for split ranks; "": any
+                                                   model */
+    const xd_task  *running;    /* only tasks that preempt this task are chosen; NULL: any task */
     const xd_task  *best;
-    double          score;      /* of the best task                                            */
+    double          score;      /* score of the best task so far                               */
     int             n;          /* number of tasks that split ranks could run                  */
 } choice;
 
@@ -136,8 +139,8 @@ static int can_split_model(const xd_dispatch *d, const char *model)
 }
 
 /* Finds the best queued task, and returns the number of queued tasks that split ranks could run at
- * the same time; 0: splitting is not faster, or the best task cannot run on one rank. busy: number
- * of split ranks that run a task. Under the lock of the tasks. */
+ * the same time; Returns 0 if splitting is not faster, or the best task cannot run on one rank.
+ * busy: number of split ranks that run a task. Under the lock of the tasks. */
 static int count_split(choice *c, int busy)
 {
     xd_dispatch *d = c->dispatch;
@@ -147,7 +150,7 @@ static int count_split(choice *c, int busy)
         return 0;
     snprintf(c->model, sizeof c->model, "%s", c->best->model);
     xd_tasks_each(d->tasks, find_shortest, c);
-    /* a longer task would delay the moment when the ranks can be joined */
+    /* exclude longer tasks, which would delay the moment when the ranks can be joined */
     if (d->mode == XD_WORKER_SPLIT)
         c->shortest = fmin(c->shortest, d->split_shortest_s);
     if (!fits_choice(c, c->best))
@@ -157,7 +160,8 @@ static int count_split(choice *c, int busy)
                ? c->n : 0;
 }
 
-/* Returns the running task of all ranks, which a new task would interrupt; NULL: none. */
+/* Returns the running task of all ranks, which a new task would interrupt; NULL: no task is
+ * running. */
 static const xd_task *top_task(const xd_dispatch *d)
 {
     const xd_task *top = NULL;
@@ -174,7 +178,7 @@ static int all_begun(const xd_dispatch *d)
     return 1;
 }
 
-/* Asks the ranks to split, for tasks of the best task's model. */
+/* Requests that the ranks split, in order to run tasks of the best task's model. */
 static void request_split(xd_dispatch *d, const xd_task *best, double shortest)
 {
     d->split_shortest_s = shortest;
@@ -210,8 +214,8 @@ static int is_busy(const xd_dispatch *d, int rank)
     return 0;
 }
 
-/* Sends tasks to idle split ranks. Joins the ranks when they are all idle and no task is left that
- * is worth splitting for. */
+/* Sends tasks to idle split ranks. Joins the ranks when all ranks are idle and no queued task
+ * justifies splitting. */
 static void dispatch_split(xd_dispatch *d)
 {
     int busy = 0, more = 1;
