@@ -64,8 +64,8 @@ int xd_cli_end(xd_status s, const xd_err *e)
     return s == XD_OK ? flushed : xd_cli_exit(s, e);
 }
 
-/* A launcher kills all ranks when the first one fails, so ranks that print nothing wait until rank
- * 0 has printed. */
+/* A launcher kills all ranks when the first one fails. Therefore ranks that print nothing wait
+ * until rank 0 has printed the error. */
 int xd_cli_failed(xd_status s, const xd_err *e, int rank)
 {
     char message[sizeof e->msg + 32];

@@ -1,16 +1,16 @@
-/* cli.h - declarations shared by the commands of xdit */
+/* cli.h - declares the commands of xdit and the functions that they share */
 #ifndef XD_CLI_CLI_H
 #define XD_CLI_CLI_H
 
 #include <stdio.h>
 
 #include "base/err.h"
-#include "launch/launch.h"      /* exit codes */
+#include "launch/launch.h"      /* declares the exit codes */
 
 typedef struct xd_command {
     const char *name, *summary;
-    int       (*run)(int argc, char **argv);   /* runs the command with the arguments after its
-                                                  name; returns the exit code */
+    /* Runs the command with the arguments after its name; returns the exit code. */
+    int       (*run)(int argc, char **argv);
     void      (*help)(FILE *f);
 } xd_command;
 
@@ -26,7 +26,8 @@ extern const xd_command *const xd_commands[];   /* all commands; the array ends 
 int  xd_cli_exit(xd_status s, const xd_err *e);
 /* Prints one or several lines to standard output, without control characters. */
 void xd_cli_line(void *cookie, const char *line);
-/* Prints the name of a written file; on a terminal without control characters. */
+/* Prints the name of a written file to standard output; on a terminal, without control
+ * characters. */
 void xd_cli_name(const char *name);
 void xd_cli_note_start(void);   /* notes the start time; main calls this function first        */
 double xd_cli_started_s(void);  /* start time of this process, on the clock of xd_now_s         */

@@ -36,7 +36,7 @@ static xd_option rows[] = {
     { "height", XD_OPT_INT64, AT(height), 1, 1048576, NULL, "PIXELS",
       "height (default: the model's)" },
     { "layers", XD_OPT_TEXT, AT(layers), 0, 0, NULL, "N,N",
-      NULL },                   /* no function for the field `explain`                         */
+      NULL },                   /* xd_opt_explain sets this help text at run time              */
     { "max_sequence_length", XD_OPT_INT, AT(max_sequence_length), 1, 16384, NULL, "N",
       "text tokens (default: the model's)" },
     { "parts", XD_OPT_TEXT, AT(parts), 0, 0, NULL, "LIST",
@@ -148,7 +148,8 @@ static void print_help(FILE *f)
           "  xdit bench --config models/demo-pixart --threads 1 --ulysses_degree 2\n", f);
 }
 
-/* --nproc without degrees sets the Ulysses degree. */
+/* Sets *ranks to the number of ranks of the plan. The option --nproc without degrees sets the
+ * Ulysses degree. */
 static xd_status launch_ranks(task *t, int *ranks, xd_err *e)
 {
     xd_parallel *p = &t->bench.parallel;

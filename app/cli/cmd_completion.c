@@ -40,7 +40,8 @@ static void bash_flag(void *cookie, const xd_option *o, const char *letter)
     printf(" --%s", o->name);
 }
 
-/* Completes the value of an option: a choice, a directory, a file, or free text. */
+/* Prints bash code that completes the value of an option: a choice, a directory, a file, or free
+ * text. */
 static void bash_value(void *cookie, const xd_option *o, const char *letter)
 {
     const char *command = cookie;

@@ -51,8 +51,8 @@ typedef struct facts {
     xd_host m;
 } facts;
 
-/* Adds a fact about a GPU library: "cudnn", or "cudnn_error" if it cannot be loaded; returns 0 for
- * other facts. */
+/* Notes a fact about a GPU library, such as "cudnn", or "cudnn_error" if the library cannot be
+ * loaded. Returns 0 if the fact is not about a GPU library. */
 static int on_library_fact(xd_gpus *g, const char *name, const char *v)
 {
     static const char *const keys[XD_GPU_LIBRARIES] = {
@@ -69,7 +69,7 @@ static int on_library_fact(xd_gpus *g, const char *name, const char *v)
     return 0;
 }
 
-/* Adds a fact about CUDA; returns 0 for other facts. */
+/* Notes a fact about CUDA; returns 0 if the fact is not about CUDA. */
 static int on_gpu_fact(xd_gpus *g, const char *name, const char *v)
 {
     int old = !strncmp(name, "cuda_old:", 9);

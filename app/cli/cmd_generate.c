@@ -105,7 +105,7 @@ typedef struct task {           /* state of one run of xdit generate            
                                            name was not printed yet */
     int64_t      frames;        /* number of frames of a video; 1: an image                   */
     int          failed_previews;       /* number of previews that could not be written        */
-    double       first_s;       /* start time of the first step; 0: none yet                   */
+    double       first_s;       /* start time of the first step; 0: no step has begun          */
     xd_opt_table tables[5];
     xd_opt_spec  spec;
     xd_bar       bar;
@@ -283,7 +283,7 @@ static void print_names(const char *name, int64_t frames)
             xd_cli_name(one);
 }
 
-/* Prints the names of the files of an image. */
+/* Prints the name of an image's file, or of every frame of a video that is saved as images. */
 static void print_image(const char *name, int64_t frames)
 {
     int64_t files = xd_output_files(name, frames);
@@ -672,8 +672,8 @@ static int run_command(int argc, char **argv)
         xd_stop_arm_rank(), xd_launch_deadline(t.open.start_timeout, t.rank);
     else
         xd_stop_arm();
-    signal(SIGPIPE, SIG_IGN);   /* a closed pipe must not end the run                          */
-    signal(SIGXFSZ, SIG_IGN);   /* writing beyond ulimit -f becomes an error                   */
+    signal(SIGPIPE, SIG_IGN);   /* a closed pipe must not kill the process                     */
+    signal(SIGXFSZ, SIG_IGN);   /* writing beyond ulimit -f becomes an error instead of a signal */
     if (st == XD_OK)
         st = check_task(&t, &ranks);
     if (st == XD_OK)

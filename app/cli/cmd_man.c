@@ -90,7 +90,7 @@ static void put_words(const char *s, size_t len)
     putchar('\n');
 }
 
-/* Prints a line of the usage: commands and options bold, placeholders italic. */
+/* Prints a line of the usage; commands and options are bold, placeholders are italic. */
 static void put_usage(const char *s, size_t len)
 {
     int inside = 0;             /* nonzero: inside brackets                                     */
@@ -146,7 +146,8 @@ static void put_title(page *p, const char *title, size_t n)
         printf(".SS \"%.*s\"\n", (int)n, title);
 }
 
-/* Prints an option: letter, name, argument and text, separated by tabs. */
+/* Prints the entry of an option, whose letter, name, argument and help text are separated by tabs
+ * in `line`. */
 static void put_row(const char *line, size_t n)
 {
     const char *at[4] = { line }, *end = line + n;

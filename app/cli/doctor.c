@@ -1,4 +1,4 @@
-/* doctor.c - collects and prints findings; see doctor.h */
+/* doctor.c - collects and prints the findings of xdit doctor; see doctor.h */
 #include "cli/doctor.h"
 
 #include <stdarg.h>

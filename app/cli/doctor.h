@@ -20,12 +20,12 @@ typedef struct xd_findings {    /* a list of results; initialize with {0}       
     xd_finding v[48];
 } xd_findings;
 
-/* Adds a finding; `advice` is ignored for XD_CHECK_OK. */
+/* Adds a finding to the list; `advice` is ignored for XD_CHECK_OK. */
 void xd_findings_add(xd_findings *f, xd_check_state state, const char *name, const char *advice,
              const char *fmt, ...) XD_PRINTF(5, 6);
-void xd_findings_print(const xd_findings *f, int from); /* prints the findings from index `from` on,
-                                                           one line each */
-void xd_findings_json(const xd_findings *f);            /* prints one JSON object              */
+/* Prints the findings from index `from` on, one line each. */
+void xd_findings_print(const xd_findings *f, int from);
+void xd_findings_json(const xd_findings *f);            /* prints the findings as a JSON object */
 int  xd_findings_worst(const xd_findings *f);
 
 /* Formats a number of bytes: "1.5 GB". */
@@ -46,7 +46,8 @@ typedef struct xd_gpus {        /* facts about CUDA; texts are empty if unknown 
 typedef struct xd_host {
     int         cores;          /* number of CPU cores that this process may use               */
     double      free_bytes, mapped;     /* bytes of free memory; bytes of mapped address space */
-    char        hub[1024], type[16];    /* the Hugging Face cache; the default compute type     */
+    char        hub[1024], type[16];    /* directory of the Hugging Face cache; default compute
+                                           type */
     xd_gpus     gpus;
     const char *model;          /* model whose weights are compared with the free memory; NULL:
                                    none */

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-static const double least = 1e-10;      /* minimum pivot, relative to the norm of its column     */
+static const double least = 1e-10;      /* minimum pivot, relative to the norm of the pivot's
+                                           column */
 
 /* Adds a row to the upper triangular matrix r [N][N + 1] by Givens rotations. The last column of r
  * has the values to fit. */

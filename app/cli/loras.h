@@ -7,7 +7,7 @@
 typedef struct xd_loras_read {
     xd_lora *v;                 /* [n] LoRA files with their scales                            */
     int      n;
-    char   **text;              /* [n] paths that v points to, owned                           */
+    char   **text;              /* [n] paths to which the entries of `v` point, owned          */
 } xd_loras_read;
 
 /* Parses the values of an option. flag: name of the option in error messages. The caller frees *l

@@ -4,7 +4,7 @@
  * printed to standard error. */
 #include <stdlib.h>
 #include <string.h>
-#ifdef __GLIBC__                /* defined by the headers above                                 */
+#ifdef __GLIBC__                /* the C library's headers define this macro                    */
 #include <malloc.h>
 #endif
 #include <sys/resource.h>

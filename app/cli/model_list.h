@@ -6,7 +6,7 @@
 #include "base/err.h"
 
 typedef struct xd_listed {
-    char *name;                 /* value of --model: "org/name", or a path                      */
+    char *name;                 /* value of --model that selects the model: "org/name", or a path */
     char *dir;                  /* the directory with model_index.json, or the weight file      */
     int   hub, file;            /* hub 1: in the Hugging Face cache; file 1: a single weight file */
 } xd_listed;
@@ -17,9 +17,9 @@ typedef struct xd_model_list { xd_listed *v; int n; } xd_model_list;
  * snapshot that has a model_index.json is listed. A missing cache counts as empty. Copies the path
  * of the cache to `cache`, unless it is NULL. */
 xd_status xd_model_list_hub(xd_model_list *l, char *cache, size_t size, xd_err *e);
-/* Appends the models and the files *.safetensors and *.gguf in `dir` and one level deeper
- * (org/name, diffusion_models/file); or `dir` itself, if it is a model. XD_EIO: `dir` cannot be
- * read. */
+/* Appends the models and the weight files (*.safetensors, *.gguf) in `dir` and one level deeper
+ * (org/name, diffusion_models/file). If `dir` itself is a model, appends only `dir`. XD_EIO: `dir`
+ * cannot be read. */
 xd_status xd_model_list_dir(xd_model_list *l, const char *dir, xd_err *e);
 void      xd_model_list_free(xd_model_list *l);
 

@@ -1,4 +1,4 @@
-/* open_flags.c - the options for opening a model: weights, types, device, memory, ranks */
+/* open_flags.c - the table of options for opening a model: weights, types, device, memory, ranks */
 #include "cli/open_flags.h"
 
 #include <stddef.h>
@@ -18,7 +18,7 @@ static const char *const components[XD_OPEN_FILES] = {
 
 static xd_option rows[] = {
     { "transformer", XD_OPT_TEXT, AT(files[TRANSFORMER]), 0, 0, NULL, "FILE",
-      NULL },                   /* no function for the field `explain`                         */
+      NULL },                   /* xd_opt_explain sets this help text at run time              */
     { "transformer_2", XD_OPT_TEXT, AT(files[TRANSFORMER_2]), 0, 0, NULL, "FILE",
       "weights of the second (low-noise) transformer, for models with two" },
     { "vae", XD_OPT_TEXT, AT(files[VAE]), 0, 0, NULL, "FILE",

@@ -17,7 +17,7 @@ typedef struct xd_open_flags {
     int          threads, nproc, start_timeout, no_t5, lora_partial, verify_weights,
         by_model, by_layer;     /* the switches --enable_model_cpu_offload and
                                    --enable_sequential_cpu_offload */
-    xd_parallel  parallel;      /* record of the table xd_parallel_options                     */
+    xd_parallel  parallel;      /* parallel degrees, the record of the table xd_parallel_options */
     /* xd_open_flags_read sets the following fields */
     xd_component_file file[XD_OPEN_FILES];
     xd_loras_read     lora, lora_2;
@@ -31,7 +31,7 @@ void             xd_open_flags_free(xd_open_flags *f);
 const xd_option *xd_open_flags_rows(int *n);
 /* Parses the values of --lora, --memory and --plan. Call it after the command line was parsed. */
 xd_status        xd_open_flags_read(xd_open_flags *f, xd_err *e);
-/* Returns arguments for xd_open; they point into `f`. The caller adds callbacks. */
+/* Returns arguments for xd_open, which point into `f`. The caller adds the callbacks. */
 xd_open_args     xd_open_flags_args(xd_open_flags *f, const char *model);
 
 #endif

@@ -1,4 +1,4 @@
-/* opt.c - parses command lines by tables; see opt.h */
+/* opt.c - parses command lines by tables of options; see opt.h */
 #include "cli/opt.h"
 
 #include <ctype.h>

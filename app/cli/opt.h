@@ -24,7 +24,8 @@ typedef struct xd_opt_texts {   /* values of a repeated option: borrowed strings
 typedef struct xd_opt_table {
     const xd_option *rows;      /* options; a row without `help` is hidden in help texts       */
     int              n;
-    void            *record;    /* output of the parser; holds the defaults before parsing      */
+    void            *record;    /* record that the parser fills; contains the defaults before
+                                   parsing */
 } xd_opt_table;
 
 typedef struct xd_opt_alias {   /* another name of an option                                    */
@@ -44,15 +45,16 @@ typedef struct xd_opt_spec {
     int                 ntables;
     const xd_opt_alias *aliases;        /* other names of options; the last row has no `from`; NULL:
                                            none */
-    int                 operands;       /* maximum number of arguments that are not flags       */
+    int                 operands;       /* maximum number of arguments that are not options     */
     const char         *once;           /* names, separated by spaces, of the text options that may
                                            be given only once; NULL: none */
     const char         *extra_hint;     /* the cure that the error about too many operands names */
     /* The text option whose value may be given as an operand; after this option no operand is
      * accepted. NULL: none. */
     const char         *operand_of;
-    /* Called for a long option that no table has, to accept flags of another program; NULL: none.
-     * Sets *values to its number of values: 0, 1, 2: any number, -1: unknown flag. */
+    /* Called for a long option that no table has, to accept flags of another program; NULL: no
+     * function. Sets *values to 0 or 1, the flag's number of values, to 2 for any number of values,
+     * or to -1 for an unknown flag. */
     xd_status         (*other_flag)(void *cookie, const char *name, int *values, xd_err *e);
     void               *cookie;
     /* Called for every parsed option, with its value (NULL for a switch). NULL: no function. */
@@ -97,9 +99,9 @@ int  xd_opt_topic(void (*help)(FILE *f), const char *word, char **text);
 /* Called for an option of a help text; `letter` is the option's short form or NULL. */
 typedef void xd_opt_visit(void *cookie, const xd_option *o, const char *letter);
 void xd_opt_each(void (*help)(FILE *f), xd_opt_visit *visit, void *cookie);
-/* Returns a help text with marked lines: XD_OPT_TITLE and the title for each group; XD_OPT_ROW,
- * letter, tab, name, tab, argument, tab, text for each option (letter and argument may be empty).
- * malloc'ed, NULL: no memory. */
+/* Returns a help text with marked lines. The line of a group is XD_OPT_TITLE and the title. The
+ * line of an option is XD_OPT_ROW, letter, tab, name, tab, argument, tab, help text; letter and
+ * argument may be empty. The text is malloc'ed; NULL: no memory. */
 enum { XD_OPT_TITLE = 2, XD_OPT_ROW = 3 };
 char *xd_opt_marked(void (*help)(FILE *f));
 /* Returns the short form of an option, or NULL. A letter means the same in all commands. */
@@ -113,7 +115,7 @@ void xd_opt_spell(const char *list, char *text, size_t size);
 /* Returns "dash: type - or --" if the word contains a typographic dash, quote or space, which word
  * processors insert; else NULL. */
 const char *xd_opt_typography(const char *word);
-/* Returns the name nearest to `word` by spelling; NULL: none is near. */
+/* Returns the name whose spelling is nearest to `word`; NULL: no name is near. */
 const char *xd_opt_nearest(const char *word, const char *const *names, int n);
 /* Returns the name in xdit of an option or command of another program, if that name is one of
  * `names`. Otherwise returns NULL, and *hint becomes a clause that explains the other program's

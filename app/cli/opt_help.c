@@ -116,7 +116,7 @@ static void print_paragraph(FILE *f, const char *text, int indent, int width)
     fputc('\n', f);
 }
 
-/* Returns 1 if two lines of a help text belong to one paragraph. */
+/* Returns 1 if two successive lines of a help text belong to one paragraph. */
 static int is_joined(const char *line, const char *next)
 {
     size_t n = strcspn(line, "\n");
@@ -171,7 +171,7 @@ static void default_text(const xd_option *o, const void *record, char *text, siz
         snprintf(text, size, " (default %.10g)", x);
 }
 
-/* Returns 1 if the help text already contains the first choice. */
+/* Returns 1 if the help text of an option already names the option's first choice. */
 static int is_mentioned(const char *choices, const char *help_text)
 {
     char first[MAXNAME];

@@ -172,7 +172,7 @@ static int edits_between(const char *a, const char *b)
     return d[na % 3][nb];
 }
 
-/* Returns 1 if `part` is a complete word of `text`, between underscores. */
+/* Returns 1 if `part` is a complete word of the option name `text`, between underscores. */
 static int has_part(const char *text, const char *part)
 {
     size_t n = strlen(part);

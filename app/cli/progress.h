@@ -12,16 +12,17 @@ typedef struct xd_bar {
     int    terminal;            /* 1: f is a terminal, on which one line is redrawn in place   */
     int    quiet;               /* 1: prints nothing                                           */
     int    columns;
-    int    drawn;               /* 1: the cursor is on the line of the bar                     */
+    int    drawn;               /* 1: the cursor of the terminal is on the line of the bar     */
     int    timed;               /* number of steps whose time was measured                     */
     double first_s, rest_s;     /* seconds of the first step; sum of the seconds of all later
                                    steps */
     double printed_s;           /* time of the last plain line                                 */
     double since_s, since;      /* time and bytes of the first call of xd_bar_bytes             */
     /* During stages that read weights, a thread prints the speed of the disk. */
-    double (*read_bytes)(void); /* bytes read from disks by this process; negative: unknown      */
-    double      between_s;      /* seconds between two updates                                 */
-    const char *reads;          /* name of the stage; NULL: no thread runs                     */
+    double (*read_bytes)(void); /* returns the bytes that this process has read from disks;
+                                   negative: unknown */
+    double      between_s;      /* seconds between two updates of the reading speed            */
+    const char *reads;          /* printed name of the stage that reads; NULL: no thread runs  */
     pthread_t   thread;
     pthread_mutex_t lock;       /* protects the output and the fields below                    */
     pthread_cond_t  change;

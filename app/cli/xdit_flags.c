@@ -26,14 +26,14 @@
 #define BELONGS(flag) "belongs to --" flag
 
 const xd_xdit_flag xd_xdit_flags[] = {
-    /* the model */
+    /* flags about the model */
     SAME("model", 's', 'b', "Hugging Face name or directory; names are downloaded",
          "the same: a directory, or a name in the local Hugging Face cache; xdit downloads "
          "nothing"),
     NONE("download_dir", 's', 'e', "parsed, not used",
          "xdit downloads nothing; HF_HUB_CACHE names the cache"),
     NONE("trust_remote_code", 0, 'e', "parsed, not used", "xdit runs no code from models"),
-    /* the request */
+    /* flags about the request */
     SAME("prompt", 'S', 'b', "one or more prompts",
          "the same; write --prompt before each"),
     SAME("negative_prompt", 'S', 'b', "one, or one per prompt",
@@ -81,7 +81,7 @@ const xd_xdit_flag xd_xdit_flags[] = {
           "the same; its steps are --timesteps or --num_inference_steps"),
     OTHER("distilled_transformer_2_path", 's', 'r', "transformer_2",
           "weights of its second transformer", "the same"),
-    /* ranks */
+    /* flags about ranks and degrees */
     SAME("ulysses_degree", 'i', 'b', "ranks that share the tokens, by heads; must divide the "
                                      "number of heads",
          "the same; heads need not be divisible"),
@@ -123,7 +123,7 @@ const xd_xdit_flag xd_xdit_flags[] = {
          BELONGS("fully_shard_degree")),
     NONE("memory_efficient_sharding", 0, 'r', "FSDP loads block by block",
          "weights are always read tensor by tensor"),
-    /* memory */
+    /* flags about memory */
     SAME("enable_sequential_cpu_offload", 0, 'b',
          "keep weights in host memory, layer by layer",
          "the same as --offload stream; on the CPU, weights stay in their files"),
@@ -133,7 +133,7 @@ const xd_xdit_flag xd_xdit_flags[] = {
     NONE("enable_slicing", 0, 'b', "decode one image at a time", "always on"),
     NONE("use_vae_channels_last_format", 0, 'r', "memory layout of the VAE",
          "the kernels choose the layout"),
-    /* speed */
+    /* flags about speed */
     NONE("use_torch_compile", 0, 'b', "torch.compile of the transformer",
          "xdit is a compiled program"),
     NONE("use_onediff", 0, 'e', "OneDiff's compiler", "xdit is a compiled program"),
@@ -206,7 +206,7 @@ const xd_xdit_flag xd_xdit_flags[] = {
          NO_SPARSE),
     NONE("use_vsa_first_frame_mask", 'b', 'r', "VSA attention: always read the first frame",
          NO_SPARSE),
-    /* measuring */
+    /* flags about measurements */
     NONE("num_iterations", 'i', 'r', "number of runs of the request",
          "one; xdit bench repeats"),
     NONE("warmup_calls", 'i', 'r', "untimed runs at the beginning",

@@ -15,7 +15,8 @@ typedef enum xd_flag_kind {
     XD_FLAG_VALUE,              /* equals a value of a flag of xdit: own is "weights_dtype int8" */
     XD_FLAG_NOT_NEEDED,         /* has no effect on the result; reported, then ignored         */
     XD_FLAG_SLOWER,             /* not supported; the image is exact, but takes longer        */
-    XD_FLAG_REFUSED             /* not supported, and the image would differ                  */
+    XD_FLAG_REFUSED             /* not supported; the flag is refused, because the image would
+                                   differ */
 } xd_flag_kind;
 
 typedef struct xd_xdit_flag {

@@ -405,7 +405,7 @@ static void print_help(FILE *f)
             "    --pipefusion_parallel_degree 2'\n", (int)strcspn(script, " "), script);
 }
 
-/* Returns the reason why a text without a command of xDiT cannot be translated. */
+/* Returns an error with the reason why a text that has no command of xDiT cannot be translated. */
 static xd_status no_command(const xd_script *s, xd_err *e)
 {
     static const char installs[] = "pip pip3 conda mamba uv apt apt-get";

@@ -19,9 +19,9 @@ typedef struct reader {
     const char *p;              /* the rest of the script's text                                */
     xd_words    vars;           /* the variables of the script, as "NAME=value"                 */
     xd_words    words;          /* the words of the current command                             */
-    xd_text_buf buf;            /* the current word                                             */
+    xd_text_buf buf;            /* the word that is being read                                  */
     int         in_word;        /* 1: a word has begun, even if it is empty                     */
-    int         in_value;       /* 1: the word is the value of an assignment                    */
+    int         in_value;       /* 1: the current word is the value of an assignment            */
     char       *unset;          /* unset variables that the command uses: "$A, $B"; NULL: none  */
     int         depth;          /* number of open blocks (loops, conditions, functions)         */
     char        block[8];       /* reserved word of the outermost block: "for"                  */
@@ -274,7 +274,8 @@ static int read_assignment(reader *x)
     return 1;
 }
 
-/* Counts open blocks at a reserved word; returns 1 if it skipped the word. */
+/* If the next word is a reserved word, skips it, updates the number of open blocks, and returns
+ * 1. */
 static int read_reserved(reader *x)
 {
     char   word[8];

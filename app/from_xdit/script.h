@@ -15,15 +15,16 @@ typedef struct xd_words { int n; char **v; } xd_words;
 
 typedef struct xd_command_line {
     xd_words words;
-    char    *devices;           /* value of CUDA_VISIBLE_DEVICES; NULL: unset                   */
+    char    *devices;           /* value of CUDA_VISIBLE_DEVICES for the command; NULL: unset   */
 } xd_command_line;
 
 typedef struct xd_script {      /* the commands of a text; initialize with {0}, then set `wanted` */
-    int            (*wanted)(int n, char **word);       /* returns 1 for commands to collect    */
+    int            (*wanted)(int n, char **word);       /* returns 1 if the command is to be
+                                                           collected */
     int              n;
     xd_command_line *command;
     char            *unset;     /* unset variables in the commands: "$A, $B"; NULL: none        */
-    char            *other;     /* the first command that is not wanted; NULL: none             */
+    char            *other;     /* text of the first command that is not collected; NULL: none  */
 } xd_script;
 
 /* Collects the wanted commands of a text; finding none is no error. XD_EINVAL: a quote or bracket

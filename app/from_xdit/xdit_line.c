@@ -112,8 +112,7 @@ static xd_status launcher_option(reader *r, const char *name, const char *v)
     else if (!strcmp(name, "master_addr") || !strcmp(name, "main_process_ip"))
         l->master = xd_script_unread(v) ? xd_script_unread(v) : v;
     else if (!strcmp(name, "rdzv_endpoint") && !l->master)
-        l->master = xd_script_unread(v) ? xd_script_unread(v) : v;      /* value of the form
-                                                                           HOST:PORT */
+        l->master = xd_script_unread(v) ? xd_script_unread(v) : v;      /* HOST or HOST:PORT */
     return XD_OK;
 }
 
@@ -417,8 +416,8 @@ static xd_status read_values(reader *r, int row, const char *inside)
     return st;
 }
 
-/* Returns 1 if only another program of xDiT has the flag, and notes the error of xDiT. The flag is
- * translated nevertheless. */
+/* Notes xDiT's error about a flag that the program of the command does not have. Returns the index
+ * of the flag if another program of xDiT has it, so that it is translated nevertheless; else -1. */
 static int is_of_other(xd_line *l, const char *word, const char *name)
 {
     const char         *names[XD_XDIT_FLAGS_MAX];

@@ -9,11 +9,12 @@
 #include "from_xdit/script.h"
 #include "from_xdit/xdit_models.h"
 
-typedef struct xd_given {       /* a flag of the command line                                  */
+typedef struct xd_given {       /* a flag of xDiT as the command line has it                   */
     int          n, count;      /* occurrences of the flag; number of values of its last
                                    occurrence */
     int          off;           /* 1: the flag was written as --no-NAME                        */
-    const char **v;             /* [count] borrowed strings; the list is malloc'ed             */
+    const char **v;             /* [count] values of the flag: borrowed strings in a malloc'ed
+                                   list */
 } xd_given;
 
 typedef enum xd_starter { XD_BY_TORCHRUN, XD_BY_PYTHON, XD_BY_ACCELERATE, XD_BY_RUNNER } xd_starter;
@@ -21,14 +22,14 @@ typedef enum xd_starter { XD_BY_TORCHRUN, XD_BY_PYTHON, XD_BY_ACCELERATE, XD_BY_
 typedef struct xd_line {        /* a parsed command line; initialize with {0}; texts are borrowed
                                    from the words of the command line */
     xd_starter  by;
-    int         nproc, nnodes;  /* processes per host; hosts                                   */
+    int         nproc, nnodes;  /* number of processes per host; number of hosts               */
     int         node_rank;
     int         auto_nproc;     /* 1: nproc was "gpu" or "auto"; the number in CUDA_VISIBLE_DEVICES,
                                    else 8, is assumed */
     const char *master;         /* host of rank 0; NULL: this host                             */
     const char *script;         /* name of the example script; "xdit" for the runner           */
     int         runner;         /* 1: the command starts xDiT's runner, which has its own flags */
-    int         world;          /* number of processes                                         */
+    int         world;          /* number of processes on all hosts                            */
     const xd_xdit_model *model; /* row of the model; NULL: unknown                             */
     int         heads, blocks, cross;   /* of the model's transformer: attention heads, blocks, and
                                            heads of the cross-attention; 0: unknown */
@@ -39,7 +40,7 @@ typedef struct xd_line {        /* a parsed command line; initialize with {0}; t
     char        refusal[512];   /* error that argparse of xDiT would print; empty: none         */
     char        why[128];       /* explanation of the error in `refusal`; may be empty          */
     const xd_xdit_flag *no_dashes;      /* a flag written without dashes; NULL: none            */
-    int         known_model;    /* 1: script, name or directory identify the model              */
+    int         known_model;    /* 1: the script, the name or the directory identifies the model */
 } xd_line;
 
 /* Parses a command. XD_EINVAL: it is not a command line of xDiT. If the parser of xDiT would refuse
@@ -61,16 +62,17 @@ int64_t     xd_line_sum(const xd_given *list, const char **bad);
 /* Returns the product of the parallel degrees that the flags set. */
 int         xd_line_product(const xd_line *l);
 
-typedef struct xd_possible {    /* an error that depends on the installation                   */
+typedef struct xd_possible {    /* an error of xDiT that occurs only in some installations     */
     const char *when;
     char        error[320], because[256];
 } xd_possible;
 
 typedef struct xd_verdict {     /* the prediction whether xDiT would run the command           */
-    const char *when;           /* time of the error: "when its flags are read"; NULL: it runs  */
+    const char *when;           /* time of the error, for example "when its flags are read"; NULL:
+                                   xDiT runs the command */
     char        error[512], because[512];
     int         nnotes;
-    char        note[8][256];   /* further remarks                                             */
+    char        note[8][256];   /* further remarks about the command                           */
     int         npossible;
     xd_possible possible[2];
 } xd_verdict;

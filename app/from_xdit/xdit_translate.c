@@ -120,7 +120,8 @@ static int as_output(xd_translation *o, const xd_line *l)
     return type && (!strcmp(type, "latent") || !strcmp(type, "pil"));
 }
 
-/* Translates names of the runner's registry into names of Hugging Face. */
+/* Returns the Hugging Face name of a model that is named as in the registry of xDiT's runner; other
+ * names are returned unchanged. */
 static const char *model_of(const xd_line *l, const char *name)
 {
     const char *repo = l->runner && !xd_file_is_dir(name) ? xd_xdit_repo(name) : NULL;
@@ -216,7 +217,8 @@ void xd_translate(xd_translation *o, const xd_line *l)
                                                    degree */
 }
 
-/* Returns 1 for control characters other than newlines, and for bytes that are not UTF-8. */
+/* Returns 1 if the word contains control characters other than newlines, or bytes that are not
+ * UTF-8. */
 static int has_controls(const char *word)
 {
     for (size_t n; *word; word += n) {

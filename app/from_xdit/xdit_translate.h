@@ -6,7 +6,7 @@
 
 #include "from_xdit/xdit_line.h"
 
-typedef struct xd_translation {        /* initialize with {0} */
+typedef struct xd_translation {        /* a translated command; initialize with {0} */
     int         n, cap;
     char      **word;           /* words of the translated command; the array and its words are
                                    malloc'ed */
@@ -15,7 +15,7 @@ typedef struct xd_translation {        /* initialize with {0} */
     char       *list;           /* value of plan.attn_layer_num_for_pp; malloc'ed, or NULL      */
     const char *model;          /* value of --model, borrowed; NULL: the command line names no
                                    model */
-    int         failed;         /* 1: out of memory                                            */
+    int         failed;         /* 1: memory was exhausted                                     */
     int         nleft;          /* number of xDiT flags that are omitted; the row of each flag in
                                    xd_xdit_flags has the reason */
     const xd_xdit_flag *left[XD_XDIT_FLAGS_MAX];
@@ -29,7 +29,7 @@ void xd_translation_print(FILE *f, const xd_translation *o);
  * counts the columns. */
 int  xd_shell_quote(FILE *f, const char *word);
 void xd_translation_free(xd_translation *o);
-/* Describes a plan: "cfg 2 x ulysses 2", "1 rank". */
+/* Writes a description of a plan to `text`: "cfg 2 x ulysses 2", "1 rank". */
 void xd_translation_plan(const xd_parallel *p, char *text, size_t size);
 
 #endif

@@ -48,7 +48,8 @@ enum { LOST_S = 10 };           /* seconds that a launcher which has lost a host
 
 typedef struct watch {
     pid_t  child;
-    int    out, err;            /* pipes of the launcher's output; -1: closed                  */
+    int    out, err;            /* pipes from the launcher's standard output and standard error; -1:
+                                   closed */
     int    write_errno;         /* errno of a failed write to standard output; 0: no error     */
     int    has_output;          /* 1: ranks have written to standard output, as every command
                                    does */
@@ -56,7 +57,7 @@ typedef struct watch {
     int    stage;               /* stage of ending the run: 0 running, 1 cancelled, 2 SIGTERM sent,
                                    3 killed */
     double stage_s;             /* start time of the present stage                             */
-    double cancel_s;            /* time of the last SIGUSR1                                    */
+    double cancel_s;            /* time of the last cancel signal                              */
     double limit;               /* seconds for all ranks to connect; 0: no limit                */
     double lost_s;              /* time when the launcher reported a lost host; 0: it has not   */
     char   cause[512];          /* reason why this process ended the run; empty: it did not     */
@@ -65,8 +66,8 @@ typedef struct watch {
     xd_mpi_log mpi_log;
 } watch;
 
-static const char LOST_HOST[] = "lost the connection to host ";         /* begin of a text of
-                                                                           xd_mpi_log_cause */
+/* The begin of a text that xd_mpi_log_cause writes about a lost host. */
+static const char LOST_HOST[] = "lost the connection to host ";
 
 static volatile sig_atomic_t received;  /* signal received since the last check; 0: none        */
 
@@ -96,7 +97,7 @@ xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e
 
 /* ---- a rank ---------------------------------------------------------------------------------- */
 
-static char timeout_text[160];  /* printed if the ranks do not connect in time                   */
+static char timeout_text[160];  /* error message if the ranks do not connect in time             */
 
 static void on_timeout(int sig)
 {
@@ -111,7 +112,7 @@ static void stop_timeout(void)
     alarm(0);
 }
 
-/* Returns 1 if a process listens on a TCP port of this host, or if that is unknown. */
+/* Returns 1 if a process listens on this TCP port of this host, or if that is unknown. */
 static int is_listening(unsigned port)
 {
     char     line[256];
@@ -265,8 +266,8 @@ static const mca far_mca[] = {
     { 0 }
 };
 
-/* Adds parameters of Open MPI that the environment does not set. Interfaces can be either included
- * or excluded, not both. */
+/* Adds parameters of Open MPI that the environment does not set. Network interfaces can be either
+ * included or excluded, not both. */
 static void add_mca(arg_list *a, const mca *list)
 {
     for (; list->name; list++)
@@ -414,7 +415,8 @@ static void watch_signals(watch *w)
     }
 }
 
-/* Prints output of ranks. On a terminal, first erases the progress bar of standard error. */
+/* Prints bytes that ranks have written to standard output. On a terminal, first erases the progress
+ * bar that is printed to standard error. */
 static void pass_output(watch *w, const char *p, size_t n)
 {
     if (isatty(1) && xd_streams_terminal(2) && write(2, "\r\033[K", 4) < 0)

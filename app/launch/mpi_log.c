@@ -68,7 +68,7 @@ static void keep_line(xd_mpi_log *z, const char *p, size_t n)
 {
     size_t space = sizeof z->messages - 1 - z->nmessages;
     n = n < space ? n : space;
-    if (n)                              /* p may be NULL                                          */
+    if (n)                              /* memcpy is not called with p == NULL                    */
         memcpy(z->messages + z->nmessages, p, n);
     z->nmessages += n;
 }

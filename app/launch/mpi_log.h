@@ -13,17 +13,18 @@
 
 typedef struct xd_mpi_log {
     int    fd;                  /* file descriptor to which the ranks' standard error is written */
-    int    inside;              /* 1: between two lines of dashes                              */
+    int    inside;              /* 1: the current line is between two lines of dashes          */
     int    after_message;       /* 1: the last line was a message of the launcher              */
     int    passing;             /* 1: the current line is output of a rank                     */
     int    escape;              /* number of bytes of the terminal sequence "erase the line" seen so
                                    far; a new line begins after the sequence */
-    int    error_seen;          /* 1: a rank has printed a line of xdit that is no warning     */
+    int    error_seen;          /* 1: a rank has printed a line of the program xdit that is no
+                                   warning */
     int    output_seen;         /* 1: a rank has printed anything                              */
     size_t n;
-    char   line[1024];          /* the current line, while it may be a message                 */
+    char   line[1024];          /* the current line, while it may be a message of the launcher */
     size_t nmessages;
-    char   messages[4096];      /* messages of the launcher; longer ones are cut               */
+    char   messages[4096];      /* text of the launcher's messages, truncated to this size     */
     int    in_line, banner;     /* for standard output; in_line 1: inside a line of a rank; banner
                                    1: MPICH's message has begun */
     size_t npending;
@@ -35,7 +36,7 @@ typedef struct xd_mpi_log {
  * launcher in z->messages. */
 void xd_mpi_log_filter(xd_mpi_log *z, const char *p, size_t n);
 /* Filters bytes of standard output: copies output of ranks to `out`, of n + sizeof z->pending
- * bytes, and returns its length. n = 0: end of the stream. */
+ * bytes, and returns the number of copied bytes. n = 0: the stream has ended. */
 size_t xd_mpi_log_filter_stdout(xd_mpi_log *z, const char *p, size_t n, char *out);
 /* Handles the end of standard error: the last, incomplete line is kept or written like a complete
  * line. */

@@ -54,7 +54,7 @@ void xd_roster_report(xd_roster_event event)
 {
     notice n = { (int32_t)event, my_rank };
     if (connection >= 0 && send(connection, &n, sizeof n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        return;                 /* the parent process has ended                                 */
+        return;                 /* the parent process has ended, so the roster is gone          */
 }
 
 void xd_roster_join(int rank)

@@ -33,8 +33,8 @@ void xd_roster_report(xd_roster_event event);
 
 typedef struct xd_member {
     int    fd;                  /* socket of the rank's connection; -1: it was closed           */
-    int    rank, connected, done;       /* rank, -1: not known yet; 1: it has sent
-                                           XD_ROSTER_CONNECTED; 1: it has sent XD_ROSTER_DONE */
+    int    rank, connected, done;       /* rank (-1: not known yet), and two flags: the rank has
+                                           sent XD_ROSTER_CONNECTED, XD_ROSTER_DONE */
     pid_t  pid;                 /* process id of the rank; 0: not known                         */
     int    status;              /* exit status as of waitpid; -1: not known                     */
     double died_s;              /* time when the rank's connection was closed                   */
@@ -43,7 +43,7 @@ typedef struct xd_member {
 typedef struct xd_roster {
     int        listener;        /* listening socket; -1: no roster is kept                      */
     int        ranks, n;        /* number of ranks to start; number of members so far           */
-    xd_member *m;               /* [ranks], the first n are valid                               */
+    xd_member *m;               /* [ranks] members, of which the first n are valid              */
     int        error_reported;  /* 1: a rank has printed an error                               */
     int        processes, max_processes;        /* number of processes below the launcher: last
                                                    count, maximum */

@@ -1,5 +1,4 @@
-/* stop.h - handlers of signals: the first Ctrl-C cancels the request, the second ends the
- * process */
+/* stop.h - handles signals: the first Ctrl-C cancels the request, the second ends the process */
 #ifndef XD_LAUNCH_STOP_H
 #define XD_LAUNCH_STOP_H
 

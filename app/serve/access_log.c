@@ -68,7 +68,7 @@ static void name_client(const struct sockaddr *from, char *text, socklen_t size)
         snprintf(text, size, "-");
 }
 
-/* Formats the time as 26/Nov/2026:20:34:52 +0000, independent of the locale. */
+/* Formats the present time as 26/Nov/2026:20:34:52 +0000, independent of the locale. */
 static void format_time(char *text, size_t size)
 {
     static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";

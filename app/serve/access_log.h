@@ -24,8 +24,8 @@ typedef struct xd_access {      /* a request, as it is logged                   
 /* Opens the log file `path`; "-" is standard output. If the file is moved later (log rotation), a
  * new file is created. */
 xd_status xd_access_log_open(xd_access_log **l, const char *path, xd_err *e);
-void      xd_access_log_add(xd_access_log *l, const xd_access *a);      /* writes a line;
-                                                                           thread-safe */
+/* Writes the log line of a request. Thread-safe. */
+void      xd_access_log_add(xd_access_log *l, const xd_access *a);
 void      xd_access_log_close(xd_access_log **l);
 
 #endif

@@ -17,7 +17,7 @@
 
 typedef struct webui_request {
     xd_api_req req;
-    int    batch, rounds;       /* batch_size and n_iter                                       */
+    int    batch, rounds;       /* values of batch_size and n_iter                             */
     char   strength[24];        /* value of denoising_strength; "": not given                  */
     char   eta[40];             /* value of eta; "": not given                                 */
 } webui_request;

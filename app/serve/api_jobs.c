@@ -8,7 +8,8 @@
 
 #include "serve/server.h"
 
-enum { DEFAULT_JOBS = 50, MAX_JOBS = 100 };      /* jobs per page of the list              */
+enum { DEFAULT_JOBS = 50, MAX_JOBS = 100 };      /* default and maximum number of jobs per page of
+                                                    the list */
 
 /* ---- one job --------------------------------------------------------------------------------- */
 

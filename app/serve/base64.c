@@ -1,4 +1,4 @@
-/* base64.c - encodes and decodes base64 */
+/* base64.c - encodes and decodes base64; see base64.h */
 #include "serve/base64.h"
 
 #include <stdlib.h>

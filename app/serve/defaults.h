@@ -6,7 +6,8 @@
 
 #include "xdit/tools.h"
 
-typedef struct xd_defaults {    /* a list of arguments "--num_inference_steps=4"                */
+typedef struct xd_defaults {    /* a list of default options as arguments
+                                   "--num_inference_steps=4" */
     int    n, failed;           /* failed 1: out of memory                                     */
     char **v;                   /* [n] arguments, owned                                        */
 } xd_defaults;

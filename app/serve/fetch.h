@@ -14,9 +14,9 @@
 typedef struct xd_fetch_rules {
     const char *const *hosts;   /* [nhosts] allowed hosts: "host", "host:port", "any" (all public
                                    addresses) */
-    int      nhosts;            /* 0: no URL is allowed                                        */
+    int      nhosts;            /* number of hosts; 0: no URL is allowed                       */
     size_t   max_bytes;         /* maximum bytes of an image                                   */
-    double   seconds;           /* time limit, including redirects                             */
+    double   seconds;           /* time limit of a fetch in seconds, including redirects       */
 } xd_fetch_rules;
 
 /* Initializes libcurl. XD_EUNSUPPORTED: this build has no libcurl. */

@@ -1,4 +1,4 @@
-/* http.c - connections, routes and access control */
+/* http.c - HTTP connections, routes and access control; see http.h */
 #include "serve/http.h"
 
 #include <arpa/inet.h>
@@ -35,7 +35,7 @@ enum { IDLE_S = 30, STACK = 512 << 10, OWNER = 16, CLOSING = 64 };
 #define STRICTNESS MHD_OPTION_STRICT_FOR_CLIENT, 0
 #endif
 
-typedef struct client {         /* a connection                                                */
+typedef struct client {         /* a client's connection                                       */
     int            fd;
     double         since;       /* time when the connection began to wait for a request; 0: a
                                    request was received */
@@ -50,7 +50,7 @@ struct xd_http {
     xd_front          *front;
     int                port, reaping;
     pthread_t          reaper;
-    pthread_mutex_t    lock;    /* for the list of clients                                     */
+    pthread_mutex_t    lock;    /* protects the list of clients                                */
     client            *clients;
     xd_body_pool       pool;
     atomic_int         stop;

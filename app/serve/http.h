@@ -17,7 +17,8 @@ struct MHD_Connection;
 struct MHD_Response;
 
 typedef struct xd_part {        /* a field of multipart/form-data or of a form                  */
-    char  *name, *file, *type;  /* file name and media type: NULL if the client sent none      */
+    char  *name, *file, *type;  /* names of the field and the file, and media type; NULL: the client
+                                   sent none */
     char  *data;                /* content of the field: [bytes], then a NUL                   */
     size_t bytes;
 } xd_part;
@@ -62,13 +63,14 @@ typedef struct xd_http_args {
     size_t          max_body;   /* maximum bytes of a request body                             */
     size_t          max_bodies; /* maximum bytes of all request bodies in memory; 0: no limit  */
     int             connections;        /* maximum number of connections                       */
-    double          timeout_s;  /* time limit for receiving a request                          */
+    double          timeout_s;  /* time limit for receiving a request, in seconds              */
     struct xd_access_log *log;  /* NULL: none                                                  */
     char           *tls_cert, *tls_key; /* contents of PEM files, read when the server starts; NULL:
                                            HTTP without TLS */
 } xd_http_args;
 
-/* Starts listening and serving. XD_EIO: the address is in use or TLS fails. */
+/* Starts a server that listens and handles requests. XD_EIO: the address is in use, or TLS
+ * fails. */
 xd_status xd_http_start(xd_http **h, const xd_http_args *a, xd_err *e);
 int       xd_http_port(const xd_http *h);       /* port on which the server listens            */
 /* Stops accepting connections, waits up to `seconds` for open connections, and frees *h. */
@@ -79,8 +81,9 @@ size_t    xd_http_body_bytes(const xd_http *h); /* bytes of all request bodies i
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-const char    *xd_http_query(const xd_http_call *c, const char *name);  /* NULL: none          */
-const char    *xd_http_header(const xd_http_call *c, const char *name); /* NULL: none          */
+/* Return a parameter of the query or a header of the request; NULL: none. */
+const char    *xd_http_query(const xd_http_call *c, const char *name);
+const char    *xd_http_header(const xd_http_call *c, const char *name);
 /* Returns nonzero if the client has disconnected. Use it before the reply has begun. A client that
  * has closed its sending side may still read. Such a client is sent an interim reply (100) two
  * seconds later and then every second; sending fails if the client has disconnected. */
@@ -91,8 +94,8 @@ int            xd_http_reader_left(xd_http_call *c, xd_text_buf *events);
 
 /* ---- replies; the last call counts ---------------------------------------------------------- */
 
-void xd_reply_json(xd_http_call *c, unsigned status, xd_text_buf *b);   /* replies with the JSON
-                                                                           text in b; frees b */
+/* Replies with the JSON text in b, and frees b. */
+void xd_reply_json(xd_http_call *c, unsigned status, xd_text_buf *b);
 void xd_reply_text(xd_http_call *c, unsigned status, const char *type, const char *text,
                    size_t bytes);
 void xd_reply_file(xd_http_call *c, const char *path, const char *type);

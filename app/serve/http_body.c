@@ -1,4 +1,4 @@
-/* http_body.c - receives and parses the body of a request */
+/* http_body.c - receives and parses the body of a request; see http_body.h */
 #include "serve/http_body.h"
 
 #include <stdlib.h>

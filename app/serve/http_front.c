@@ -24,7 +24,7 @@ enum { PIPE = 16 << 10, BACKLOG = 128, POLL_MS = 500, AT_ONCE = 16 };
  * client has to close its connection after the last reply. */
 static const double LAST_S = 1, LINGER_S = 2;
 
-typedef struct pipe_buf {       /* bytes to forward: data[at..n)                               */
+typedef struct pipe_buf {       /* a buffer of bytes to forward: data[at..n)                   */
     char   data[PIPE];
     size_t at, n;
     int    ended;               /* 1: the sender of the bytes has closed its side              */
@@ -182,7 +182,7 @@ static void add_refusal(conn *c)
     xd_buf_free(&j);
 }
 
-/* Reads from the client the bytes that may be forwarded. */
+/* Reads bytes from the client and keeps those that may be forwarded. */
 static int read_client(const xd_front *f, conn *c)
 {
     size_t had = c->in.n;

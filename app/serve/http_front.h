@@ -19,7 +19,7 @@ typedef struct xd_front_args {
     int         port;           /* 0: any free port                                            */
     int         connections;    /* maximum number of connections                               */
     int         encrypted;      /* 1: clients use TLS, so requests cannot be checked           */
-    double      timeout_s;      /* time limit for a client to read a piece of a reply          */
+    double      timeout_s;      /* time limit in seconds for a client to read a piece of a reply */
 } xd_front_args;
 
 /* Starts listening, but accepts no connections yet. XD_EIO: the address is in use. */

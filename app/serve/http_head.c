@@ -52,7 +52,7 @@ static int is_named(const xd_head *h, const char *name)
     return h->nname == strlen(name) && strncasecmp(h->name, name, h->nname) == 0;
 }
 
-/* Reads the value of Content-Length: digits only. */
+/* Parses the value of Content-Length, which must consist of digits only. */
 static void take_length(xd_head *h)
 {
     if (h->lengths++ || h->codings || !h->nvalue || h->nvalue > LENGTH_DIGITS) {

@@ -1,4 +1,4 @@
-/* measures.c - histograms of ended requests per model */
+/* measures.c - collects and prints the histograms of ended requests per model; see measures.h */
 #include "serve/measures.h"
 
 #include <stdlib.h>

@@ -1,10 +1,11 @@
-/* measures.h - histograms of ended requests per model, for /metrics */
+/* measures.h - collects histograms of ended requests per model, for /metrics */
 #ifndef XD_SERVE_MEASURES_H
 #define XD_SERVE_MEASURES_H
 
 #include "base/json.h"
 
-/* DURATION: seconds from arrival to end. WAIT: seconds in the queue. SPEED: steps per second. */
+/* The measured values of a request. DURATION: seconds from its arrival to its end. WAIT: seconds in
+ * the queue. SPEED: steps per second. */
 enum { XD_MEASURE_DURATION, XD_MEASURE_WAIT, XD_MEASURE_SPEED, XD_MEASURES, XD_BUCKETS = 16 };
 
 typedef struct xd_histogram {
@@ -20,7 +21,7 @@ typedef struct xd_measured {    /* the histograms of a model                    
 } xd_measured;
 
 typedef struct xd_measures {
-    xd_measured *v;             /* [n]                                                         */
+    xd_measured *v;             /* [n] histograms, one entry per model                         */
     int          n;
 } xd_measures;
 

@@ -101,8 +101,9 @@ static entry *entry_of(xd_predictor *p, char *key, int make)
 
 /* ---- the planner ----------------------------------------------------------------------------- */
 
-/* Predicts the seconds of a request on all ranks, or on one rank for ONE_RANK, while every other
- * rank runs another request. Negative seconds: the planner refuses the request. */
+/* Predicts the seconds of a request on all ranks. For ONE_RANK, predicts a data-parallel request in
+ * which every rank generates the images alone, as split ranks do. Negative seconds: the planner
+ * refuses the request. */
 static void plan(const xd_predictor *p, const xd_task_flags *f, int mode, int ranks, entry *k)
 {
     xd_advise_args a;
@@ -113,8 +114,8 @@ static void plan(const xd_predictor *p, const xd_task_flags *f, int mode, int ra
     a.model = f->model;
     a.request = &r;
     a.ranks = ranks;
-    /* Plans for the CPU even if the worker uses GPUs, which this process would have to open. The
-     * correction adjusts the result. */
+    /* Predicts for the CPU even if the worker uses GPUs, because this process would have to open
+     * the GPUs. The correction factor adjusts the predicted time. */
     a.dtype = p->open->dtype && strcmp(p->open->dtype, "f16") == 0 ? "bf16" : p->open->dtype;
     a.weights_dtype = p->open->weights_dtype;
     a.text_weights_dtype = p->open->text_weights_dtype;
@@ -230,7 +231,7 @@ void xd_predictor_ranks(xd_predictor *p, int ranks)
     pthread_mutex_lock(&p->lock);
     p->ranks = ranks;
     pthread_mutex_unlock(&p->lock);
-    if (!p->started)            /* without the thread there are no predictions                 */
+    if (!p->started)            /* without the thread there are no predictions of tasks        */
         p->started = pthread_create(&p->thread, NULL, predict_tasks, p) == 0;
 }
 

@@ -315,7 +315,7 @@ void xd_api_req_url(xd_api_req *r, const char *option, const char *url)
         fetch_url(r, option, url);
         return;
     }
-    const char *text = base ? base + 8 : url;   /* A1111's clients send base64 without "data:"  */
+    const char *text = base ? base + 8 : url;   /* clients of A1111 send base64 without "data:" */
     char       *data = xd_base64_read(text, strlen(text), &bytes);
     if (!data)
         xd_api_req_refuse(r, 400, option, "%s is neither base64 nor a data URL in base64", option);

@@ -82,7 +82,7 @@ static int is_row(const xd_option *o, const xd_option *table, int n)
     return o >= table && o < table + n;
 }
 
-/* Stores an option as a default of requests or as an argument of the worker. */
+/* Stores an option of xdit serve as a default of requests or as an argument of the worker. */
 static void add_flag(void *cookie, const xd_option *o, const char *value)
 {
     xd_serve_flags *f = cookie;

@@ -6,7 +6,7 @@
 #include "serve/defaults.h"
 
 typedef struct xd_serve_model { /* a value of --model: [NAME=]DIR[,OPTION=VALUE...]             */
-    char       *text;           /* owned text that name and path point into                    */
+    char       *text;           /* owned text into which name and path point                   */
     const char *name, *path;    /* name in requests (NULL: derived from the path); directory   */
     xd_defaults defaults;       /* defaults of requests to this model, including the defaults for
                                    all models */
@@ -22,13 +22,13 @@ typedef struct xd_serve_flags {
     int64_t       max_pixels;   /* maximum pixels of a generated image; 0: 16 times the model's
                                    default size */
     double        keep_s, keep_mb;      /* time and size limits for results that are kept      */
-    double        request_timeout, worker_timeout;      /* seconds                             */
+    double        request_timeout, worker_timeout;      /* time limits in seconds              */
     xd_open_flags open;
     xd_opt_table  tables[4];
     xd_opt_spec   spec;
     xd_request    request;      /* used only to validate the defaults                          */
     /* xd_serve_flags_read computes the following fields. */
-    xd_serve_model *models;     /* [nmodels]                                                   */
+    xd_serve_model *models;     /* [nmodels] values of --model                                 */
     int             nmodels;
     xd_defaults     defaults;   /* defaults of requests to all models                          */
     xd_defaults     worker;     /* arguments of the worker: options of models and of the log    */

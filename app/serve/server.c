@@ -382,7 +382,7 @@ int main(int argc, char **argv)
     xd_server      s = { .started = (double)time(NULL) };
     xd_folder      own = { .lock = -1 }, results = { .lock = -1 };
     xd_err         e = { 0 };
-    umask(S_IRWXG | S_IRWXO);   /* only this user may read prompts and results                  */
+    umask(S_IRWXG | S_IRWXO);   /* files with prompts and results are readable for this user only */
     catch_signals();
     xd_status st = xd_serve_flags_read(&f, argc - 1, argv + 1, &e);
     if (st == XD_OK && !getenv("XDIT_PROGRAM"))

@@ -63,7 +63,7 @@ typedef struct xd_api_req {
     xd_http_call    *call;
     const char *kind;           /* what the request generates: "image" or "video"              */
     xd_task     *task;
-    const xd_served_model *model;       /* NULL: not chosen yet                                */
+    const xd_served_model *model;       /* model of the request; NULL: not chosen yet          */
     int         images, files;  /* number of start images; number of all image files           */
     int64_t     pixels;         /* total pixels of the request's image files                   */
     int         lenient;        /* 1: unknown fields are ignored                               */
@@ -77,8 +77,8 @@ void xd_api_req_begin(xd_api_req *r, xd_http_call *call, const char *kind);
 /* Chooses the model with this name. NULL, "" or the name of an OpenAI model: the first model that
  * generates `kind`. */
 void xd_api_req_model(xd_api_req *r, const char *name);
-void xd_api_req_option(xd_api_req *r, const char *name, const char *value);     /* sets an option of
-                                                                                   xd_request */
+/* Sets an option of xd_request by its name. */
+void xd_api_req_option(xd_api_req *r, const char *name, const char *value);
 /* The kinds of samplers that use eta, the amount of new noise per step: DDIM and ancestral
  * samplers. Other samplers ignore eta. A request's eta must be set after its scheduler. */
 typedef enum xd_eta_kind { XD_ETA_NONE, XD_ETA_DDIM, XD_ETA_ANCESTRAL } xd_eta_kind;
@@ -87,16 +87,16 @@ void xd_api_req_eta(xd_api_req *r, double eta);
 /* Returns nonzero if the model accepts this input or option ("strength"), or if that is unknown. */
 int  xd_api_req_model_accepts(const xd_api_req *r, const char *word);
 void xd_api_req_prompt(xd_api_req *r, const char *prompt);
-void xd_api_req_size(xd_api_req *r, const char *size);  /* sets the image size: "512x768", "auto" */
+/* Sets the image size: "512x768" or "auto". */
+void xd_api_req_size(xd_api_req *r, const char *size);
 /* Adds a LoRA file from the server's folder: "name" or "name:0.8". */
 void xd_api_req_lora(xd_api_req *r, const char *value);
 /* Add an input image: xd_api_req_file as the content of a file, the other function as a data URL,
  * base64 or, with --allow_url, a URL. option: "image", "mask_image" or "last_image". */
 void xd_api_req_file(xd_api_req *r, const char *option, const char *data, size_t bytes);
 void xd_api_req_url(xd_api_req *r, const char *option, const char *url);
-void xd_api_req_format(xd_api_req *r, const char *param, const char *format);  /* sets the format of
-                                                                                  the result files:
-                                                                                  "png", "mp4" */
+/* Sets the format of the result files, "png" or "mp4". param: name of the field in errors. */
+void xd_api_req_format(xd_api_req *r, const char *param, const char *format);
 /* Set a field that has the same name in all interfaces: an option, "lora", "priority", "deadline".
  * Return 0 if there is no such field. */
 int  xd_api_req_by_name(xd_api_req *r, const char *name, const xd_json *value);
@@ -117,7 +117,8 @@ void xd_api_req_default(xd_api_req *r, const char *name, const char *value);
 /* Sets the server's defaults for options that the request does not have; chooses a model if the
  * request names none. */
 void xd_api_req_defaults(xd_api_req *r);
-void xd_api_req_seed(xd_api_req *r);    /* sets a random seed if the request has none          */
+/* Sets a random seed if the request has none. */
+void xd_api_req_seed(xd_api_req *r);
 void xd_api_req_refuse(xd_api_req *r, unsigned status, const char *param, const char *fmt, ...)
     XD_PRINTF(4, 5);
 /* Validates the request and queues its task, which the caller releases. NULL: the request was

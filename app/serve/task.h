@@ -44,7 +44,7 @@ typedef struct xd_task {
     double  created;            /* date of arrival, in seconds of the Unix clock, which users may
                                    set */
     double  arrived_s;          /* time of arrival by the monotonic clock xd_now_s              */
-    int     priority;           /* 1 high, 0 normal, -1 low                                    */
+    int     priority;           /* priority in the queue: 1 high, 0 normal, -1 low             */
     double  deadline_s;         /* time by xd_now_s at which the task is cancelled; 0: none    */
     /* The following fields are read and written under the lock. */
     xd_task_state state;
@@ -67,7 +67,7 @@ typedef struct xd_task {
     int     cancel;             /* 1: the client has cancelled the task                        */
     char   *seconds;            /* seconds of the stages of a finished task: {"text":0.1,...}   */
     /* The following fields are private to tasks.c. */
-    char   *model_name;         /* owned copy of `model`, of a task read from a file           */
+    char   *model_name;         /* owned copy of `model`, if the task was read from a file     */
     int     refs;               /* number of references                                        */
     int     deleted;            /* 1: the task is freed with its last reference                */
     int     awaited;            /* 1: a client waits for the end of the task                   */
@@ -87,7 +87,8 @@ typedef struct xd_task_time {   /* duration of a task, predicted or measured    
 
 typedef struct xd_tasks xd_tasks;
 
-double xd_unix_s(void);         /* seconds of the Unix clock: for dates in replies and files    */
+double xd_unix_s(void);         /* returns seconds of the Unix clock, for dates in replies and
+                                   files */
 
 typedef struct xd_tasks_counts { int64_t queued, running, done, failed, cancelled, refused; }
     xd_tasks_counts;

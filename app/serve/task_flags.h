@@ -11,12 +11,12 @@ typedef struct xd_task_flags {
     const char   *id, *model;   /* task id; directory of the model                             */
     const char   *output;       /* file for the first image; xd_output_name derives the names of
                                    further images */
-    int           video;        /* the model must generate videos (1) or images (0)            */
+    int           video;        /* 1: the model must generate videos; 0: it must generate images */
     xd_opt_texts  prompts, images, loras;
     xd_prompt_texts texts;
     xd_loras_read lora;
     const char   *mask_image, *last_image;
-    int           mask_alpha;   /* use the mask's transparency (xd_image_file_load_mask)        */
+    int           mask_alpha;   /* 1: use the mask's transparency (xd_image_file_load_mask)     */
     xd_request    request;      /* the request; its texts point into argv                      */
     /* The pixels that xd_task_flags_load reads: the reference images, then the mask and the last
      * image. */

@@ -1,4 +1,4 @@
-/* task_store.c - stores tasks in JSON files */
+/* task_store.c - stores tasks in JSON files; see task_store.h */
 #include "serve/task_store.h"
 
 #include <dirent.h>

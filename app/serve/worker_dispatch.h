@@ -17,7 +17,7 @@ enum { XD_WORKER_RANKS = 1024, XD_WORKER_RUNS = XD_WORKER_RANKS + 8, XD_WORKER_M
 
 typedef struct xd_worker_run {  /* a task that was sent to the worker                          */
     xd_task *task;              /* the task; the run has a reference to it                     */
-    int      rank;              /* the split rank that runs it; -1: all ranks                  */
+    int      rank;              /* the split rank that runs the task; -1: all ranks            */
     int      started;           /* 1: the worker has sent a frame about this task              */
     int      cancelled;         /* 1: XD_FRAME_CANCEL was sent for this task                   */
     double   cancel_wait_s, cancel_limit_s;     /* seconds since XD_FRAME_CANCEL was sent, and their
@@ -46,16 +46,15 @@ typedef struct xd_dispatch {
                                                        run */
     double         split_shortest_s;        /* predicted seconds of the shortest task of split
                                                ranks, on one rank */
-    char           unsplittable[XD_WORKER_MODELS][XD_WORKER_NAME];      /* [nunsplittable] models
-                                                                           for which the ranks
-                                                                           cannot be split */
+    /* [nunsplittable] models for which the ranks cannot be split. */
+    char           unsplittable[XD_WORKER_MODELS][XD_WORKER_NAME];
     int            nunsplittable;
     xd_schedule    schedule;
 } xd_dispatch;
 
 /* Returns the run of the task with this id; NULL: the worker does not have the task. */
 xd_worker_run *xd_dispatch_find(xd_dispatch *d, const char *id);
-/* Removes a run and releases its task. */
+/* Removes a run from d->runs and releases the run's task. */
 void           xd_dispatch_remove(xd_dispatch *d, xd_worker_run *r);
 /* Handles a rank's reply to XD_FRAME_SPLIT. */
 void           xd_dispatch_split_reply(xd_dispatch *d, int rank, const xd_frame *f);

@@ -10,11 +10,11 @@
 
 enum { XD_NESTED_ENGINES = 7 };         /* maximum number of interrupted tasks of a model       */
 
-typedef struct xd_opened {      /* an open model                                               */
+typedef struct xd_opened {      /* an open model with its engines                              */
     xd_engine        *engine;
     xd_engine        *nested[XD_NESTED_ENGINES];        /* engines for tasks that interrupt other
                                                            tasks */
-    xd_engine        *alone;    /* engine of this rank only, for split ranks; NULL: none       */
+    xd_engine        *alone;    /* engine of this rank alone, for split ranks; NULL: none      */
     int               busy;     /* number of tasks that use the model, including interrupted ones */
     char             *key;      /* directory of the model                                      */
     struct xd_opened *next;     /* the next less recently used model                           */

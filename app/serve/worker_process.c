@@ -126,7 +126,7 @@ static void exec_worker(const xd_worker_process *w, char **v, int err)
 {
     sigset_t none;
     int      null = open("/dev/null", O_RDWR);
-    setpgid(0, 0);              /* Ctrl-C signals only the server                              */
+    setpgid(0, 0);              /* own process group, so that Ctrl-C signals only the server   */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     dup2(null, 0);
     dup2(null, 1);
@@ -390,7 +390,7 @@ static void kill_worker(xd_worker_process *w)
     kill(-w->child, SIGKILL);
 }
 
-/* Waits up to END_S for the child to end. Returns 1 if it has ended. */
+/* Waits up to END_S seconds for the child process to end. Returns 1 if the child has ended. */
 static int await_child(xd_worker_process *w, int *status)
 {
     double until = xd_now_s() + END_S;

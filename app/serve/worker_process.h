@@ -37,7 +37,8 @@ typedef struct xd_worker_args {
                                    negative: no limit */
 } xd_worker_args;
 
-/* Starts the thread and the first worker; a and its strings are borrowed until xd_worker_stop. */
+/* Starts the thread that sends tasks, and the first worker. `a` and its strings are borrowed until
+ * xd_worker_stop. */
 xd_status xd_worker_start(xd_worker_process **w, const xd_worker_args *a, xd_err *e);
 /* Waits until the first worker is ready, or until *stop. XD_EIO: the worker ended before it was
  * ready, and has printed the reason. */

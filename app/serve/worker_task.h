@@ -8,7 +8,7 @@
 typedef struct xd_task_run {
     xd_connection    *connection;
     xd_worker_models *models;
-    int               reports;  /* this rank reports to the server                             */
+    int               reports;  /* 1: this rank reports to the server                          */
     int               omit_folders;     /* 1: results do not contain folder names; see xd_request */
     xd_opened        *alone;    /* the model with which this split rank runs the task alone; NULL:
                                    all ranks run the task together */

@@ -21,7 +21,7 @@ typedef struct xd_worker_watch {
     double report_interval_s;   /* seconds between the last two frames about tasks             */
 } xd_worker_watch;
 
-/* Resets the watch for a new worker. */
+/* Resets the measured times for a new worker. */
 void   xd_worker_watch_begin(xd_worker_watch *w, double timeout_s);
 /* Notes a frame of a rank. Call it for every received frame. */
 void   xd_worker_watch_received(xd_worker_watch *w, int rank, const xd_frame *f);
