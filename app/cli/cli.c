@@ -95,8 +95,8 @@ int xd_cli_end_rank(xd_status s, const xd_err *e, int rank, int code)
 }
 
 /* Notes the start time of the process: the present time minus the process' CPU time. If the
- * variable STARTED is set (for ranks and for measurements), uses its start time, that of a parent
- * process. */
+ * variable STARTED is set (for ranks and for measurements), uses the start time in STARTED, which
+ * is that of a parent process. */
 void xd_cli_note_start(void)
 {
     struct timespec t = { 0 };

@@ -1,10 +1,11 @@
 /* cmd_calibrate.c - the command xdit calibrate, which measures the coefficients of TeaCache for a
  * model, or a table for --fast_attn.
  *
- * For the coefficients, the command generates images with the cache "measure". This cache computes
- * every block and reports the relative changes of the first block's input and of the last block's
- * output from step to step. A polynomial fitted to these pairs of changes predicts the change of
- * the output. For a table, the command runs a request with fast_attn "measure". */
+ * For the coefficients, the command generates images with the cache "measure". The cache "measure"
+ * computes every block and reports the relative changes of the first block's input and of the last
+ * block's output from step to step. A polynomial fitted to the pairs of changes predicts the change
+ * of the output from the change of the input. For a table, the command runs a request with
+ * fast_attn "measure". */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +62,8 @@ static const xd_opt_alias aliases[] = {
     { "config", "model" }, { "steps", "num_inference_steps" }, { 0 },
 };
 
-/* Names of the options of open_flags.c that apply to one rank; the command accepts only these. */
+/* Names of the options of open_flags.c that apply to one rank; xdit calibrate accepts only these
+ * options. */
 static const char shared[] = "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
                              "lora lora_2 lora_partial threads dtype weights_dtype "
                              "text_weights_dtype device offload memory fit no_t5";
@@ -214,8 +216,8 @@ static xd_status write_found(const task *t, const xd_json *table, xd_err *e)
     return XD_OK;
 }
 
-/* Writes the table for --fast_attn that is in the JSON parameters of the last image; it covers all
- * images. */
+/* Writes the table for --fast_attn that is in the JSON parameters of the last image; that table
+ * covers all images. */
 static xd_status write_table(const task *t, const char *json, xd_err *e)
 {
     xd_json  *j = NULL;

@@ -196,7 +196,7 @@ static void start_ranks(FILE *out, FILE *err)
 }
 
 /* Runs the ranks in a child process. Returns the exit code of the ranks; -1: they were killed after
- * a timeout. SIGTERM makes the child process end its ranks. */
+ * a timeout. After the timeout, SIGTERM makes the child process end the ranks. */
 static int run_ranks(FILE *out, FILE *err)
 {
     int status = 0;

@@ -1,9 +1,9 @@
 /* cmd_generate.c - the command xdit generate, which generates images or videos from prompts.
  *
- * All checks are made before the first step. This file checks the command line, the output files
- * and the plan; the library checks the model and the request. A plan of several ranks is checked in
- * this process and then run by several copies of this program (launch.c). Rank 0 prints and writes
- * files. */
+ * All checks are made before the first step. cmd_generate.c checks the command line, the output
+ * files and the plan; the library checks the model and the request. A plan of several ranks is
+ * checked in this process and then run by several copies of this program (launch.c). Rank 0 prints
+ * and writes files. */
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>

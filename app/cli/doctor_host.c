@@ -82,7 +82,7 @@ static const char *count_text(int n, const char *what, char text[32])
 
 enum { MAX_LINES = 16 };        /* maximum number of printed lines, one per rank               */
 
-/* Reports the CPUs of every rank. Whether `xdit generate` binds ranks to these CPUs also depends on
+/* Reports the CPUs of every rank. Whether `xdit generate` binds ranks to their CPUs also depends on
  * --threads. */
 static void report_shares(xd_findings *f, const xd_cpus *c, int ranks)
 {

@@ -1,4 +1,4 @@
-/* loras.h - parses the values of --lora and --lora_2: FILE or FILE:SCALE */
+/* loras.h - parses the values of --lora and --lora_2, which are FILE or FILE:SCALE */
 #ifndef XD_CLI_LORAS_H
 #define XD_CLI_LORAS_H
 

@@ -213,8 +213,8 @@ static void limit_heaps(void)
 }
 
 /* Refuses a stack limit (ulimit -s) that is too small; the limit also applies to the stacks of
- * threads. Measured: one rank works with 96 kB and overflows with 64 kB; Open MPI's launcher works
- * with 256 kB and overflows with 192 kB. */
+ * threads. In measurements, one rank works with a stack of 96 kB and overflows with 64 kB; Open
+ * MPI's launcher works with 256 kB and overflows with 192 kB. */
 static xd_status check_stack(xd_err *e)
 {
     enum { NEEDED_KB = 512 };

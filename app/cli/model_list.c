@@ -38,7 +38,7 @@ static int is_model(const char *dir)
 }
 
 /* Calls each(name) for the entries of a directory whose names do not begin with a dot. Returns the
- * number of these entries; -1: the directory cannot be read. */
+ * number of calls; -1: the directory cannot be read. */
 static int for_entries(const char *dir, void (*each)(void *cookie, const char *name), void *cookie)
 {
     DIR *d = opendir(dir);

@@ -26,10 +26,11 @@ typedef struct xd_open_flags {
 
 void             xd_open_flags_init(xd_open_flags *f);
 void             xd_open_flags_free(xd_open_flags *f);
-/* Returns the table of these options, with n rows. The offsets are those of fields in
- * xd_open_flags. */
+/* Returns the table of these options, with n rows. The offsets in the rows of the table are those
+ * of fields in xd_open_flags. */
 const xd_option *xd_open_flags_rows(int *n);
-/* Parses the values of --lora, --memory and --plan. Call it after the command line was parsed. */
+/* Parses the values of --lora, --memory and --plan. Call this function after the command line was
+ * parsed. */
 xd_status        xd_open_flags_read(xd_open_flags *f, xd_err *e);
 /* Returns arguments for xd_open, which point into `f`. The caller adds the callbacks. */
 xd_open_args     xd_open_flags_args(xd_open_flags *f, const char *model);

@@ -21,8 +21,8 @@ typedef struct reader {
 } reader;
 
 /* Splits an argument into name and value. Copies the name to `name`, without its leading dashes and
- * with `_` for `-`; an empty name if it is longer than any option. Returns the value after `=`, or
- * NULL. */
+ * with `_` for `-`; `name` becomes empty if the argument's name is longer than any option. Returns
+ * the value after `=`, or NULL. */
 static const char *split_name(const char *arg, char name[MAXNAME])
 {
     size_t dashes = strspn(arg, "-"), len = strcspn(arg + dashes, "=");

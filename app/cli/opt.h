@@ -2,7 +2,7 @@
  *
  * The options of a command are in several tables; each table fills a record. `-` and `_` are equal
  * in the name of an option; `--name value` and `--name=value` are equal. The last value of an
- * option counts, unless it may be repeated. */
+ * option counts, unless the option may be repeated. */
 #ifndef XD_CLI_OPT_H
 #define XD_CLI_OPT_H
 
@@ -94,7 +94,8 @@ void xd_opt_explain(xd_option *rows, int n, const char *name, const char *help);
 int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name);
 
 /* Extracts from a help text the groups whose title contains the word, and the option whose name is
- * the word. *text is malloc'ed. Returns 0 if there is no such group or option, or no memory. */
+ * the word. *text is malloc'ed. Returns 0 if no group or option of the help text matches the word,
+ * or memory is exhausted. */
 int  xd_opt_topic(void (*help)(FILE *f), const char *word, char **text);
 /* Called for an option of a help text; `letter` is the option's short form or NULL. */
 typedef void xd_opt_visit(void *cookie, const xd_option *o, const char *letter);

@@ -9,8 +9,8 @@ typedef struct xd_prompt_texts {
     xd_opt_texts negative, second, third, negative_2, negative_3;
 } xd_prompt_texts;
 
-/* Returns the option table for xd_opt_spec. It must precede the table of the request, whose options
- * of the same names it replaces. */
+/* Returns the option table for xd_opt_spec. The returned table must precede the table of the
+ * request's options, because it replaces options of the same names. */
 xd_opt_table xd_prompt_texts_table(xd_prompt_texts *t);
 /* Sets the text lists of a request whose prompts are already set; the texts are borrowed.
  * XD_EINVAL: an option has neither one text nor one text per prompt. */

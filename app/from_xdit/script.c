@@ -309,8 +309,8 @@ static void keep_command(reader *x)
         x->s->unset = x->unset, x->unset = NULL;
 }
 
-/* Handles the end of a command. A wanted command is collected. Of other commands, the variables
- * that they set are noted, and the text of the first one. */
+/* Handles the end of a command. A wanted command is collected. Of commands that are not wanted, the
+ * variables that they set are noted, and the text of the first such command. */
 static void end_command(reader *x)
 {
     const xd_words *w = &x->words;

@@ -204,8 +204,8 @@ static xd_status read_python(reader *r)
     return XD_OK;
 }
 
-/* Parses a command of xDiT's program `xdit`. That program accepts options of the launcher in any
- * place; the other words belong to the runner. */
+/* Parses a command of xDiT's program `xdit`. The program `xdit` of xDiT accepts options of the
+ * launcher in any place; the other words belong to the runner. */
 static xd_status read_runner(reader *r)
 {
     static const char own[] = " nproc_per_node nnodes node_rank master_addr master_port ";

@@ -43,8 +43,8 @@ typedef struct xd_line {        /* a parsed command line; initialize with {0}; t
     int         known_model;    /* 1: the script, the name or the directory identifies the model */
 } xd_line;
 
-/* Parses a command. XD_EINVAL: it is not a command line of xDiT. If the parser of xDiT would refuse
- * a flag, sets l->refusal and returns XD_OK. */
+/* Parses a command. XD_EINVAL: the command is not a command line of xDiT. If the parser of xDiT
+ * would refuse a flag, sets l->refusal and returns XD_OK. */
 xd_status   xd_line_read(xd_line *l, const xd_script *text, const xd_command_line *s, xd_err *e);
 /* Returns 1 if the n words of a command start xDiT. Used as xd_script.wanted. */
 int         xd_line_wanted(int n, char **w);

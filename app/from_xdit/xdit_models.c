@@ -17,8 +17,8 @@ enum {
     FILM = XD_HAS_VIDEO,
 };
 
-/* Macros for rows of models that xdit does not support: SCRIPT for a model of an example script of
- * xDiT, RUNNER for a model of xDiT's runner. */
+/* The macro SCRIPT makes the row of a model of xDiT's example scripts, the macro RUNNER the row of
+ * a model of xDiT's runner. The program xdit supports none of the models in these rows. */
 #define SCRIPT(t, s, p, c, n, m) \
     { .title = t, .scripts = s, .pipeline = p, .cell = c, .patch = n, .can = m }
 #define RUNNER(t, s, p, c, n, m) \

@@ -1,10 +1,10 @@
 /* launch.c - starts and supervises the MPI launcher, so that several ranks behave like one program
  * with respect to signals, exit codes and output.
  *
- * The launcher has its own process group, so Ctrl-C reaches only this process. This process
- * forwards the signal in a way that lets ranks cancel their request. The files of the launcher are
- * in a temporary directory (rundir.h). Every rank is tracked (roster.h): if a rank dies, or ranks
- * do not connect, the run ends even if the launcher hangs. */
+ * The launcher has its own process group, so Ctrl-C reaches only this process. The parent process
+ * forwards Ctrl-C in a way that lets ranks cancel their request. The files of the launcher are in a
+ * temporary directory (rundir.h). Every rank is tracked (roster.h): if a rank dies, or ranks do not
+ * connect, the run ends even if the launcher hangs. */
 #define _GNU_SOURCE             /* ppoll */
 #include "launch/launch.h"
 
@@ -249,10 +249,10 @@ static void add_args(arg_list *a, const char *first, const char *second, const c
 
 typedef struct mca { const char *name, *value, *env; } mca;
 
-/* Parameters of Open MPI if all ranks are on one host. These ranks need only shared memory, and
- * searching for network fabrics would take most of MPI's start (doc/lab/ranks.md). Without shared
- * memory these ranks use the loopback interface, because ranks of one host cannot reach each other
- * over other interfaces in Open MPI 5. */
+/* Parameters of Open MPI if all ranks are on one host. Ranks of one host need only shared memory,
+ * and searching for network fabrics would take most of MPI's start (doc/lab/ranks.md). Without
+ * shared memory, ranks of one host use the loopback interface, because ranks of one host cannot
+ * reach each other over other interfaces in Open MPI 5. */
 static const mca near_mca[] = { { "pml", "ob1", "OMPI_MCA_pml" },
                                 { "btl", "self,vader,tcp", "OMPI_MCA_btl" },
                                 { "btl_tcp_if_include", "lo", "OMPI_MCA_btl_tcp_if_include" },
@@ -452,8 +452,8 @@ static void read_output(watch *w, int *fd)
 }
 
 /* Ends the run if a rank has died or the ranks do not connect. Ranks that print but did not join
- * the roster cannot reach its socket, for example in a container. The state of such ranks is
- * unknown. */
+ * the roster cannot reach its socket, for example in a container. The state of ranks that did not
+ * join the roster is unknown. */
 static void watch_roster(watch *w)
 {
     int unreachable = !w->roster.n && (w->has_output || w->mpi_log.output_seen);
@@ -521,7 +521,7 @@ static int has_ended(const watch *w)
 }
 
 /* Returns the exit status of the launcher. Does not wait for a launcher that survives SIGKILL, nor
- * for ranks that outlive it for long. */
+ * for ranks that outlive the launcher for long. */
 static int wait_for_exit(watch *w)
 {
     struct pollfd *p = calloc((size_t)w->roster.ranks + 3, sizeof *p);
@@ -608,8 +608,9 @@ static int exit_code_of(const watch *w, const char *launcher, int status)
     int a_host = strncmp(why, LOST_HOST, sizeof LOST_HOST - 1) == 0;
     /* The lines of a rank alone do not distinguish an error from information. */
     reported = reported && (w->roster.n || a_rank);
-    if (code && (!by_rank || !reported || killed))  /* after the death of a rank, the other ranks
-                                                       report only that they lost its messages */
+    if (code && (!by_rank || !reported || killed))  /* after the death of a rank, other ranks report
+                                                       only that the messages of that rank are
+                                                       missing */
         fprintf(stderr, "xdit: %s%s\n", a_rank || a_host ? "" : "the MPI launcher failed: ", why);
     if (!code && !w->has_output) {
         fprintf(stderr, "xdit: %s succeeded without starting a rank: is it an MPI launcher?\n",

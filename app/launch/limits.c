@@ -4,8 +4,8 @@
  * Measured with Open MPI 4.1: 2 ranks start with a limit of 36 open files but not with 32; 8 ranks
  * start with 64 but not with 56. Shared memory for messages and PMIx is in files of 4 MiB plus one
  * page. A rank maps 151 MiB of address space in MPI_Init, oneDNN's library included, both with 2
- * ranks and with 8 ranks. With a limit of 144 to 150 MiB a rank fails or hangs in MPI_Init. With
- * less address space a rank connects, but cannot load a model. */
+ * ranks and with 8 ranks. With a limit of 144 to 150 MiB a rank fails or hangs in MPI_Init. With a
+ * limit below 144 MiB a rank connects, but cannot load a model. */
 #include "launch/limits.h"
 
 #include <stdio.h>
@@ -23,8 +23,8 @@ static void raise_files(struct rlimit *l, rlim_t want)
         *l = more;
 }
 
-/* Returns the bytes of address space that this process has mapped; a rank starts with the same
- * number. */
+/* Returns the bytes of address space that this process has mapped; a rank begins with the same
+ * mapped bytes. */
 static rlim_t mapped_bytes(void)
 {
     unsigned long pages = 0;

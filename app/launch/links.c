@@ -24,8 +24,8 @@
  * connection counts as lost when PROBES probes are unanswered, after 8 s. TCP retransmits sent data
  * after 0.2 s and then with doubled delays: the fifth time after 6 s, the sixth time after 13 s.
  * The connection counts as lost after RETRANSMITS retransmissions. The kernel itself gives up after
- * MAX_PROBES, much later. Ranks other than 0 report a lost host LATER_S seconds later than rank 0,
- * the difference between these times. */
+ * MAX_PROBES, much later. Ranks other than 0 report a lost host LATER_S seconds later than rank 0.
+ * LATER_S covers the differences between these times, so that rank 0 reports first. */
 enum { IDLE_S = 4, PROBE_S = 2, MAX_PROBES = 60, RETRANSMITS = 5, PROBES = 3, LATER_S = 8 };
 enum { STACK = 256 << 10 };
 

@@ -128,7 +128,8 @@ static void filter_char(xd_mpi_log *z, char c)
 void xd_mpi_log_filter(xd_mpi_log *z, const char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (z->passing) {       /* write all bytes up to the end of the line at once           */
+        if (z->passing) {       /* write all bytes of a rank's line at once, up to the end of the
+                                   line */
             size_t k = 0;
             while (i + k < n && p[i + k] != '\n' && p[i + k] != '\r' && p[i + k] != '\033' &&
                    z->escape == 0)

@@ -5,7 +5,7 @@
  * begin with "[host:pid]", "[host][[job,part],rank][" or the launcher's name. Two ranks that write
  * such a message at once leave an empty line. MPICH writes to standard output after a line of
  * equals signs, and writes lines that begin with "[mpiexec@host]". All other bytes are output of
- * ranks. They are forwarded without delay, so that a progress bar moves. */
+ * ranks. Output of ranks is forwarded without delay, so that a progress bar moves. */
 #ifndef XD_LAUNCH_MPI_LOG_H
 #define XD_LAUNCH_MPI_LOG_H
 
@@ -25,8 +25,8 @@ typedef struct xd_mpi_log {
     char   line[1024];          /* the current line, while it may be a message of the launcher */
     size_t nmessages;
     char   messages[4096];      /* text of the launcher's messages, truncated to this size     */
-    int    in_line, banner;     /* for standard output; in_line 1: inside a line of a rank; banner
-                                   1: MPICH's message has begun */
+    int    in_line, banner;     /* for standard output: flag that a line of a rank has begun; flag
+                                   that MPICH's message has begun */
     size_t npending;
     char   pending[64];         /* for standard output: the current line, while it may begin MPICH's
                                    message */

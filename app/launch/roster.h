@@ -61,8 +61,8 @@ int  xd_roster_fds(const xd_roster *r, struct pollfd *p);
  * them. */
 void xd_roster_read(xd_roster *r, const struct pollfd *p, int n);
 /* Returns 1 if the run has failed although the launcher still runs: a rank has died, or the ranks
- * have not connected within `limit` seconds (0: no limit). Then `why` has a sentence about the
- * cause. Call this function when no events are left to read. */
+ * have not connected within `limit` seconds (0: no limit). If the run has failed, `why` has a
+ * sentence about the cause. Call this function when no events are left to read. */
 int  xd_roster_failed(xd_roster *r, pid_t launcher, double limit, char *why, size_t size);
 /* Kills all ranks, and all processes below the launcher. */
 void xd_roster_kill(const xd_roster *r, pid_t launcher);

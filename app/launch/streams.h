@@ -2,12 +2,12 @@
  * bypasses mpirun, because mpirun of Open MPI 5 mixes up standard output and standard error.
  *
  * The two output streams of mpirun are pipes to that program. A rank whose parent is mpirun opens
- * these pipes as /proc/PID/fd/1 and 2. Other ranks print to mpirun as usual. */
+ * the output pipes of mpirun as /proc/PID/fd/1 and 2. Other ranks print to mpirun as usual. */
 #ifndef XD_LAUNCH_STREAMS_H
 #define XD_LAUNCH_STREAMS_H
 
-/* Stores the names of the output pipes in the environment. Called in the process that becomes
- * mpirun, after its output streams were set. */
+/* Stores the names of the output pipes in the environment. xd_streams_export is called in the
+ * process that becomes mpirun, after the output streams of the process were set. */
 void xd_streams_export(void);
 /* Replaces standard output and standard error of a rank. Called before the rank prints anything. */
 void xd_streams_attach(void);

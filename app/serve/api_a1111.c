@@ -46,8 +46,8 @@ static void set_option(void *cookie, const char *name, const char *value)
             xd_api_req_option(&q->req, names[i][1], value);
 }
 
-/* Sets denoising_strength. Clients also send this field without an image; it applies to enable_hr
- * then. */
+/* Sets denoising_strength. Clients also send denoising_strength without an image; it applies to
+ * enable_hr then. */
 static void set_strength(void *cookie, const char *name, const char *value)
 {
     webui_request *q = cookie;
@@ -541,8 +541,8 @@ void xd_api_webui_scripts(xd_http_call *c)
     reply_plain(c, "{\"txt2img\":[],\"img2img\":[]}\n");
 }
 
-/* Replies to a request to refresh lists. There is nothing to refresh: models are fixed, and the
- * LoRA folder is read on every request. */
+/* Replies to a request to refresh lists. The server has no lists to refresh: models are fixed, and
+ * the LoRA folder is read on every request. */
 void xd_api_webui_refresh(xd_http_call *c)
 {
     reply_plain(c, "{}\n");

@@ -91,8 +91,8 @@ static void set_compression(void *cookie, const char *name, const char *value)
                           "not '%.40s'", value);
 }
 
-/* Fields of OpenAI's models that have no effect in this server. Their valid values are accepted,
- * other values are refused. */
+/* Fields of OpenAI's models that have no effect in this server. Valid values of fields without
+ * effect are accepted, other values are refused. */
 static const struct { const char *name, *values; } choices[] = {
     { "quality", "auto standard low medium high xhigh max hd" },
     { "style", "vivid natural" },
@@ -234,8 +234,8 @@ typedef struct stream {
     char      last_event[96];   /* state of the task in the last progress event                */
 } stream;
 
-/* The next event of a task's stream. Its data are copied, so that files are read without the
- * lock. */
+/* The next event of a task's stream. The data of the event are copied, so that files are read
+ * without the lock. */
 typedef struct news {
     const char   *what;         /* event: "completed" or "partial_image"; NULL: neither        */
     char          file[4096];
@@ -271,8 +271,8 @@ static void add_failure(xd_text_buf *b, const xd_server *s, const xd_task *task)
                xd_answer_status(task->code) < 500 ? "invalid_request_error" : "server_error");
 }
 
-/* Appends a progress event if the request wants progress events and the progress has changed. These
- * events are an extension of OpenAI's interface. Under the lock. */
+/* Appends a progress event if the request wants progress events and the progress has changed.
+ * Progress events are an extension of OpenAI's interface. Under the lock. */
 static void add_progress(xd_text_buf *b, stream *s)
 {
     static const char *const states[] = { "queued", "in_progress" };

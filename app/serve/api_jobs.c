@@ -1,7 +1,7 @@
 /* api_jobs.c - the routes /v1/jobs, which show all requests of an API key, for images and videos.
  *
  * The reply to a request with "wait": false is its job, and the request runs even if the client
- * disconnects. These routes return the progress, previews and results of jobs. */
+ * disconnects. The routes /v1/jobs return the progress, previews and results of jobs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,8 +136,8 @@ static void find_file(const xd_http_call *c, const xd_task *task, char *path, si
     }
 }
 
-/* Replies with a file of a job. This route needs no API key, because a job's id is long and random,
- * so only clients that received it from the server know it. */
+/* Replies with a file of a job. The route for files of jobs needs no API key, because a job's id is
+ * long and random, so only clients that received it from the server know it. */
 void xd_api_jobs_content(xd_http_call *c)
 {
     xd_server *s = c->server;

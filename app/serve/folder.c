@@ -40,9 +40,9 @@ static void remove_files(const char *path, int (*has)(const char *name))
 
 /* ---- the temporary directory ----------------------------------------------------------------- */
 
-/* Removes the temporary directories that no server has locked. This may hit a directory that
- * another server has just created and not yet locked; that server notices the loss in lock_own and
- * creates another directory. */
+/* Removes the temporary directories that no server has locked. The removed directory may be one
+ * that another server has just created and not yet locked. That server notices in lock_own that its
+ * directory is missing, and creates another directory. */
 static void remove_dead(const char *place)
 {
     DIR           *d = opendir(place);

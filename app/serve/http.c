@@ -150,7 +150,7 @@ static void *reap(void *arg)
 /* ---- access control -------------------------------------------------------------------------- */
 
 /* Returns nonzero if the two keys are equal. The time of the comparison depends only on the length
- * of `given`, so that it does not reveal the key. */
+ * of `given`, so that clients cannot guess the key from the time. */
 static int same_secret(const char *given, const char *key)
 {
     size_t        n = strlen(given), k = strlen(key);
@@ -495,8 +495,8 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
 
 /* ---- starting and stopping ------------------------------------------------------------------- */
 
-/* Starts libmicrohttpd. It is not started in strict mode, so that is_ambiguous refuses a request
- * without Host. In strict mode libmicrohttpd 0.9.75 writes the head of that reply twice. */
+/* Starts libmicrohttpd. libmicrohttpd is not started in strict mode, so that is_ambiguous refuses a
+ * request without Host. In strict mode libmicrohttpd 0.9.75 writes the head of that reply twice. */
 static struct MHD_Daemon *start_daemon(xd_http *h)
 {
     unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |

@@ -1,8 +1,9 @@
 /* http.h - HTTP for the server's interfaces: a table of routes, complete requests, replies.
  *
- * libmicrohttpd implements the protocol with a thread per connection, so handlers may block. This
- * module implements what all interfaces share: API keys, requests from web pages of other origins,
- * limits of headers, bodies and time, and replies for unknown paths and methods. */
+ * libmicrohttpd implements the protocol with a thread per connection, so handlers may block. The
+ * module http.c implements the functions that all interfaces share: checks of API keys, requests
+ * from web pages of other origins, limits of headers, bodies and time, and replies for unknown
+ * paths and methods. */
 #ifndef XD_SERVE_HTTP_H
 #define XD_SERVE_HTTP_H
 
@@ -65,8 +66,8 @@ typedef struct xd_http_args {
     int             connections;        /* maximum number of connections                       */
     double          timeout_s;  /* time limit for receiving a request, in seconds              */
     struct xd_access_log *log;  /* NULL: none                                                  */
-    char           *tls_cert, *tls_key; /* contents of PEM files, read when the server starts; NULL:
-                                           HTTP without TLS */
+    char           *tls_cert, *tls_key; /* contents of PEM files, read when the server starts; both
+                                           NULL: the server uses no TLS */
 } xd_http_args;
 
 /* Starts a server that listens and handles requests. XD_EIO: the address is in use, or TLS
@@ -85,8 +86,9 @@ size_t    xd_http_body_bytes(const xd_http *h); /* bytes of all request bodies i
 const char    *xd_http_query(const xd_http_call *c, const char *name);
 const char    *xd_http_header(const xd_http_call *c, const char *name);
 /* Returns nonzero if the client has disconnected. Use it before the reply has begun. A client that
- * has closed its sending side may still read. Such a client is sent an interim reply (100) two
- * seconds later and then every second; sending fails if the client has disconnected. */
+ * has closed its sending side may still read. A client that has closed its sending side is sent an
+ * interim reply (100) two seconds later and then every second; sending fails if the client has
+ * disconnected. */
 int            xd_http_client_left(xd_http_call *c);
 /* Returns nonzero if the client of a stream of events has disconnected. As xd_http_client_left, but
  * appends a comment to `events` in place of the interim reply. */

@@ -1,5 +1,5 @@
-/* http_body.h - receives the body of an HTTP request: JSON, multipart/form-data, a form, or other
- * bytes */
+/* http_body.h - receives the body of an HTTP request, which may be JSON, multipart/form-data, a
+ * form, or other bytes */
 #ifndef XD_SERVE_HTTP_BODY_H
 #define XD_SERVE_HTTP_BODY_H
 

@@ -2,9 +2,9 @@
  * receives them.
  *
  * A thread listens, accepts connections, and forwards bytes between each client and a socket pair.
- * libmicrohttpd uses the other end of the socket pair as its connection. The thread first checks
- * every request (http_head.h). It replies to a refused request itself, after the replies to earlier
- * requests. */
+ * The other end of the socket pair is the connection that libmicrohttpd uses. The thread first
+ * checks every request (http_head.h). The thread itself replies to a refused request, after the
+ * replies to earlier requests. */
 #ifndef XD_SERVE_HTTP_FRONT_H
 #define XD_SERVE_HTTP_FRONT_H
 
@@ -26,7 +26,7 @@ typedef struct xd_front_args {
 xd_status xd_front_open(xd_front **f, const xd_front_args *a, xd_err *e);
 int       xd_front_port(const xd_front *f);
 /* Called for each connection with a socket, which the callee owns, and the client's address.
- * Returns 0 if it cannot serve the connection. */
+ * Returns 0 if the callee cannot serve the connection. */
 typedef int xd_front_on_client(void *cookie, int fd, const struct sockaddr_storage *from);
 /* Starts the thread that accepts connections. */
 xd_status xd_front_start(xd_front *f, xd_front_on_client *on_client, void *cookie, xd_err *e);

@@ -3,10 +3,10 @@
  *
  * A proxy in front of the server and libmicrohttpd must agree where each request ends, otherwise
  * clients could smuggle requests. Requests that the proxy and libmicrohttpd may interpret
- * differently are refused before libmicrohttpd reads them. Such requests have line ends other than
- * CR LF, control characters, blanks before colons, folded lines, repeated or non-numeric lengths,
- * transfer codings other than chunked, or a missing or repeated Host. Chunk extensions, which
- * libmicrohttpd 1.0.1 reads as part of the body, are removed. */
+ * differently are refused before libmicrohttpd reads them. Refused requests have line ends other
+ * than CR LF, control characters, blanks before colons, folded lines, repeated or non-numeric
+ * lengths, transfer codings other than chunked, or a missing or repeated Host. Chunk extensions,
+ * which libmicrohttpd 1.0.1 reads as part of the body, are removed. */
 #ifndef XD_SERVE_HTTP_HEAD_H
 #define XD_SERVE_HTTP_HEAD_H
 
@@ -30,7 +30,7 @@ typedef struct xd_head {        /* state of the parser; starts as {0} at the fir
 /* Returns the error message for a request that is refused with `status`. */
 const char *xd_head_sentence(int status);
 /* Parses the next n bytes. Returns the number of bytes at p that may be forwarded: the bytes before
- * a refused request. Removes chunk extensions from them in place. */
+ * a refused request. Removes chunk extensions from the bytes in place. */
 size_t xd_head_read(xd_head *h, char *p, size_t n);
 
 #endif

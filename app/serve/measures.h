@@ -4,8 +4,8 @@
 
 #include "base/json.h"
 
-/* The measured values of a request. DURATION: seconds from its arrival to its end. WAIT: seconds in
- * the queue. SPEED: steps per second. */
+/* The measured values of a request. DURATION: seconds from the request's arrival to its end. WAIT:
+ * seconds in the queue. SPEED: steps per second. */
 enum { XD_MEASURE_DURATION, XD_MEASURE_WAIT, XD_MEASURE_SPEED, XD_MEASURES, XD_BUCKETS = 16 };
 
 typedef struct xd_histogram {

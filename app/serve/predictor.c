@@ -1,9 +1,9 @@
 /* predictor.c - predicts the duration of tasks.
  *
  * Tasks that differ only in their texts and seeds take the same time and have the same key. The
- * predicted time of a key is the measured time of its tasks. For a new key it is the planner's
- * prediction multiplied by a correction: the mean ratio of measured to planned times of all
- * keys. */
+ * predicted time of a key is the measured time of its tasks. For a new key, the predicted time is
+ * the planner's prediction multiplied by a correction: the mean ratio of measured to planned times
+ * of all keys. */
 #include "serve/predictor.h"
 
 #include <math.h>
@@ -79,8 +79,8 @@ static char *key_of(const xd_task *t)
     return b.p;
 }
 
-/* Returns the entry of a key. If there is none and `make` is set, creates an entry that owns the
- * key, in place of the least recently used entry. Under the lock. */
+/* Returns the entry of a key. If the key has no entry and `make` is set, creates an entry that owns
+ * the key, in place of the least recently used entry. Under the lock. */
 static entry *entry_of(xd_predictor *p, char *key, int make)
 {
     int oldest = 0;

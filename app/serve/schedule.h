@@ -10,8 +10,8 @@
 #include "serve/task.h"
 
 /* Seconds of waiting that improve a task's score by one second, so that a long task is not
- * postponed for ever. While the task runs, this bonus is used up, so that short tasks can preempt
- * the task. */
+ * postponed for ever. While a long task runs, the bonus that it got by waiting is used up, so that
+ * short tasks can preempt the task. */
 #define XD_SCHEDULE_WAIT 4.0
 /* Half-life, in seconds, of an owner's used time: the used time counts half after this time. */
 #define XD_SCHEDULE_HALF 600.0

@@ -79,7 +79,7 @@ void xd_api_req_begin(xd_api_req *r, xd_http_call *call, const char *kind);
 void xd_api_req_model(xd_api_req *r, const char *name);
 /* Sets an option of xd_request by its name. */
 void xd_api_req_option(xd_api_req *r, const char *name, const char *value);
-/* The kinds of samplers that use eta, the amount of new noise per step: DDIM and ancestral
+/* The kinds of samplers that use eta, the amount of new noise per step, are DDIM and ancestral
  * samplers. Other samplers ignore eta. A request's eta must be set after its scheduler. */
 typedef enum xd_eta_kind { XD_ETA_NONE, XD_ETA_DDIM, XD_ETA_ANCESTRAL } xd_eta_kind;
 xd_eta_kind xd_api_req_eta_kind(const xd_api_req *r);
@@ -91,8 +91,9 @@ void xd_api_req_prompt(xd_api_req *r, const char *prompt);
 void xd_api_req_size(xd_api_req *r, const char *size);
 /* Adds a LoRA file from the server's folder: "name" or "name:0.8". */
 void xd_api_req_lora(xd_api_req *r, const char *value);
-/* Add an input image: xd_api_req_file as the content of a file, the other function as a data URL,
- * base64 or, with --allow_url, a URL. option: "image", "mask_image" or "last_image". */
+/* Add an input image to the request. xd_api_req_file accepts the content of a file; xd_api_req_url
+ * accepts a data URL, base64 or, with --allow_url, a URL. option: "image", "mask_image" or
+ * "last_image". */
 void xd_api_req_file(xd_api_req *r, const char *option, const char *data, size_t bytes);
 void xd_api_req_url(xd_api_req *r, const char *option, const char *url);
 /* Sets the format of the result files, "png" or "mp4". param: name of the field in errors. */
@@ -122,8 +123,8 @@ void xd_api_req_seed(xd_api_req *r);
 void xd_api_req_refuse(xd_api_req *r, unsigned status, const char *param, const char *fmt, ...)
     XD_PRINTF(4, 5);
 /* Validates the request and queues its task, which the caller releases. NULL: the request was
- * refused, and the reply was created. Call this function also after a failure, because it frees the
- * task. */
+ * refused, and the reply was created. Call xd_api_req_submit also after a failure, because it frees
+ * the task. */
 xd_task *xd_api_req_submit(xd_api_req *r);
 
 /* ---- replies --------------------------------------------------------------------------------- */

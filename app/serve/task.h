@@ -94,14 +94,14 @@ typedef struct xd_tasks_counts { int64_t queued, running, done, failed, cancelle
     xd_tasks_counts;
 
 /* Creates the queue. dir: directory in whose files all tasks are stored (task_store.h); NULL: tasks
- * are not stored. Tasks that are already stored there are loaded, and those that did not end are
- * queued again. queue: maximum number of queued tasks. Ended tasks are kept for `seconds`, with at
- * most `bytes` of files. */
+ * are not stored. Tasks that are already stored in this directory are loaded, and tasks that did
+ * not end are queued again. queue: maximum number of queued tasks. Ended tasks are kept for
+ * `seconds`, with at most `bytes` of files. */
 xd_status xd_tasks_open(xd_tasks **j, const char *dir, int queue, double seconds, int64_t bytes,
                         xd_err *e);
 void      xd_tasks_close(xd_tasks **j);
 /* Stops accepting and running tasks. Queued tasks fail, except stored tasks for which no client
- * waits; these are queued again by the next server. */
+ * waits. Stored tasks for which no client waits are queued again by the next server. */
 void      xd_tasks_shut_down(xd_tasks *j);
 void      xd_tasks_lock(xd_tasks *j);
 void      xd_tasks_unlock(xd_tasks *j);

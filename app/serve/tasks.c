@@ -177,8 +177,8 @@ static xd_status load_stored(xd_tasks *j, const char *dir, xd_err *e)
     return xd_task_store_load(dir, add_stored, print_warning, j, e);
 }
 
-/* Stores a task in its file. If this fails, for example because the disk is full, only a warning is
- * printed. */
+/* Stores a task in its file. If the file cannot be written, for example because the disk is full,
+ * only a warning is printed. */
 static void store_task(const xd_tasks *j, const xd_task *task)
 {
     xd_err e = { 0 };

@@ -110,8 +110,9 @@ static double read_clock_s(clockid_t id)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The thread that sends heartbeats. Each has the CPU time of the process without the CPU time of
- * this thread. If that time does not grow, the worker neither computes nor reads. */
+/* The thread that sends heartbeats. Each heartbeat has the CPU time of the process without the CPU
+ * time of the thread that sends heartbeats. If that time does not grow, the worker neither computes
+ * nor reads. */
 static void *send_heartbeats(void *arg)
 {
     xd_connection *c = arg;

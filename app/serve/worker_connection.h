@@ -11,7 +11,8 @@
 #include "serve/frame.h"
 #include "xdit/xdit.h"
 
-/* A running task. The tasks that it interrupted are below it in the stack of running tasks. */
+/* A running task. In the stack of running tasks, the tasks that a task has interrupted are below
+ * that task. */
 typedef struct xd_running {
     struct xd_running *below;
     char               id[64];

@@ -1,9 +1,10 @@
 /* worker_dispatch.h - chooses the next task for the worker, and the ranks that run the task.
  *
- * Usually all ranks run one task. A queued task may preempt it: the worker runs the new task
- * between two steps of the running task. If several tasks of one model are queued, the ranks may be
- * split, when this is faster: each rank then runs its own tasks alone. When these tasks are done,
- * the ranks are joined again. Only the thread of worker_process.c calls these functions. */
+ * Usually all ranks run one task. A queued task may preempt the running task: the worker runs the
+ * new task between two steps of the running task. If several tasks of one model are queued, the
+ * ranks may be split, when this is faster: each rank then runs its own tasks alone. When the tasks
+ * of split ranks are done, the ranks are joined again. Only the thread of worker_process.c calls
+ * the functions of this header. */
 #ifndef XD_SERVE_WORKER_DISPATCH_H
 #define XD_SERVE_WORKER_DISPATCH_H
 
@@ -40,8 +41,8 @@ typedef struct xd_dispatch {
     int            nruns;
     xd_worker_mode mode;
     int            split_replies;           /* number of replies to XD_FRAME_SPLIT             */
-    char           can_split[XD_WORKER_RANKS];      /* 1: the rank has replied that it can run tasks
-                                                       alone */
+    char           can_split[XD_WORKER_RANKS];      /* 1 for each rank that has replied that it can
+                                                       run tasks alone */
     char           split_model[XD_WORKER_NAME];     /* the model of all tasks that split ranks
                                                        run */
     double         split_shortest_s;        /* predicted seconds of the shortest task of split

@@ -1,7 +1,7 @@
 /* worker_models.h - the open models of a worker, and the engines of each model.
  *
- * All ranks call these functions in the same order, unless the comment of a function states
- * otherwise. */
+ * All ranks call the functions of this header in the same order, unless the comment of a function
+ * states otherwise. */
 #ifndef XD_SERVE_WORKER_MODELS_H
 #define XD_SERVE_WORKER_MODELS_H
 
@@ -29,8 +29,8 @@ typedef struct xd_worker_models {
     int            verbose;
 } xd_worker_models;
 
-/* Opens the model of a task, unless it is open already, and moves it to the head of the list. If
- * memory is short, closes models that are not busy. */
+/* Opens the model of a task, unless it is open already, and moves the model to the head of the
+ * list. If memory is short, closes models that are not busy. */
 xd_status xd_worker_models_get(xd_worker_models *m, const xd_task_flags *f, xd_opened **o,
                                xd_err *e);
 /* Acquires a free engine of the model, with the LoRA files of the task selected. The caller

@@ -412,7 +412,7 @@ static void describe_exit(xd_worker_process *w, int status, char *why, size_t si
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Ends the worker and cleans up. If `why` is not empty, it has the reason why the worker is killed;
+/* Ends the worker and cleans up. If `why` is not empty, `why` has the reason to kill the worker;
  * otherwise the reason of the worker's exit is written to `why`. A process that cannot be killed,
  * since its disk does not respond, is abandoned. */
 static void end_worker(xd_worker_process *w, char *why, size_t size)

@@ -45,7 +45,7 @@ xd_status xd_worker_start(xd_worker_process **w, const xd_worker_args *a, xd_err
 xd_status xd_worker_await(xd_worker_process *w, const volatile sig_atomic_t *stop, xd_err *e);
 void      xd_worker_get_state(xd_worker_process *w, xd_worker_state *state);
 /* Waits for running tasks up to `seconds`, or until *hurry is above 1, then cancels the tasks.
- * Stops the worker, and kills it if it does not exit. */
+ * Stops the worker, and kills a worker that does not exit. */
 void      xd_worker_stop(xd_worker_process **w, double seconds,
                          const volatile sig_atomic_t *hurry);
 
