@@ -23,8 +23,8 @@ static void raise_files(struct rlimit *l, rlim_t want)
         *l = more;
 }
 
-/* Returns the bytes of address space that this process has mapped; a rank begins with the same
- * mapped bytes. */
+/* Returns the bytes of address space that this process has mapped; a rank maps the same number of
+ * bytes when it starts. */
 static rlim_t mapped_bytes(void)
 {
     unsigned long pages = 0;

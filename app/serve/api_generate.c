@@ -20,7 +20,7 @@ static void set_option(void *cookie, const char *name, const char *value)
     xd_api_req_option(&q->req, strcmp(name, "cfg") == 0 ? "guidance_scale" : name, value);
 }
 
-/* Refuses the directories of this host, except the server's directory of results. */
+/* Refuses a directory of this host in save_disk_path, unless it is the directory of --results. */
 static void set_dir(void *cookie, const char *name, const char *value)
 {
     generate_request    *q = cookie;

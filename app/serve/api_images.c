@@ -241,7 +241,7 @@ typedef struct news {
     char          file[4096];
     xd_task_image image;        /* the image of the event "completed"                          */
     int           index, over;  /* index: number of the preview for "partial_image"; over 1: the
-                                   stream ends */
+                                   task has ended */
 } news;
 
 static void add_event(xd_text_buf *b, const stream *s, const news *n)

@@ -581,7 +581,7 @@ void xd_tasks_each(xd_tasks *j, void (*visit)(void *cookie, const xd_task *task)
             visit(cookie, task);
 }
 
-/* Deletes the oldest ended tasks first, since the list begins with the oldest task. */
+/* Deletes the oldest ended tasks first, since the list of tasks begins with the oldest task. */
 void xd_tasks_delete_expired(xd_tasks *j)
 {
     double  now = xd_now_s();

@@ -42,9 +42,9 @@ void      xd_worker_models_release(xd_opened *o);
  * xd_worker_models_release. */
 xd_status xd_worker_models_open_alone(xd_worker_models *m, xd_opened *o, const xd_task_flags *f,
                                       xd_err *e);
-/* Frees memory: the weights merged with LoRA files that no task uses, or, if there are none, the
- * least recently used model that is neither busy nor first in the list. Returns 0 if there is
- * nothing to free. */
+/* Frees memory: the weights with LoRA files that no task uses, or, if there are none, the least
+ * recently used model that is neither busy nor first in the list. Returns 0 if there is nothing to
+ * free. */
 int       xd_worker_models_free_memory(xd_worker_models *m);
 int       xd_worker_models_count(const xd_worker_models *m);
 void      xd_worker_models_close(xd_worker_models *m);
