@@ -235,7 +235,8 @@ void xd_json_free(xd_json **j)
 
 /* ---- access ------------------------------------------------------------------------------- */
 
-/* Returns the value of a key. If a key occurs twice, the last value is used, as in Python. */
+/* Returns the value of a key, or NULL if the object does not have the key. If a key occurs twice,
+ * the last value is used, as in Python. */
 const xd_json *xd_json_get(const xd_json *j, const char *key)
 {
     if (!j || !cJSON_IsObject(j->v))

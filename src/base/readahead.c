@@ -21,9 +21,9 @@
 #include <unistd.h>
 
 enum {
-    PIECE = 128 << 10,          /* bytes of a request: smallest usual readahead window          */
+    PIECE = 128 << 10,          /* bytes per request: a disk's smallest usual readahead */
     STEP = 1 << 20,             /* bytes requested between two waits                            */
-    DEPTH = 8,                  /* number of steps in flight                                    */
+    DEPTH = 8,                  /* steps that are requested but not yet read */
     STACK = 64 << 10
 };
 
@@ -101,8 +101,8 @@ static int wait_for_space(xd_readahead *a, size_t n)
     return going;
 }
 
-/* Reads the byte at a mark. Returns 0 on an error, which is reported when the file is used
- * later. */
+/* Waits for a step by reading the step's last byte, whose position is `m`. Returns 0 on an error,
+ * which is reported when the file is used later. */
 static int read_mark(mark m)
 {
     char c;

@@ -14,7 +14,7 @@ enum {
     MAX_RANKS = 64,             /* max ranks of a group                                        */
 };
 
-typedef struct box {            /* this rank's mailbox for messages to another rank            */
+typedef struct box {            /* this rank's mailbox for messages to one other rank          */
     char     *p;
     size_t    cap;
     xd_mark  *full, *taken;     /* events: data is ready (ours), copied out (receiver's)       */
@@ -44,7 +44,7 @@ struct xd_mailboxes {
     cell       *cells;          /* [size][size][BOXES]: by sender, receiver, mailbox           */
     int         rank, size;
     int32_t     first;          /* world rank of the host's first rank                         */
-    peer_boxes *peer;           /* [size]                                                      */
+    peer_boxes *peer;           /* [size]: mailboxes shared with each other rank               */
 };
 
 typedef struct xd_note {

@@ -9,11 +9,12 @@
 struct xd_links {
     xd_staging         *w;
     const xd_dev_links *ops;
-    xd_link           **link;           /* [0]: collective calls; [1 + r]: messages from rank r */
+    xd_link           **link;           /* links: [0]: of collectives; [1 + r]: of messages from
+                                           rank r */
     int                 rank, n, lost;
 };
 
-typedef struct part { char *p; size_t bytes; int peer; } part;          /* one message         */
+typedef struct part { char *p; size_t bytes; int peer; } part;          /* one message of a call */
 
 /* Returns contiguous device memory for a tensor that is sent or received, or NULL if out of
  * memory. */

@@ -128,7 +128,7 @@ void *xd_mpi_window_open(xd_comm *c, size_t bytes)
 {
     xd_mpi_group *g = c->priv;
     size_t    mine = (bytes + XD_HUGE_PAGE - 1) / XD_HUGE_PAGE * XD_HUGE_PAGE, at = 0;
-    /* After a failure (lost), the ranks' messages no longer match. */
+    /* After a failure (`lost`), the ranks' messages no longer match, so no message is sent. */
     size_t    sum = g->world->lost ? 0 : sum_parts(g, mine, &at);
     xd_shm_block *b = sum ? open_block(g, sum) : NULL;
     if (!b)

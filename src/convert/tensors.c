@@ -43,7 +43,7 @@ static xd_dtype plain_type(const xd_cvt_part *c, xd_dtype stored, int vector, in
 
 static xd_cvt_item *add_item(xd_cvt_part *c, const char *name, xd_tensor t, xd_err *e)
 {
-    if ((c->n & (c->n - 1)) == 0) {     /* the list is full: its capacity is a power of two    */
+    if ((c->n & (c->n - 1)) == 0) {     /* double the capacity of the full list: a power of two */
         xd_cvt_item *v = realloc(c->item, (size_t)(c->n ? 2 * c->n : 1) * sizeof *v);
         if (!v) {
             xd_fail(e, XD_ENOMEM, "no memory for the list of tensors");
@@ -93,7 +93,7 @@ static xd_status add_declared(xd_cvt_part *c, const xd_declared *d, xd_err *e)
     xd_tensor           t;
     if (!xd_source_name(&p->w->src, d->name, name, sizeof name) || is_listed(c, name) ||
         !p->w->src.has(p->w->src.self, name, &t))
-        return XD_OK;           /* belongs to blocks that are never run                        */
+        return XD_OK;           /* the tensor belongs to blocks that are never run             */
     const int quantized = !d->unread && (d->type == XD_I8 || d->type == XD_F8E4M3);
     const int vector = d->unread ? d->nd < 2 : d->type == XD_F32;
     if (p->single)              /* a single file may store the tensor in another shape         */
@@ -101,7 +101,7 @@ static xd_status add_declared(xd_cvt_part *c, const xd_declared *d, xd_err *e)
     t = xd_view(NULL, quantized ? d->type : plain_type(c, t.type, vector, has_terms(p, name)),
                 t.nd, t.d);
     const int fours = !d->unread && d->type == XD_Q4_0;
-    if (fours)                  /* safetensors has no Q4_0: written as bytes                   */
+    if (fours)                  /* safetensors has no Q4_0, so Q4_0 blocks are written as bytes */
         t = xd_view2(NULL, XD_U8, t.d[0], (int64_t)xd_dtype_bytes(XD_Q4_0, t.d[1]));
     xd_cvt_item *i = add_item(c, name, t, e);
     if (i) {

@@ -61,7 +61,8 @@ xd_status xd_dual_axes(xd_ints *axes, int64_t head_dim, xd_err *e)
     return XD_OK;
 }
 
-/* Fills the RoPE angles of the tokens of one stream; returns the address after them. */
+/* Fills the RoPE angles of the tokens of one stream; returns the address after the written
+ * angles. */
 static float *fill_stream(const xd_rope *t, xd_stream_id stream, const double *base, float *row)
 {
     int64_t W = t->x->lay->grid[2], n = xd_n(t->x, stream);
@@ -86,7 +87,7 @@ static int64_t half_of(const xd_ints *axes)
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
-    double         base[256];   /* sized for heads of up to 512 features                       */
+    double         base[256];   /* one value per element pair: heads of up to 512 features     */
     xd_rope_axes(base, theta, t->cfg);
     for (int64_t n = xd_n(t->x, XD_TXT) * half_of(t->cfg); n > 0; n--)
         *buf++ = (float)t->fn(0);
@@ -120,11 +121,12 @@ void xd_dual_embed(xd_exec *x, const xd_input *in, xd_state *s, const xd_lin *te
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* the tokens of a double block that have the same weights and modulation */
+/* the tokens of a double block that share weights and modulation: a side of the block */
 typedef struct side { const xd_adaln *w; xd_tensor mod, h; int64_t at, n; } side;
 
-/* Lists the sides of a double block: text, reference images if their modulation differs from the
- * image's, image. Returns the number of sides. */
+/* Lists the sides of a double block, which are groups of tokens with the same weights and
+ * modulation: text, reference images if their modulation differs from the image's, image. Returns
+ * the number of sides. */
 static int sides_of(const xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in,
                     side s[3])
 {

@@ -1,7 +1,7 @@
-/* borrow.c - engines that share the weights of another engine (xd_open_beside)
+/* borrow.c - engines that share the weights of another engine (xd_open_beside).
  *
- * Such an engine has its own groups of ranks, memory counts and requests. Its components point at
- * the weights of the first engine's. */
+ * An engine that borrows weights has its own groups of ranks, memory counts and requests. The
+ * components of the borrowing engine point at the weights of the first engine's components. */
 #include "engine/borrow.h"
 
 #include <stdlib.h>
@@ -195,7 +195,8 @@ static xd_status group_text(xd_context *ctx, xd_component *p, int alike, xd_err 
     return s;
 }
 
-/* Refuses if the additional weights exceed this host's free memory; shared weights count once. */
+/* Fails if the additional weights exceed the free memory of this host. Shared weights count
+ * once. */
 static xd_status check_memory(xd_context *ctx, const int want[PARTS], int alike, xd_err *e)
 {
     size_t machine, space;

@@ -76,8 +76,8 @@ static int is_auto(const xd_open_args *a)
     return a->device && strcmp(a->device, "auto") == 0;
 }
 
-/* Opens one GPU per rank for the device "auto" if all ranks can get one, else none. Logs the reason
- * instead of failing. Collective. */
+/* Opens one GPU per rank for the device "auto" if all ranks can get one, else no GPU. Logs the
+ * reason instead of failing. Collective. */
 static void try_devices(xd_engine *g)
 {
     int       rank = 0, ranks = 1;
@@ -320,7 +320,7 @@ static int all_finite(const float *v, int64_t n)
     return 1;
 }
 
-/* Returns the progress of an image; nth: index of the image among the request's images. */
+/* Returns the progress of an image; `nth` is the index of the image among the request's images. */
 static xd_progress progress_of(const xd_job *j, int nth, int step, double t0)
 {
     return (xd_progress){ step + 1, j->samp.steps, nth + 1, j->ntodo, xd_now_s() - t0,
@@ -352,7 +352,7 @@ static xd_status change_for_others(loop *l, int nth, xd_err *e)
     return s;
 }
 
-/* Runs the steps of one transformer, from `step` on. lat: memory for latents. */
+/* Runs the steps of one transformer, from `step` on. `lat` is memory for the latents. */
 static xd_status run_steps(loop *l, xd_denoise *f, int nth, int step, float *lat, xd_err *e)
 {
     xd_job     *j = l->j;
@@ -539,9 +539,9 @@ static xd_status agree_behind_calls(const xd_context *ctx, xd_status s, xd_err *
     return xd_world_agree(&ctx->world, s, e);
 }
 
-/* Adds the images first .. first + replicas - 1 to the result on rank 0, in order. mine: latents
- * and pixels of this replica; ownership passes on. The ranks share their status before anything is
- * sent, and at the end. */
+/* Adds the images first .. first + replicas - 1 to the result on rank 0, in order. `mine` has the
+ * latents and pixels of this replica, and the result takes ownership of added images. The ranks
+ * share their status before anything is sent, and at the end. */
 static xd_status collect_images(loop *l, int first, float *mine[2], xd_err *e)
 {
     xd_job           *j = l->j;
@@ -596,7 +596,7 @@ static xd_status generate_all(loop *l, const xd_prompts *w, xd_err *e)
     return s;
 }
 
-/* Frees the weights after a failure (s), so that all ranks have the same state for the next
+/* If s is a failure, frees the weights, so that all ranks have the same state for the next
  * request. */
 static void unload_after_failure(xd_context *ctx, xd_status s)
 {
@@ -675,10 +675,10 @@ static xd_status prepare_request(xd_job *j, xd_prompts *w, xd_need *need, xd_mem
         s = xd_job_pick(j, e);
     if (s == XD_OK && j->ntodo)
         s = xd_memory_plan(j, w, need, room, e);
-    if (s == XD_ENOMEM && room->machine > 0)   /* the plan refused            */
+    if (s == XD_ENOMEM && room->machine > 0)   /* xd_memory_plan refused the request */
         s = xd_memory_fit(j, w, need, room, e);
     *refused = s == XD_ENOMEM && room->device > 0 &&
-               j->ctx->world.used->size == j->ctx->world.all->size;   /* idle ranks do not wait   */
+               j->ctx->world.used->size == j->ctx->world.all->size;   /* no rank is idle */
     return s;
 }
 
@@ -700,7 +700,7 @@ static xd_status run_images(loop *l, xd_prompts *w, const xd_need *need, xd_err 
     }
     xd_callback_stage(j, "text");
     l->fresh = !xd_transformer_of(j, 0)->w->store;
-    if (ctx->keep)              /* another engine may have loaded it on this rank already       */
+    if (ctx->keep)              /* another engine may have loaded the transformer on this rank  */
         l->fresh = !xd_world_all(&ctx->world, !l->fresh);
     double    t0 = xd_now_s();
     xd_status s = xd_prompts_encode(w, j, need->text_tmp, e);
@@ -723,7 +723,7 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     xd_need    need;
     xd_memory_limits room = { 0 };
     xd_job_agreed   told;
-    xd_request own = *r;        /* a copy, which gets rank 0's seed and the image's size        */
+    xd_request own = *r;        /* a copy of the request, with rank 0's seed and the image's size */
     loop       l = { .j = &j };
     double     t0 = xd_now_s();
     xd_status  same = xd_job_compare(&g->ctx, r, &told, &mine);
@@ -748,7 +748,7 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     g->refused = 0;
     if (!g->ctx.world.idle && s != XD_ECOMM)
         s = prepare_request(&j, &w, &need, &room, &g->refused, s, &mine);
-    int started = s == XD_OK;   /* the request was not refused                                 */
+    int started = s == XD_OK;   /* 1: the request was not refused                              */
     if (++g->requests && started)       /* predicted times are those of the first request      */
         xd_warn_far_larger(&j, g->requests == 1 ? g->predicted.total_s : -1);
     if (started && j.ntodo)

@@ -12,13 +12,13 @@
 enum { PARTS = XD_LORA_COMPONENTS, DEEP = 16 };
 
 typedef struct lora_set {
-    xd_loras      *loras;       /* NULL: no files, or the active set, whose files `model` has  */
+    xd_loras      *loras;       /* NULL: no LoRA files, or the set is active and `model` has them */
     uint64_t       hash;        /* hash of the model with these files; 0: not known yet        */
-    int            own[PARTS];  /* 1: its files change the transformer (0), encoder k (1 + k)  */
-    xd_component_weights aside[PARTS];  /* its own weights while the set is inactive           */
-    int            kept[PARTS]; /* 1: loaded; equal on all ranks                               */
-    xd_text_cache *embeddings;  /* its text cache while the set is inactive                    */
-    struct lora_set *older;     /* the set that was used before it                             */
+    int            own[PARTS];  /* 1: the files change the transformer (0), encoder k (1 + k)  */
+    xd_component_weights aside[PARTS];  /* the set's weights while it is inactive              */
+    int            kept[PARTS]; /* 1: the weights are loaded; equal on all ranks               */
+    xd_text_cache *embeddings;  /* the set's text cache while it is inactive                   */
+    struct lora_set *older;     /* the set that was used before this set                       */
 } lora_set;
 
 /* One set has no files: it owns the shared components and serves requests without LoRA files. */
@@ -155,7 +155,7 @@ static void put_first(xd_lora_sets *s, lora_set *t)
     s->newest = t;
 }
 
-/* Activates set t, whose own weights are open. */
+/* Activates the set t. The weights that t owns must be open. */
 static void change_set(xd_engine *g, lora_set *t)
 {
     xd_lora_sets *s = g->sets;
@@ -172,7 +172,7 @@ static void change_set(xd_engine *g, lora_set *t)
         if (a == b)
             continue;
         ctx->switched = 1;
-        xd_component_swap(part_of(g, i), &b->aside[i]);     /* b's place has a's weights    */
+        xd_component_swap(part_of(g, i), &b->aside[i]);     /* b->aside now has a's weights */
         a->aside[i] = b->aside[i];
         memset(&b->aside[i], 0, sizeof b->aside[i]);
     }

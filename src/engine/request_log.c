@@ -19,7 +19,7 @@ static void add_size(xd_text_buf *b, const xd_job *j)
                j->samp.steps, j->samp.steps == 1 ? "" : "s");
 }
 
-/* Appends types and device: "bf16, weights int8, on cpu-amx". */
+/* Appends data types and device: "bf16, weights int8, on cpu-amx". */
 static void add_types(xd_text_buf *b, const xd_job *j)
 {
     const char *type = xd_dtype_name(j->ctx->type);

@@ -33,8 +33,8 @@ typedef struct hello { char version[32], host[96]; } hello;
 typedef struct card {           /* further settings of a rank that are compared                */
     xd_plan  plan;
     int64_t  balanced;
-    char     dtype[16], weights[2][16]; /* weights: types of the transformer, of text encoders */
-    uint64_t model, traced, options[XD_PLAN_ROWS];      /* options: of the plan                */
+    char     dtype[16], weights[2][16]; /* weights: types of the transformer and of text encoders */
+    uint64_t model, traced, options[XD_PLAN_ROWS];      /* options: values of the plan's options */
     char     cpus[128];         /* cores of the rank, which may differ; only logged            */
     char     device[32];        /* kind of device, which may differ, with a warning            */
 } card;

@@ -1,4 +1,5 @@
-/* exec.c - the execution context of a pass: errors, and which tokens its rows are */
+/* exec.c - the execution context of a pass: its error state, and the tokens to which the rows of
+ * its tensors belong */
 #include "exec/exec.h"
 
 #include <stdio.h>

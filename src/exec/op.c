@@ -195,7 +195,7 @@ static void run_cut_by_inputs(xd_exec *x, const xd_lin *w, xd_gemm a)
     else
         multiply(x, w, &(xd_gemm){ .out = part, .in = a.in, .sx = a.sx });
     m->sum(x, m, XD_OVER_FEATURES, part);
-    xd_tensor row = part;       /* a view that repeats the bias for every row                  */
+    xd_tensor row = part;       /* a view that repeats the bias of the layer for every row     */
     row.p = a.bias.p, row.type = a.bias.type, row.s[0] = 0;
     if (a.bias.p)
         xd_add(x, part, row);
@@ -390,7 +390,7 @@ void xd_axpby(xd_exec *x, xd_tensor y, float a, xd_tensor in, float b)
 
 /* ---- attention ---------------------------------------------------------------------------- */
 
-/* View of [B*n,H,D] as [B,n,H,D]: splits the rows of a batch by sample. */
+/* Returns a view of [B*n,H,D] as [B,n,H,D]: splits the rows of a batch by sample. */
 static xd_tensor split_batch(xd_tensor t, int64_t B)
 {
     xd_tensor r = t;
@@ -400,7 +400,7 @@ static xd_tensor split_batch(xd_tensor t, int64_t B)
     return r;
 }
 
-typedef struct attn_call {      /* arguments of xd_attn and its variants                       */
+typedef struct attn_call {      /* arguments of xd_attn and of its variants                    */
     xd_tensor q, k, v, bias;
     float     scale, softcap;
     int64_t   window;

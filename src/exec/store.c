@@ -79,7 +79,7 @@ void *xd_store_own_block(xd_store *s, size_t bytes, size_t beside)
 {
     size_t window = xd_store_block_bytes(bytes);
     char  *p = own_block(s, window + beside);
-    s->bytes = beside;          /* weights in the block are counted one by one                 */
+    s->bytes = beside;          /* weights in the block are counted when they are allocated    */
     if (!p)
         return NULL;
     xd_store_use_block(s, p, window, 0, 1);

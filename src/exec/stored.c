@@ -38,7 +38,7 @@ int xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m)
 enum { GROUP_BYTES = 8 << 20, GROUP_INTEGERS = 64 << 20 };
 
 struct xd_stored {
-    xd_decl      d;             /* copy of the declaration at the load                         */
+    xd_decl      d;             /* copy of the layer's declaration, made when it was loaded    */
     xd_err       err;
     xd_gathering g;
     xd_mat_part  parts[XD_MAXSEG];
@@ -77,8 +77,8 @@ static size_t mapped_bytes(const xd_decl *d, const xd_matrix *m)
     return sum;
 }
 
-/* Sets how rows are packed: the rows per group, and the bytes of the copy of a group, or of a band
- * per thread. */
+/* Sets how rows are packed: the number of rows per group, and the bytes of memory for a copy of one
+ * group, or of one band per thread. */
 static void plan_groups(xd_lin *l, xd_gathering *g)
 {
     l->group = group_rows(&l->w, g);

@@ -144,7 +144,7 @@ static void list_tensor(xd_decl *d, const char *names, const char *suffix, xd_dt
     full_names(d, names, suffix, t->name, sizeof t->name);
     t->type = type;
     t->nd = nd;
-    for (int i = 0; i < nd; i++)    /* a scalar has no extents                                    */
+    for (int i = 0; i < nd; i++)    /* a scalar tensor has no extents                             */
         t->d[i] = shape[i];
 }
 

@@ -29,8 +29,8 @@ static xd_stream_plan plan_of(const xd_block_sizes *w, int streamed, int slots)
     return p;
 }
 
-/* Tries the largest number of slots first. Slots cost device memory, but with fewer slots every
- * block waits for its weights. */
+/* Tries the largest number of slots first. A slot is device memory for one streamed block. With
+ * fewer slots every block waits for its weights. */
 int xd_stream_plan_make(xd_stream_plan *p, const xd_block_sizes *w, double have, int all)
 {
     *p = (xd_stream_plan){ 0 };
@@ -52,12 +52,12 @@ typedef struct streamed { int layer; char *host; size_t bytes; } streamed;
 struct xd_weight_stream {
     xd_stream_memory m;
     xd_stream_plan plan;
-    int            first, n;    /* first block of this stage, number of its blocks             */
-    char          *pinned, *slots;      /* pinned: m.copy, or the stream's own memory          */
+    int            first, n;    /* first block of this stage, number of the stage's blocks     */
+    char          *pinned, *slots;      /* pinned: m.copy, or memory that belongs to the stream */
     streamed      *item;        /* [plan.streamed]: the streamed blocks in order               */
     int           *at;          /* [n]: index of a block in `item`; -1: stays on the device     */
-    int64_t        turn, fetched;       /* streamed blocks computed, and fetched, so far          */
-    xd_arena       window;      /* the store's own memory while a streamed block is loaded      */
+    int64_t        turn, fetched;       /* number of streamed blocks computed; fetched            */
+    xd_arena       window;      /* the store's window while a streamed block is loaded          */
     void         (*next)(void *self, int k); /* called before a block in files is used; or NULL */
     void          *self;
     xd_stays       stays;       /* saved xd_decl.stays while a block in files is loaded         */

@@ -155,7 +155,7 @@ uint8_t *xd_exif(const xd_image_text *texts, size_t max, size_t *n)
         parameters = is_parameters(t) ? t->value : parameters;
     bytes       note = parameters ? make_comment(parameters, max - FRAME) : (bytes){ NULL, 0 };
     xd_text_buf about = make_description(texts);
-    if (about.len + 1 + note.n > max - FRAME)           /* too long: omit the description        */
+    if (about.len + 1 + note.n > max - FRAME)           /* too long, so it is omitted */
         xd_buf_free(&about);
     bytes b = note.n || about.p ? assemble_exif(&about, &note) : (bytes){ NULL, 0 };
     free(note.p);

@@ -19,7 +19,7 @@ enum { MAX_COMMENT = 65533, EXIF_MARK = 6, MAX_SCANS = 100 };
 
 typedef struct notes {          /* metadata of an image; each field may be NULL                */
     char    *lines;
-    uint8_t *exif;              /* begins with "Exif"                                          */
+    uint8_t *exif;              /* Exif block, which begins with "Exif"                        */
     size_t   n;
 } notes;
 

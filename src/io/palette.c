@@ -11,7 +11,7 @@ typedef struct cell {           /* all pixels with equal upper 6 bits in each ch
 
 typedef struct box {
     int64_t from, to, n;        /* range of cells in the list; number of pixels                */
-    double  mean[3], worst;     /* mean colour; largest squared error of a channel, `axis`     */
+    double  mean[3], worst;     /* mean colour; largest squared error, of channel `axis` */
     int     axis;
 } box;
 
@@ -104,7 +104,7 @@ xd_status xd_palette_make(xd_palette *p, const uint8_t *rgb, int64_t n, xd_err *
         if (split_box(&boxes[at], &boxes[p->n], cells))
             p->n++;
         else
-            boxes[at].worst = -1;       /* all its cells are equal: the box cannot be split    */
+            boxes[at].worst = -1;       /* all cells of the box are equal, so it cannot be split */
     }
     memset(p->nearest, -1, sizeof p->nearest);
     for (int i = 0; i < p->n; i++) {

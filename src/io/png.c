@@ -19,11 +19,11 @@ typedef struct session {
     png_bytepp  rows;
     png_text   *texts;          /* [n]: texts to write; owns keys and texts                   */
     int         n;
-    const uint8_t *data;        /* reading: remaining bytes                                   */
+    const uint8_t *data;        /* while reading: number of remaining bytes                   */
     size_t      left;
     xd_pixels  *p;
-    uint8_t    *rgba;           /* reading: pixels with alpha; NULL: alpha is not read         */
-    int         orientation;    /* reading: xd_pixels.orientation                              */
+    uint8_t    *rgba;           /* while reading: pixels with alpha; NULL: alpha is not read   */
+    int         orientation;    /* while reading: orientation as in xd_pixels                  */
 } session;
 
 static void on_error(png_structp png, png_const_charp msg)
@@ -154,7 +154,7 @@ static xd_status png_save(FILE *f, const char *path, const xd_pixels *p,
    Exif is in its own chunk or, as ImageMagick writes it, in a text "Raw profile type exif" in
    hexadecimal; XMP is in a text, too. All of these may be before or after the pixels. */
 
-enum { MAX_TEXT = 1 << 20 };   /* max bytes read of a compressed text                         */
+enum { MAX_TEXT = 1 << 20 };   /* max bytes that are read of a compressed text                */
 
 typedef struct block { uint8_t *p; size_t n; } block;
 

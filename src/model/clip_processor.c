@@ -33,7 +33,7 @@ static const xd_field fields[] = {
     { "feature_extractor_type", 0, '-', 0, NULL },
     { "processor_class", 0, '-', 0, NULL },
     { "do_convert_rgb", 0, '-', 0, NULL },
-    { "size", 0, '-', 0, NULL },        /* read_size parses size and crop_size                 */
+    { "size", 0, '-', 0, NULL },        /* read_size parses the values of size and crop_size   */
     { "crop_size", 0, '-', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
@@ -72,7 +72,7 @@ static xd_status read_size(const xd_json *j, const char *key, int64_t *edge, int
                    "height and width%s", key, (int)MAX_SIDE, edge ? " or shortest_edge" : "");
 }
 
-/* Reads the three numbers of a key; `usual` has the default. */
+/* Reads the three numbers of a config key; `usual` has their default values. */
 static xd_status read_three(const xd_reals *v, const char *key, const double usual[3],
                             double out[3], xd_err *e)
 {

@@ -52,8 +52,8 @@ static xd_status count_blocks(const xd_component *p, const char *layers, xd_text
     return XD_OK;
 }
 
-/* Reads the config again with other numbers of blocks, appended as duplicate keys, of which the
- * last one counts. */
+/* Parses the config text again with other numbers of blocks. These numbers are appended as
+ * duplicate JSON keys, and the last of several equal keys counts. */
 static xd_status reread_blocks(xd_component *p, const char *hint, const char *layers,
                                const char *path, xd_err *e)
 {
@@ -83,8 +83,8 @@ static xd_status reread_blocks(xd_component *p, const char *hint, const char *la
     return s;
 }
 
-/* Finds the network of the config and lists its tensors. layers: other numbers of blocks, or
- * NULL. */
+/* Finds the network of the config and lists its tensors. `layers` has the numbers of blocks that
+ * replace those of the config, or is NULL. */
 static xd_status open_network(xd_component *p, const char *hint, const char *layers,
                               const char *path, xd_err *e)
 {
@@ -96,7 +96,7 @@ static xd_status open_network(xd_component *p, const char *hint, const char *lay
     return s == XD_OK ? list_tensors(p, e) : s;
 }
 
-/* Sets the name and an empty set of weights. */
+/* Sets the component's name, and gives the component an empty set of weights. */
 static xd_status begin(xd_component *p, const char *name, xd_kind kind, xd_err *e)
 {
     xd_component_weights v;
@@ -250,7 +250,7 @@ static void src_past(void *self, const char *name, const void *at, size_t bytes)
 /* ---- fp8 ---------------------------------------------------------------------------------- */
 
 /* Returns the tensor with the scale of an fp8 weight, under one of the names that ComfyUI and
- * others use; -1: none. */
+ * others use. Returns -1 if the files have no such tensor. */
 static int64_t find_scale(const xd_component *p, const char *weight)
 {
     static const char *const ends[] = { "scale_weight", "weight_scale" };
@@ -313,13 +313,14 @@ static xd_status check_scales(xd_component *p, xd_err *e)
     return XD_OK;
 }
 
-/* Tensors that ComfyUI and llama.cpp add to weights, and that are not reported as unused. */
+/* Names of tensors that ComfyUI and llama.cpp add to weight files. These tensors are not reported
+ * as unused. */
 int xd_component_is_note(const char *name)
 {
     static const char *const ends[] = { "tekken_model", "spiece_model" };
     size_t n = strlen(name);
     if (!strcmp(name, "output.weight") || !strcmp(name, "rope_freqs.weight"))
-        return 1;               /* in language models of llama.cpp                           */
+        return 1;               /* tensors in language models of llama.cpp                   */
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         size_t k = strlen(ends[i]);
         if (n >= k && strcmp(name + n - k, ends[i]) == 0)
@@ -330,7 +331,8 @@ int xd_component_is_note(const char *name)
 
 /* ---- which tensors are read --------------------------------------------------------------- */
 
-/* Marks the tensors of the files that match a declared one by any of its alternative names. */
+/* Marks those tensors of the files whose name is one of the alternative names of a declared
+ * tensor. */
 static void mark_used(const xd_component *p, const char *names, char *used)
 {
     char want[512], have[512];
@@ -406,7 +408,7 @@ xd_status xd_component_list(const xd_component *p, xd_dtype blocks, xd_declared 
     return s;
 }
 
-/* Opens the source with the files' own names. */
+/* Opens the tensor source of the files, with the tensor names that the files use. */
 static xd_status open_raw(xd_component *p, xd_err *e)
 {
     const char *what = p->file ? p->file : p->dir;
@@ -419,8 +421,8 @@ static xd_status open_raw(xd_component *p, xd_err *e)
     return s;
 }
 
-/* Opens the source of the files. If `file` is given, or the names in the folder are not those of
- * diffusers, wraps it in a translation of names. */
+/* Opens the tensor source of the files. If `file` is given, or the names in the folder are not
+ * those of diffusers, wraps the source in one that translates tensor names. */
 static xd_status open_source(xd_component *p, const xd_declared *needed, int n, xd_err *e)
 {
     xd_status s = open_raw(p, e);
@@ -490,7 +492,7 @@ size_t xd_component_held_bytes(const xd_component *p)
     return bytes;
 }
 
-/* Returns 1 if the weights have a source; without, they are random. */
+/* Returns 1 if the weights are read from a source of tensors, 0 if they are random. */
 static int has_source(const xd_component *p)
 {
     return p->w->src.has != NULL;
@@ -504,7 +506,8 @@ static xd_decl count_decl(const xd_component *p, xd_dev *count, xd_dtype type, x
                       .stays = p->w->stays };
 }
 
-/* Counts the network with all blocks streamed from files; their vectors stay in memory anyway. */
+/* Counts the memory of the weights if all blocks are streamed from files. The vectors of these
+ * blocks (biases, norms) stay in memory anyway. */
 static void count_streamed(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
     int     n = p->w->net.last - p->w->net.first;
@@ -572,7 +575,7 @@ static xd_status alias_layers(xd_net *n, xd_err *e)
     return XD_OK;
 }
 
-/* Visits only the first block of every kind; frees the (empty) structs of the others. */
+/* Visits only the first block of every kind; frees the (empty) structs of the other blocks. */
 static xd_status visit_kinds(xd_net *n, xd_decl *d)
 {
     int last = n->last, first = n->first;
@@ -599,7 +602,8 @@ static xd_status visit_kinds(xd_net *n, xd_decl *d)
     return d->err->code;
 }
 
-/* Visits a temporary network with this rank's blocks, to count with `d`. */
+/* Opens a temporary network with this rank's blocks, and visits its weights with `d` to count
+ * them. */
 static xd_status count_own(const xd_component *p, xd_decl *d,
                            xd_status (*visit)(xd_net *n, xd_decl *d), xd_err *e)
 {
@@ -676,7 +680,7 @@ static void open_block(xd_component *p, xd_dev *dev, int share, xd_err *e)
                 xd_size_text((double)p->count->block_bytes).s);
 }
 
-/* Fills the open store with weights. */
+/* Fills the component's open weight store with loaded or random weights. */
 static xd_status fill_store(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
 {
     xd_err  mine = { 0 };
@@ -686,7 +690,7 @@ static xd_status fill_store(xd_component *p, xd_dev *dev, xd_dtype type, int sha
                   .tp = p->w->tp, .tp_at = p->w->tp_at, .stays = p->w->stays,
                   .store = p->w->store, .err = &mine };
     if (mine.code) {
-        /* nothing is visited */
+        /* after an error, no weight is visited */
     } else if (share && !has_source(p)) {
         visit_kinds(&p->w->net, &d);
         if (mine.code == XD_OK)
@@ -723,7 +727,7 @@ static xd_status load_weights(xd_component *p, xd_status s, xd_dev *dev, xd_dtyp
     if (s == XD_OK && p->w->net.stream && !xd_dev_identity(dev))
         xd_component_stream_open(p, dev, type);
     if (s != XD_OK) {
-        if (s != XD_ECOMM)      /* freeing shared memory would wait for the other ranks        */
+        if (s != XD_ECOMM)      /* freeing shared memory would wait for other ranks */
             xd_component_drop(p);
         xd_fail(e, s, "%s", mine.msg);
         if (e)
@@ -759,7 +763,7 @@ void xd_component_drop(xd_component *p)
     xd_store_close(&p->w->store);
     xd_shared_weights_close(p);
     if (p->w->stays == XD_STAYS_NONE && !p->w->streams)
-        xd_st_release(p->files);        /* no set of weights reads the files in place           */
+        xd_st_release(p->files);        /* no set of weights reads the files in place any more  */
     for (int i = 0; i < p->w->net.nlayers && p->w->net.layer; i++) {
         free(p->w->net.layer[i]);
         p->w->net.layer[i] = NULL;

@@ -1,4 +1,5 @@
-/* component_weights.c - sets of weights of a component, shared and switched by pointers */
+/* component_weights.c - sets of weights of a component. Sets are shared and switched by exchanging
+ * pointers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,14 +121,14 @@ xd_status xd_component_fork(xd_component *p, xd_err *e)
                           .stays = of->stays, .streams = of->streams };
     p->w->net.stream = NULL;
     p->w->net.first = 0;
-    if (p->kind != XD_KIND_TEXT)        /* encoders keep the blocks that the recipe needs       */
+    if (p->kind != XD_KIND_TEXT)        /* text encoders keep the blocks that the recipe needs  */
         p->w->net.last = of->net.nlayers;
     return XD_OK;
 }
 
 void xd_component_unfork(xd_component *p)
 {
-    free(p->w);                 /* its network is that of another component                    */
+    free(p->w);                 /* the network belongs to another component                    */
     p->w = NULL;
     close_counts(&p->count);
 }

@@ -50,7 +50,7 @@ static char *snapshots_of(const char *id)
     return dir;
 }
 
-/* Counts the folders in a directory; *one is the path of the last one, malloc'ed. */
+/* Counts the folders in a directory; *one is the malloc'ed path of the last folder. */
 static int count_snapshots(const char *dir, char **one)
 {
     DIR *d = opendir(dir);
@@ -71,8 +71,8 @@ static int count_snapshots(const char *dir, char **one)
     return n;
 }
 
-/* For a model without refs/main: returns its only snapshot, or NULL if it has another number of
- * snapshots. */
+/* Returns the only snapshot of a model that has no refs/main, or NULL if the model does not have
+ * exactly one snapshot. */
 static char *only_snapshot(const char *id)
 {
     char *dir = snapshots_of(id), *one = NULL;
@@ -84,8 +84,8 @@ static char *only_snapshot(const char *id)
     return one;
 }
 
-/* Returns the path HUB/models--org--name/snapshots/COMMIT of a model's revision; NULL if it does
- * not exist. */
+/* Returns the path HUB/models--org--name/snapshots/COMMIT of a model's revision, or NULL if that
+ * revision is not in the cache. */
 static char *find_snapshot(const char *id, const char *revision)
 {
     const char *slash = strchr(id, '/');
@@ -195,8 +195,8 @@ static char *repo_in(const char *folder, const char *name)
     return repo;
 }
 
-/* Lists the models in the cache that have this name, in alphabetical order. Returns the number of
- * such models; `repo` gets at most `room` of them. */
+/* Lists the models in the cache that have this name, in alphabetical order. Writes the names of at
+ * most `room` models to `repo`, and returns how many were written. */
 static int all_named(const char *root, const char *name, char **repo, int room)
 {
     DIR *d = root ? opendir(root) : NULL;

@@ -18,8 +18,8 @@ static const xd_stem ldm_res[] = {
     XD_STEM("conv_shortcut", "nin_shortcut"), XD_STEMS_END,
 };
 
-/* An attention of a KL VAE. Its matrices are stored as 1 x 1 convolutions with the same
- * elements. */
+/* The attention of a KL VAE. The matrices of this attention are stored as 1 x 1 convolutions with
+ * the same elements. */
 static const xd_stem ldm_attn[] = {
     XD_STEM("group_norm", "norm"), XD_STEM("to_q", "q"), XD_STEM("to_k", "k"), XD_STEM("to_v", "v"),
     XD_STEM("to_out.0", "proj_out"), XD_STEMS_END,
@@ -50,8 +50,8 @@ static const xd_stem ldm_top[] = {
     XD_STEM(want "conv2", have "residual.6"), XD_STEM(want "conv_shortcut", have "shortcut")
 #define CAUSAL_RESAMPLE(want, have)                                                       \
     XD_STEM(want "resample.1", have "resample.1"), XD_STEM(want "time_conv", have "time_conv")
-/* A resolution level of a causal VAE's decoder. The modules a, b, c, d continue the numbering of
- * the previous level. */
+/* A resolution level of a causal VAE's decoder. The numbers a, b, c, d of a level's modules
+ * continue the numbering of the previous level. */
 #define CAUSAL_UP(a, b, c, d)                                                             \
     { CAUSAL_RES("resnets.0.", a "."), CAUSAL_RES("resnets.1.", b "."),                   \
       CAUSAL_RES("resnets.2.", c "."), CAUSAL_RESAMPLE("upsamplers.0.", d "."), XD_STEMS_END }
@@ -88,7 +88,7 @@ static const xd_stem causal_top[] = {
 
 /* ---- the image encoder -------------------------------------------------------------------- */
 
-/* An attention of CLIP: queries, keys and values are one matrix, whose bias has the same rows. */
+/* An attention of CLIP. Queries, keys and values are the rows of one matrix, and of one bias. */
 #define CLIP_QKV(have)                                                                    \
     XD_STEM_ROWS("self_attn.q_proj.weight", have "weight", 0, 1, 3),                      \
     XD_STEM_ROWS("self_attn.k_proj.weight", have "weight", 1, 1, 3),                      \

@@ -36,11 +36,11 @@ typedef struct reader {         /* state of reading one LoRA file               
     const xd_lora_keys  *names;
     xd_lora_notes       *notes; /* peft's settings of the file                                 */
     int                  has_plain;     /* 1: the file has the transformer under diffusers' names */
-    /* [tensors] 1: has its own module in the file */
+    /* [tensors] 1: the tensor has its own module in the file */
     unsigned char       *alone[XD_LORA_COMPONENTS];
-    /* numbers of keys: used; for text encoders that the model lacks */
+    /* numbers of keys: that are used; that are for text encoders that the model lacks */
     int                  used, left;
-    /* unused duplicate keys; keys that fit nothing */
+    /* keys that are unused duplicates; keys that fit no tensor of the model */
     some_keys            idle, strange;
     int                  partial;       /* 1: ignore keys that do not fit                      */
     int                  misfit;        /* 1: a tensor's shape differs from the model's        */

@@ -6,8 +6,8 @@
  *
  * DoRA divides the sum of tensor and difference by the norms of the sum's rows (or columns). The
  * norms are those of the complete tensor with this file's difference, without changes by other
- * files. Opening a sum computes the norms, which reads the tensor once more. So every rank has the
- * same norms, whatever part of the tensor it has. */
+ * files. Opening a sum computes the norms, which reads the tensor once more. So the norms are the
+ * same on every rank, whatever part of the tensor a rank has. */
 #include "model/lora.h"
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ typedef struct hit {            /* a tensor's name and its LoRA terms           
 } hit;
 
 struct xd_lora_src {
-    const xd_source *from;      /* source from which the component's tensors are read          */
+    const xd_source *from;      /* source of the component's tensors, without LoRA terms */
     hit *hits;                  /* tensors with terms, sorted by name                          */
     int  n;
 };
@@ -83,7 +83,7 @@ static hit *find_hit(const xd_lora_src *s, const char *name)
 typedef struct columns {        /* copies columns of a matrix, transposed or not              */
     xd_tensor      from;        /* matrix in a mapped file, possibly unaligned                 */
     const xd_span *span;
-    int            n, turned;   /* n: number of spans; turned: 1: the result is transposed     */
+    int            n, turned;   /* n: number of spans; turned 1: the result is transposed      */
     char          *to;
     xd_dtype       type;
 } columns;
@@ -116,7 +116,8 @@ static void turn_columns(const columns *c, int64_t at, int64_t n, int64_t row)
     }
 }
 
-/* Copies the selected columns, transposed: writes columns [begin, end) of the result. */
+/* Copies the selected columns of a matrix, transposed: writes columns [begin, end) of the
+ * result. */
 static void turn_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const columns *c = ctx;
@@ -129,7 +130,7 @@ static void turn_range(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Copies the selected columns: writes rows [begin, end) of the result. */
+/* Copies the selected columns of a matrix: writes rows [begin, end) of the result. */
 static void copy_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const columns *c = ctx;
@@ -178,7 +179,7 @@ static void close_factor(factor *f)
     *f = (factor){ 0 };
 }
 
-/* The part of a LoRA factor that is needed: some rows, and the columns of some spans. */
+/* The part of a LoRA factor that a rank needs: some rows, and the columns of some spans. */
 typedef struct share { int64_t row0, rows; const xd_span *span; int n; } share;
 
 /* Opens the low-rank product of a factor's tensors a [.., rank] and b [rank, cols]. */
@@ -247,7 +248,8 @@ static int factors(const xd_lora_term *t)
     return t->kind == XD_LORA_PRODUCT ? 1 : 2;
 }
 
-/* Returns the number of rows of a factor that are needed. LoKr needs both factors completely. */
+/* Returns the number of rows of a factor that are needed. A LoKr term needs all rows of both
+ * factors. */
 static int64_t factor_rows(const xd_lora_term *t, const xd_lora_factor *w)
 {
     return t->kind == XD_LORA_KRONECKER ? w->rows : t->rows;

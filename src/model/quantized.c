@@ -23,10 +23,10 @@ typedef struct coded {          /* one quantized tensor of the weight files     
     /* In bitsandbytes' formats element i is map[code] times the scale of its block of `block`
      * elements. Nested scales are quantized, too: the scale is table[absmax] nested[block / nest] +
      * offset. */
-    int64_t   absmax;           /* index of the tensor with the blocks' scales                 */
+    int64_t   absmax;           /* index of the tensor with the blocks' scales in the files    */
     const char *absmax_at;      /* data of the tensor with scales while it is in use           */
     int       uses;
-    int64_t   block, nest;      /* nest 0: the blocks' scales are f32                          */
+    int64_t   block, nest;      /* elements per block; blocks per nested scale (0: f32 scales)   */
     float     map[16], offset, *table, *nested;
     char     *why;              /* why the tensor cannot be decoded, or NULL                   */
     xd_status code;
@@ -223,8 +223,8 @@ static void refuse(search *s, xd_status code, const char *fmt, ...)
     s->k->why = b.p ? b.p : strdup("out of memory");
 }
 
-/* Returns the index of a further tensor of the same weight: MODULE.END or, if `whole`, NAME.END;
- * -1: none. */
+/* Returns the index of another tensor of the same weight, which is called MODULE.END or, if `whole`
+ * is set, NAME.END. Returns -1 if the files have no such tensor. */
 static int64_t find_beside(const search *s, int whole, const char *end)
 {
     char name[512];
@@ -232,7 +232,7 @@ static int64_t find_beside(const search *s, int whole, const char *end)
     return xd_st_find(s->q->files, name);
 }
 
-/* Returns the elements of tensor i as malloc'ed floats; NULL: the tensor is refused. */
+/* Returns the elements of tensor i as malloc'ed floats, or NULL if the tensor is refused. */
 static float *floats_of(search *s, int64_t i)
 {
     xd_err    e = { 0 };
@@ -375,7 +375,7 @@ static void found_format(search *s, const xd_json *config)
                s->name, format, reads);
 }
 
-/* Parses tensor i, whose bytes are JSON text. NULL: the tensor is refused. */
+/* Parses tensor i, whose bytes are JSON text. Returns NULL if the tensor is refused. */
 static xd_json *json_of(search *s, int64_t i)
 {
     xd_err    e = { 0 };

@@ -45,7 +45,7 @@ static int match_stem(const char *pattern, const char *name, int number[NUMBERS]
     return 1;
 }
 
-/* A declared tensor's name, translated to the name in the file. */
+/* The name of a declared tensor, translated to the tensor's name in the file. */
 typedef struct found {
     char           name[512];
     const xd_stem *stem;        /* entry of the layout; NULL: the rest is unchanged            */

@@ -1,4 +1,4 @@
-/* arrays.c - makes tensors of the program's arrays, and reads named arrays as the weights of a
+/* arrays.c - makes tensors from the program's arrays, and reads named arrays as the weights of a
  * component */
 #include <stdlib.h>
 #include <string.h>

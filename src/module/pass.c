@@ -1,6 +1,7 @@
 /* pass.c - runs a transformer once on the program's inputs.
  *
- * The same code runs first on the count device, which computes how much memory the pass needs. */
+ * The same code runs first on the count device, which computes no tensors and counts how much
+ * memory the pass needs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -15,7 +15,7 @@ typedef struct noted { /* the communicator must be first (comm_of)              
     xd_comm  *real, *count;
     xd_trace *t;
     int       group;            /* kind of group: XD_GROUP_ALL, an axis, ...                   */
-    int       base, unit;       /* member i of the group is used rank base + i * unit          */
+    int       base, unit;       /* member i of the group is the used rank base + i * unit      */
     int32_t  *out, *in;         /* number of messages to and from each member                  */
 } noted;
 

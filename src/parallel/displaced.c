@@ -16,12 +16,12 @@ typedef struct displaced {
     const xd_topo *topo;
     xd_dev        *dev;
     xd_dtype       type;
-    char          *mem;         /* per attention: K, V of all ranks; own fresh K, V              */
-    size_t         bytes, one;  /* bytes of all attentions; bytes of one attention              */
-    int64_t        total, mine, heads, head_dim;        /* max rows of all ranks; of this one   */
-    int64_t        now, *rows;  /* rows of the current attention; [R]: per member               */
+    char          *mem;         /* per attention layer: K, V of all ranks; this rank's fresh K, V */
+    size_t         bytes, one;  /* bytes of all attention layers; bytes of one layer            */
+    int64_t        total, mine, heads, head_dim;        /* max rows: of all ranks; of this rank */
+    int64_t        now, *rows;  /* rows of the current attention; [R]: rows of each member      */
     xd_kv         *seg;
-    xd_req        *req;         /* [attentions][2]: exchanges of K and of V                    */
+    xd_req        *req;         /* [attention layers][2]: exchanges of K and of V              */
     int            first, nlayers, sites, count;
 } displaced;
 

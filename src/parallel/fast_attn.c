@@ -21,7 +21,7 @@ extern const xd_method xd_method_fast_attn;
  * only in the search for a table. */
 enum { OUTPUT, REST, NEW_OUTPUT, NEW_REST, KINDS };
 
-typedef struct slot {           /* kept state per pass, block and attention                    */
+typedef struct slot {           /* state kept for one pass, block and attention layer          */
     int64_t rows;               /* rows of the kept output; 0: none                            */
     int     step;               /* step of the kept output                                     */
     int     rest_step;          /* step of the kept residual; -1: none                         */

@@ -73,7 +73,7 @@ typedef struct band_conv {      /* convolution of this rank's band of rows      
     int64_t scale, out_scale, height;
     xd_span mine, out;          /* input rows and output rows of the band                      */
     xd_span inner;              /* output rows that need only own input rows                   */
-    int     over;               /* 1: kernel spans frames: edges computed twice (run_inner)    */
+    int     over;               /* 1: kernel spans frames, so edges are computed twice */
     edge    e[2];               /* edges above and below the inner rows                        */
 } band_conv;
 

@@ -1,4 +1,4 @@
-/* kept.c - stores keys and values of attention from step to step */
+/* kept.c - stores the keys and values of attention layers from one denoising step to the next */
 #include "parallel/kept.h"
 
 xd_status xd_kept_open(xd_kept *k, const xd_method_args *a, int64_t rows, const char *whose,

@@ -10,16 +10,16 @@ extern const xd_method xd_method_ulysses, xd_method_stale, xd_method_displaced, 
                        xd_method_window, xd_method_references, xd_method_fast_attn;
 
 const xd_method *const xd_methods[] = {
-    &xd_method_fast_attn,       /* reuses attention outputs of steps or passes                 */
-    &xd_method_ulysses,         /* exchanges tokens for heads; then fewer heads                */
+    &xd_method_fast_attn,       /* DiTFastAttn: reuses outputs of steps or passes              */
+    &xd_method_ulysses,         /* Ulysses: exchanges tokens for heads; then fewer heads       */
     &xd_method_stale,           /* PipeFusion: adds K, V of the other patches                  */
-    &xd_method_references,      /* or: adds stored K, V of reference images                    */
-    &xd_method_displaced,       /* or: adds other ranks' K, V of the past step                 */
-    &xd_method_ring,            /* or: adds the K, V of the other ring ranks                   */
-    &xd_method_halo,            /* VAE in bands: convolutions, norms, attention                */
+    &xd_method_references,      /* without PipeFusion: adds stored K, V of references          */
+    &xd_method_displaced,       /* DistriFusion: adds other ranks' K, V of the last step       */
+    &xd_method_ring,            /* ring attention: adds the K, V of the other ring ranks       */
+    &xd_method_halo,            /* VAE in bands of rows: convolutions, norms, attention        */
     &xd_method_tensor,          /* sums the partial results of tensor shards                   */
-    &xd_method_window,          /* attention of query tiles over boxes of keys                 */
-    NULL,                       /* last: the attention kernel                                  */
+    &xd_method_window,          /* local attention: query tiles over boxes of keys             */
+    NULL,                       /* last in the order: the attention kernel                     */
 };
 
 xd_status xd_method_stack_open_of(xd_method_stack *c, const xd_method *const *methods,

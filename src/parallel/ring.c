@@ -160,8 +160,8 @@ static void attn_shared(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* While memory is counted, it is not known whether windows will exist, so counts the arena memory
- * that attn_shared would need. */
+/* Counts the arena memory that attn_shared would need. While memory is counted, it is not known
+ * whether shared-memory windows will exist. */
 static void count_window(xd_exec *x, const ring *s, const xd_attn_args *a)
 {
     size_t mark = xd_arena_mark(x->tmp);

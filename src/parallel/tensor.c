@@ -18,7 +18,7 @@ static void tensor_sum(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io
     const tensor *s = m->priv;
     if (over != XD_OVER_FEATURES)
         return;
-    if (!xd_ok(x))              /* a failed rank must take part in the sum, too                */
+    if (!xd_ok(x))              /* other ranks wait for a failed rank's part of the sum */
         io.p = xd_failed_buffer(x, io.p, xd_bytes(io), s->c);
     xd_req r = s->c->ops->allreduce(s->c, io, XD_SUM);
     if (s->c->ops->wait(s->c, &r, 1) != XD_OK)

@@ -19,7 +19,7 @@ extern const xd_method xd_method_ulysses;
 
 enum { Q, K, V, OUT, NSETS };
 
-typedef struct views { xd_tensor *give, *get; } views;          /* [U]                         */
+typedef struct views { xd_tensor *give, *get; } views;          /* [U]: one per Ulysses rank */
 
 typedef struct ulysses {
     xd_hooks         hooks;
@@ -27,7 +27,7 @@ typedef struct ulysses {
     const int64_t *heads;       /* shards of heads if uneven (xd_layout.heads), or NULL        */
     xd_dev        *dev;
     xd_kv         *seg;         /* [npatch * streams * U]: segments of keys and values         */
-    xd_qo         *part;        /* [U]                                                         */
+    xd_qo         *part;        /* [U]: pieces of queries, one per Ulysses rank                */
     views          set[NSETS];
     void          *failed_buf;  /* message buffer that a failed rank uses                      */
     size_t         failed_bytes;

@@ -35,18 +35,18 @@ enum { MOST_LINE = 64 };
 typedef struct window {
     xd_hooks       hooks;
     const xd_topo *topo;
-    int64_t        size[NAXES];         /* size of boxes: t, h, w; 0: the complete axis       */
-    int            line;                /* 1: line window of size[2] / 2 tokens on each side   */
-    int64_t        row[MOST_LINE];      /* line: image token of each of the tile's queries     */
+    int64_t        size[NAXES];         /* size of boxes per axis; 0: the complete axis */
+    int            line;                /* 1: a line window of size[2] / 2 tokens on each side */
+    int64_t        row[MOST_LINE];      /* line window: image token of each of the tile's queries */
     int            nrows;
-    int64_t        grid[NAXES], most[NAXES];    /* tokens of the image; max tokens of a tile   */
+    int64_t        grid[NAXES], most[NAXES];    /* tokens per axis: of the image; max of a tile */
     xd_kv         *seg;
     xd_qo         *part;
     int            segs, parts;         /* capacity of the arrays of segments and parts       */
     int            nseg, nparts;        /* segments and parts of the current tile             */
 } window;
 
-typedef struct box { xd_span at[NAXES]; } box;          /* t, h, w                             */
+typedef struct box { xd_span at[NAXES]; } box;          /* range of frames, rows, columns      */
 
 static int64_t box_size(const window *s, int axis)
 {

@@ -9,7 +9,7 @@
 
 #include "pipeline/job.h"
 
-/* Names of the ways to compute an attention: our name, and xDiT's. */
+/* Names of the ways in which an attention is computed: this program's name, and xDiT's name. */
 static const char *const names[XD_ATTN_WAYS][2] = {
     [XD_ATTN_SHARE] = { "share", "OUTPUT_SHARE" },
     [XD_ATTN_WINDOW_CFG] = { "window+cfg", "RESIDUAL_WINDOW_ATTN_CFG_SHARE" },
@@ -78,8 +78,8 @@ static xd_status read_list(xd_job *j, const char *text, xd_err *e)
     return XD_OK;
 }
 
-/* Reads the ways in which a block computes attention in each step. The request's `strength` leaves
- * out the first steps. */
+/* Reads the ways in which a block computes attention in each step. If the request's `strength`
+ * skips the first steps, the file's entries for these steps are skipped, too. */
 static xd_status read_block(xd_job *j, const char *file, int block, const xd_json *steps, xd_err *e)
 {
     xd_attn_table *t = &j->ways;

@@ -1,4 +1,5 @@
-/* context.c - separate contexts for counting */
+/* context.c - makes copies of an engine's context for counting memory, which leaves the original
+ * unchanged */
 #include "pipeline/context.h"
 
 #include <stdlib.h>

@@ -30,7 +30,7 @@
 #include "plan/plan.h"
 #include "ranks/world.h"
 
-/* a work item; unit: index of a patch, or XD_ALL */
+/* a work item: one pass of one patch (index `unit`) or of all patches (unit XD_ALL) in a step */
 typedef struct piece { int step, unit, pass; } piece;
 
 static int stage_count(const xd_denoise *f)   { return f->topo->deg.n[XD_PIPE]; }
@@ -64,8 +64,8 @@ static int is_exact(const xd_denoise *f, int step)
            (f->lay.refs_apart && interval && n % interval == 0);
 }
 
-/* Returns the number of units (patches, or all tokens at once) in a step. Reference images that are
- * a separate patch are computed in exact steps only. */
+/* Returns the number of units that are computed in a step: patches, or all tokens at once as one
+ * unit. Reference images that are a separate patch are computed in exact steps only. */
 static int unit_count(const xd_denoise *f, int step)
 {
     return is_exact(f, step) ? 1 : f->lay.npatch - f->lay.refs_apart;
@@ -100,7 +100,8 @@ xd_span xd_denoise_rows(const xd_denoise *f, xd_stream_id stream, int unit)
     return s;
 }
 
-/* Returns this rank's image rows of a patch or of XD_ALL, as a range of f->lat. */
+/* Returns the range of rows of f->lat that are this rank's image tokens of a patch, or of all
+ * patches (XD_ALL). */
 static xd_span rows_of(const xd_denoise *f, int unit)
 {
     return xd_denoise_rows(f, XD_IMG, unit);
@@ -336,7 +337,8 @@ static void open_kept(xd_denoise *f)
     }
 }
 
-/* Returns the modulations for a pass. Every pass has its own if modulations depend on the text. */
+/* Returns the modulations for a pass. Every pass has its own modulations if modulations depend on
+ * the text. */
 static xd_mods *mods_of(xd_denoise *f, int pass)
 {
     int by_text = f->j->ctx->model.dit_info.pooled_dim || f->j->ctx->model.dit.dit->keep;
@@ -734,7 +736,7 @@ void xd_denoise_finish(xd_denoise *f)
 {
     xd_comm *c = pipe_group(f);
     int      failed = f->topo->replica->size > 1 && agreed_failure(f);
-    if (failed) {               /* cancel receives that have no sender                         */
+    if (failed) {               /* cancel receives whose sender has stopped                    */
         xd_cache_drop(f);
         c->ops->drop(c, f->h_in, XD_NHID);
         c->ops->drop(c, f->skip_in, XD_NHID);

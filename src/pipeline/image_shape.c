@@ -22,7 +22,8 @@ static xd_status size_of(const xd_request *r, int k, xd_grid *size)
     return s == XD_OK && (i.height < 1 || i.width < 1) ? XD_EINVAL : s;
 }
 
-/* Returns the number of pixels of a token along an axis: 1 rows, 2 columns. */
+/* Returns the number of pixels of a token along an axis: 1 for the rows of pixels, 2 for the
+ * columns. */
 static int64_t unit_of(const xd_context *ctx, int axis)
 {
     return ctx->model.vae_info.cell[axis] * (int64_t)ctx->model.dit_info.patch[axis];

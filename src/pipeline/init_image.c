@@ -50,8 +50,8 @@ static xd_status check_pixels(const xd_image *i, const char *name, xd_err *e)
     return XD_OK;
 }
 
-/* Copies the pixels that the program passes to the form in which a file's pixels are read;
- * malloc'ed. */
+/* Converts the program's pixels, of any stride and number of channels, to contiguous RGB, as if
+ * they had been read from a file. *rgb is malloc'ed. */
 static xd_status copy_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
                              xd_err *e)
 {
@@ -132,7 +132,8 @@ static int is_begun_with(const xd_job *j)
            (!j->ctx->model.recipe->references || xd_references_inpainted(j));
 }
 
-/* Returns 1 if the noise starts from the image while the transformer reads it with a grey mask. */
+/* Returns 1 if the first latents contain the original image, while the transformer reads a copy of
+ * the image whose masked region is grey. */
 static int starts_apart(const xd_job *j)
 {
     double of[2] = { 0, 1 };
@@ -182,8 +183,8 @@ static int allocate_pixels(float **pixels[2], int64_t n)
     return 1;
 }
 
-/* Returns the frames of a clip for the VAE, malloc'ed, and frees the pixels of its images. NULL: no
- * memory. */
+/* Returns the frames of a clip for the VAE, malloc'ed, and frees the pixels of its images. Returns
+ * NULL if there is no memory. */
 static float *fill_clip(const xd_vae_clip *clip, float **pixels[2])
 {
     int64_t n = clip->pixels.rows * clip->pixels.cols * 3;

@@ -177,7 +177,8 @@ static int has_prompt(const xd_recipe *p, int number)
     return 0;
 }
 
-/* Refuses a text for an encoder that reads the first prompt, or that the model lacks. */
+/* Refuses a further prompt (such as prompt_2) if its text encoder reads the first prompt, or if the
+ * model does not have that text encoder. */
 static xd_status check_prompts(const xd_job *j, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;

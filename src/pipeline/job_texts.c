@@ -8,7 +8,8 @@
 
 static const struct {
     const char *name;
-    /* offsets in xd_request: of the text for all prompts, of the list */
+    /* offsets in xd_request: of the text for all prompts, and of the list with one text per
+     * prompt */
     size_t      one, list;
 } rows[XD_JOB_TEXTS] = {
 #define ROW(field, fields) { #field, offsetof(xd_request, field), offsetof(xd_request, fields) }

@@ -28,8 +28,8 @@ static double to_gib(size_t bytes)
     return (double)bytes / 1073741824.0;
 }
 
-/* Returns the part of the host memory `have` that the memory budget allows; all of it if the budget
- * is for a device. */
+/* Returns the part of the host memory `have` that the memory budget allows. Returns all of `have`
+ * if the budget is for a device. */
 static double host_budget(const xd_context *ctx, double have)
 {
     return xd_dev_identity(ctx->dev) ? have : xd_budget_least(ctx, have);
@@ -364,7 +364,7 @@ static size_t share_of(const xd_context *ctx, size_t bytes)
 }
 
 /* Sums up the bytes needed and the bytes allowed over the ranks of this host. Returns 1 if the
- * budget is the limit. */
+ * memory budget is the limit, 0 if the host's memory is. */
 static int sum_host(const xd_job *j, double peak, double once, int reads, size_t have,
                     double host[XD_HOST_SUMS])
 {
@@ -382,7 +382,7 @@ static int sum_host(const xd_job *j, double peak, double once, int reads, size_t
     return left < (double)have;
 }
 
-/* Sets how weights that are not loaded yet will be. */
+/* Sets which blocks are streamed in components whose weights are not loaded yet. */
 static void set_streams(xd_context *ctx, const xd_offload_parts *p)
 {
     ctx->model.dit.w->stream = p->plan_dit;
@@ -395,8 +395,9 @@ static void set_streams(xd_context *ctx, const xd_offload_parts *p)
     }
 }
 
-/* Weights in files (on a device: in host memory): keeps as few blocks there as necessary, or all.
- * Ranks that share weights share the savings. Loaded weights stay as they are. */
+/* Keeps blocks of weights in their files and streams these blocks, so that the request fits into
+ * the host: as few blocks as necessary, or all blocks if the request demands it. Ranks that share
+ * weights share the savings. Loaded weights stay as they are. */
 static void fit_to_host(xd_job *j, xd_need *need)
 {
     xd_context      *ctx = j->ctx;
@@ -478,8 +479,8 @@ static double share_of_room(const xd_need *need, const xd_device_room *room)
     return (room->have - room->kernels) * (double)need->peak / (room->need - room->kernels);
 }
 
-/* Returns 1 if the device holds the request with the transformers as loaded; then sets *need to
- * that. */
+/* Returns 1 if the device's memory is enough for the request with the transformers as they are
+ * loaded now. In this case *need becomes the memory need with these transformers. */
 static int fits_as_loaded(const xd_job *j, xd_need *need, const xd_device_room *room)
 {
     xd_need as_it_is = *need;
@@ -495,8 +496,8 @@ static int fits_as_loaded(const xd_job *j, xd_need *need, const xd_device_room *
 
 /* Streams blocks of the transformers if a rank's need exceeds its part of the device's memory.
  * Loaded weights stay as they are, unless one rank needs too much: then all ranks drop their
- * weights, because the ranks of a host may share a copy. fits: 1 if fits_as_loaded returned 1 on
- * all ranks. */
+ * weights, because the ranks of a host may share a copy. `fits` is 1 if fits_as_loaded returned 1
+ * on all ranks. */
 static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room, int fits)
 {
     xd_context      *ctx = j->ctx;
@@ -565,7 +566,7 @@ static xd_status compare_device(xd_job *j, xd_need *need, xd_memory_limits *limi
     int            fits = xd_world_all(&ctx->world, s != XD_OK || fits_as_loaded(j, need, &room));
     if (s != XD_OK)
         return s;
-    if (!fits)                  /* some rank needs too much memory                              */
+    if (!fits)                  /* at least one rank needs too much memory                      */
         *need = whole;
     fit_to_device(j, need, &room, fits);
     s = xd_device_room_find(ctx, (double)need->peak, held_by_device(ctx), &room, e);

@@ -25,8 +25,8 @@ static int wants_all(const xd_job *j)
     return j->ctx->offload == XD_OFFLOAD_STREAM;
 }
 
-/* Selects the streamed blocks of the text encoders. Encoders that stay loaded are streamed only if
- * all components are. */
+/* Selects the streamed blocks of the text encoders. Encoders that stay loaded between requests are
+ * streamed only if the request streams all components. */
 static void fit_text(xd_offload_parts *p, xd_need *n, const xd_job *j, double have)
 {
     double beside = (double)(n->conds + xd_max_size(n->text_tmp, n->text_work));

@@ -71,7 +71,7 @@ static xd_status resize(const xd_recipe *p, const xd_request *r, int64_t unit, x
                         xd_err *e)
 {
     int64_t area = r->max_area ? r->max_area : p->reference_area;
-    /* scale to complete tokens instead of cropping */
+    /* without automatic resizing, the image is scaled to complete tokens and not cropped */
     if (p->auto_resizes && r->no_auto_resize) {
         *size = (xd_grid){ size->rows / unit * unit, size->cols / unit * unit };
         return XD_OK;

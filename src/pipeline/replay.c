@@ -42,7 +42,7 @@ static int is_same(const xd_replay_key *a, const xd_replay_key *b)
 }
 
 /* Returns the table's entry for the pass with this key, and adds a new entry if there is none.
- * NULL: the table is full, or there is no memory. */
+ * Returns NULL if the table is full or there is no memory. */
 static xd_replayed *find_pass(xd_replay *r, const xd_replay_key *key)
 {
     for (int i = 0; i < r->n; i++)

@@ -346,8 +346,8 @@ static int begin_blocks(xd_denoise *f, xd_state *s, xd_cache_unit *u)
     return reuse;
 }
 
-/* Invalidates the cached values of other units: values of patches and values of all tokens at once
- * use the same memory. */
+/* Invalidates the cached values of other units. A unit is a patch, or all tokens at once, and the
+ * values of both kinds of units use the same memory. */
 static void forget_others(xd_denoise *f)
 {
     xd_cache_unit *u = f->cache.pass[f->x.pass].unit;
@@ -445,8 +445,8 @@ int xd_cache_skips(const xd_cache_options *o, int at)
            !(o->until >= 0 && at >= o->until);
 }
 
-/* Returns 1 if the schedule replaces a step by a prediction. The count device computes every
- * step. */
+/* Returns 1 if the schedule replaces a step by a prediction. The count device, which only counts
+ * memory, runs every step. */
 int xd_cache_predicts(const xd_denoise *f, int step)
 {
     return xd_cache_is_on(f) && measure_of(f) == XD_CACHE_SCHEDULE && !xd_counting(&f->x) &&

@@ -307,7 +307,7 @@ static xd_tensor see_images(const xd_job *j, int k, xd_exec *x, const xd_net *n)
     return xd_text_run_vision(j->ctx->model.text[k].text, x, n, &r);
 }
 
-/* Encodes a text of n tokens on the count device. */
+/* Encodes a text of n tokens on the count device, which counts memory and computes nothing. */
 static void count_one(const xd_job *j, int k, xd_exec *x, xd_tensor image_rows, int64_t n)
 {
     const xd_component *p = &j->ctx->model.text[k];
@@ -615,8 +615,8 @@ static xd_status follow_yields(xd_job *j, xd_status s, xd_err *e)
 }
 
 /* Loads and runs encoder k, on the ranks that encode. Ranks that split an encoder start when all of
- * them have loaded the encoder. So all of these ranks call this function, even after a failure
- * (s). */
+ * them have loaded the encoder. So all of these ranks call this function, even after a failure (s)
+ * of a rank. */
 static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, xd_status s,
                                  xd_err *e)
 {
@@ -624,7 +624,7 @@ static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, 
     const xd_text_use *u = &recipe_of(j)->text[k];
     xd_arena           a = { 0 };
     int                mine = ctx->world.used->rank < ctx->plan.text_tp;
-    if (ctx->keep && mine)      /* otherwise other engines of the program would drop the encoder */
+    if (ctx->keep && mine)      /* otherwise other engines drop the text encoder */
         xd_yield_begin(j);
     if (s == XD_OK && mine)
         s = load_encoder(j, k, e);

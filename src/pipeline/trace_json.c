@@ -24,7 +24,7 @@
 #include "pipeline/context.h"
 #include "pipeline/job.h"
 
-/* MOST: max bytes of an event's text */
+/* MOST: max bytes of the text of one event */
 enum { PIECE = 1 << 16, LANES = 256, ASKS = 16, MOST = 4096 };
 
 typedef struct rank_info {      /* description of a rank, sent to the other ranks              */
@@ -230,8 +230,8 @@ static void write_thread(sink *s, int tid, const char *name)
     write_format(s, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}", tid);
 }
 
-/* Returns the key by which events are sorted into lanes: 0 for the thread, 1 for messages in
- * transit, 2 for the device. */
+/* Returns the key by which events are sorted into lanes (rows of the drawn trace): 0 for the rank's
+ * thread, 1 for messages in transit, 2 for the device. */
 static int lane_of(const xd_event *e)
 {
     return e->kind == XD_EV_DEVICE ? 2 : e->kind == XD_EV_FLIGHT;
@@ -248,8 +248,8 @@ static int by_begin(const void *p, const void *q)
     return a->t1 == b->t1 ? 0 : a->t1 > b->t1 ? -1 : 1;
 }
 
-/* Writes a message in transit. Such messages overlap, but the events of one trace thread must not.
- * So each message gets the first free lane. */
+/* Writes a message in transit. Messages in transit overlap, but the events in one lane (a thread of
+ * the trace) must not overlap. So each message gets the first free lane. */
 static void write_flight(sink *s, const xd_event *e, int64_t *until, int *lanes)
 {
     char name[32];
@@ -257,7 +257,7 @@ static void write_flight(sink *s, const xd_event *e, int64_t *until, int *lanes)
     while (i < *lanes && until[i] > e->t0)
         i++;
     if (i == LANES)
-        return;                 /* the call of this message is still shown in the first lane   */
+        return;                 /* no lane is free; the call of the message is still drawn     */
     if (i == *lanes) {
         snprintf(name, sizeof name, i ? "messages %d" : "messages", i + 1);
         write_thread(s, ++*lanes, name);

@@ -18,9 +18,9 @@
 enum { NPART = XD_SHARED_PARTS };
 
 typedef struct group_request {  /* description of a rank for the ranks of its host             */
-    int64_t  color[NPART];      /* number equal for the same stage and shard; -1: not needed   */
+    int64_t  color[NPART];      /* equal for ranks with the same stage and shard; -1: not needed */
     uint64_t form[NPART];       /* hash of the component's packed layout                       */
-    int64_t  open[NPART];       /* 1: to be decided now, because nothing is loaded             */
+    int64_t  open[NPART];       /* 1: nothing is loaded, so sharing is to be decided now       */
     int64_t  rank;              /* index of the rank among the ranks in use                    */
 } group_request;
 
@@ -119,8 +119,8 @@ static xd_status group_component(xd_context *ctx, const xd_context *among, const
     return s;
 }
 
-/* Forms the groups of ranks that share weights. A failed rank continues, so that all ranks make the
- * same splits. */
+/* Forms the groups of ranks that share weights. A failed rank continues, so that all ranks take
+ * part in the same splits of communicators. */
 static xd_status form_groups(xd_context *ctx, const xd_context *among, const group_request *c,
                              xd_err *e)
 {
@@ -160,7 +160,7 @@ static xd_status find_groups(xd_context *ctx, const xd_context *among, const int
 static xd_status find_among(xd_context *ctx, xd_context *among, const int want[NPART], xd_err *e)
 {
     xd_status s = XD_OK;
-    for (int i = 0; i < NPART; i++)     /* left from a request that failed before loading      */
+    for (int i = 0; i < NPART; i++)     /* closes groups of a request that failed before loading */
         if (part_of(ctx, i)->w && !part_of(ctx, i)->w->store)
             xd_shared_weights_close(part_of(ctx, i));
     ctx->world.lowest = among->world.used->rank;

@@ -179,8 +179,8 @@ static xd_status set_options(xd_plan *p, const xd_parallel *a, const xd_dit_info
     return XD_OK;
 }
 
-/* Fails if a reserved field is set that no row of the table uses: such a field belongs to a later
- * version of the header. */
+/* Fails if the program has set a reserved field of xd_parallel that no row of the table uses. Such
+ * a field belongs to a later version of the header. */
 static xd_status check_reserved(const xd_parallel *a, xd_err *e)
 {
     const xd_plan_table *t = xd_plan_table_now();
@@ -210,7 +210,8 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
         s = set_degrees(p, a, &product, e);
     if (s != XD_OK)
         return s;
-    /* Options are checked before the number of ranks, because other degrees would not help. */
+    /* Options are checked before the number of ranks, because no other degrees make an invalid
+     * option valid. */
     p->displaced = a->use_displaced_patches;
     p->npatch = xd_plan_patches(a);
     if (p->displaced && p->npatch > 1)
@@ -262,8 +263,8 @@ int xd_plan_exact(const xd_plan *p)
     return p->warmup > 1 ? p->warmup : 1;
 }
 
-/* Returns 1 if the blocks can be split so that every stage takes at most `limit` seconds. Sets
- * `cut` to the first block of each stage, greedily. */
+/* Returns 1 if the blocks can be split so that every stage takes at most `limit` seconds. Chooses
+ * the stages greedily, and sets `cut` to the first block of each stage. */
 static int stages_fit(const double *cost, int n, int stages, double head, double tail,
                       const double *speed, double limit, int *cut)
 {

@@ -74,7 +74,7 @@ void xd_plan_table_use(const xd_plan_table *t)
 
 const xd_option *xd_parallel_options(int *n)
 {
-    static xd_option flat[XD_PLAN_ROWS];        /* all threads write the same contents         */
+    static xd_option flat[XD_PLAN_ROWS];        /* no race: all threads write the same contents */
     for (int i = 0; i < now->n; i++)
         flat[i] = now->rows[i].option;
     *n = now->n;

@@ -21,9 +21,9 @@
 #include "predict/fit.h"
 
 #define LARGE_PARAMETERS 1e8
-enum { LEAST_COLD = 1000000 };  /* min bytes of weights outside the page cache that are mentioned */
-/* Thresholds for the warning about a long request: times the model's own size; seconds, or tokens
- * if seconds are unknown. */
+enum { LEAST_COLD = 1000000 };  /* weights below this many uncached bytes are not mentioned       */
+/* Thresholds for the warning about a long request: a multiple of the tokens of the model's own
+ * size, and a time in seconds, or a number of tokens if the time is unknown. */
 enum { FAR_LARGER = 4, LONG_S = 60, MANY_TOKENS = 1 << 14 };
 
 static const xd_predicted_times no_times = { -1, -1, -1, -1, -1, -1, 0 };
@@ -38,15 +38,15 @@ typedef struct chooser {
     int                 two;    /* 1: each step has two passes                                 */
     double              times;  /* the request's tokens relative to the model's own size       */
     double              start_s;
-    double              space;  /* bytes that a process may map; 0: for another machine        */
+    double              space;  /* bytes of address space; 0: another machine */
 } chooser;
 
 /* The message with the chosen plan from rank 0 to the other ranks. */
 typedef struct verdict {
     /* hashes of the plan options that rank 0 was given */
     uint64_t    hashes[XD_PLAN_ROWS];
-    /* numbers of the chosen plan's options; options that are texts are equal on two ranks if their
-     * hashes are */
+    /* numbers of the chosen plan's options; text options are equal on two ranks if their hashes are
+     * equal */
     int32_t     numbers[XD_PLAN_ROWS];
     xd_predicted_times predicted;
     int32_t     chosen;
@@ -101,7 +101,7 @@ static void copy_request(chooser *c)
     if (!p->references)
         c->r.image = NULL, c->r.image_pixels = NULL, c->r.nmore_images = 0,
         c->r.mask_image = NULL, c->r.mask_pixels = NULL, c->r.padding_mask_crop = -1;
-    if (!p->references)         /* with an image, strength applies only with a mask              */
+    if (!p->references)         /* strength with an image applies only with a mask */
         c->r.strength = 0;
     c->r.on_stage = NULL, c->r.on_step = NULL, c->r.on_image = NULL, c->r.on_tensor = NULL;
     c->r.wanted = NULL, c->r.on_latents = NULL;
@@ -153,7 +153,7 @@ static xd_status fail_no_plan(const chooser *c, const xd_search *s, xd_err *e)
     char                advice[1024];
     if (!l)
         return e->code;
-    int     narrow = l->f.peak <= c->m.memory;  /* 1: the limit is address space, not memory   */
+    int     narrow = l->f.peak <= c->m.memory;  /* 1: the limit is address space, 0: memory */
     xd_size need = xd_size_text(narrow ? xd_fit_fullest(&l->f) : l->f.peak);
     xd_size have = xd_size_text(narrow ? c->space : c->m.memory);
     xd_fit_advice_of(&t, s, advice, sizeof advice);
@@ -339,7 +339,7 @@ static void predict_reading(chooser *c, int hosts, int larger, xd_predicted_time
     const xd_logger *log = xd_log_enter(NULL);
     chooser          here = *c;
     xd_open_args     a = *c->a;
-    a.cluster = NULL;           /* cluster is not used here; session.c warns about this option */
+    a.cluster = NULL;           /* session.c warns that the option `cluster` has no effect here */
     here.a = &a;
     copy_request(&here);
     if (find_machine(&here, hosts, &why) == XD_OK && (larger || here.m.read > 0) &&

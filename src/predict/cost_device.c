@@ -1,4 +1,5 @@
-/* cost_device.c - a count device that also predicts the time of each kernel call on a machine.
+/* cost_device.c - a count device (a device that computes nothing and counts memory) that also
+ * predicts the time of each kernel call on a machine.
  *
  * A GEMM, an attention or a convolution takes the longer of two times: the time of its FLOPs at the
  * machine's rate (which is lower for few rows or keys), and the time of its bytes. All other
@@ -97,7 +98,7 @@ static double seconds_of(const xd_cost_device *k, xd_op op, const void *a, const
     case XD_OP_ATTN: return seconds_attn(r, a, c);
     case XD_OP_CONV: return xd_max_double(c->flops / r->conv, c->bytes / r->bytes);
     case XD_OP_NORM:
-    case XD_OP_ADDMUL:          /* sums over ranks are not in this core's caches              */
+    case XD_OP_ADDMUL:          /* after a sum over ranks, operands are in no cache           */
     case XD_OP_ROTATE:
     case XD_OP_QKNORM:  return seconds_moved(r, r->norm, c->bytes);
     case XD_OP_MOMENTS:

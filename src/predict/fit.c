@@ -25,7 +25,7 @@ typedef struct set {            /* a set of changed flags; all 0: as requested  
     int      bf16;
     xd_dtype dit, text;         /* new weight types: I8, F8E4M3 or Q4_0                        */
     int      text_tp, tp;       /* tensor-parallel degrees; tp replaces given degrees          */
-    int      tiles, rows;       /* 1: with --enable_tiling, --use_parallel_vae                 */
+    int      tiles, rows;       /* tiles 1: set --enable_tiling; rows 1: --use_parallel_vae    */
     int      ranks;             /* a smaller number of ranks; 0: as requested                  */
     int      offload;           /* 1: with --offload auto                                      */
     int      size;              /* index of a smaller output size, from 1                      */
@@ -39,7 +39,7 @@ typedef struct trial {
 } trial;
 
 typedef struct finder {
-    const xd_fit      *t;       /* the request and its limits; t->ctx is `own`                 */
+    const xd_fit      *t;       /* the request and its limits; t->ctx points at `own`          */
     xd_context         own;
     const xd_parallel *plans;
     int                nplans;
@@ -49,7 +49,7 @@ typedef struct finder {
     double             until;
     set                fit[MAX_REPORTED];
     int                nfit;
-    set                leanest; /* the set of changes of the trial `least`                     */
+    set                leanest; /* the set of changes that was counted for `least`             */
     trial              least;
     xd_text_buf        reported;
 } finder;
@@ -572,7 +572,7 @@ static int try_sizes(finder *w, set s, int from, int to)
 }
 
 /* Returns 1 if any set of changes that keeps the size can fit. Kernels for tiles may need more
- * memory than tiles save; then tiles are removed from `all`. */
+ * memory than tiles save; then tiles are removed from the set `all`. */
 static int any_may_fit(finder *w, set *all)
 {
     set   plain = *all;

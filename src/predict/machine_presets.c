@@ -42,7 +42,7 @@
 #define NVLINK5 LINK(12e-6, 900e9, 0.33, 0)
 #define NVLINK4 LINK(12e-6, 450e9, 0.33, 0)
 #define NVLINK3 LINK(12e-6, 300e9, 0.33, 0)
-/* one link of 64 GB/s to each of seven other devices */
+/* XGMI: one link of 64 GB/s to each of seven other devices */
 #define XGMI    LINK(12e-6, 448e9, 0.33, 0)
 #define PCIE5   LINK(15e-6, 63e9, 0.445, 1)
 #define PCIE4   LINK(15e-6, 31.5e9, 0.445, 1)
@@ -54,11 +54,11 @@
 
 typedef struct device {
     const char *name;
-    int         sheet;          /* 1: data sheet only, nothing is fitted                       */
+    int         sheet;          /* 1: peaks from a data sheet, without fitted fractions        */
     double      memory;
     xd_rates    f32, bf16;
-    double      upload;         /* bytes/s of the link to the host: 0.8 of PCIe's peak            */
-    xd_wire     inside, between; /* shared: bytes/s of one of the host's paths                 */
+    double      upload;         /* bytes/s between host and device: 0.8 of PCIe's peak            */
+    xd_wire     inside, between; /* field `shared`: bytes/s of one path of the host            */
 } device;
 
 static const device devices[] = {

@@ -1,4 +1,5 @@
-/* predict.c - predicts a request by running it on the count device as every rank of a plan */
+/* predict.c - predicts a request by running it as every rank of a plan on the count device, which
+ * computes nothing */
 #include "predict/predict.h"
 
 #include <math.h>
@@ -25,7 +26,7 @@
 #include "predict/predict_memory.h"
 #include "ranks/world.h"
 
-enum { STEPS = 5, VARIED = 24 };        /* max simulated steps; VARIED with fast_attn           */
+enum { STEPS = 5, VARIED = 24 };        /* max simulated steps; VARIED if fast_attn is used */
 
 typedef struct predictor {
     const xd_context   *base;
@@ -33,7 +34,7 @@ typedef struct predictor {
     xd_context          own;
     const xd_machine   *m;
     const xd_request   *r;
-    xd_request          played; /* r without reference_interval in simulated steps             */
+    xd_request          played; /* copy of r, without reference_interval */
     xd_prediction      *f;
     xd_job              job;
     xd_prompts          words;  /* the request's texts; n = 0: unknown                         */
@@ -482,7 +483,7 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
             s->parts[me].text[k] = xd_predict_block_sizes(&ctx->model.text[k]);
     }
     s->f->rank[me].sent_all += (double)sent_bytes(s);
-    xd_simulation_mark(s->simulation, XD_MAXTEXT); /* mark the computing time so far              */
+    xd_simulation_mark(s->simulation, XD_MAXTEXT); /* marks the computing time so far             */
     return XD_OK;
 }
 

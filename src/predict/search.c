@@ -81,7 +81,7 @@ xd_status xd_parallel_read(xd_parallel *a, const char *text, xd_err *e)
 
 /* ---- all plans ---------------------------------------------------------------------------- */
 
-/* max ranks: of a search; of a single plan */
+/* max number of ranks of a search, and of a single plan */
 enum { MOST = XD_SEARCH_MOST, MOST_ONE = 1024 };
 
 typedef struct hunt {
@@ -112,7 +112,7 @@ static void try_plan(hunt *h, xd_parallel a)
     xd_text_buf name = { 0 }, flags = { 0 };
     xd_plan_name(&a, &h->ctx->model.dit_info, &name);
     xd_plan_flags(&a, &h->ctx->model.dit_info, &flags);
-    xd_buf_add(&flags, "%s", "");       /* makes the text empty instead of NULL                */
+    xd_buf_add(&flags, "%s", "");       /* makes an empty text "" instead of NULL              */
     h->failed |= name.failed || flags.failed;
     c->name = name.p, c->flags = flags.p;
     xd_status s = xd_predict(&c->f, h->ctx, h->r, &a, h->ranks, h->m, &c->why);

@@ -24,8 +24,8 @@ typedef struct event {
     ev_kind what;
     int     group, peer;
     double  after_s;            /* computing seconds before the event                          */
-    int64_t number, bytes;      /* the message's number and bytes; EV_MARK: the mark's number  */
-    int64_t to;                 /* EV_MEETS: index in `pool` of the bytes to each rank         */
+    int64_t number, bytes;      /* number of the message, or of the mark (EV_MARK); bytes      */
+    int64_t to;                 /* EV_MEETS: index in `pool` of the bytes sent to each rank    */
 } event;
 
 typedef struct team {           /* a group of ranks as one of its ranks sees it                */
@@ -50,7 +50,7 @@ typedef struct record {
     int64_t  nmessage;
     int      for_whom;          /* the rank for which this rank waits                          */
     double   t, slowed;       /* clock; computing seconds counted as slowed                    */
-    double  *mark;              /* [nmark]: times of marks in seconds                          */
+    double  *mark;              /* [nmark]: times in seconds of the recorded marks             */
     int      nmark;
     stretch *stretches;
     int64_t  nstretches, stretch_cap;
@@ -59,7 +59,7 @@ typedef struct record {
     xd_lane  lane;
 } record;
 
-typedef struct news { double start, takes, arrival, lost; } news;       /* a message's times   */
+typedef struct news { double start, takes, arrival, lost; } news;       /* times of a message */
 typedef struct slot { uint64_t key; news n; } slot;     /* slot of a hash table; key 0: empty  */
 
 struct xd_simulation {

@@ -10,7 +10,7 @@
 static const double PAUSE_S = 1e-3;     /* seconds between two polls for notices               */
 
 typedef struct notice {         /* message with a rank's failure                               */
-    int32_t code, rank;         /* code 0: rank has not failed                                 */
+    int32_t code, rank;         /* code 0: the rank has not failed                             */
     char    msg[1000];
 } notice;
 
@@ -18,8 +18,8 @@ struct xd_abort_notice {
     xd_comm *c;
     int      sent;
     double   checked_s;         /* time of the last poll for notices                           */
-    notice   mine, *received;   /* [size]                                                      */
-    xd_req  *in, *out;          /* [size]                                                      */
+    notice   mine, *received;   /* this rank's notice; [size]: notices of all ranks            */
+    xd_req  *in, *out;          /* [size]: receives and sends, one per rank                    */
 };
 
 static xd_tensor bytes_of(notice *f)

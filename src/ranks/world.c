@@ -7,7 +7,7 @@ xd_status xd_world_wait(xd_comm *c, xd_req r, xd_err *e)
         return XD_OK;
     xd_status s = xd_fail(e, XD_ECOMM, "a message between ranks failed%s%s",
                           c->err->msg[0] ? ": " : "", c->err->msg);
-    if (e)                      /* this rank reports the error: rank 0 cannot be reached       */
+    if (e)                      /* this rank reports an error that cannot reach rank 0            */
         e->rank = -1;
     return s;
 }
@@ -33,7 +33,7 @@ xd_status xd_world_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e)
         goto out_of_step;
     *e = sent;
     return sent.code;
-out_of_step:                    /* the rank's own failure is reported first                    */
+out_of_step:                    /* a failure of this rank itself is reported first             */
     if (mine == XD_OK)
         *e = lost;
     e->rank = -1;

@@ -100,11 +100,11 @@ static ratio compare_rounds(const xd_bench_pair *d, const double *a, const doubl
 }
 
 typedef struct verdict {
-    ratio    t[XD_NRUNS], gain, busy; /* seconds; efficiency with other ranks idle, and busy     */
+    ratio    t[XD_NRUNS], gain, busy; /* seconds; efficiency: other ranks idle; other ranks busy */
     /* [ranks][4]: bytes that the rank sends per step and in total, then the same as counted in
      * advance */
     int64_t *bytes;
-    int64_t  sum[2];            /* bytes per step: sent, counted                               */
+    int64_t  sum[2];            /* bytes of all ranks per step: sent, and counted in advance   */
     int      same;
 } verdict;
 

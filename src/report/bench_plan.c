@@ -153,8 +153,8 @@ static double counted_flops(const xd_bench_side *s)
 
 /* ---- the step ----------------------------------------------------------------------------- */
 
-/* Runs the timed steps of the plan on the count device, which counts the bytes and FLOPs of the
- * steps. */
+/* Runs the timed steps of the plan on the count device, which computes nothing and counts the bytes
+ * and FLOPs of the steps. */
 static xd_status count_steps(xd_bench_pair *d, const xd_cond *cond, xd_err *e)
 {
     xd_bench_side          *s = &d->all;

@@ -17,7 +17,8 @@ static int width_of(const xd_column *c, int n)
     return sum;
 }
 
-/* Returns the column to remove next from a table that is too wide; -1: none. */
+/* Returns the column to remove next from a table that is too wide, or -1 if no column may be
+ * removed. */
 static int next_to_go(const xd_column *c, int n)
 {
     int found = -1;

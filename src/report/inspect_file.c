@@ -11,7 +11,7 @@ enum { SLOTS = 6, SHOWN = 3, TYPES = 24 };
 typedef struct share {          /* the tensors whose names have one prefix                     */
     int64_t     n;
     double      numbers, bytes;
-    const char *type[TYPES];    /* names of the tensors' types in the file                     */
+    const char *type[TYPES];    /* names of the types that the tensors have in the file        */
     int64_t     of[TYPES];      /* number of tensors per type                                  */
     int         ntypes, blocks; /* blocks: 1: some tensors have block types                    */
 } share;

@@ -12,7 +12,7 @@
 #include "report/columns.h"
 #include "report/plans.h"
 
-enum { LEAST_COLD = 1000000 };  /* min bytes of weights outside the page cache that are mentioned */
+enum { LEAST_COLD = 1000000 };  /* weights below this many uncached bytes are not mentioned       */
 
 XD_PRINTF(2, 3) static void write_line(const xd_plans *p, const char *fmt, ...)
 {

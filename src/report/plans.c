@@ -91,7 +91,7 @@ static void set_request(xd_plans *p)
     if (!p->r.nprompts)
         p->r.prompts = prompt, p->r.nprompts = 1;
     if (p->r.true_cfg_scale > 1 && !xd_job_has_text(&p->r, XD_TEXT_NEGATIVE))
-        /* Only the presence of a negative prompt affects plans, not its text. */
+        /* The text of a negative prompt does not affect plans, only whether there is one. */
         p->r.negative_prompt = "";
     xd_image_shape_take(&p->g->ctx, &p->r);
     if (!p->g->ctx.model.recipe->references && !p->g->ctx.model.recipe->from_frames)
@@ -100,8 +100,8 @@ static void set_request(xd_plans *p)
         p->r.mask_image = NULL, p->r.mask_pixels = NULL, p->r.padding_mask_crop = -1;
 }
 
-/* Returns the device whose kernels determine the memory sizes: the named device, or that of the
- * cluster; NULL: the CPU. */
+/* Returns the device whose kernels determine the memory sizes: the named device, or the cluster's
+ * device, or NULL for the CPU. */
 static xd_status find_device(xd_plans *p, xd_err *e)
 {
     const xd_advise_args *a = &p->a;
@@ -189,7 +189,8 @@ static xd_status fill_ranks(xd_plans *p, int i, xd_err *e)
     return XD_OK;
 }
 
-/* Replaces the texts in a plan's options, which belong to the program, by the copies in p. */
+/* Lets a plan's options refer to the copies of texts in p, because the original texts belong to the
+ * program. */
 static void use_own_texts(const xd_plans *p, xd_parallel *a)
 {
     a->pipefusion_text = a->pipefusion_text ? p->texts[1] : NULL;
@@ -288,7 +289,7 @@ xd_status xd_plans_make(xd_plans **out, const xd_advise_args *args, xd_err *e)
     return s;
 }
 
-/* Closes the parts that only predictions need. */
+/* Closes everything that only predictions need. */
 static void finish_plans(xd_plans *p)
 {
     xd_close(&p->g);

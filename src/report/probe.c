@@ -125,7 +125,8 @@ static int default_path(const xd_probe_args *a, const xd_machine *m, char *path,
 }
 
 /* Returns the directory whose disk is measured, where weights probably are: that of the output
- * file, else the model cache, else that of the machine file. malloc'ed; NULL: none. */
+ * file, else the model cache, else that of the machine file. The path is malloc'ed, or NULL if
+ * there is none. */
 static char *read_dir(const xd_probe_args *a, const xd_machine *m)
 {
     char        path[4096] = "";

@@ -49,7 +49,7 @@ typedef struct work {           /* a kernel and its operands, in one memory bloc
     } u;
     xd_kv      kv;
     xd_weight  w;
-    void      *tmp, *spoil;     /* scratch; memory written before every call, or NULL          */
+    void      *tmp, *spoil;     /* scratch memory; memory written before every call, or NULL   */
     xd_status  status;
 } work;
 

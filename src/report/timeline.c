@@ -130,7 +130,7 @@ typedef struct cell_color { const char *color; int patch; } cell_color;
  * part of the width. */
 static void color_cells(const cell *c, double unit, cell_color out[CELLS])
 {
-    enum { IDLE = XD_SPAN_MESSAGE, N };         /* messages are drawn in a separate strip      */
+    enum { IDLE = XD_SPAN_MESSAGE, N };         /* messages have their own strip of the drawing */
     double lag[N] = { 0 };
     int    patch = -1;
     for (int i = 0; i < CELLS; i++) {

@@ -14,10 +14,10 @@
 enum { MOST_RANKS = 65536 };
 
 typedef struct rank_state {     /* state of a rank while the file's events are read in order     */
-    double from, to;            /* seconds of the rank's chosen step; to 0: none                 */
+    double from, to;            /* begin and end of the shown step in seconds; to 0: none        */
     double before;              /* end of the previous step in seconds; 0: none                  */
     double piece_end;           /* end of the current work item in seconds                      */
-    int    patch, on_device;    /* patch of the work item; 1: the trace has device times         */
+    int    patch, on_device;    /* patch of the current item; 1: the trace has device times      */
 } rank_state;
 
 typedef struct slice {          /* an event with a duration; received: 1: a message to this rank */
@@ -122,7 +122,8 @@ static void find_step(shown *t)
     t->one.from = before > 0 && before < t->one.to ? before : t->one.from;
 }
 
-/* Returns the kind of span that an event is drawn as; XD_SPAN_KINDS: it is not drawn. */
+/* Returns the kind of span as which an event is drawn, or XD_SPAN_KINDS if the event is not
+ * drawn. */
 static xd_span_kind kind_of(const slice *s, const rank_state *r)
 {
     return is_cat(s, "wait") ? XD_SPAN_WAIT

@@ -28,10 +28,10 @@ double xd_linspace(double stop, int n, int i)
     return i == n - 1 ? stop : i * (stop / (n - 1));
 }
 
-/* Element i of numpy's arange(from, 0, -step), with its rounding errors. */
+/* Returns element i of numpy's arange(from, 0, -step), with numpy's rounding errors. */
 static double arange(double from, double step, int i)
 {
-    double next = from - step;          /* numpy adds the first two elements' difference        */
+    double next = from - step;          /* numpy adds the difference of the first two elements  */
     return i == 0 ? from : from + i * (next - from);
 }
 

@@ -202,7 +202,7 @@ uint16_t xd_f32_f16(float v)
     uint32_t sign = (b >> 16) & 0x8000u, a = b & 0x7fffffffu;
     if (a > 0x7f800000u)
         return (uint16_t)(sign | 0x7e00u);
-    if (a >= 0x477ff000u)                       /* would be rounded above the largest f16 */
+    if (a >= 0x477ff000u)                       /* a value that is rounded above the largest f16 */
         return (uint16_t)(sign | 0x7c00u);
     if (a < 0x38800000u) {                      /* subnormal f16, rounded by an addition */
         float f;
@@ -239,7 +239,7 @@ uint8_t xd_f32_f8e4m3(float v)
         return sign | 0x7fu;
     if (a >= 0x43e00000u)                       /* magnitudes of 448 and above */
         return sign | 0x7eu;
-    if (a < 0x3c800000u) {              /* below 2^-6: multiples of 2^-9, the last bit of 2^14 */
+    if (a < 0x3c800000u) {              /* e4m3 steps of 2^-9 are an f32's last bit at 2^14    */
         float f;
         memcpy(&f, &a, sizeof f);
         f += 0x1p14f;
@@ -337,7 +337,7 @@ void xd_convert_at(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t
     const char   *in = (const char *)from + xd_dtype_bytes(ft, first);
     char         *out = to;
     float         x[MAX_BLOCK];
-    if (skip && n) {                            /* rest of the first block                      */
+    if (skip && n) {                            /* converts the rest of the first block         */
         int64_t m = block - skip < n ? block - skip : n;
         xd_convert(x, XD_F32, in, ft, block);
         xd_convert(out, tt, x + skip, XD_F32, m);
@@ -347,7 +347,7 @@ void xd_convert_at(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t
     }
     int64_t whole = n / block * block;
     xd_convert(out, tt, in, ft, whole);
-    if (n > whole) {                            /* start of the last block                      */
+    if (n > whole) {                            /* converts the start of the last block         */
         xd_convert(x, XD_F32, in + xd_dtype_bytes(ft, whole), ft, block);
         xd_convert(out + xd_dtype_bytes(tt, whole), tt, x, XD_F32, n - whole);
     }

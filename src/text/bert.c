@@ -69,11 +69,11 @@ typedef struct glob {
     xd_tensor embed;            /* [V,E]: token embeddings                                    */
     xd_tensor position;         /* [positions,E] F32: position embeddings                     */
     xd_tensor type;             /* [types,E] F32: token type embeddings                       */
-    xd_tensor gain, bias;       /* [E]                                                        */
+    xd_tensor gain, bias;       /* [E]: norm of the sum of embeddings                         */
 } glob;
 
 typedef struct local {
-    int64_t real;               /* number of tokens before padding                            */
+    int64_t real;               /* number of tokens of the text, before the padding           */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */

@@ -11,7 +11,7 @@
 #include "text/text.h"
 
 typedef struct cfg {
-    xd_clip_dims of;            /* dimensions of the blocks                                    */
+    xd_clip_dims of;            /* dimensions of the transformer blocks                        */
     int64_t channels, side, patch;      /* image channels; side of image and patch             */
     int     nlayers;
     char    act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];

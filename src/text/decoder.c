@@ -30,7 +30,7 @@ typedef struct angles { xd_tensor cos, sin; } angles;   /* [n,D/2] F32: rope    
 
 typedef struct local {
     int64_t   first, real;      /* first row of the text; number of its rows                  */
-    angles    all, window;      /* for layers with full, and with window attention             */
+    angles    all, window;      /* rope of layers with full attention, with a window           */
     xd_tensor ones;             /* [1,D] F32: added to Gemma's norm weights                   */
     xd_tensor zeros;            /* [1,H D] in the compute type: output of padding before text */
 } local;

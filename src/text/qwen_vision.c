@@ -100,7 +100,7 @@ void xd_qwen_vision_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_
 
 /* ---- order of tokens ---------------------------------------------------------------------- */
 
-/* Size of an image, and side of an attention window, in tokens. */
+/* The size of an image in tokens, and the side of an attention window in tokens. */
 typedef struct cells { int64_t rows, cols, side; } cells;
 
 static cells cells_of(const xd_qwen_vision *c, const xd_text_image *i)
@@ -109,8 +109,8 @@ static cells cells_of(const xd_qwen_vision *c, const xd_text_image *i)
     return (cells){ i->height / unit, i->width / unit, c->window / unit };
 }
 
-/* Computes the position (y, x) in the image of token i in window order. Sets *run to the number of
- * tokens from i on that are consecutive in the same row of the image. */
+/* Computes the position (y, x), within its image, of the token with number i in window order. Sets
+ * *run to the number of tokens from i on that are consecutive in the same row of the image. */
 static void place_of(const cells *s, int64_t i, int64_t *y, int64_t *x, int64_t *run)
 {
     int64_t band = i / (s->side * s->cols), top = band * s->side,
@@ -123,7 +123,7 @@ static void place_of(const cells *s, int64_t i, int64_t *y, int64_t *x, int64_t 
     *run = wide - i % wide;
 }
 
-typedef struct table {          /* arguments for filling a table of patches                     */
+typedef struct table {          /* arguments of the function that fills a table of patches      */
     const xd_qwen_vision *c;
     const xd_text_read   *r;
     int                   sine;

@@ -60,8 +60,8 @@ typedef struct cfg {
 static const xd_field fields[] = { ROWS("t5") }, umt5_fields[] = { ROWS("umt5") };
 
 typedef struct blk {
-    xd_tensor norm1, norm2;     /* [E]                                                        */
-    xd_lin    qkv, out, wi, wo; /* wi: input of the MLP, or its gate and value                */
+    xd_tensor norm1, norm2;     /* [E]: norms before attention and before the MLP             */
+    xd_lin    qkv, out, wi, wo; /* wi: input layer of the MLP, or its gate and value layers   */
     xd_tensor bias;             /* UMT5's position bias [buckets,H] of all heads              */
 } blk;
 
@@ -69,12 +69,12 @@ typedef struct glob {
     xd_tensor embed;            /* [V,E]: token embeddings                                    */
     xd_tensor bias;             /* T5's position bias [buckets,H] of all heads                */
     xd_span   heads;            /* this rank's attention heads                                */
-    xd_tensor norm;             /* [E]                                                        */
+    xd_tensor norm;             /* [E]: norm after the last block                             */
 } glob;
 
 typedef struct local {
     xd_tensor bias;             /* T5's [H of this rank,n,real] F32: overlapping rows         */
-    int64_t   real;             /* number of tokens before padding                            */
+    int64_t   real;             /* number of tokens of the text, before the padding           */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */

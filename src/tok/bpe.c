@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct merge { int32_t left, right, rank, id; } merge;     /* left < 0: free slot       */
+typedef struct merge { int32_t left, right, rank, id; } merge;     /* left < 0: a free slot */
 
 struct xd_bpe {
     xd_pieces v;
     merge    *m;                        /* hash table of merges, by pair of ids                 */
     size_t    mslots;
-    int32_t   byte[2][256];             /* id of a byte inside and at the end of a word; or -1  */
+    int32_t   byte[2][256];             /* ids of bytes inside a word, and at its end; -1: none */
     int32_t   unknown;
 };
 

@@ -31,9 +31,9 @@ typedef struct parser {
     const char  *s;
     size_t       len, at;
     xd_finder   *find[PATTERNS];
-    size_t       none[PATTERNS];        /* 1 + offset from which no match follows; 0: unknown    */
+    size_t       none[PATTERNS];        /* 1 + offset after which there is no match; 0: unknown  */
     xd_tags     *tags;
-    const char  *raw;                   /* name of the open script or style tag; or NULL        */
+    const char  *raw;                   /* name of the open script or style tag, or NULL        */
     xd_slice    *open;                  /* stack of open tags                                   */
     size_t       nopen, cap;
     int          kept, silent;          /* number of open tags that keep white space; whose

@@ -19,7 +19,7 @@ typedef struct norm {
     char       *text;                   /* new text of NORM_REPLACE and NORM_PREPEND            */
 } norm;
 
-typedef struct step {                   /* pre-tokenizer; `at` NULL: adds a space before words    */
+typedef struct step {                   /* a pre-tokenizer; `at` NULL: adds a space before words */
     xd_pattern  *at;
     xd_split_how how;
     int          invert;

@@ -64,7 +64,8 @@ static int put_ids(xd_ids *to, const xd_json *ids, int64_t limit)
     return ids != NULL;
 }
 
-/* Adds `head` before and `tail` after the special tokens that already surround a text. */
+/* Adds the special tokens `head` before, and `tail` after, the special tokens that already surround
+ * a text. */
 static void wrap(xd_tok *t, const xd_ids *head, const xd_ids *tail)
 {
     xd_ids all = {0};
@@ -78,7 +79,8 @@ static void wrap(xd_tok *t, const xd_ids *head, const xd_ids *tail)
     t->head = all;
 }
 
-/* Reads a TemplateProcessing entry: the special tokens before and after the text, "sequence A". */
+/* Reads one entry of TemplateProcessing: the special tokens before and after the text, which is
+ * called "sequence A". */
 static xd_status read_template(xd_tok *t, const xd_json *j, const char *what, xd_err *e)
 {
     const xd_json *known = xd_json_get(j, "special_tokens");
@@ -108,7 +110,7 @@ static xd_status read_post(xd_tok *t, const xd_json *j, const char *what, xd_err
     const char *type = xd_json_text(xd_json_get(j, "type"));
     xd_status   s = XD_OK;
     if (xd_json_null(j) || (type && !strcmp(type, "ByteLevel")))
-        return XD_OK;                   /* ByteLevel changes only character offsets             */
+        return XD_OK;                   /* ByteLevel changes only the offsets of characters     */
     if (type && !strcmp(type, "TemplateProcessing"))
         return read_template(t, j, what, e);
     if (!type || strcmp(type, "Sequence"))

@@ -223,7 +223,7 @@ xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_
     if (!out.failed)                    /* the special tokens around a text are kept complete   */
         keep_ids(t, &out, heads, limit > heads + tails ? limit - heads - tails : 0);
     add_some(&out, &t->tail, tails < limit - heads ? tails : limit - heads);
-    if (!out.p && !out.failed) {        /* a text may have no ids                               */
+    if (!out.p && !out.failed) {        /* a text may have no token ids                         */
         xd_ids_add(&out, 0);
         out.n = 0;
     }

@@ -179,7 +179,7 @@ xd_status xd_vocab_spiece(xd_vocab *v, const char *data, size_t len, int type, c
 {
     wire      w = {(const unsigned char *)data, len, 0};
     xd_status s = XD_OK;
-    uint64_t  have = 0;                 /* 0: the file does not specify the type                */
+    uint64_t  have = 0;                 /* 0: the file does not specify the model type          */
     field     f;
     while (w.at < w.len && s == XD_OK) {
         size_t at = w.at;

@@ -7,7 +7,7 @@
 enum { ROWS = 16, BAND = 16 << 20 };
 
 
-/* View of rows [y, y + n) of a map [1,H,W,C]. */
+/* Returns a view of rows [y, y + n) of a map [1,H,W,C]. */
 static xd_tensor rows_of(xd_tensor t, int64_t y, int64_t n)
 {
     if (t.p && n)               /* no offset into an empty map, whose address may be invalid      */
@@ -41,8 +41,8 @@ void xd_band_rms(xd_exec *x, xd_tensor to, xd_tensor from, xd_tensor gain, float
     xd_activate(x, out, XD_SILU);
 }
 
-/* Copies rows of the input map, or of the halo around it, to `to`; normalizes them if the feed has
- * a norm. */
+/* Copies rows of the input map, or of the halo around it, to `to`; normalizes the rows if the feed
+ * (the convolution's input) has a norm. */
 static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor from)
 {
     if (!to.d[1])
@@ -56,8 +56,9 @@ static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor fro
         xd_copy_to(x, to, from);
 }
 
-/* Returns rows [y, y + n) of the convolution's input, normalized if the feed has a norm. Rows
- * before 0 are in the halo above, rows after the last one in the halo below. */
+/* Returns rows [y, y + n) of the convolution's input, normalized if the feed (the convolution's
+ * input) has a norm. Rows before 0 are in the halo above, rows after the last one in the halo
+ * below. */
 static xd_tensor fetch_feed(xd_exec *x, const xd_feed *f, const xd_halo *halo, xd_dtype type,
                             int64_t y, int64_t n)
 {

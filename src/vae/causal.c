@@ -16,7 +16,7 @@ enum {
     RATIO     = 4,              /* video frames per latent frame                               */
 };
 
-/* the lists that diffusers uses by default */
+/* lists of the config that diffusers uses by default */
 static const xd_ints  default_mult = { 4, { 1, 2, 4, 4 } };
 static const xd_ints  default_halve = { 3, { 0, 1, 1 } };
 static const xd_reals default_mean = { 16, { -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653,

@@ -66,7 +66,7 @@ static void replace_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
     r->h = new_map(r, T, H, W, C);
 }
 
-/* View of a map [T,H,W,C] as rows [n,C]. */
+/* Returns a view of a map [T,H,W,C] as rows [n,C]. */
 static xd_tensor as_rows(xd_tensor t)
 {
     return xd_reshape(t, 2, (int64_t[]){ t.d[0] * t.d[1] * t.d[2], t.d[3] });
@@ -334,8 +334,8 @@ static void run_downsample(run *r, const xd_causal_level *w, int time)
 
 /* ---- shortcuts around levels --------------------------------------------------------------- */
 
-/* View of one position of each f x f square of `t` [H f,W f,C], the one at row and column yx of the
- * square, and of every `step`th channel from channel `at` on, as [H,W,C / step]. */
+/* Returns a view of one position of each f x f square of `t` [H f,W f,C], the one at row and column
+ * yx of the square, and of every `step`th channel from channel `at` on, as [H,W,C / step]. */
 static xd_tensor every(xd_tensor t, const int yx[2], int f, int64_t at, int64_t step)
 {
     int64_t e = (int64_t)xd_dtype_size(t.type);
@@ -450,8 +450,8 @@ static void run_level(run *r, int l)
 
 /* ---- patches ------------------------------------------------------------------------------- */
 
-/* View of a frame's pixels [H p,W p,3] as patches [H,W,3 p p]; a patch has the order (channel,
- * column, row). */
+/* Returns a view of a frame's pixels [H p,W p,3] as patches [H,W,3 p p]; a patch has the order
+ * (channel, column, row). */
 static xd_tensor by_patches(xd_tensor rgb, int64_t p)
 {
     xd_tensor v = xd_reshape(rgb, 5, (int64_t[]){ rgb.d[1] / p, p, rgb.d[2] / p, p, 3 });

@@ -63,7 +63,7 @@ static void replace_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
     r->h = new_map(r, T, H, W, C);
 }
 
-/* View of a map [T,H,W,C] as rows [n,C]. */
+/* Returns a view of a map [T,H,W,C] as rows [n,C]. */
 static xd_tensor as_rows(xd_tensor t)
 {
     return xd_reshape(t, 2, (int64_t[]){ t.d[0] * t.d[1] * t.d[2], t.d[3] });
@@ -126,7 +126,7 @@ static xd_tensor new_beside(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 
 typedef struct feed {           /* the input of a convolution: a map, possibly normalized       */
     xd_tensor          in;
-    const xd_cog_norm *norm;    /* NULL: no norm                                              */
+    const xd_cog_norm *norm;    /* normalization of the input; NULL: no norm                  */
     xd_gsum            sum;
     xd_tensor          y, b;    /* scale and shift, at the size of the latents                */
 } feed;
@@ -165,8 +165,8 @@ static int64_t latent_frame(int64_t t, int64_t T, int64_t n)
     return t * n / T;
 }
 
-/* Copies the frames of a convolution's input from frame t on to `to`, normalized if it has a
- * norm. */
+/* Copies the frames of a convolution's input from frame t on to `to`, normalized if the convolution
+ * has a norm. */
 static void read_feed(run *r, xd_tensor to, const feed *f, int64_t t)
 {
     int64_t n = to.d[0], T = f->in.d[0];

@@ -27,7 +27,7 @@ typedef struct glob {
 static const xd_field fields[] = {
     XD_KL_FIELDS(2, 32, 1024),
     { "batch_norm_eps", offsetof(cfg, eps), 'd', 1e-4, NULL },
-    { "batch_norm_momentum", 0, '-', 0, NULL },         /* used only in training               */
+    { "batch_norm_momentum", 0, '-', 0, NULL },         /* a key that only training uses       */
     { "patch_size", offsetof(cfg, patch), 'L', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
@@ -90,8 +90,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- packing and normalizing -------------------------------------------------------------- */
 
-/* View of packed cells [h,w,4C] as [h,2,w,2,C], which is the order of the inner autoencoder's map
- * [2h,2w,C]. */
+/* Returns a view of packed cells [h,w,4C] as [h,2,w,2,C], which is the order of the inner
+ * autoencoder's map [2h,2w,C]. */
 static xd_tensor unpacked_order(xd_tensor t, int64_t C)
 {
     xd_tensor v = xd_reshape(t, 5, (int64_t[]){ t.d[0], t.d[1], C, PACK, PACK });

@@ -297,7 +297,8 @@ static void replace_map(run *r, int64_t H, int64_t W, int64_t C)
     r->h = xd_new_as(r->x, r->x->act, 4, (int64_t[]){ 1, H, W, C });
 }
 
-/* View of the memory at `base` as a map of this shape, which must fit. */
+/* Returns a view of the memory at `base` as a map of this shape, for which the memory must be large
+ * enough. */
 static xd_tensor view_at_base(const run *r, int64_t H, int64_t W, int64_t C)
 {
     return xd_view(r->h.p, r->h.type, 4, (int64_t[]){ 1, H, W, C });

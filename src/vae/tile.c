@@ -32,7 +32,7 @@ typedef struct tiling {
 /* row and column of a tile among the tiles; its position and size in cells */
 typedef struct tile { int64_t i, j, y, x, h, w; } tile;
 
-/* View of a rectangle of the frames [T,H,W,C]: h rows from y on, w columns from x on. */
+/* Returns a view of a rectangle of the frames [T,H,W,C]: h rows from y on, w columns from x on. */
 static xd_tensor box_view(xd_tensor t, int64_t y, int64_t h, int64_t x, int64_t w)
 {
     t.p = (char *)t.p + (y * t.s[1] + x * t.s[2]) * (int64_t)xd_dtype_size(t.type);
@@ -40,7 +40,7 @@ static xd_tensor box_view(xd_tensor t, int64_t y, int64_t h, int64_t x, int64_t 
     return t;
 }
 
-/* View of row k (axis 0) or column k (axis 1) of all frames as [T,n,C]. */
+/* Returns a view of row k (axis 0) or column k (axis 1) of all frames as [T,n,C]. */
 static xd_tensor line_view(xd_tensor t, int axis, int64_t k)
 {
     xd_tensor r = t;
@@ -51,7 +51,7 @@ static xd_tensor line_view(xd_tensor t, int axis, int64_t k)
     return r;
 }
 
-/* View of the band kept from the tile above, in tile column j. */
+/* Returns a view of the band kept from the tile above, in tile column j. */
 static xd_tensor bands_above(const tiling *g, int64_t j)
 {
     return xd_rows(g->above, j * g->out.d[0], g->out.d[0]);
@@ -178,8 +178,8 @@ static void all_tiles(tiling *g)
 
 /* ---- tiles of several ranks --------------------------------------------------------------- */
 
-/* View of the next tile in `slab`, at element *at, which is advanced. Tiles are aligned to 64
- * bytes. */
+/* Returns a view of the next tile in `slab`, at element *at, which is advanced. Tiles are aligned
+ * to 64 bytes. */
 static xd_tensor next_of(const tiling *g, xd_tensor slab, const tile *t, int64_t *at)
 {
     int64_t d[4];

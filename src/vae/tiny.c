@@ -22,7 +22,7 @@ typedef struct cfg {
     int64_t in_channels, out_channels, latent_channels, factor;
     double  scaling, shift;
     char    act[XD_FIELD_TEXT], upsample[XD_FIELD_TEXT];
-    xd_ints width[2], blocks[2];        /* [0]: encoder, [1]: decoder; one value per level      */
+    xd_ints width[2], blocks[2];        /* [0]: encoder, [1]: decoder; one number per level     */
 } cfg;
 
 typedef struct block { xd_cnv conv[3]; } block;
@@ -47,8 +47,8 @@ static const xd_field fields[] = {
     { "upsample_fn", offsetof(cfg, upsample), 's', 0, "nearest" },
     { "scaling_factor", offsetof(cfg, scaling), 'd', 1, NULL },
     { "shift_factor", offsetof(cfg, shift), 'd', 0, NULL },
-    { "block_out_channels", 0, '-', 0, NULL },          /* equal to decoder_block_out_channels */
-    { "latent_magnitude", 0, '-', 0, NULL },            /* only for latents stored as bytes    */
+    { "block_out_channels", 0, '-', 0, NULL },          /* equals decoder_block_out_channels   */
+    { "latent_magnitude", 0, '-', 0, NULL },            /* used only for latents stored as bytes */
     { "latent_shift", 0, '-', 0, NULL },
     { "force_upcast", 0, '-', 0, NULL },
     { "_class_name", 0, '-', 0, NULL },

@@ -61,13 +61,13 @@ static const xd_field fields[] = {
 
 typedef struct zero {           /* norm with one modulation for video, one for text             */
     xd_lin    mod;              /* [6D, time_embed_dim]: shift, scale, gate of video, then text */
-    xd_tensor gain, bias;       /* [D], or absent                                               */
+    xd_tensor gain, bias;       /* [D]: gain and bias of the norm, or absent                    */
 } zero;
 
 typedef struct blk {
     zero      before, after;    /* norm before attention; norm before the feed-forward          */
     xd_lin    qkv, out, up, down;
-    xd_tensor q_gain, q_bias, k_gain, k_bias;   /* [head_dim]                                   */
+    xd_tensor q_gain, q_bias, k_gain, k_bias;   /* [head_dim]: norms of queries and keys        */
 } blk;
 
 typedef struct glob {

@@ -29,7 +29,7 @@ typedef struct cfg {
     double  ratio;              /* mlp_ratio                                                    */
     char    act_fn[XD_FIELD_TEXT], norm[XD_FIELD_TEXT];
     xd_act  act;
-    int64_t dim, ff;            /* D = heads * head_dim; width of the feed-forward              */
+    int64_t dim, ff;            /* D = heads * head_dim: width of tokens; width of feed-forward */
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
@@ -59,20 +59,20 @@ typedef struct affine { xd_tensor gain, bias; } affine;
 typedef struct blk {
     affine skip_norm, norm1, norm2, norm3;      /* skip_norm [2D], the other norms [D]          */
     xd_lin skip;                                /* [D, 2D], in the second half only             */
-    xd_lin shift;                               /* [D, D]                                       */
+    xd_lin shift;                               /* [D, D]: shift of the first norm */
     xd_lin qkv, out, q, kv, cross, up, down;
-    affine norm_q, norm_k, cross_q, cross_k;    /* [head_dim]                                   */
+    affine norm_q, norm_k, cross_q, cross_k;    /* [head_dim]: norms of queries and keys        */
 } blk;
 
 typedef struct glob {
-    xd_lin    patch;                    /* [D, C p^2]                                         */
+    xd_lin    patch;                    /* [D, C p^2]: patch embedding                        */
     xd_mlp    time, text, extra;
-    xd_tensor padding;                  /* [text_len + text_len_t5, cross]                     */
-    xd_tensor style;                    /* [1,D]                                              */
+    xd_tensor padding;                  /* [text_len + text_len_t5, cross]: replaces padding rows */
+    xd_tensor style;                    /* [1,D]: embedding of the image style                */
     xd_tensor places;                   /* [1 + text_len_t5, E]: positions for pooling          */
     xd_lin    pool_q, pool_kv, pool_out;
-    xd_lin    mod;                      /* [2D, D]                                            */
-    xd_lin    out;                      /* [p^2 Cout, D]                                      */
+    xd_lin    mod;                      /* [2D, D]: modulation of the final norm              */
+    xd_lin    out;                      /* [p^2 Cout, D]: output projection                   */
 } glob;
 
 typedef struct local {

@@ -61,17 +61,17 @@ static const xd_field fields_2d[] = {
 };
 
 typedef struct blk {
-    xd_tensor mod;                      /* [6,D]                                              */
+    xd_tensor mod;                      /* [6,D]: table added to the modulation               */
     xd_lin    qkv, out, q, kv, cross, up, down;
 } blk;
 
 typedef struct glob {
-    xd_lin    patch;                    /* [D, C p^2]                                         */
-    xd_mlp    time, size, ratio;        /* `size`, `ratio`: only with micro-conditions        */
-    xd_lin    adaln;                    /* [6D, D]                                            */
-    xd_mlp    caption;                  /* only if the config has caption_channels            */
-    xd_tensor mod;                      /* [2,D]                                              */
-    xd_lin    out;                      /* [p^2 Cout, D]                                      */
+    xd_lin    patch;                    /* [D, C p^2]: patch embedding                        */
+    xd_mlp    time, size, ratio;        /* only if the model reads size and aspect ratio      */
+    xd_lin    adaln;                    /* [6D, D]: modulation of all blocks                  */
+    xd_mlp    caption;                  /* text layers; only if the config has caption_channels */
+    xd_tensor mod;                      /* [2,D]: modulation table of the last norm           */
+    xd_lin    out;                      /* [p^2 Cout, D]: output layer                        */
 } glob;
 
 typedef struct local {

@@ -39,7 +39,7 @@ static const xd_field fields[] = {
 typedef struct glob {
     xd_lin    latents, text, mod, out;
     xd_mlp    time;
-    xd_tensor text_norm;        /* [joint]                                                     */
+    xd_tensor text_norm;        /* [joint]: norm of the text rows                              */
 } glob;
 
 typedef struct local {

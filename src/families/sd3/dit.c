@@ -41,7 +41,7 @@ static const xd_field fields[] = {
 
 typedef struct blk {
     xd_adaln   img, txt;
-    xd_lin    qkv, out;         /* layers of the second attention                              */
+    xd_lin    qkv, out;         /* qkv and output layer of the second attention                */
     xd_tensor norm_q, norm_k;
 } blk;
 

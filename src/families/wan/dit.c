@@ -62,10 +62,10 @@ typedef struct look {                   /* projects the rows of an image embeddi
 } look;
 
 typedef struct glob {
-    xd_lin    patch;                    /* [D, C pt p p]                                      */
+    xd_lin    patch;                    /* [D, C pt p p]: patch embedding                     */
     xd_mlp    time, text;
     look      image;
-    xd_lin    mod, out;                 /* [6D, D]; [pt p p Cout, D]                          */
+    xd_lin    mod, out;                 /* modulation [6D, D]; output layer [pt p p Cout, D]  */
     xd_tensor last;                     /* [1,2,D]: modulation of the last norm               */
     xd_span   features;                 /* this rank's range of the D features of q and k     */
     int       cut;                      /* 1: other ranks have other attention heads          */

@@ -47,17 +47,17 @@ static const xd_field fields[] = {
 };
 
 typedef struct blk {
-    xd_lin    mod;              /* [4D, EMBED]; not in the context refiner                     */
+    xd_lin    mod;              /* [4D, EMBED]: modulation; absent in the context refiner      */
     xd_lin    qkv, out, up, down;       /* `up` computes a (activated) and b: silu(a) * b      */
-    xd_tensor norm_q, norm_k;   /* [head_dim], or absent                                       */
-    xd_tensor norm[4];          /* [D]: before, after attention; before, after feed-forward    */
+    xd_tensor norm_q, norm_k;   /* [head_dim]: norms of queries and keys, or absent            */
+    xd_tensor norm[4];          /* [D]: norms before, after attention; before, after feed-forward */
 } blk;
 
 typedef struct glob {
     xd_lin    latents, text, mod, out;
     xd_mlp    time;
-    xd_tensor text_norm;        /* [text]                                                      */
-    xd_tensor image_pad, text_pad;      /* [1,D]                                               */
+    xd_tensor text_norm;        /* [text]: norm of the text rows                               */
+    xd_tensor image_pad, text_pad;      /* [1,D]: learned padding rows                         */
 } glob;
 
 typedef struct local {
