@@ -27,7 +27,7 @@ struct xd_json {
     cJSON   *v;
     xd_json *kids;                      /* [n] members of a list or object                    */
     int      n;
-    int      last;                      /* 1: the last member of its parent                   */
+    int      last;                      /* 1: this value is the last member of its parent     */
 };
 
 /* ---- the prescan -------------------------------------------------------------------------- */
@@ -178,7 +178,7 @@ static int lacks_memory(const scan *s)
 static xd_status parse_own(xd_json **j, scan *s, xd_err *e)
 {
     const char *end = s->p;
-    if (s->len >= 3 && !memcmp(s->p, "\xef\xbb\xbf", 3))        /* skip a byte order mark      */
+    if (s->len >= 3 && !memcmp(s->p, "\xef\xbb\xbf", 3))        /* skips a byte order mark     */
         s->at = 3;
     size_t    start = s->at;
     xd_status st = prescan(s, e);

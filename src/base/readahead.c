@@ -21,9 +21,9 @@
 #include <unistd.h>
 
 enum {
-    PIECE = 128 << 10,          /* bytes per request: a disk's smallest usual readahead */
+    PIECE = 128 << 10,          /* bytes per request: a disk's smallest usual readahead         */
     STEP = 1 << 20,             /* bytes requested between two waits                            */
-    DEPTH = 8,                  /* steps that are requested but not yet read */
+    DEPTH = 8,                  /* steps that are requested but not yet read                    */
     STACK = 64 << 10
 };
 
@@ -37,7 +37,7 @@ struct xd_readahead {
     const xd_canceller *cancel;
     int             running;
     pthread_t       thread;
-    pthread_mutex_t guard;      /* protects the following fields of this struct                */
+    pthread_mutex_t guard;      /* mutex of all following fields of this struct                 */
     pthread_cond_t  change;
     size_t          requested, used;
     int             stop;

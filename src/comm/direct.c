@@ -60,8 +60,8 @@ static cell *cell_of(const xd_mailboxes *m, int from, int to, int i)
 
 /* ---- boxes -------------------------------------------------------------------------------- */
 
-/* Returns 1 if a message may be copied into the mailbox: the receiver has queued the copy of the
- * previous message out of it. */
+/* Returns 1 if a message may be copied into the mailbox, because the receiver has queued the copy
+ * that takes the previous message out. */
 static int is_free(const xd_mailboxes *m, int to, int i)
 {
     box  *b = &m->peer[to].box[i];
@@ -435,7 +435,7 @@ void xd_mailboxes_close(xd_mailboxes *m)
     free(m->peer), free(m);
 }
 
-/* Location of a rank: the number of its host, and the rank's number on that host. */
+/* The location of a rank: the number of the rank's host, and the rank's number on that host. */
 typedef struct place { int32_t host, rank; } place;
 
 /* Returns this rank's location. With mailboxes, a host's number is the world rank of its first

@@ -15,7 +15,7 @@
 typedef struct note {
     uint64_t block;             /* block of the window; 0: the data follows as a message       */
     int64_t  at, elems, s[XD_MAXDIM];
-    int64_t  mine;              /* 1: data in the sender's own part: it waits for the copy     */
+    int64_t  mine;              /* 1: data in the sender's part; the sender waits for the copy */
 } note;
 
 struct xd_zero_copy {

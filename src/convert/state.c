@@ -152,9 +152,9 @@ static int is_old(const xd_cvt_part *c, const char *name)
     return 1;
 }
 
-/* Returns the bytes of those weight files in a component's output directory that are not part of
- * this conversion, but that a loader could mistake for the component's weights. If `remove` is set,
- * the counted files are deleted. */
+/* Returns the bytes of weight files in a component's output directory that a loader could mistake
+ * for the component's weights, but that are not part of this conversion. If `remove` is set,
+ * deletes these files. */
 static size_t old_bytes(const xd_cvt *v, const xd_cvt_part *c, int remove)
 {
     char       *dir = xd_cvt_path(v->a->output, c->p->name, NULL, NULL);
@@ -176,8 +176,8 @@ static size_t old_bytes(const xd_cvt *v, const xd_cvt_part *c, int remove)
 
 /* ---- free disk space ------------------------------------------------------------------------ */
 
-/* Returns the path of the output directory if it exists, else of its nearest existing parent. The
- * caller must free the returned path. */
+/* Returns the path of the output directory if it exists, else the path of the nearest existing
+ * parent directory. The caller must free the returned path. */
 static char *nearest_folder(const char *output)
 {
     if (xd_file_is_dir(output))

@@ -1,7 +1,8 @@
 /* tensors.c - lists the tensors that a converted model component will have, and their types.
  *
- * A tensor that the network declares gets its declared name, whatever its name in the source files.
- * Undeclared tensors of files that use the declared names are kept for other programs. */
+ * A tensor that the network declares gets the declared name, whatever the tensor's name in the
+ * source files is. Undeclared tensors of files that use the declared names are kept for other
+ * programs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -94,9 +94,9 @@ xd_tensor xd_mods_input(xd_exec *x, const xd_net *n, const xd_input *in, const v
     return x->mods ? row_in(x->mods) : active(x, n, in, kept);
 }
 
-/* Returns the first column of the matrix w in m->all if its columns are computed; -1 otherwise. The
- * columns of a new matrix are computed at once or, if the device needs fixed addresses, before the
- * next pass. */
+/* Returns the first column of the matrix w in m->all if the columns of w are computed, otherwise
+ * -1. The columns of a new matrix are computed at once or, if the device needs fixed addresses,
+ * before the next pass. */
 static int64_t columns_of(xd_exec *x, xd_mods *m, const xd_lin *w)
 {
     int i = 0;

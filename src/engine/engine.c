@@ -387,7 +387,8 @@ static xd_status run_steps(loop *l, xd_denoise *f, int nth, int step, float *lat
     return xd_exec_status(&f->x, e);
 }
 
-/* Denoises one image. Returns its latents [t,C,h,w], malloc'ed, on every rank of the replica. */
+/* Denoises one image. Returns the image's latents [t,C,h,w], malloc'ed, on every rank of the
+ * replica. */
 static float *denoise_image(loop *l, int nth, const xd_prompts *w, xd_err *e)
 {
     xd_job    *j = l->j;
@@ -429,7 +430,8 @@ static float *denoise_image(loop *l, int nth, const xd_prompts *w, xd_err *e)
 }
 
 /* Loads the VAE after denoising, so that the first step need not wait for the VAE. If transformer
- * and VAE do not fit together, first frees the transformer and the memory of its steps. */
+ * and VAE do not fit together, first frees the transformer and the memory of the denoising
+ * steps. */
 static xd_status change_over(loop *l, xd_err *e)
 {
     xd_context *ctx = l->j->ctx;
@@ -473,7 +475,7 @@ static xd_status one_latent(loop *l, int nth, const xd_prompts *w, float **lat, 
     return XD_OK;
 }
 
-/* Decodes this replica's image on its first rank, or on all of them. */
+/* Decodes this replica's image on the first rank of the replica, or on all ranks of the replica. */
 static xd_status one_image(loop *l, int nth, const float *lat, float **rgb, xd_err *e)
 {
     double t0 = xd_now_s();
@@ -675,10 +677,10 @@ static xd_status prepare_request(xd_job *j, xd_prompts *w, xd_need *need, xd_mem
         s = xd_job_pick(j, e);
     if (s == XD_OK && j->ntodo)
         s = xd_memory_plan(j, w, need, room, e);
-    if (s == XD_ENOMEM && room->machine > 0)   /* xd_memory_plan refused the request */
+    if (s == XD_ENOMEM && room->machine > 0)   /* xd_memory_plan refused the request           */
         s = xd_memory_fit(j, w, need, room, e);
     *refused = s == XD_ENOMEM && room->device > 0 &&
-               j->ctx->world.used->size == j->ctx->world.all->size;   /* no rank is idle */
+               j->ctx->world.used->size == j->ctx->world.all->size;   /* no rank is idle       */
     return s;
 }
 

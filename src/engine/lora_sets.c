@@ -172,7 +172,7 @@ static void change_set(xd_engine *g, lora_set *t)
         if (a == b)
             continue;
         ctx->switched = 1;
-        xd_component_swap(part_of(g, i), &b->aside[i]);     /* b->aside now has a's weights */
+        xd_component_swap(part_of(g, i), &b->aside[i]);     /* b->aside now has a's weights    */
         a->aside[i] = b->aside[i];
         memset(&b->aside[i], 0, sizeof b->aside[i]);
     }

@@ -37,8 +37,8 @@ static void smallest_limits(const xd_context *ctx, double limits[3])
     c->ops->wait(c, &r, 1);
 }
 
-/* On rank 0: fills in the request, machine and plan whose memory is counted. Returns 0 if there is
- * nothing to count. */
+/* On rank 0: fills in the request, machine and plan for which memory is counted. Returns 0 if
+ * memory cannot be counted for this request. */
 static int find_case(const xd_job *j, const xd_memory_limits *limit, xd_machine *m, xd_parallel *p,
                      xd_fit *t)
 {
@@ -65,8 +65,9 @@ static int find_case(const xd_job *j, const xd_memory_limits *limit, xd_machine 
     return 1;
 }
 
-/* Rank 0 counts which other options would fit, and every rank appends them to its error message.
- * Only the machine's memory matters, so its speeds are those of a preset. */
+/* Rank 0 counts which other options would fit, and every rank appends these options to its error
+ * message. Only the memory of the machine matters, so the speeds of the machine are those of a
+ * preset. */
 static void add_advice(const xd_job *j, const xd_memory_limits *limit, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -94,8 +95,8 @@ xd_status xd_memory_fit_read(const xd_open_args *a, int *fit, xd_err *e)
     return XD_OK;
 }
 
-/* Frees a component and counts its memory again. type: the new type of its matrices, 0:
- * unchanged. */
+/* Frees a component and counts its memory again. `type` is the new type of the component's
+ * matrices, or 0 to keep the type. */
 static void change_component(xd_component *p, int32_t type, int streams)
 {
     xd_component_drop(p);

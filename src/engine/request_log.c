@@ -30,7 +30,8 @@ static void add_types(xd_text_buf *b, const xd_job *j)
     xd_buf_add(b, " on %s", j->ctx->dev->name);
 }
 
-/* Appends the number of ranks, and the name of the plan unless it was logged when it was chosen. */
+/* Appends the number of ranks, and the name of the plan unless the name was logged when the plan
+ * was chosen. */
 static void add_ranks(xd_text_buf *b, const xd_job *j, const xd_predicted_times *predicted)
 {
     int ranks = j->ctx->world.used->size;
@@ -48,7 +49,7 @@ void xd_log_request(const xd_job *j, const xd_memory_limits *limits,
     if (j->ctx->world.all->rank)
         return;
     xd_model_short_name(j->ctx->model.dir, &name);
-    /* prints the name without its JSON quotes */
+    /* prints the scheduler's name without JSON quotes */
     if (name.p && !name.failed && name.len > 2)
         xd_buf_add(&b, "%.*s (%s): ", (int)name.len - 2, name.p + 1, j->ctx->model.recipe->name);
     add_size(&b, j);

@@ -670,7 +670,7 @@ void xd_time_row(float *row, double t, int64_t dim, int flip, double shift)
 {
     int64_t half = dim / 2;
     for (int64_t k = 0; k < half; k++) {
-        /* f32 arithmetic on purpose: large angles must be rounded as in diffusers */
+        /* angles are computed in f32 on purpose: large angles must be rounded as in diffusers */
         float freq = expf((float)-log(10000.0) * (float)k / (float)((double)half - shift));
         float angle = (float)t * freq;
         row[(flip ? half : 0) + k] = sinf(angle);

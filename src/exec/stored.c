@@ -258,7 +258,8 @@ int64_t xd_four_rotation(int64_t in)
     return group > 1 ? group : 0;
 }
 
-/* Returns the group size in which rows are rotated before they are quantized; 0: no rotation. */
+/* Returns the group size in which rows are rotated before they are quantized. Returns 0 if rows are
+ * not rotated. */
 static int64_t held_rotation(const xd_decl *d, const xd_matrix *m)
 {
     return d->dev->rotates ? xd_four_rotation(m->parts[0].in) : 0;

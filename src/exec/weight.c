@@ -18,7 +18,7 @@
 
 enum { SCAN_TABLE = 64 << 20 };         /* bytes; larger tables are not checked for NaN        */
 
-/* address of weights that are only counted, never dereferenced */
+/* the address of weights that are only counted and never dereferenced */
 static void *const nowhere = (void *)64;
 
 /* ---- names -------------------------------------------------------------------------------- */
@@ -186,7 +186,7 @@ int xd_load_find(xd_decl *d, const xd_fetch *what, xd_fetched *f)
         return 1;
     if (d->src->get(d->src->self, f->name, &f->t, d->err) != XD_OK)
         return 0;
-    /* the shape was checked before the load */
+    /* the tensor's shape was checked before the load */
     f->t = xd_view(f->t.p, f->t.type, what->nd, what->shape);
     return xd_load_coding(d, f, what->rotated);
 }
@@ -414,7 +414,8 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
 
 /* ---- matrices ----------------------------------------------------------------------------- */
 
-/* Returns this rank's shard of `n` features; shards begin at multiples of `unit` (0: 1). */
+/* Returns this rank's shard of `n` features; shards begin at multiples of `unit` features (0 means
+ * 1). */
 static xd_span my_share(const xd_decl *d, int cut, int64_t n, int64_t unit)
 {
     if (!cut || d->tp <= 1)

@@ -44,7 +44,7 @@ static int64_t read16(const gif *g, size_t at)
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 
-/* Reads a palette. If the GIF has no palette, its colours are greys. Colours after the last entry
+/* Reads a palette. If the GIF has no palette, the colours are greys. Colours after the last entry
  * of a palette are black. */
 static int read_palette(gif *g, int flags)
 {
@@ -63,7 +63,7 @@ static int read_palette(gif *g, int flags)
     return 1;
 }
 
-/* Reads the transparent colour from an extension block, and skips all else in it. */
+/* Reads the transparent colour from an extension block, and skips the rest of the block. */
 static int read_extension(gif *g)
 {
     if (!has_bytes(g, 1))

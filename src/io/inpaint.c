@@ -41,7 +41,8 @@ static int find_bounds(const uint8_t *grey, int64_t w, int64_t h, xd_box *b)
     return b->right > 0;
 }
 
-/* Enlarges the interval [*a, *b) by `more` on both sides, then shifts and clips it to [0, n). */
+/* Enlarges the interval [*a, *b) by `more` on both sides, then shifts and clips the interval to [0,
+ * n). */
 static void lengthen(int64_t *a, int64_t *b, int64_t more, int64_t n)
 {
     *a -= more / 2;

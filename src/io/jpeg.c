@@ -187,7 +187,7 @@ static xd_status decompress_image(struct jpeg_decompress_struct *c, trap *t, xd_
         return xd_fail(t->e, XD_EFORMAT, "%s: JPEG: its pixels have %d components; 1, 3 or 4 are "
                        "supported", t->path, c->num_components);
     p->orientation = find_orientation(c);
-    /* check the size before libjpeg allocates all coefficients of a progressive image */
+    /* the size is checked before libjpeg allocates all coefficients of a progressive image */
     xd_status st = xd_pixels_new(p, c->image_width, c->image_height, t->path, t->e);
     if (st != XD_OK)
         return st;

@@ -27,7 +27,7 @@ typedef struct coder {
 
 typedef struct format {
     const char *muxer, *options;
-    coder       coders[MAXCODER];       /* the first of these that is available is used */
+    coder       coders[MAXCODER];       /* the first of these that is available is used        */
 } format;
 
 #define H264                                                                                      \

@@ -11,7 +11,7 @@ typedef struct cell {           /* all pixels with equal upper 6 bits in each ch
 
 typedef struct box {
     int64_t from, to, n;        /* range of cells in the list; number of pixels                */
-    double  mean[3], worst;     /* mean colour; largest squared error, of channel `axis` */
+    double  mean[3], worst;     /* mean colour; largest squared error, of channel `axis`       */
     int     axis;
 } box;
 

@@ -55,8 +55,8 @@ static void session_free(session *s)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Converts UTF-8 to printable Latin-1, the encoding of tEXt; malloc'ed. Returns NULL if a character
- * of s is not in Latin-1. */
+/* Converts UTF-8 to printable Latin-1, the encoding of tEXt. Returns a malloc'ed text, or NULL if a
+ * character of s is not in Latin-1. */
 static char *to_latin1(const char *s)
 {
     char *out = malloc(strlen(s) + 1), *p = out;
@@ -317,8 +317,8 @@ static xd_status read_with(session *s)
         png_error(s->png, "no memory for its rows");
     for (int64_t i = 0; i < h; i++)
         s->rows[i] = (alpha ? s->rgba : s->p->rgb) + i * w * bytes;
-    /* Ignore chunk checksums: zlib's data has its own checksum, and chunks after the pixels do not
-     * matter. */
+    /* Chunk checksums are ignored: zlib's data has its own checksum, and chunks after the pixels do
+     * not matter. */
     png_set_crc_action(s->png, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);
     png_read_image(s->png, s->rows);
     if (alpha)

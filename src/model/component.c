@@ -320,7 +320,7 @@ int xd_component_is_note(const char *name)
     static const char *const ends[] = { "tekken_model", "spiece_model" };
     size_t n = strlen(name);
     if (!strcmp(name, "output.weight") || !strcmp(name, "rope_freqs.weight"))
-        return 1;               /* tensors in language models of llama.cpp                   */
+        return 1;               /* tensors in language models of llama.cpp                     */
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         size_t k = strlen(ends[i]);
         if (n >= k && strcmp(name + n - k, ends[i]) == 0)
@@ -559,7 +559,7 @@ void xd_component_stage(xd_component *p, int first, int last)
     xd_net_close(&p->count->shadow);
 }
 
-/* Makes every block share the weights of the first block of its kind. */
+/* Makes every block share the weights of the first block of the same kind. */
 static xd_status alias_layers(xd_net *n, xd_err *e)
 {
     for (int i = n->first; i < n->last; i++) {
@@ -657,8 +657,8 @@ void xd_component_list_block(const xd_component *p, xd_dev *dev, xd_dtype type, 
     xd_net_close(&net);
 }
 
-/* On a device with its own memory: allocates all weights in one block, so that they use exactly the
- * counted bytes. */
+/* On a device with its own memory: allocates all weights in one block, so that the weights use
+ * exactly the counted bytes. */
 static void open_block(xd_component *p, xd_dev *dev, int share, xd_err *e)
 {
     xd_block_sizes   w = xd_component_blocks(p);
@@ -727,7 +727,7 @@ static xd_status load_weights(xd_component *p, xd_status s, xd_dev *dev, xd_dtyp
     if (s == XD_OK && p->w->net.stream && !xd_dev_identity(dev))
         xd_component_stream_open(p, dev, type);
     if (s != XD_OK) {
-        if (s != XD_ECOMM)      /* freeing shared memory would wait for other ranks */
+        if (s != XD_ECOMM)      /* freeing shared memory would wait for other ranks            */
             xd_component_drop(p);
         xd_fail(e, s, "%s", mine.msg);
         if (e)

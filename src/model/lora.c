@@ -25,7 +25,7 @@ typedef struct key {            /* name of a tensor in a LoRA file              
     int64_t      at;            /* index of the key's tensor in the file                       */
 } key;
 
-/* number of keys, and the names of the first ones */
+/* a list of keys: the number of keys, and the names of the first ones */
 typedef struct some_keys { int n; char first[2048]; } some_keys;
 
 typedef struct reader {         /* state of reading one LoRA file                              */
@@ -252,7 +252,7 @@ static xd_status read_whole(reader *r, const module *m, xd_lora_slot slot, const
 /* ---- LoHa and LoKr ------------------------------------------------------------------------ */
 
 /* A product of two factors (LoHa or LoKr). slot[k] has the tensors of factor k: the unfactorized
- * matrix (-1: not possible), and the low-rank matrices a and b. */
+ * matrix (-1 if the kind of factor has none), and the low-rank matrices a and b. */
 typedef struct method { xd_lora_kind kind; int slot[2][3]; } method;
 
 static const method methods[] = {

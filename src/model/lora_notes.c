@@ -250,7 +250,8 @@ uint64_t xd_lora_notes_hash(const xd_lora_notes *n, uint64_t h)
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-/* Returns the path of the adapter_config.json for a LoRA path, malloc'ed; NULL: none. */
+/* Returns the malloc'ed path of the adapter_config.json for a LoRA path, or NULL if there is
+ * none. */
 static char *config_of(const char *path)
 {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;

@@ -33,7 +33,7 @@ typedef struct hit {            /* a tensor's name and its LoRA terms           
 } hit;
 
 struct xd_lora_src {
-    const xd_source *from;      /* source of the component's tensors, without LoRA terms */
+    const xd_source *from;      /* source of the component's tensors, without LoRA terms       */
     hit *hits;                  /* tensors with terms, sorted by name                          */
     int  n;
 };
@@ -441,8 +441,8 @@ static int64_t bands_of(int64_t rows)
     return (rows + MEASURED - 1) / MEASURED;
 }
 
-/* Computes the squared norms of all rows or all columns of the tensor with one DoRA term;
- * malloc'ed. */
+/* Computes the squared norms of all rows or all columns of the tensor with one DoRA term. The
+ * result is malloc'ed. */
 static xd_status measure_term(const sum *s, const xd_lora_term *t, double **square, xd_err *e)
 {
     const xd_span  all = { 0, t->cols };
@@ -577,7 +577,8 @@ static int64_t factor_takes(const xd_lora_term *t, int k)
            (t->kind == XD_LORA_KRONECKER ? rows * w.cols : 0);
 }
 
-/* Returns the number of elements in memory for DoRA's norms, during and after their computation. */
+/* Returns the number of elements in memory for DoRA's norms, while the norms are computed and
+ * afterwards. */
 static int64_t measure_takes(const xd_lora_term *t)
 {
     int64_t n = 4 * t->rows + 2 * t->cols + MEASURED * t->cols * xd_par_threads();

@@ -276,7 +276,7 @@ static const char *given_file(const xd_model *m, const char *slot)
     return NULL;
 }
 
-/* Returns the index of the text encoder of this slot; -1: the pipeline has no such encoder. */
+/* Returns the index of the text encoder of this slot, or -1 if the pipeline has no such encoder. */
 static int encoder_of(const xd_model *m, const char *slot)
 {
     int k = m->recipe->ntext - 1;

@@ -68,7 +68,8 @@ static int ends_with(const char *name, const char *end)
     return n >= k && strcmp(name + n - k, end) == 0;
 }
 
-/* Returns the index of a tensor in the same module as tensor i, the module's codes; -1: none. */
+/* Returns the index of a tensor in the same module as tensor i, which has the module's codes.
+ * Returns -1 if the module has no such tensor. */
 static int64_t find_tensor(const xd_st *files, int64_t i, int which)
 {
     const char *name = xd_st_name(files, i);
@@ -433,8 +434,8 @@ static int find_parts(const xd_svdquant *s, const char *name, size_t n, layer *p
     return part[1] && part[1]->out == part[0]->out && !part[0]->parts && !part[1]->parts;
 }
 
-/* Returns the layers of a tensor called "NAME.weight" or "NAME.bias"; NULL: none, or out of
- * memory. */
+/* Returns the layers of a tensor called "NAME.weight" or "NAME.bias". Returns NULL if the tensor
+ * belongs to no layer, or if out of memory. */
 static joined *find_joined(xd_svdquant *s, const char *name, int *bias)
 {
     *bias = ends_with(name, ".bias");

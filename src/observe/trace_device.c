@@ -10,7 +10,7 @@
 
 typedef struct noted {          /* the proxy must be first: an xd_dev * is cast to noted *     */
     xd_device_proxy w;
-    xd_trace       *t;          /* t->device has this device's timestamps                      */
+    xd_trace       *t;          /* t->device has the timestamps of this device                 */
 } noted;
 
 static noted *device_of(xd_dev *d)

@@ -21,7 +21,7 @@ typedef struct displaced {
     int64_t        total, mine, heads, head_dim;        /* max rows: of all ranks; of this rank */
     int64_t        now, *rows;  /* rows of the current attention; [R]: rows of each member      */
     xd_kv         *seg;
-    xd_req        *req;         /* [attention layers][2]: exchanges of K and of V              */
+    xd_req        *req;         /* [attention layers][2]: exchanges of K and of V               */
     int            first, nlayers, sites, count;
 } displaced;
 

@@ -60,8 +60,8 @@ static xd_tensor rows_view(xd_tensor t, int64_t first, xd_span s)
     return t;
 }
 
-/* Output rows at an edge of a band, which need a neighbour's input rows. The tensor `in` has all
- * input rows of the edge, own and received. */
+/* The output rows at one edge of a band, which need input rows of a neighbouring rank. The tensor
+ * `in` has all input rows of the edge, own and received. */
 typedef struct edge {
     xd_span   out, need;
     xd_tensor in;
@@ -73,7 +73,7 @@ typedef struct band_conv {      /* convolution of this rank's band of rows      
     int64_t scale, out_scale, height;
     xd_span mine, out;          /* input rows and output rows of the band                      */
     xd_span inner;              /* output rows that need only own input rows                   */
-    int     over;               /* 1: kernel spans frames, so edges are computed twice */
+    int     over;               /* 1: kernel spans frames, so edges are computed twice         */
     edge    e[2];               /* edges above and below the inner rows                        */
 } band_conv;
 
@@ -182,7 +182,7 @@ static void run_inner(xd_exec *x, const xd_hooks *next, band_conv *k)
 }
 
 /* Computes a convolution of this rank's band. Inner rows are computed while the halo rows are in
- * transit, then the few edge rows from a copy of their input rows. */
+ * transit, then the few edge rows, from a copy of the input rows that they need. */
 static void halo_conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
 {
     halo         *h = m->priv;

@@ -17,7 +17,7 @@
 
 extern const xd_method xd_method_ring;
 
-/* Max number of head groups; min bytes of the message for a group of heads. */
+/* The max number of groups of attention heads, and the min bytes of the message for one group. */
 enum { MOST_GROUPS = 4, LEAST_BYTES = 65536 };
 
 typedef struct ring {

@@ -23,7 +23,7 @@ static int64_t stored_row(const xd_exec *x, const stale *s, int64_t row, int64_t
 {
     static const xd_stream_id order[XD_NSTREAMS] = { XD_TXT, XD_PAD, XD_REF, XD_IMG };
     int64_t at = 0;
-    if (x->patch == XD_ALL)     /* all rows are stored in their own order                       */
+    if (x->patch == XD_ALL)     /* with all rows, rows are stored in their own order            */
         return row;
     for (int i = 0; i < XD_NSTREAMS; i++) {
         const xd_topo *t = s->kept.topo;

@@ -19,7 +19,7 @@ extern const xd_method xd_method_ulysses;
 
 enum { Q, K, V, OUT, NSETS };
 
-typedef struct views { xd_tensor *give, *get; } views;          /* [U]: one per Ulysses rank */
+typedef struct views { xd_tensor *give, *get; } views;          /* [U]: one per Ulysses rank   */
 
 typedef struct ulysses {
     xd_hooks         hooks;

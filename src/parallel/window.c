@@ -35,7 +35,7 @@ enum { MOST_LINE = 64 };
 typedef struct window {
     xd_hooks       hooks;
     const xd_topo *topo;
-    int64_t        size[NAXES];         /* size of boxes per axis; 0: the complete axis */
+    int64_t        size[NAXES];         /* size of boxes per axis; 0: the complete axis        */
     int            line;                /* 1: a line window of size[2] / 2 tokens on each side */
     int64_t        row[MOST_LINE];      /* line window: image token of each of the tile's queries */
     int            nrows;
@@ -270,7 +270,8 @@ static xd_status open_window(const xd_method_args *a, const xd_hooks *next, xd_h
     s->hooks = (xd_hooks){ .name = "window", .attn = window_attn, .next = next, .priv = s };
     s->topo = a->topo;
     set_axes(s, a);
-    /* runs of a box or a tile are split at the borders of the ranks' shards */
+    /* the runs of consecutive tokens in a box or tile are split at the borders of the ranks'
+     * shards */
     const int cuts = XD_NSTREAMS * a->lay->nsp + 1;
     s->segs = (int)(box_size(s, 0) * box_size(s, 1)) + 2 * cuts;
     s->parts = (int)(s->grid[0] * s->grid[1]) + 2 * cuts;

@@ -210,9 +210,9 @@ static void receive_hidden(xd_denoise *f, piece now)
     xd_denoise_wait(f, pipe_group(f), &f->skip_in[f->piece_index % f->nskip]);
 }
 
-/* Finds the i-th message with the latents of `unit`. If the next step computes patches, each of its
- * patches is one message; if it computes all tokens at once, the complete unit is one message. Sets
- * *part to the message's unit; returns 0 if the message belongs to another unit. */
+/* Finds the i-th message with the latents of `unit`. If the next step computes patches, each patch
+ * is one message; if the next step computes all tokens at once, the complete unit is one message.
+ * Sets *part to the message's unit; returns 0 if the message belongs to another unit. */
 static int latent_part(const xd_denoise *f, int step, int unit, int i, int *part)
 {
     int to = unit_at(f, step + 1, i);

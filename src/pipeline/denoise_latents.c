@@ -23,8 +23,8 @@ int64_t xd_denoise_extra(const xd_denoise *f)
     return d->extra_ch * (f->j->features / d->lat_ch);
 }
 
-/* Host buffers for tokens with `features` features each, which is `features` / (pt p p) channels.
- * rows: memory for all tokens. mine: memory for the tokens of this rank. */
+/* Host buffers for tokens. A token has `features` features, which are `features` / (pt p p)
+ * channels. `rows` is memory for all tokens, `mine` is memory for the tokens of this rank. */
 typedef struct packing { int64_t features; float *rows, *mine; } packing;
 
 /* Makes views of frame t of latents [t,C,h,w], and of the frame's elements in tokens [T H W, C pt p

@@ -84,8 +84,8 @@ int xd_types_stores_fp8(const xd_component *p)
     return stores_codes(p, XD_F8E4M3);
 }
 
-/* Quantization does not pay off for CLIP (text and images) and BERT, which are small; it does for
- * language models. */
+/* Quantization does not pay off for CLIP (text and images) and BERT, which are small. Quantization
+ * pays off for language models. */
 int xd_types_quantizes(const xd_component *text)
 {
     return text->def && (is_word(text->def->name, "t5") ||

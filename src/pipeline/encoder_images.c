@@ -11,7 +11,8 @@
 #include "pipeline/context.h"
 #include "ranks/world.h"
 
-/* Returns the index of the image encoder among the model's encoders; -1: none. */
+/* Returns the index of the image encoder among the model's encoders, or -1 if the model has
+ * none. */
 static int encoder_of(const xd_job *j)
 {
     const xd_model *m = &j->ctx->model;

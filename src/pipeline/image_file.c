@@ -37,7 +37,7 @@ xd_status xd_image_file_save(const xd_image *im, const char *path, xd_err *e)
     return xd_image_write(path, im->data, im->width, im->height, NULL, e);
 }
 
-/* Returns frame i of an image, shrunk to fit w x h pixels; malloc'ed. */
+/* Returns frame i of an image, shrunk to fit w x h pixels, in a malloc'ed buffer. */
 static uint8_t *shrink_frame(const xd_image *im, int64_t i, int64_t w, int64_t h, xd_err *e)
 {
     size_t   bytes = (size_t)(im->width * im->height * 3);

@@ -288,12 +288,12 @@ void xd_init_image_draw(const xd_job *j, xd_rng *g, float *noise, float *sample,
         xd_rng_normal(g, sample, latent_count(j));
     if (start && g->torch)
         memcpy(start, sample, (size_t)latent_count(j) * sizeof *sample);
-    /* With noise given by the request, diffusers draws no noise from its generator. */
+    /* If the request gives the noise, diffusers draws no noise from its generator. */
     if (!j->given_noise || !g->torch)
         xd_rng_normal(g, noise, j->numbers);
     if (j->held)
         return;
-    /* diffusers always encodes the complete image first, even if only noise is used. */
+    /* Like diffusers, encodes the complete image first, even if only noise is used. */
     if (j->moments && (!g->torch || j->ctx->model.recipe->from_mask))
         xd_rng_normal(g, sample, latent_count(j));
     if (start && !g->torch)

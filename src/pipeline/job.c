@@ -67,7 +67,8 @@ static int starts_from_image(const xd_job *j)
            (!p->references || xd_references_inpainted(j));
 }
 
-/* Checks the value of one option, a number or a text, against its row of the option table. */
+/* Checks the value of one option, a number or a text, against the row of the option table for this
+ * option. */
 static xd_status check_option(const xd_option *o, const xd_request *r, xd_err *e)
 {
     const char *at = (const char *)r + o->offset;
@@ -556,8 +557,8 @@ int xd_job_usual_passes(const xd_job *j)
     return usual;
 }
 
-/* Returns the guidance scale of a step. With use_dynamic_cfg of diffusers it depends on the model's
- * timestep compared with the number of steps. */
+/* Returns the guidance scale of a step. With diffusers' use_dynamic_cfg, the guidance scale depends
+ * on the model's timestep compared with the number of steps. */
 double xd_job_guidance(const xd_job *j, int step)
 {
     double n = j->samp.steps, scale = xd_job_scale(j, step);

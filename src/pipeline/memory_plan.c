@@ -35,8 +35,8 @@ static double host_budget(const xd_context *ctx, double have)
     return xd_dev_identity(ctx->dev) ? have : xd_budget_least(ctx, have);
 }
 
-/* Refuses a size so large that an exact count is pointless, because one hidden state and its q, k,
- * v already exceed memory. */
+/* Refuses a size so large that an exact count is pointless, because one hidden state and the q, k
+ * and v of one attention already exceed memory. */
 static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
 {
     double least = (double)j->tokens * (double)j->ctx->model.dit_info.dim * 4 *
@@ -143,8 +143,8 @@ static size_t weight_bytes(const xd_component *p)
                                         : p->count->packed;
 }
 
-/* Counts the memory of the text encoders: of all if they stay loaded, otherwise of the largest,
- * because only one is loaded at a time. */
+/* Counts the memory of the text encoders: the sum if all encoders stay loaded, otherwise the memory
+ * of the largest, because only one encoder is loaded at a time. */
 static xd_status count_text(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
     xd_status s = XD_OK;

@@ -212,8 +212,9 @@ static void colour_cells(const xd_job *j, const frame *f, float *rgb)
         grey_cells(f, rgb);
 }
 
-/* Returns an image of the first frame of clean latents, malloc'ed, and the image's size. The image
- * is decoded, or has one pixel per latent cell. NULL: no memory. */
+/* Makes an image of the first frame of clean latents, and sets the image's size. The image is
+ * decoded, or has one pixel per latent cell. Returns a malloc'ed buffer, or NULL if there is no
+ * memory. */
 static float *decode_frame(const xd_job *j, const float *clean, xd_grid *size)
 {
     frame  f = first_frame(j, clean);

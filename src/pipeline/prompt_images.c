@@ -11,7 +11,7 @@
 #include "pipeline/context.h"
 #include "ranks/world.h"
 
-/* Returns the text encoder that reads images; NULL: none. */
+/* Returns the text encoder that reads images, or NULL if the model has none. */
 static const xd_text_use *seer_of(const xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;

@@ -95,7 +95,7 @@ static xd_status set_size(xd_job *j, int i, xd_grid *size, xd_err *e)
                          i + 1, (long long)unit_of(j), (long long)unit_of(j));
 }
 
-/* Moves the central crop of an RGB image to the start of its buffer. */
+/* Moves the central crop of an RGB image to the start of the image's buffer. */
 static void crop(uint8_t *rgb, xd_grid from, xd_grid to)
 {
     int64_t        top = (from.rows - to.rows) / 2, left = (from.cols - to.cols) / 2;

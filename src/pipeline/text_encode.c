@@ -348,8 +348,8 @@ xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, 
     return xd_exec_status(&x, e);
 }
 
-/* Returns 1 if the request uses text i. A prompt is used if one of its images is generated, a
- * negative prompt only with guidance. */
+/* Returns 1 if the request uses text i. A prompt is used if an image of the prompt is generated. A
+ * negative prompt is used only with guidance. */
 static int is_used(const xd_prompts *w, const xd_job *j, int i)
 {
     if (i < w->prompts)
@@ -559,7 +559,7 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor i
 }
 
 /* Runs encoder k on every used text. If several ranks split the encoder, a rank that failed
- * continues, because the other ranks need its part of their sums. */
+ * continues, because the sums of the other ranks need the part of the failed rank. */
 static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -571,7 +571,7 @@ static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err
     xd_world_watch(&ctx->world, &x);
     xd_yield_watch(j, &x);
     open_method_stack(&x, ctx, &stack);
-    if (shared)                 /* no rank starts unless every rank has its resources          */
+    if (shared)                 /* no rank starts before every rank has its memory             */
         xd_world_settle(&ctx->world, ctx->text, &x);
     int going = xd_ok(&x);
     xd_tensor image_rows = { 0 };
@@ -624,7 +624,7 @@ static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, 
     const xd_text_use *u = &recipe_of(j)->text[k];
     xd_arena           a = { 0 };
     int                mine = ctx->world.used->rank < ctx->plan.text_tp;
-    if (ctx->keep && mine)      /* otherwise other engines drop the text encoder */
+    if (ctx->keep && mine)      /* otherwise other engines drop the text encoder               */
         xd_yield_begin(j);
     if (s == XD_OK && mine)
         s = load_encoder(j, k, e);
@@ -671,7 +671,7 @@ static void log_encoder(const xd_prompts *w, const xd_job *j, int i)
                    c->pooled);
 }
 
-/* Broadcasts the embedding of prompt i from the rank that has it. */
+/* Broadcasts the embedding of prompt i from the rank that has the embedding. */
 static xd_status share_one(xd_prompts *w, const xd_job *j, int i, xd_err *e)
 {
     xd_cond  *c = &w->text[i].cond;
@@ -696,7 +696,8 @@ static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
     return xd_component_load_after(p, s, ctx->dev, ctx->type, e);
 }
 
-/* Returns 1 if some prompt must be encoded, because its embedding is not cached. */
+/* Returns 1 if at least one prompt must be encoded, because the embedding of the prompt is not
+ * cached. */
 static int has_new(const xd_prompts *w, const xd_job *j)
 {
     for (int i = 0; i < w->n; i++)
@@ -705,8 +706,8 @@ static int has_new(const xd_prompts *w, const xd_job *j)
     return 0;
 }
 
-/* Encodes all prompts. The text encoders run on rank 0 only, unless the plan splits them over the
- * first ranks. Embeddings are small, so they are broadcast. */
+/* Encodes all prompts. The text encoders run on rank 0 only, unless the plan splits the encoders
+ * over the first ranks. Embeddings are small, so the embeddings are broadcast. */
 xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e)
 {
     xd_context *ctx = j->ctx;

@@ -17,7 +17,7 @@
 
 enum { NPART = XD_SHARED_PARTS };
 
-typedef struct group_request {  /* description of a rank for the ranks of its host             */
+typedef struct group_request {  /* description of a rank that is sent to the ranks of its host */
     int64_t  color[NPART];      /* equal for ranks with the same stage and shard; -1: not needed */
     uint64_t form[NPART];       /* hash of the component's packed layout                       */
     int64_t  open[NPART];       /* 1: nothing is loaded, so sharing is to be decided now       */

@@ -148,8 +148,8 @@ static double share_of(const xd_balance *b, int sp)
                     : 1.0 / b->nsp;
 }
 
-/* Sets the speed of every pipeline stage. The speed of a stage is that of the rank in it that
- * finishes its tokens last. */
+/* Sets the speed of every pipeline stage. The speed of a stage is the speed of that rank of the
+ * stage that is the last to finish its tokens. */
 static void set_stages(xd_balance *b, const xd_plan *plan)
 {
     const xd_degrees *d = &plan->deg;

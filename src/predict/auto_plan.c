@@ -38,12 +38,12 @@ typedef struct chooser {
     int                 two;    /* 1: each step has two passes                                 */
     double              times;  /* the request's tokens relative to the model's own size       */
     double              start_s;
-    double              space;  /* bytes of address space; 0: another machine */
+    double              space;  /* bytes of address space; 0: another machine                  */
 } chooser;
 
 /* The message with the chosen plan from rank 0 to the other ranks. */
 typedef struct verdict {
-    /* hashes of the plan options that rank 0 was given */
+    /* hashes of the plan options with which rank 0 was started */
     uint64_t    hashes[XD_PLAN_ROWS];
     /* numbers of the chosen plan's options; text options are equal on two ranks if their hashes are
      * equal */
@@ -101,7 +101,7 @@ static void copy_request(chooser *c)
     if (!p->references)
         c->r.image = NULL, c->r.image_pixels = NULL, c->r.nmore_images = 0,
         c->r.mask_image = NULL, c->r.mask_pixels = NULL, c->r.padding_mask_crop = -1;
-    if (!p->references)         /* strength with an image applies only with a mask */
+    if (!p->references)         /* strength with an image applies only with a mask             */
         c->r.strength = 0;
     c->r.on_stage = NULL, c->r.on_step = NULL, c->r.on_image = NULL, c->r.on_tensor = NULL;
     c->r.wanted = NULL, c->r.on_latents = NULL;
@@ -153,7 +153,7 @@ static xd_status fail_no_plan(const chooser *c, const xd_search *s, xd_err *e)
     char                advice[1024];
     if (!l)
         return e->code;
-    int     narrow = l->f.peak <= c->m.memory;  /* 1: the limit is address space, 0: memory */
+    int     narrow = l->f.peak <= c->m.memory;  /* 1: the limit is address space, 0: memory    */
     xd_size need = xd_size_text(narrow ? xd_fit_fullest(&l->f) : l->f.peak);
     xd_size have = xd_size_text(narrow ? c->space : c->m.memory);
     xd_fit_advice_of(&t, s, advice, sizeof advice);
@@ -196,8 +196,8 @@ static double cold_bytes(const chooser *c)
     return cold[XD_KIND_TEXT] + cold[XD_KIND_DIT] + cold[XD_KIND_VAE];
 }
 
-/* Writes the disk's part of the predicted time, such as ", 63.3 s of it reading 9.5 GB of
- * weights". */
+/* Writes the part of the predicted time for reading from the disk, such as ", 63.3 s of it reading
+ * 9.5 GB of weights". */
 static void reading_text(const chooser *c, const xd_prediction *f, char *out, size_t size)
 {
     double  bytes = cold_bytes(c);
@@ -386,7 +386,7 @@ xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_sta
     if (s == XD_OK)
         s = check_plan(a->plan, &c.stale, e);
     if (s == XD_OK && size == 1 && a->cluster)
-        /* only checks the name of the cluster, as one rank has no choice */
+        /* with one rank there is no choice: only checks the name of the cluster */
         s = xd_machine_read(&c.m, a->cluster, e);
     if (s == XD_OK && ctx->world.all->rank == 0 && a->plan)
         xd_model_cold_bytes(&ctx->model, ctx->count, ctx->type, ctx->cold);

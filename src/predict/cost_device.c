@@ -98,7 +98,7 @@ static double seconds_of(const xd_cost_device *k, xd_op op, const void *a, const
     case XD_OP_ATTN: return seconds_attn(r, a, c);
     case XD_OP_CONV: return xd_max_double(c->flops / r->conv, c->bytes / r->bytes);
     case XD_OP_NORM:
-    case XD_OP_ADDMUL:          /* after a sum over ranks, operands are in no cache           */
+    case XD_OP_ADDMUL:          /* after a sum over ranks, operands are in no cache            */
     case XD_OP_ROTATE:
     case XD_OP_QKNORM:  return seconds_moved(r, r->norm, c->bytes);
     case XD_OP_MOMENTS:

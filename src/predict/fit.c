@@ -43,7 +43,7 @@ typedef struct finder {
     xd_context         own;
     const xd_parallel *plans;
     int                nplans;
-    /* compute type; weight types of the engine */
+    /* compute type, and weight types, of the engine */
     xd_dtype           type, dit, text[XD_MAXTEXT];
     xd_offload         offload;
     double             until;
@@ -478,7 +478,8 @@ static levers find_levers(const finder *w, const trial *base)
  * first, and the type of the larger component precedes that of the smaller one. */
 static void try_types(finder *w, const levers *l, set s)
 {
-    /* bits: 1 bf16, 2 type of the larger component, 4 smaller */
+    /* bits of a combination: 1: bf16, 2: smaller type of the larger component, 4: of the smaller
+     * component */
     static const int order[] = { 1, 2, 4, 6, 3, 5, 7 };
     xd_dtype         large = l->text_first ? l->text : l->dit,
         small = l->text_first ? l->dit : l->text;

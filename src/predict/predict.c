@@ -26,7 +26,7 @@
 #include "predict/predict_memory.h"
 #include "ranks/world.h"
 
-enum { STEPS = 5, VARIED = 24 };        /* max simulated steps; VARIED if fast_attn is used */
+enum { STEPS = 5, VARIED = 24 };        /* max simulated steps; VARIED if fast_attn is used    */
 
 typedef struct predictor {
     const xd_context   *base;
@@ -34,7 +34,7 @@ typedef struct predictor {
     xd_context          own;
     const xd_machine   *m;
     const xd_request   *r;
-    xd_request          played; /* copy of r, without reference_interval */
+    xd_request          played; /* copy of r without reference_interval, for simulated steps   */
     xd_prediction      *f;
     xd_job              job;
     xd_prompts          words;  /* the request's texts; n = 0: unknown                         */

@@ -10,7 +10,7 @@
 #include "pipeline/job.h"
 #include "plan/plan.h"
 
-/* bytes/s from the host to a device if the machine's rate is unknown */
+/* bytes/s of copies from host to device if the machine's rate is unknown */
 static const double USUAL_UPLOAD = 20e9;
 
 xd_block_sizes xd_predict_block_sizes(const xd_component *p)
@@ -73,7 +73,7 @@ static void add_streaming(xd_prediction *f, const xd_job *j, const xd_machine *m
     for (int r = 0; r < f->ranks; r++)
         most = f->rank[r].need.streamed > most ? f->rank[r].need.streamed : most;
     f->upload = m->upload > 0 ? m->upload : USUAL_UPLOAD;
-    /* a CPU reads rows from files, packs them, and reads the packed rows */
+    /* for a CPU, streaming reads rows from files, packs the rows, and reads the packed rows */
     if (m->shares)
         f->upload = rate_of_packing(j, m);
     double pass_s = (double)most / f->upload;

@@ -28,9 +28,9 @@ typedef struct event {
     int64_t to;                 /* EV_MEETS: index in `pool` of the bytes sent to each rank    */
 } event;
 
-typedef struct team {           /* a group of ranks as one of its ranks sees it                */
+typedef struct team {           /* a group of ranks, as seen by one of its ranks               */
     int      color, rank, size, at;     /* at: index of this group among all groups            */
-    int64_t *sent, *got;        /* [size]: messages so far to and from each member             */
+    int64_t *sent, *got;        /* [size]: number of messages to, and from, each member        */
     int64_t  met;
 } team;
 
@@ -54,12 +54,12 @@ typedef struct record {
     int      nmark;
     stretch *stretches;
     int64_t  nstretches, stretch_cap;
-    stretch *flights;           /* messages to this rank, from begin to arrival                 */
+    stretch *flights;           /* messages to this rank, from their begin to their arrival     */
     int64_t  nflights, flight_cap;
     xd_lane  lane;
 } record;
 
-typedef struct news { double start, takes, arrival, lost; } news;       /* times of a message */
+typedef struct news { double start, takes, arrival, lost; } news;       /* times of a message  */
 typedef struct slot { uint64_t key; news n; } slot;     /* slot of a hash table; key 0: empty  */
 
 struct xd_simulation {

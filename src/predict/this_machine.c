@@ -31,8 +31,8 @@ int xd_machine_home(int ranks, int threads, char *path, size_t size)
     return home_of(what, path, size);
 }
 
-/* Writes the path of the machine file of a device. With one rank, "cuda" means the first device of
- * its kind. */
+/* Writes the path of the machine file of a device. With one rank, "cuda" means the first CUDA
+ * device. */
 int xd_machine_device_home(int ranks, const char *device, char *path, size_t size)
 {
     char   what[80];
@@ -89,8 +89,8 @@ static int is_later(const char *path, struct timespec *last)
     return 1;
 }
 
-/* Returns the disk's read speed from the newest machine file of this host that has one; 0: unknown.
- * The speed does not depend on the number of ranks. */
+/* Returns the disk's read speed from the newest machine file of this host that has a read speed.
+ * Returns 0 if the speed is unknown. The speed does not depend on the number of ranks. */
 static double measured_reading(void)
 {
     char            path[4096], one[8192];
@@ -129,8 +129,8 @@ void xd_machine_oversubscribe(xd_machine *m)
     m->alone *= k > 1 ? k : 1;
 }
 
-/* Sets rates from the peak of the cores. `tiles`: 1 if that peak is the peak of tile registers
- * (AMX); memory and exponentials are then slower relative to it. */
+/* Sets rates from the peak rate of the cores. `tiles` is 1 if that peak is the peak of tile
+ * registers (AMX). Memory and exponentials are then slower relative to the peak. */
 static void guess_rates(xd_rates *r, double peak, int threads, int tiles)
 {
     *r = (xd_rates){ .gemm = 0.92 * peak, .gemm_rows = 1, .attn = { 0.74 * peak, 0.82 * peak },

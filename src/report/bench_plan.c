@@ -134,7 +134,7 @@ static xd_status load_sides(xd_bench_pair *d, int vae, xd_err *e)
 static xd_status open_job(xd_bench_pair *d, xd_bench_side *s, int steps, xd_err *e)
 {
     xd_bench_request(&s->r, d->a, s->g);
-    /* some schedules cannot have a single step */
+    /* because some schedules cannot have a single step */
     s->r.num_inference_steps = steps < 2 ? 2 : steps;
     s->r.guidance_scale = d->all.g->ctx.plan.deg.n[XD_CFG] > 1 ? 4.5 : 1;
     xd_job_close(&s->job);

@@ -110,7 +110,8 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
 
 /* ---- missing and invalid parts ------------------------------------------------------------- */
 
-/* max errors: text encoders, tokenizers, transformers, VAE, scheduler, all */
+/* max errors: of text encoders, tokenizers, transformers, VAE, scheduler, and of the complete
+ * model */
 enum { MOST = 2 * XD_MAXTEXT + 5 };
 
 typedef struct row {            /* one line of the report: a component                         */

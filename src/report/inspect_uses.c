@@ -2,8 +2,8 @@
 #include "report/inspect_uses.h"
 
 
-/* Returns how many of a video's frames the model's image encoder reads: the first, or first and
- * last; 0: the model has no image encoder. */
+/* Returns how many of a video's frames the model's image encoder reads: 1 (the first frame), 2
+ * (first and last frame), or 0 if the model has no image encoder. */
 static int frames_read(const xd_model *m)
 {
     int n = 0;

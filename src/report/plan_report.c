@@ -242,7 +242,7 @@ static void write_plan(const xd_plans *p, int i)
                    t->read_text_s, t->read_transformer_s, t->read_vae_s);
 }
 
-/* Predicts plan i once more, to record the events of its last step for draw_piece. */
+/* Predicts plan i once more, to record the events of the plan's last step for draw_piece. */
 static xd_status explain_plan(const xd_plans *p, int i, xd_err *e)
 {
     const xd_candidate *c = &p->s.c[i];

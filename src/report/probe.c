@@ -88,7 +88,7 @@ static void describe_device(xd_prober *p, const xd_probe_args *a, xd_machine *m)
     m->memory = reduce_value(p, room, XD_MIN);
     snprintf(m->device, sizeof m->device, "%.*s", (int)strcspn(p->dev->name, ":"), p->dev->name);
     m->inside = (xd_wire){ .latency_s = 15e-6, .bytes = 14e9, .overlap = 0.5 };
-    /* GEMMs that fill any GPU are never slower than this rate, except on a simulated GPU. */
+    /* Large GEMMs reach this rate on any real GPU; only a simulated GPU may be slower. */
     p->slow = xd_probe_mean(p, xd_dev_peak(p->dev, XD_F32, 0, 0.002)) < 100;
 }
 
@@ -249,7 +249,7 @@ static xd_status run_probe(const xd_probe_args *a, xd_err *e)
     double     t0 = xd_now_s();
     memset(&m, 0, sizeof m);
     xd_status s = XD_OK;
-    /* Before measuring, check that the output file can be written. */
+    /* Checks before measuring that the output file can be written. */
     if (a->output && strcmp(a->output, "-") != 0)
         s = xd_file_writable(a->output, e);
     if (s == XD_OK)
@@ -258,7 +258,7 @@ static xd_status run_probe(const xd_probe_args *a, xd_err *e)
         s = measure_machine(&p, a, &m, e);
     if (s == XD_OK) {
         if (!p.apart)
-            /* the fastest of several calls hides that ranks share cores */
+            /* with several calls, the fastest one hides that ranks share cores */
             xd_machine_oversubscribe(&m);
         name_machine(&p, &m);
         if (p.all->rank == 0)

@@ -56,8 +56,8 @@ static double round_s(const xd_prober *p, const lane *l, int64_t n, int still)
     return best;
 }
 
-/* Returns the seconds that a message of n bytes costs ranks that also fill and read its buffer;
- * mean over all ranks. */
+/* Returns the mean over all ranks of the seconds that a message of n bytes costs a rank that also
+ * fills and reads the message's buffer. */
 static double message_s(const xd_prober *p, const lane *l, int64_t n)
 {
     double t = round_s(p, l, n, 0) - round_s(p, l, n, 1);
@@ -139,7 +139,8 @@ xd_status xd_probe_wires(xd_prober *p, xd_machine *m, xd_err *e)
                  a + BIG };
     if (n > 1)
         probe_wire(p, &near, &m->inside);
-    /* exchanges with the same rank of the next host; all ranks of a host share its port */
+    /* exchanges with the same rank of the next host; all ranks of a host share the port of the
+     * host */
     if (m->hosts > 1) {
         probe_wire(p, &far, &m->between);
         m->between.bytes *= n;

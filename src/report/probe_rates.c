@@ -262,8 +262,8 @@ static void measure_gemms(work *k, xd_rates *r)
     k->fp8 = k->p->dev->fp8_gemm && k->type != XD_F32;
     r->fp8_gemm = k->fp8 ? flop * z->rows / quantized_s(k, XD_F8E4M3) / many : 0;
     k->fp8 = 0;
-    /* These weights are larger than the caches near the cores. Devices with their own memory have
-     * no separate rate for weights. */
+    /* The weights of this GEMM are larger than the caches near the cores. Devices with their own
+     * memory have no separate rate for weights. */
     if (!k->p->apart)
         r->weights = weights_rate(k);
     new_weight(k, 16, 16, 0);

@@ -31,7 +31,7 @@ static int fill_file(FILE *f, size_t bytes)
     return fflush(f) == 0 && fsync(fileno(f)) == 0;
 }
 
-/* Returns the seconds of reading the test file; 0: failed. */
+/* Returns the seconds of reading the test file, or 0 if reading failed. */
 static double read_all(int fd, size_t bytes)
 {
     xd_readahead *ahead = xd_readahead_open(bytes, NULL);

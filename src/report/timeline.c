@@ -122,7 +122,7 @@ void xd_drawing_open(xd_drawing *d, const char *title, int memory)
 
 /* ---- lanes -------------------------------------------------------------------------------- */
 
-/* colour of a cell; NULL: white */
+/* colour of a cell, or NULL for white */
 typedef struct cell_color { const char *color; int patch; } cell_color;
 
 /* Computes the colour of each cell. Where kinds of activity alternate within a cell, the kind is

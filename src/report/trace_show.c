@@ -29,7 +29,7 @@ typedef struct slice {          /* an event with a duration; received: 1: a mess
 typedef struct shown {
     const xd_trace_args *a;
     const xd_json *root;
-    /* [n] events in the order of the file; the texts belong to `root` */
+    /* [n] events in the order of the file; the texts of the events belong to `root` */
     slice         *slice;
     int            n, ranks, step, steps;
     rank_state    *rank;        /* [ranks]: states of the ranks                                 */

@@ -36,7 +36,7 @@ static xd_status level_at(level *v, const xd_levels *l, const xd_sched_cfg *c, i
     if (t >= l->n)
         return xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d gives timestep %d of %d",
                        c->steps_offset, t, l->n);
-    v->acp = l->acp[t < 0 ? l->n + t : t];          /* index -1: the last element      */
+    v->acp = l->acp[t < 0 ? l->n + t : t];          /* index -1: the last element               */
     v->last = to < 0;
     v->prev = to >= 0 ? l->acp[to] : c->set_alpha_to_one ? 1 : l->acp[0];
     if (!(v->acp >= 0 && v->acp < 1))

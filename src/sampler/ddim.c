@@ -60,7 +60,7 @@ static xd_status ddim_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
             break;
         }
         s->in_scale[i] = 1;
-        d->acp[i] = l.acp[t < 0 ? l.n + t : t];         /* index -1: the last element */
+        d->acp[i] = l.acp[t < 0 ? l.n + t : t];         /* index -1: the last element          */
         d->prev[i] = to >= 0 ? l.acp[to] : c->set_alpha_to_one ? 1 : l.acp[0];
         if (a->leap && s->steps == 1)
             d->prev[i] = 1;

@@ -56,7 +56,7 @@ static xd_status fill_steps(xd_sampling *s, const xd_levels *l, const xd_steps *
             return xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d gives timestep %d "
                                           "of %d", c->steps_offset, t, l->n);
         s->in_scale[i] = 1;
-        double acp = l->acp[t < 0 ? l->n + t : t];      /* index -1: the last element      */
+        double acp = l->acp[t < 0 ? l->n + t : t];      /* index -1: the last element           */
         v[i] = level_of(c, acp, to >= 0 ? l->acp[to] : 1, t);
         if (a->leap && s->steps == 1)
             v[i] = (level){ acp, 1, 0, 0 };

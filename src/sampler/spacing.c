@@ -29,7 +29,7 @@ void xd_sigmas_lu(double max, double min, int n, double *out)
         out[i] = exp(a + ramp_at(i, n) * (b - a));
 }
 
-/* Both shape parameters of the (symmetric) beta distribution of "beta sigmas". */
+/* The value of both shape parameters of the (symmetric) beta distribution of "beta sigmas". */
 static const double SHAPE = 0.6;
 
 /* Returns the regularized incomplete beta function at x <= 1/2, by its series (DLMF 8.17.7 and

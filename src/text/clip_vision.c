@@ -174,9 +174,9 @@ static void embed(xd_exec *x, const xd_net *n, const float *image_pixels, xd_ten
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Copies hidden state `index` to its columns of the output if the caller requested that state.
- * Hidden state `index` is the input of block `index`. Hidden state nlayers is the output of the
- * last block, without a norm. */
+/* Copies hidden state `index` to the columns of the output that belong to this state, if the caller
+ * requested that state. Hidden state `index` is the input of block `index`. Hidden state nlayers is
+ * the output of the last block, without a norm. */
 static void hand_out(xd_exec *x, const xd_net *n, const xd_text_read *r, int index, xd_tensor h,
                      xd_tensor out)
 {

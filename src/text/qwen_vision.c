@@ -167,7 +167,7 @@ static void fill_colours(void *ctx, float *to)
 }
 
 /* Writes the rope angles of a patch: the first half of the element pairs is rotated by the patch's
- * row, the second half by its column. */
+ * row, the second half by the patch's column. */
 static float *patch_angles(const table *t, const xd_text_image *i, int64_t y, int64_t x, float *row)
 {
     int64_t half = t->c->dim / t->c->heads / 2;
@@ -236,8 +236,8 @@ void xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_v
     xd_linear_add(x, s->h, none, y, &w->down);
 }
 
-/* Concatenates the patches of each image token, applies the MLP, and copies the token's result to
- * its row in `rows`. */
+/* Concatenates the patches of each image token, applies the MLP, and copies the result to the
+ * token's row in `rows`. */
 static void merge_patches(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vision_glob *g,
                           const xd_text_read *r, xd_tensor patches, xd_tensor rows)
 {

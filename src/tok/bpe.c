@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct merge { int32_t left, right, rank, id; } merge;     /* left < 0: a free slot */
+typedef struct merge { int32_t left, right, rank, id; } merge;     /* left < 0: a free slot     */
 
 struct xd_bpe {
     xd_pieces v;
@@ -80,8 +80,8 @@ static xd_status open_merges(xd_bpe *b, int n, const char *what, xd_err *e)
 
 typedef struct part { const char *s; size_t len; } part;
 
-/* Adds a merge to the hash table. If a pair is repeated in the list of merges, its last rank is
- * used. `number` is the number of the line or list entry, from 1, for error messages. */
+/* Adds a merge to the hash table. If a pair is repeated in the list of merges, the last rank of the
+ * pair is used. `number` is the number of the line or list entry, from 1, for error messages. */
 static xd_status add_merge(xd_bpe *b, const part two[2], int rank, int number, const char *what,
                            xd_err *e)
 {
@@ -103,8 +103,8 @@ static xd_status add_merge(xd_bpe *b, const part two[2], int rank, int number, c
     return XD_OK;
 }
 
-/* Splits the text of a merge, "a b", at its only space. Returns 0 if the text does not have exactly
- * two parts. */
+/* Splits the text "a b" of a merge at the only space in the text. Returns 0 if the text does not
+ * have exactly two parts. */
 static int split_merge(const char *s, size_t len, part two[2])
 {
     const char *gap = memchr(s, ' ', len);

@@ -486,7 +486,7 @@ static void put_upper(const char *s, size_t len, xd_bytes_buf *out)
 }
 
 /* Appends, in capitals, the characters of a name that HTML has only in small letters. Returns 0 for
- * other names, and if a name without a semicolon is a prefix. */
+ * other names, and if a name without a semicolon is a prefix of the text. */
 static int put_capitals(const char *name, size_t n, xd_bytes_buf *out)
 {
     char         low[NAME_MAX_FTFY];

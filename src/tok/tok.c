@@ -220,7 +220,7 @@ xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_
         encode_segments(t, 0, b.p, b.len, &out);
     free(b.p);
     *untruncated = out.n + tails;
-    if (!out.failed)                    /* the special tokens around a text are kept complete   */
+    if (!out.failed)                    /* the special tokens around a text are never truncated */
         keep_ids(t, &out, heads, limit > heads + tails ? limit - heads - tails : 0);
     add_some(&out, &t->tail, tails < limit - heads ? tails : limit - heads);
     if (!out.p && !out.failed) {        /* a text may have no token ids                         */

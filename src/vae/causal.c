@@ -1,7 +1,8 @@
 /* causal.c - causal video autoencoder: config and weights.
  *
- * The config may also describe an autoencoder for single images. Its kernels over frames are then
- * reduced to the last frame of each kernel, as there are no frames before an image. */
+ * The config may also describe an autoencoder for single images. The kernels over frames of such an
+ * autoencoder are reduced to the last frame of each kernel, as there are no frames before an
+ * image. */
 #include <math.h>
 #include <string.h>
 

@@ -21,8 +21,8 @@ enum {
     MAX_CACHES = 2 + 2 * XD_CAUSAL_MID + XD_CAUSAL_LEVELS * (2 * XD_CAUSAL_RES + 1),
 };
 
-/* Epsilon of the RMS norms, the square of 1e-12: diffusers divides a vector by its length, or by
- * 1e-12 if that is larger. */
+/* Epsilon of the RMS norms, the square of 1e-12: diffusers divides a vector by the maximum of its
+ * length and 1e-12. */
 static const float EPS = 1e-24f;
 
 /* Max bytes of the frames that are normalized together. The number of frames is computed as if
@@ -177,8 +177,8 @@ static void conv_frames(run *r, xd_tensor out, xd_tensor in, const xd_tensor *ga
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Computes out = conv(silu(norm(in))) + plus, where plus may be the tensor `out`. gain NULL:
- * neither norm nor SiLU. */
+/* Computes out = conv(silu(norm(in))) + plus, where plus may be the tensor `out`. If `gain` is
+ * NULL, there is neither norm nor SiLU. */
 static void conv(run *r, xd_tensor out, xd_tensor in, const xd_tensor *gain, const xd_cnv *w,
                  xd_tensor plus)
 {

@@ -30,7 +30,7 @@ static const xd_field fields[] = {
     { "sample_width", AT(width), 'l', 720, NULL },
     { "scaling_factor", AT(scaling), 'd', 1.15258426, NULL },
     { "shift_factor", AT(shift), 'd', 0, NULL },
-    { "latents_mean", AT(mean), 'd', 0, NULL },         /* a list is refused: no model has it */
+    { "latents_mean", AT(mean), 'd', 0, NULL },         /* a list is refused: no model has it   */
     { "latents_std", AT(std), 'd', 0, NULL },
     { "use_quant_conv", AT(quant), 'b', 0, NULL },
     { "use_post_quant_conv", AT(post_quant), 'b', 0, NULL },

@@ -203,8 +203,8 @@ static int64_t frames_at_once(const run *r, xd_tensor in)
     return n < in.d[0] ? n : in.d[0];
 }
 
-/* Computes out = conv(f) + plus, where plus may be the tensor `out`. Before its first frame, the
- * input of the convolution is extended by copies of that frame. */
+/* Computes out = conv(f) + plus, where plus may be the tensor `out`. The input of the convolution
+ * is extended by copies of the input's first frame before that frame. */
 static void causal_conv(run *r, xd_tensor out, const feed *f, const xd_cnv *w, xd_tensor plus)
 {
     xd_exec  *x = r->x;

@@ -167,8 +167,8 @@ static void w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t
 }
 
 /* Declares a convolution whose weights are f32 whatever the type of the maps. The convolutions next
- * to the latents work on the smallest map, so they are cheap, and their rounding errors affect
- * every pixel. */
+ * to the latents work on the smallest map, so these convolutions are cheap, and rounding errors in
+ * them affect every pixel. */
 static void w_conv_f32(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in, int k)
 {
     xd_dtype type = d->type;
@@ -289,8 +289,8 @@ static xd_tensor new_map(run *r, int64_t C)
 }
 
 /* Replaces the current map h by a map of this shape. The memory at `base` is reallocated without
- * moving anything: what is there (the old h, or a new map written over it) stays readable. Memory
- * above the new h is free. */
+ * moving anything: the content (the old h, or a new map written over the old h) stays readable.
+ * Memory above the new h is free. */
 static void replace_map(run *r, int64_t H, int64_t W, int64_t C)
 {
     xd_arena_rewind(r->x->tmp, r->base);
@@ -412,8 +412,8 @@ static void run_middle(run *r, const xd_kl_half *w)
     run_residual(r, &w->mid[1]);
 }
 
-/* Doubles the rows and columns of the map h and convolves it. The new h overlaps the old h in
- * memory. */
+/* Doubles the rows and columns of the map h, and convolves the result. The new h overlaps the old h
+ * in memory. */
 static void run_upsample(run *r, const xd_cnv w[4])
 {
     xd_tensor old = r->h;

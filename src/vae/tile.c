@@ -29,7 +29,7 @@ typedef struct tiling {
     xd_tensor     left;         /* right band: [T, tile height, columns, C]                    */
 } tiling;
 
-/* row and column of a tile among the tiles; its position and size in cells */
+/* row and column of a tile among the tiles; position and size of the tile in cells */
 typedef struct tile { int64_t i, j, y, x, h, w; } tile;
 
 /* Returns a view of a rectangle of the frames [T,H,W,C]: h rows from y on, w columns from x on. */

@@ -45,7 +45,7 @@ typedef struct glob {
 
 typedef struct local {
     xd_tensor mod;              /* [n,D] F32: modulation vectors of this rank's stage          */
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of this rank's tokens                    */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens              */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */

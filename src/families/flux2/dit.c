@@ -65,7 +65,7 @@ typedef struct local {
     xd_tensor active;           /* [1,D]: silu of the embedding of timestep and guidance       */
     xd_tensor img, txt;         /* [6,D] F32: modulation of image and text in double blocks    */
     xd_tensor solo;             /* [3,D] F32: modulation of single blocks                      */
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of this rank's tokens                    */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens              */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */

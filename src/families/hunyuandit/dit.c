@@ -18,7 +18,8 @@ static const float eps = 1e-6f;         /* epsilon of the blocks' norms; not in 
 enum {
     POOL_HEADS = 8,             /* heads of the attention that pools mT5's rows                  */
     SIZES = 6,                  /* original height, width; target height, width; crop top, left  */
-    /* RoPE maps every grid to the grid of 512 x 512 pixels, with 8 x 8 pixels per cell */
+    /* RoPE maps every grid to the grid of an image of 512 x 512 pixels, with 8 x 8 pixels per
+     * cell */
     SIDE = 512, CELL = 8,
     BAND = 64,                  /* rows concatenated at a time: 1.4 MB at 2 x 2816 features      */
 };
@@ -59,20 +60,20 @@ typedef struct affine { xd_tensor gain, bias; } affine;
 typedef struct blk {
     affine skip_norm, norm1, norm2, norm3;      /* skip_norm [2D], the other norms [D]          */
     xd_lin skip;                                /* [D, 2D], in the second half only             */
-    xd_lin shift;                               /* [D, D]: shift of the first norm */
+    xd_lin shift;                               /* [D, D]: shift of the first norm              */
     xd_lin qkv, out, q, kv, cross, up, down;
     affine norm_q, norm_k, cross_q, cross_k;    /* [head_dim]: norms of queries and keys        */
 } blk;
 
 typedef struct glob {
-    xd_lin    patch;                    /* [D, C p^2]: patch embedding                        */
+    xd_lin    patch;                    /* [D, C p^2]: patch embedding                          */
     xd_mlp    time, text, extra;
     xd_tensor padding;                  /* [text_len + text_len_t5, cross]: replaces padding rows */
-    xd_tensor style;                    /* [1,D]: embedding of the image style                */
+    xd_tensor style;                    /* [1,D]: embedding of the image style                  */
     xd_tensor places;                   /* [1 + text_len_t5, E]: positions for pooling          */
     xd_lin    pool_q, pool_kv, pool_out;
-    xd_lin    mod;                      /* [2D, D]: modulation of the final norm              */
-    xd_lin    out;                      /* [p^2 Cout, D]: output projection                   */
+    xd_lin    mod;                      /* [2D, D]: modulation of the final norm                */
+    xd_lin    out;                      /* [p^2 Cout, D]: output projection                     */
 } glob;
 
 typedef struct local {
@@ -81,7 +82,7 @@ typedef struct local {
 } local;
 
 typedef struct kept {
-    xd_tensor kv;                       /* [blocks of the stage, m, 2 x own D]: text keys, values */
+    xd_tensor kv;                       /* [stage's blocks, m, 2 x D of rank]: text keys, values  */
     xd_tensor extra;                    /* [1,D] F32: embedding of pooled text, size and style  */
 } kept;
 

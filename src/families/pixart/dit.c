@@ -80,7 +80,7 @@ typedef struct local {
 } local;
 
 typedef struct kept {
-    xd_tensor kv;                       /* [blocks of the stage, m, 2 x own D]: text keys, values */
+    xd_tensor kv;                       /* [stage's blocks, m, 2 x D of rank]: text keys, values  */
 } kept;
 
 /* ---- configuration ------------------------------------------------------------------------ */

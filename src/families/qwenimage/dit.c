@@ -45,7 +45,7 @@ typedef struct glob {
 typedef struct local {
     xd_tensor active;           /* [1,D]: silu of the timestep embedding                       */
     xd_tensor still;            /* `active` of timestep 0, for references (zero_cond_t)        */
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of this rank's tokens                    */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens              */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */

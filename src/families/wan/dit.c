@@ -72,7 +72,7 @@ typedef struct glob {
 } glob;
 
 /* Video tokens have the timestep of the step, or timestep 0 if their frame is a given image. The
- * tokens with timestep 0 are the first ones of a rank. */
+ * tokens with timestep 0 are the first video tokens of a rank. */
 enum { TIMES = 2 };
 
 typedef struct local {
@@ -80,11 +80,11 @@ typedef struct local {
     xd_span   rows[TIMES];              /* this rank's tokens with each timestep              */
     xd_tensor emb;                      /* [times,D] F32: timestep embeddings                 */
     xd_tensor mod;                      /* [6 times,D] F32: shift, scale, gate of attention, MLP */
-    xd_tensor cos, sin;                 /* [n,head_dim/2] F32 of this rank's video tokens     */
+    xd_tensor cos, sin;                 /* [n,head_dim/2] F32: RoPE of this rank's video tokens */
 } local;
 
 typedef struct kept {
-    xd_tensor kv;                       /* [blocks of the stage, m, 2 x own D]: text keys, values */
+    xd_tensor kv;                       /* [stage's blocks, m, 2 x D of rank]: text keys, values  */
     xd_tensor image;                    /* keys and values of the image's rows, or absent     */
 } kept;
 

@@ -62,7 +62,7 @@ typedef struct glob {
 
 typedef struct local {
     xd_tensor emb;              /* [1,EMBED]: timestep embedding                               */
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32 of this rank's tokens                    */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens              */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -152,7 +152,7 @@ static void info(const void *c_, xd_dit_info *out)
         .sample = { 1, 128, 128 }, .text_dim = c->text, .txt_flows = 1, .sites = 1,
         .multiple = MULTIPLE, .local_size = sizeof(local), .lead = 2 * c->nrefiners,
         .most = { 1, c->lens.v[1] * PATCH, c->lens.v[2] * PATCH },
-        /* text positions begin at 1 and are followed by the image's positions */
+        /* text positions begin at 1, and the image's positions follow them */
         .text_most = (c->lens.v[0] - 2) / MULTIPLE * MULTIPLE,
     };
 }
