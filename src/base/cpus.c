@@ -352,8 +352,8 @@ void xd_interleave(void *p, size_t bytes, const xd_cpuset *nodes)
         return;
     if (syscall(SYS_get_mempolicy, &mode, NULL, 0UL, NULL, 0UL) != 0 || mode != MPOL_DEFAULT)
         return;
-    /* An error of mbind is ignored, since it only costs speed. The kernel uses one bit less than
-     * mbind's number of bits, so 1 is added. */
+    /* An error of mbind is ignored, since it only costs speed. Linux uses one bit less than the
+     * number of bits that mbind is passed, so 1 is added. */
     syscall(SYS_mbind, (char *)p - skip, skip + bytes, (long)MPOL_INTERLEAVE, nodes->w, 1024UL + 1,
             0UL);
 }

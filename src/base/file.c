@@ -306,8 +306,8 @@ xd_status xd_out_open(xd_out *o, const char *path, xd_err *e)
     return XD_OK;
 }
 
-/* Gives the nameless file `fd` its name. Because linkat cannot replace an existing file, in that
- * case the nameless file gets a temporary name first and is renamed. */
+/* Gives the nameless file `fd` its name. linkat cannot replace an existing file. If the name
+ * exists, the nameless file therefore gets a temporary name first and is renamed. */
 static int link_name(xd_out *o, int fd)
 {
     char self[32];

@@ -1,7 +1,7 @@
 /* pages.c - allocates memory from the system, in huge pages where possible.
  *
- * Files in memory get small pages unless tmpfs is mounted with huge=. Therefore one small page in
- * the range of each huge page is allocated, and the range is then collapsed to a huge page
+ * Files in memory get small pages unless tmpfs is mounted with huge=. To get huge pages, one small
+ * page in the range of each huge page is allocated, and the range is then collapsed to a huge page
  * (MADV_COLLAPSE), which copies almost nothing. */
 #define _GNU_SOURCE             /* for MAP_ANONYMOUS, madvise */
 #include "base/pages.h"
@@ -75,9 +75,8 @@ static int collapse_pages(char *p, size_t bytes)
 }
 
 /* Allocates the huge pages of a file. With interleaving, small page n of the file is on NUMA node n
- * % nodes, and a huge page is allocated on the node of its first small page. Therefore a different
- * small page of each huge page is allocated first, so that the huge pages alternate between
- * nodes. */
+ * % nodes, and a huge page is allocated on the node of its first small page. So that the huge pages
+ * alternate between nodes, a different small page is allocated first in each huge page. */
 static int allocate_huge(char *p, size_t from, size_t to, size_t nodes)
 {
     const size_t huge = XD_HUGE_PAGE, page = xd_page_bytes(), first = (from + huge - 1) / huge;

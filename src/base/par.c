@@ -226,7 +226,7 @@ static void start_workers(int n)
 
 /* Runs on each thread of an OpenMP team: computes the thread's own piece of the round, then pieces
  * that no thread has claimed. OpenMP orders this function after the caller's earlier writes and
- * before the caller's later reads. Atomic operations repeat the order of memory accesses for tools
+ * before the caller's later reads. Atomic operations order the same memory accesses again for tools
  * that do not know OpenMP's barriers. */
 static void join_round(void *data)
 {

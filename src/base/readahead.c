@@ -2,9 +2,9 @@
  *
  * The thread requests small pieces of a file (POSIX_FADV_WILLNEED), because the system silently
  * truncates larger requests to the readahead window of the disk. Requests for some MiB are in
- * flight at a time. To wait, the thread reads one byte of a piece that was requested DEPTH steps
- * ago, which also reads the piece if the request had no effect. The thread copies nothing, and data
- * that is already cached costs about 10 ms per GB.
+ * flight at a time. To limit these requests, the thread waits: it reads one byte of a piece that
+ * was requested DEPTH steps ago, which also reads the piece if the request had no effect. The
+ * thread copies nothing, and data that is already cached costs about 10 ms per GB.
  *
  * The thread maps and allocates no memory. The thread's stack is small, because address space may
  * be limited. */

@@ -13,8 +13,8 @@
 
 enum { LATER = 8 };
 
-/* The second half of an all-reduce that is split into pieces. The second half begins after
- * operation `number`, and sends `bytes` bytes to each rank. */
+/* The second half of an all-reduce that is split into pieces. The second half of the all-reduce
+ * begins after operation `number`, and sends `bytes` bytes to each rank. */
 typedef struct second {
     xd_comm *c;
     int64_t  number, bytes;
@@ -115,8 +115,8 @@ static xd_req report_collective(xd_comm *c)
 }
 
 /* Counts an all-reduce. An all-reduce that is split into pieces is reported as two calls. The
- * second call begins when the first has ended: in this communicator, when the caller waits for the
- * first. */
+ * second call of an all-reduce begins when the first call has ended: in this communicator, when the
+ * caller waits for the first call. */
 static xd_req count_allreduce(xd_comm *c, xd_tensor io, xd_red op)
 {
     tally  *y = counter_of(c)->y;

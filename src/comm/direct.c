@@ -439,8 +439,8 @@ void xd_mailboxes_close(xd_mailboxes *m)
 typedef struct place { int32_t host, rank; } place;
 
 /* Returns this rank's location. With mailboxes, a host's number is the world rank of its first
- * rank. Hosts without mailboxes have no number. With links, all ranks of the world count as one
- * host. */
+ * rank. Hosts whose ranks have no mailboxes have no number. With links, all ranks of the world
+ * count as one host. */
 static place my_place(const xd_staging *w, int world_rank)
 {
     if (w->links)

@@ -124,8 +124,8 @@ static void poke_hook(void *arg)
 }
 
 /* Pauses a waiting rank, so that it does not occupy a core that a computing rank needs. On a host
- * with fewer cores than ranks, yields at once and soon sleeps. On other hosts, first lets the
- * caller poll for a while. */
+ * with fewer cores than ranks, the waiting rank yields at once and soon sleeps. On other hosts, the
+ * caller first polls for a while. */
 void xd_mpi_idle(int polls)
 {
     int eager = mpi.crowded ? 0 : 200, awake = mpi.crowded ? 40 : 20000;

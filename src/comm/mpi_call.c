@@ -31,9 +31,9 @@ xd_req xd_mpi_recv(xd_comm *c, xd_tensor t, int from)
     return xd_mpi_op_start(j);
 }
 
-/* Starts an exchange: sends notes to the ranks of this host and tensor bytes to other ranks.
- * exchange_places sends nothing to other hosts. Only exchange_views and exchange_places write to
- * `get`. */
+/* Starts an exchange. Sends notes (positions of views in shared memory) to the ranks of this host,
+ * and tensor bytes to other ranks. exchange_places sends nothing to other hosts. Only
+ * exchange_views and exchange_places write to `get`. */
 static void post_exchange(xd_mpi_op *j, const xd_tensor *give, xd_tensor *get)
 {
     const xd_comm *c = &j->g->c;

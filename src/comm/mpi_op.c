@@ -106,7 +106,7 @@ static void return_staging(xd_mpi_op *j)
     j->stages = NULL;
 }
 
-/* Grows an array to `cap` elements of `size` bytes. Returns 1, or 0 if out of memory. */
+/* Grows an array to `cap` elements of `size` bytes. Returns 1 on success, or 0 if out of memory. */
 static int grow_array(void **p, int cap, size_t size)
 {
     void *q = realloc(*p, (size_t)cap * size);

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Returns 1 if `bytes` are within the process's limit of file sizes. Writing a larger file would
- * kill the process. */
+/* Returns 1 if `bytes` are within the process's limit of file sizes. Writing a file beyond this
+ * limit would kill the process. */
 static int within_file_limit(size_t bytes)
 {
     struct rlimit r;

@@ -492,8 +492,8 @@ static void say_way(const xd_staged *s, const char *no_links, const char *no_box
                "no links: %s", no_boxes, no_links);
 }
 
-/* Chooses the transport between devices. All ranks of the world call this before the first group is
- * split from the world. */
+/* Chooses the transport between devices. All ranks of the world must call this function before the
+ * first group is split from the world. */
 static xd_status choose_way(xd_staged *s, xd_err *e)
 {
     xd_staging *w = s->w;

@@ -1,8 +1,8 @@
 /* zero_copy_sum.c - an all-reduce between ranks of one host in their shared-memory windows.
  *
- * 1. Each rank sends a note with the position of its elements in its window.
- * 2. Each rank sums one piece of the elements, read from all ranks' windows, and confirms.
- * 3. Each rank copies the pieces that the other ranks have summed, and confirms again.
+ * 1. Each rank sends a note with the position of its elements in its window. 2. Each rank sums one
+ * piece of the elements, read from all ranks' windows, and confirms it by a message. 3. Each rank
+ * copies the pieces that the other ranks have summed, and confirms the copy by a message.
  *
  * If a rank's note states that its elements are not in a window, all ranks use messages instead
  * (mpi_call.c). */

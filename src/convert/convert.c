@@ -49,8 +49,8 @@ static void add_part(xd_cvt *v, xd_component *p, int type)
                                                                                     : type };
 }
 
-/* Chooses the model components to convert and their data types. The VAE keeps its type, because it
- * is small and rounding would be visible. */
+/* Chooses the model components to convert and their data types. The VAE keeps its data type,
+ * because the VAE is small and rounding would be visible. */
 static xd_status choose_parts(xd_cvt *v, xd_err *e)
 {
     int       type, text;
@@ -160,8 +160,8 @@ static xd_status write_part(xd_cvt *v, const xd_cvt_part *c, xd_err *e)
     return s == XD_OK ? xd_cvt_index(v, c, e) : s;
 }
 
-/* Writes all output files. model_index.json is last, because only this file makes the directory a
- * model. */
+/* Writes all output files. model_index.json is last, because a directory without model_index.json
+ * is not a model. */
 static xd_status write_all(xd_cvt *v, xd_err *e)
 {
     xd_status s = xd_cvt_copy_files(v, 0, e);

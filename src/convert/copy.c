@@ -206,7 +206,7 @@ static xd_status copy_bytes(xd_cvt *v, FILE *in, FILE *out, const xd_cvt_copy *c
 }
 
 /* Reads a config and removes its quantization_config, since the converted weights are no longer
- * quantized that way. The buffer stays empty if the config has no quantization_config. */
+ * quantized that way. The output buffer stays empty if the config has no quantization_config. */
 static xd_status read_config(const xd_cvt_copy *c, xd_text_buf *b, xd_err *e)
 {
     static const char key[] = "quantization_config";

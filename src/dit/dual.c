@@ -83,7 +83,8 @@ static int64_t half_of(const xd_ints *axes)
     return sum / 2;
 }
 
-/* Fills the RoPE angles of all tokens. Text tokens come first, at position 0. */
+/* Fills the RoPE angles of all tokens. The angles of text tokens, which have position 0, are
+ * first. */
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;

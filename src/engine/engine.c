@@ -76,8 +76,8 @@ static int is_auto(const xd_open_args *a)
     return a->device && strcmp(a->device, "auto") == 0;
 }
 
-/* Opens one GPU per rank for the device "auto" if all ranks can get one, else no GPU. Logs the
- * reason instead of failing. Collective. */
+/* Opens one GPU per rank for the device "auto" if all ranks can get one, else no GPU. If there is
+ * no GPU, logs the reason instead of failing. This function is collective. */
 static void try_devices(xd_engine *g)
 {
     int       rank = 0, ranks = 1;

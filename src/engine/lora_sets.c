@@ -21,7 +21,8 @@ typedef struct lora_set {
     struct lora_set *older;     /* the set that was used before this set                       */
 } lora_set;
 
-/* One set has no files: it owns the shared components and serves requests without LoRA files. */
+/* The list of all sets. One set (`plain`) has no LoRA files: this set owns the shared components
+ * and serves requests without LoRA files. */
 struct xd_lora_sets {
     lora_set *plain, *newest, *now;
     lora_set *users[DEEP];      /* sets of requests that have begun; the last one is `now`     */
@@ -232,8 +233,8 @@ static lora_set *find_set(const xd_engine *g, const xd_lora *v, int n)
     return NULL;
 }
 
-/* Opens the files of set t. Their terms are added to the sources of new sets of weights, which the
- * components have meanwhile. */
+/* Opens the files of set t. The terms of the LoRA files are added to the sources of new sets of
+ * weights, which the components use while the files are opened. */
 static xd_status open_files(xd_engine *g, lora_set *t, const xd_lora *v, int n, xd_err *e)
 {
     xd_status s = XD_OK;

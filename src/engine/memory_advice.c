@@ -66,8 +66,8 @@ static int find_case(const xd_job *j, const xd_memory_limits *limit, xd_machine 
 }
 
 /* Rank 0 counts which other options would fit, and every rank appends these options to its error
- * message. Only the memory of the machine matters, so the speeds of the machine are those of a
- * preset. */
+ * message. Only the memory of the machine affects this count, so the speeds of the machine are
+ * those of a preset. */
 static void add_advice(const xd_job *j, const xd_memory_limits *limit, xd_err *e)
 {
     xd_context *ctx = j->ctx;

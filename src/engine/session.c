@@ -39,8 +39,8 @@ typedef struct card {           /* further settings of a rank that are compared 
     char     device[32];        /* kind of device, which may differ, with a warning            */
 } card;
 
-/* Gathers a record of `size` bytes from every rank on all ranks. mine: this rank's record. *all is
- * malloc'ed, in rank order. */
+/* Gathers a record of `size` bytes from every rank on all ranks. `mine` is this rank's record. *all
+ * is a malloc'ed array in rank order. */
 static xd_status gather_records(xd_comm *c, void *mine, size_t size, void **all, xd_err *e)
 {
     int64_t *rows = calloc((size_t)c->size, sizeof *rows), width = (int64_t)size;
@@ -112,8 +112,8 @@ static xd_status differ_in_options(int i, const hello *h, const card *c, const c
                    "ranks need the same flags", i, h[i].host, h[0].host, t->rows[k].option.name);
 }
 
-/* Warns if the ranks have different kernels. Such kernels round differently, so results depend on
- * the plan. */
+/* Warns if the ranks have different kernels. Different kernels round differently, so results then
+ * depend on the plan. */
 static void warn_of_devices(const hello *h, const card *c, int n)
 {
     for (int i = 1; i < n; i++)

@@ -112,8 +112,9 @@ int xd_load_decode(xd_decl *d, xd_fetched *f)
 
 /* ---- rotated rows ------------------------------------------------------------------------- */
 
-/* Returns 1 if some of the n matrices are stored as rotated integers. Sets *group to their common
- * group size, or to 0 if their group sizes differ or terms (LoRA) are added to one of them. */
+/* Returns 1 if some of the n matrices are stored as rotated integers. Sets *group to the common
+ * group size of these matrices, or to 0 if their group sizes differ or LoRA terms are added to one
+ * of the matrices. */
 static int are_rotated(const xd_decl *d, const xd_mat_part *parts, int n, int64_t *group)
 {
     int any = 0;

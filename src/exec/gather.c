@@ -63,8 +63,8 @@ void xd_gather_copy(void *ctx, int64_t begin, int64_t end, int thread)
 }
 
 /* Returns the stored type of n checkpoint matrices if it is the same for all. Returns F32 if the
- * types differ, and for sums, random elements, block types and codes. *blocks: 1 if a matrix is
- * stored in a block type or as codes. */
+ * types differ, and for sums, random elements, block types and codes. Sets *blocks to 1 if a matrix
+ * is stored in a block type or as codes. */
 static xd_dtype stored_type(const xd_decl *d, const xd_mat_part *parts, int n, int *blocks)
 {
     xd_dtype type = XD_F32;

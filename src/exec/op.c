@@ -220,7 +220,8 @@ static xd_tensor scales_behind(xd_tensor t)
     return xd_view((char *)t.p + xd_bytes(t), XD_F32, 1, t.d);
 }
 
-/* Computes out = residual + gate * act(in w^T + b). `a` has out, in, act, gate and residual. */
+/* Computes out = residual + gate * act(in w^T + b). `a` has the fields out, in, act, gate and
+ * residual. */
 static void run_linear(xd_exec *x, const xd_lin *w, xd_gemm a)
 {
     size_t mark = xd_arena_mark(x->tmp);

@@ -214,9 +214,9 @@ typedef struct scan {
 
 enum { RUN = 1 << 14 };         /* elements checked before the result is tested                */
 
-/* Returns 1 if the exponent bits of an element are all ones (NaN or infinity). The accumulator is
- * as narrow as the elements, so that complete vectors are used. Elements are read with memcpy, as a
- * mapped tensor may be unaligned. */
+/* Returns 1 if the exponent bits of an element are all ones (NaN or infinity). The accumulator has
+ * the same width as the elements, so that the compiler can use complete vector registers. Elements
+ * are read with memcpy, as a mapped tensor may be unaligned. */
 static int bad_halves(const char *p, int64_t n, uint16_t mask)
 {
     uint16_t bad = 0;

@@ -226,8 +226,8 @@ size_t xd_stored_tmp(xd_dev *dev, const xd_weight *w)
 
 enum { ROTATE_MOST = 256 };     /* max columns that are rotated together                        */
 
-/* Extends this rank's columns to complete quantization groups. *inside: this rank's columns as
- * positions in the extended ones. */
+/* Extends this rank's columns to complete quantization groups. Sets *inside to the positions of
+ * this rank's columns within the extended columns. */
 static xd_mat_cols whole_groups(const xd_mat_cols *c, int64_t rotate, xd_mat_cols *inside)
 {
     const int64_t unit = xd_max(rotate, XD_FOUR_GROUP);
@@ -382,8 +382,8 @@ static void read_held(const xd_coding *c, int64_t row, int64_t column, int64_t n
     xd_convert_at(to, XD_F32, c->data, XD_Q4_0, row * s->parts[0].in + column, n);
 }
 
-/* Makes the source from which GEMMs read rows of the quantized matrix. Rows are not checked for
- * NaN, as they were checked before they were quantized. */
+/* Makes the source from which GEMMs read rows of the quantized matrix. Rows are not checked for NaN
+ * again, because they were checked before quantization. */
 static xd_stored *stored_fours(const xd_decl *d, xd_lin *l, const xd_matrix *m,
                                const xd_mat_cols *inside, xd_tensor at)
 {

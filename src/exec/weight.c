@@ -67,7 +67,7 @@ static void append_name(const xd_decl *d, name_list *l, const char *prefix, cons
 }
 
 /* Appends the name of a tensor to the list: with the full prefix, without the prefix, which files
- * may lack, and with the alternative prefixes. `name` has n bytes. */
+ * may lack, and with the alternative prefixes. The length of `name` is n bytes. */
 static void add_name(const xd_decl *d, name_list *l, const char *name, int n, const char *suffix)
 {
     char        last[512];
@@ -730,8 +730,8 @@ static void fold_range(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Makes the four 2 x 2 kernels from one 3 x 3 kernel, read once from the file. Sums are computed in
- * f32 and rounded once. */
+/* Makes the four 2 x 2 kernels from one 3 x 3 kernel, read once from the file. Sums of kernel
+ * elements are computed in f32 and rounded once. */
 static void load_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t n,
                           const int64_t *shape)
 {

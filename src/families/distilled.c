@@ -12,10 +12,10 @@
 
 /* A checkpoint is recognized if its name matches `words`, or if its configs have all the settings
  * COMPONENT.KEY=VALUE of `config`; an absent key counts as false. A checkpoint whose name matches
- * `unless` is not recognized. The name is that of the model's directory or repository, or of a file
- * that replaces the transformer. Words of a name are separated by - _ and similar. "a b|c" matches
- * a name with the words a and b, or with c; "a*" matches a word that starts with a. `recipe` may
- * end with * to match all pipelines of a family. */
+ * `unless` is not recognized. The name of a checkpoint is that of the model's directory or
+ * repository, or of a file that replaces the transformer. Words of a name are separated by "-", "_"
+ * and similar characters. "a b|c" matches a name with the words a and b, or with c; "a*" matches a
+ * word that starts with a. `recipe` may end with * to match all pipelines of a family. */
 static const xd_distilled table[] = {
     { .name = "FLUX.1-schnell", .recipe = "flux",
       .config = "transformer.guidance_embeds=false scheduler.use_dynamic_shifting=false",

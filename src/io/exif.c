@@ -1,10 +1,10 @@
 /* exif.c - writes Exif metadata of JPEG and WebP in the form that stable-diffusion-webui ("A1111"),
  * Civitai and galleries read.
  *
- * The value of "parameters" is the Exif UserComment, in UTF-16 after the code "UNICODE". All other
- * texts (the JSON) are the ImageDescription, in ASCII. A1111 (piexif) reads the UserComment as
- * big-endian in any file, while other programs use the byte order of the Exif data. The Exif data
- * is therefore big-endian. */
+ * The text with the key "parameters" is the Exif UserComment, in UTF-16 after the code "UNICODE".
+ * All other texts (the JSON) are the ImageDescription, in ASCII. A1111 (piexif) reads the
+ * UserComment as big-endian in any file, while other programs use the byte order of the Exif data.
+ * To serve all of these programs, the Exif data is big-endian. */
 #include <stdlib.h>
 #include <string.h>
 

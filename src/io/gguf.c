@@ -243,8 +243,8 @@ static xd_status skip_list(reader *r, int depth)
     return s;
 }
 
-/* Reads the metadata key with the original shape of the tensor `name`. A tensor has this key if the
- * file stores it with another shape, which fits the blocks of its quantized type. */
+/* Reads the metadata key with the original shape of the tensor `name`. The metadata has this key if
+ * the file stores the tensor with another shape, which fits the blocks of its quantized type. */
 static xd_status read_note(reader *r, const char *name)
 {
     value_type type;

@@ -124,8 +124,8 @@ static xd_status resize_into(uint8_t **rgb, int64_t from_w, int64_t from_h, int6
     return XD_OK;
 }
 
-/* Returns the pixel value outside of an edge that continues the two values at the edge. The weights
- * 9/8 and -1/8 are Pillow's bicubic weights for a box of zero width. */
+/* Returns the pixel value outside of an edge that continues the two values at the edge. The two
+ * weights, 9/8 and -1/8, are Pillow's bicubic weights for a box of zero width. */
 static uint8_t before_edge(uint8_t at, uint8_t next)
 {
     int v = (9 * at - next + 4) >> 3;
@@ -133,8 +133,8 @@ static uint8_t before_edge(uint8_t at, uint8_t next)
 }
 
 /* Fills the lines (rows or columns) of an image before `first` and from `last` on by continuing the
- * image's edges. The image has n lines of `size` bytes. Neighbouring lines are `step` bytes apart,
- * and neighbouring bytes of a line are `each` bytes apart. */
+ * image's edges. The image has n lines (rows or columns) of `size` bytes. Neighbouring lines are
+ * `step` bytes apart, and neighbouring bytes of a line are `each` bytes apart. */
 static void continue_edges(uint8_t *p, int64_t n, int64_t step, int64_t size, int64_t each,
                            int64_t first, int64_t last)
 {

@@ -1,8 +1,8 @@
 /* orientation.c - reads the orientation in Exif or XMP, and rotates images upright.
  *
  * The rules are those of Pillow's exif_transpose, with which diffusers loads images. Invalid
- * metadata blocks are ignored. Exif data is a TIFF file: a byte order, then a directory of rows of
- * 12 bytes (TIFF 6.0; the tags are those of CIPA DC-008). */
+ * metadata blocks are ignored. Exif data is a TIFF file: a byte order mark, then a directory whose
+ * entries have 12 bytes (TIFF 6.0; the tags are those of CIPA DC-008). */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

@@ -150,9 +150,9 @@ static xd_status png_save(FILE *f, const char *path, const xd_pixels *p,
 }
 
 /* ---- orientation ------------------------------------------------------------------------------
-
-   Exif is in its own chunk or, as ImageMagick writes it, in a text "Raw profile type exif" in
-   hexadecimal; XMP is in a text, too. All of these may be before or after the pixels. */
+ *
+ * Exif is in its own chunk or, as ImageMagick writes it, in a text "Raw profile type exif" in
+ * hexadecimal; XMP is in a text, too. Exif and XMP may be before or after the pixels. */
 
 enum { MAX_TEXT = 1 << 20 };   /* max bytes that are read of a compressed text                */
 

@@ -69,7 +69,7 @@ void xd_st_size(size_t n, unsigned char size[XD_ST_SIZE])
         size[i] = (unsigned char)((uint64_t)n >> 8 * i);
 }
 
-/* Writes n adjacent elements. n must be at most 256 if the elements are converted. */
+/* Writes n adjacent elements. If the elements are converted, n must be at most 256. */
 static void put_run(FILE *f, const char *p, xd_dtype from, xd_dtype to, int64_t n)
 {
     float  tmp[256];
@@ -89,7 +89,8 @@ static void put_row(FILE *f, const char *p, xd_tensor t, xd_dtype to)
         put_run(f, p + i * step * size, t.type, to, n - i < run ? n - i : run);
 }
 
-/* Writes the rows of a tensor in order. k is the index in all dimensions except the last. */
+/* Writes the rows of a tensor in order. The array k is the current index in all dimensions except
+ * the last. */
 static void put_tensor(FILE *f, xd_tensor t, xd_dtype to)
 {
     int64_t k[XD_MAXDIM] = { 0 };

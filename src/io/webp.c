@@ -1,7 +1,7 @@
 /* webp.c - writes and reads WebP images with libwebp. Images are written lossy, with texts in an
  * Exif chunk. Reading an animation returns the first frame.
  *
- * libwebp encodes images only. The container of an image and an Exif chunk is written here (VP8X,
+ * libwebp encodes images only. This file writes the container of an image and an Exif chunk (VP8X,
  * see the WebP container specification). */
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* key_map.c - lists all known layouts of tensor names in weight files.
  *
  * The layouts of transformers are in the files of their families; the layouts of VAEs and text
- * encoders are here. A layout maps original names, as in the published files (ae.safetensors of
- * Black Forest Labs). Other weight files have the original names with a prefix. The names of
- * diffusers and transformers are a layout, too. */
+ * encoders are in this file. A layout maps original names, as in the published files
+ * (ae.safetensors of Black Forest Labs). Other weight files have the original names with a prefix.
+ * The names of diffusers and transformers are a layout, too. */
 #include "model/single_file.h"
 
 #include <stddef.h>
@@ -41,8 +41,8 @@ static const xd_stem ldm_top[] = {
 
 /* ---- the causal VAE ----------------------------------------------------------------------- */
 
-/* A residual block of a causal VAE, which is stored as a list of modules. Only these modules of the
- * list have weights. */
+/* A residual block of a causal VAE, which is stored as a list of modules. Only the listed modules
+ * have weights. */
 #define CAUSAL_RES(want, have)                                                            \
     XD_STEM(want "norm1.gamma", have "residual.0.gamma"),                                 \
     XD_STEM(want "conv1", have "residual.2"),                                             \

@@ -88,7 +88,7 @@ static const xd_declared *declared_tensor(const reader *r, const xd_lora_target 
 }
 
 /* Checks a tensor that is used: its type must be known, its shape [rows, cols, 1...], its elements
- * finite. If rows is 0, any number of rows but 0 is accepted. */
+ * finite. If `rows` is 0, any nonzero number of rows is accepted. */
 static xd_status check_tensor(reader *r, int64_t i, int64_t rows, int64_t cols,
                               const xd_lora_target *a)
 {
@@ -178,8 +178,8 @@ static xd_status read_magnitude(reader *r, const module *m, const xd_lora_target
 }
 
 /* Adds a term to each of the model's tensors that a module changes; each tensor gets its part of
- * the rows. t: fields that all terms have in common. m: the module with the DoRA magnitude, or
- * NULL. */
+ * the rows. `t` has the fields that all terms have in common. `m` is the module with the DoRA
+ * magnitude, or NULL. */
 static xd_status push_all(reader *r, const module *m, const xd_lora_target *a, xd_lora_term t)
 {
     int64_t   rows, at = 0;
@@ -389,8 +389,9 @@ static xd_status mark_alone(reader *r, const key *k, int n)
 }
 
 /* Checks a fused module. Some files have queries, keys and values both as one fused module and as
- * three modules. If the file has all three, sets *skip to 1, so that the fused module is not used.
- * Refuses a file that has only some of the three modules. */
+ * three modules. If the file has all three separate modules, sets *skip to 1, so that the fused
+ * module is not used. Refuses a file that has the fused module and only some of the three
+ * modules. */
 static xd_status check_fused(const reader *r, const module *m, int *skip)
 {
     xd_lora_target t;

@@ -30,8 +30,8 @@ static double cold_bytes(const xd_lora_term *t, int64_t tensor)
     return (double)xd_file_cold_bytes(fd, at, xd_bytes(xd_st_shape(t->file, tensor)));
 }
 
-/* Counts the bytes outside the page cache. Each matrix of a module is counted once, with the term
- * of its first rows. */
+/* Counts the bytes outside the page cache. Each matrix of a module is counted once, with the LoRA
+ * term of the matrix's first rows. */
 void xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS])
 {
     for (int i = 0; l && i < l->nterms; i++) {

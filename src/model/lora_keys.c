@@ -1,9 +1,9 @@
 /* lora_keys.c - finds the model's weight that a key of a LoRA file changes.
  *
  * All names are compared with _ in place of dots, as Kohya's scripts write names, so that names in
- * a LoRA file equal those in a checkpoint. Tables have everything else: prefixes of components,
- * suffixes of keys, and modules that the original code of a model family names differently or fuses
- * (xd_lora_name). */
+ * a LoRA file equal those in a checkpoint. Tables list the rest of the rules: prefixes of
+ * components, suffixes of keys, and modules that the original code of a model family names
+ * differently or fuses (xd_lora_name). */
 #include "families/family.h"
 #include "model/component.h"
 #include "model/lora.h"

@@ -1,8 +1,9 @@
 /* lora_notes.c - peft's settings of a LoRA file: the alphas and ranks of its modules.
  *
  * A key of alpha_pattern or rank_pattern is a Python regular expression for the end of a module's
- * name: peft matches "(.*\.)?(KEY)$", and the first matching key counts. This file matches the keys
- * with PCRE2. Expressions that PCRE2 accepts and Python's `re` does not are refused, as in peft. */
+ * name: peft matches "(.*\.)?(KEY)$", and the first matching key counts. This source file matches
+ * these keys with PCRE2. Expressions that PCRE2 accepts and Python's `re` does not are refused, as
+ * in peft. */
 #include "model/lora.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8

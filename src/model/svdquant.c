@@ -223,8 +223,9 @@ int xd_svdquant_owns(const xd_svdquant *s, int64_t i)
 
 /* ---- elements ----------------------------------------------------------------------------- */
 
-/* Reads the elements at places [place, place + n) of a tensor; n is at most 256. Fast for bf16, the
- * usual type, whose bits are the upper half of an f32. */
+/* Reads the elements at places [place, place + n) of a tensor (positions in the file's order of
+ * elements); n is at most 256. The function is fast for bf16, the usual type, whose bits are the
+ * upper half of an f32. */
 static inline void read_floats(xd_tensor t, int64_t place, int n, float *to)
 {
     uint16_t half[PACK * PACK];
@@ -246,8 +247,8 @@ static float float_at(xd_tensor t, int64_t place)
     return v;
 }
 
-/* Returns the place of element i in vectors and scales. Groups of 16 elements are ordered 0, 1, 8,
- * 9, 2, 3, 10, 11, ... */
+/* Returns the place (position in the file) of element i in vectors and scales. Groups of 16
+ * elements are ordered 0, 1, 8, 9, 2, 3, 10, 11, ... */
 static int64_t place_in_pack(int64_t i)
 {
     return i % 8 / 2 * 4 + i % PACK / 8 * 2 + i % 2;
@@ -265,8 +266,9 @@ static float scale_of(const layer *l, int64_t row, int64_t column)
 }
 
 /* Returns the 32-bit word with eight columns of a row. A tile of 64 columns and 128 rows is ordered
- * by groups of 16 rows, by rows modulo 8, and by groups of 8 columns modulo 4. Then come the two
- * rows that are equal modulo 8, and for each of them the two halves of the columns. */
+ * by groups of 16 rows, by rows modulo 8, and by groups of 8 columns modulo 4. The next smaller
+ * parts of the order are the two rows that are equal modulo 8, and for each of them the two halves
+ * of the columns. */
 static uint32_t word_at(const layer *l, int64_t row, int64_t column)
 {
     const int64_t tile = row / TILE * (l->in / GROUP) + column / GROUP;
@@ -335,8 +337,8 @@ static int64_t row_of_part(const layer *l, int64_t row)
     return row % features * l->parts + row / features;
 }
 
-/* Decodes sixteen columns of a modulation. Four rows are interleaved in the file. A 16-bit word has
- * the elements of those columns, of 32, that are equal modulo 8. */
+/* Decodes sixteen columns of a modulation. Four rows of a modulation are interleaved in the file. A
+ * 16-bit word has the elements of those columns, of 32, that are equal modulo 8. */
 static void read_modulation(const layer *l, int64_t row, int64_t column, float to[PACK])
 {
     const int64_t r = row_of_part(l, row), at = column / GROUP * l->out + r;
@@ -417,7 +419,7 @@ static layer *find_layer(const xd_svdquant *s, const char *name, size_t n)
 }
 
 /* Finds the layers of a name such as MODULE, or PREFIX.A+B for two layers. Returns 0 if there are
- * none. */
+ * no such layers. */
 static int find_parts(const xd_svdquant *s, const char *name, size_t n, layer *part[2])
 {
     const char *plus = memchr(name, '+', n), *dot = plus;

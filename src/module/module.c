@@ -34,7 +34,7 @@ const char *xd_module_class(const char *kind, int i)
 }
 
 /* Returns the kind of network of the config's class: VAE, or transformer for any other class. The
- * registry of transformers then accepts or refuses the class. */
+ * registry of transformers later accepts or refuses the class. */
 static xd_kind kind_of(const char *config)
 {
     xd_json *j = NULL;

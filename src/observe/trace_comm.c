@@ -103,7 +103,7 @@ static xd_req trace_places(xd_comm *c, const xd_tensor *give, xd_tensor *get)
     return comm_of(c)->real->ops->exchange_places(comm_of(c)->real, give, get);
 }
 
-/* Sends a message and records it. Messages of zero bytes are not sent. */
+/* Sends a message and records it. Messages of zero bytes are neither sent nor recorded. */
 static xd_req trace_send(xd_comm *c, xd_tensor t, int to)
 {
     noted  *m = comm_of(c);

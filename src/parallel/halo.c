@@ -105,8 +105,9 @@ static void find_edges(xd_exec *x, band_conv *k)
 }
 
 /* Sets `give` to views of the rows that other ranks need, and `get` to views of the memory for the
- * other ranks' rows that this rank's edges need. A rank with rows above or below this rank's band
- * has rows for only one edge. The view of a rank with which no rows are exchanged is empty. */
+ * other ranks' rows that this rank's edges need. A rank whose band is above or below this rank's
+ * band has rows for only one of the two edges. The view of a rank with which no rows are exchanged
+ * is empty. */
 static void set_views(xd_exec *x, halo *h, const band_conv *k, xd_tensor in,
                       const xd_tensor edges[2])
 {

@@ -2,10 +2,10 @@
  *
  * Tokens of reference images are the last patch of the layout (xd_layout.refs_apart). A step with
  * all patches stores the reference tokens' keys and values. A step without the reference tokens
- * attends to the stored keys and values. The hooks run after those of Ulysses, with all tokens of
- * the ring member and this rank's heads, and before those of the ring, which expect the rows of all
- * patches in every step. With PipeFusion, stale.c stores the keys and values of reference images
- * instead. */
+ * attends to the stored keys and values. The hooks of this method run after the hooks of Ulysses,
+ * with all tokens of the ring member and this rank's heads, and before the hooks of ring attention,
+ * which expect the rows of all patches in every step. With PipeFusion, stale.c stores the keys and
+ * values of reference images instead. */
 #include <stdlib.h>
 
 #include "parallel/kept.h"

@@ -2,9 +2,10 @@
  * patch is computed, the other patches contribute the keys and values of their last computation:
  * earlier patches contribute those of this step, later patches those of the previous step.
  *
- * The hooks run after those of Ulysses, with all tokens of the ring member and this rank's heads,
- * and before those of the ring. The keys and values of all rows are stored for each pass, block and
- * attention, in global token order. An exact step stores new keys and values of all rows. */
+ * The hooks of PipeFusion run after the hooks of Ulysses, with all tokens of the ring member and
+ * this rank's heads, and before the hooks of ring attention. The keys and values of all rows are
+ * stored for each pass, block and attention, in global token order. An exact step stores new keys
+ * and values of all rows. */
 #include <stdlib.h>
 
 #include "parallel/kept.h"
@@ -18,7 +19,7 @@ typedef struct stale {
 } stale;
 
 /* Returns the index at which row `row` of this patch's new keys and values is stored. Reduces *n to
- * the number of rows that are adjacent in the store. */
+ * the number of rows that are stored next to each other. */
 static int64_t stored_row(const xd_exec *x, const stale *s, int64_t row, int64_t *n)
 {
     static const xd_stream_id order[XD_NSTREAMS] = { XD_TXT, XD_PAD, XD_REF, XD_IMG };

@@ -67,10 +67,11 @@ static void end_exchange(xd_exec *x, ulysses *s, xd_req *r, int n)
         xd_exec_fail(x, XD_ECOMM, "ulysses: an all-to-all failed");
 }
 
-/* Starts the exchange of t [1,n,H,D]. Rank u gets the heads of rank u in this rank's rows, and
- * sends this rank's heads in the rows of rank u. After the exchange, get[u] of view set `set` is
- * the tensor [1,n_u,H_u,D] from rank u, in that rank's window or in new memory of the arena. If the
- * exchange is for attention outputs, the tensors in `get` are the destinations to write to. */
+/* Starts the exchange of t [1,n,H,D]. This rank sends to rank u the heads of rank u in this rank's
+ * rows, and receives from rank u this rank's heads in the rows of rank u. After the exchange,
+ * get[u] of view set `set` is the tensor [1,n_u,H_u,D] from rank u, in that rank's window or in new
+ * memory of the arena. If the exchange is for attention outputs, the tensors in `get` are the
+ * destinations to write to. */
 static xd_req tokens_for_heads(xd_exec *x, ulysses *s, int set, xd_tensor t)
 {
     const views *w = &s->set[set];
@@ -93,9 +94,9 @@ static xd_req tokens_for_heads(xd_exec *x, ulysses *s, int set, xd_tensor t)
 }
 
 /* Returns the attention outputs to the ranks of their tokens. Each rank has written the outputs of
- * its heads to this rank's destination, or now sends the outputs there. When this exchange has
- * ended, every rank with heads has confirmed, so no rank reads this rank's queries, keys and values
- * any more. */
+ * its heads to this rank's destination, or sends the outputs to this rank now. When this exchange
+ * has ended, every rank with heads has confirmed, so no rank reads this rank's queries, keys and
+ * values any more. */
 static void heads_for_tokens(xd_exec *x, ulysses *s)
 {
     xd_comm *c = s->topo->group[XD_ULYSSES];

@@ -8,13 +8,13 @@
  * segments. Any attention kernel can compute a tile's attention without a mask.
  *
  * A line window covers the tokens before and after each query in token order, and moves with the
- * query, as in xDiT. The queries of a tile then have a mask for the keys that only some of the
- * queries attend to.
+ * query, as in xDiT. With a line window, the queries of a tile have a mask for the keys that only
+ * some of the queries attend to.
  *
  * Local attention is the last of the parallel methods. The hook of local attention gets all keys of
- * this rank's heads in the token order of one rank, regardless of the methods before it. The
- * queries of the hook follow from the layout. A query's keys depend only on the query's position,
- * so results equal those of one rank. */
+ * this rank's heads in the token order of one rank, regardless of the methods before it. Which
+ * queries the hook gets follows from the layout of tokens. A query's keys depend only on the
+ * query's position, so results equal those of one rank. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +111,7 @@ static int part_count(const xd_attn_args *a)
 }
 
 /* Returns the number of rows of part u that are not image tokens. The rows that are not image
- * tokens are first in the part. */
+ * tokens are the first rows of the part. */
 static int64_t rows_before(const xd_exec *x, const window *s, int u)
 {
     const int sp = xd_topo_sp(s->topo, u, s->topo->at[XD_RING]);

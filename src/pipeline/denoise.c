@@ -1,10 +1,10 @@
 /* denoise.c - the denoising loop.
  *
  * A work item is one pass (prompt, negative prompt or skipped layers) of one patch, or of all
- * patches, in one step. Two messages connect the pipeline stages. After each work item its hidden
- * states go to the next stage. Once per step the latents return from the last stage to the first.
- * Each pair of ranks has one FIFO per direction, and both ranks iterate over the same list of
- * items, so messages need no tags.
+ * patches, in one step. Two messages connect the pipeline stages. After each work item, the hidden
+ * states of the item go to the next stage. Once per step the latents return from the last stage to
+ * the first. Each pair of ranks has one FIFO per direction, and both ranks iterate over the same
+ * list of items, so messages need no tags.
  *
  * Hidden states cycle through three buffers: one is computed on, the next one is being received,
  * and the previous one is being sent. A model's long skips (xd_dit.skip_from) have separate buffers
@@ -76,8 +76,8 @@ static int unit_at(const xd_denoise *f, int step, int i)
     return is_exact(f, step) || f->lay.npatch == 1 ? XD_ALL : i;
 }
 
-/* Returns the layout of a pass's tokens for a patch or XD_ALL. The text belongs to the first patch,
- * or to every patch. */
+/* Returns the layout of a pass's tokens for a patch or XD_ALL. The text tokens belong to the first
+ * patch, or to every patch. */
 static xd_layout layout_of(const xd_denoise *f, int unit, int pass)
 {
     xd_layout l = f->lay;
@@ -633,7 +633,8 @@ static void keep_image(xd_denoise *f, int step, int unit)
 }
 
 /* Computes clean latents for a preview. The sampler predicts clean latents from the guided
- * prediction; where the image is fixed or not inpainted, those of the initial image are used. */
+ * prediction; where the image is fixed or not inpainted, the clean latents of the initial image are
+ * used. */
 static void predict_clean(xd_denoise *f, int step, int unit)
 {
     xd_exec  *x = &f->x;

@@ -1,7 +1,8 @@
 /* device_memory.c - finds the free memory of a device, and the ranks that share the device.
  *
  * Each rank queries the free memory of its device after all ranks of the host have opened their
- * devices. The smallest answer of the ranks that share a device is used. */
+ * devices. The ranks that share a device use the smallest free memory that one of them has
+ * found. */
 #include "pipeline/device_memory.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* init_image.c - reads and encodes the initial image of a request.
  *
- * Rank 0 reads and resizes the image. The VAE encodes it to a Gaussian, from which every output
- * image uses a sample with its own seed. As in diffusers' Img2Img and ImageToVideo pipelines, the
- * sample is drawn before the noise, from the same generator. */
+ * Rank 0 reads and resizes the image. The VAE encodes the initial image to a Gaussian, from which
+ * every output image uses a sample with its own seed. As in diffusers' Img2Img and ImageToVideo
+ * pipelines, the sample is drawn before the noise, from the same generator. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -244,8 +244,8 @@ static xd_status set_frames(xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-/* Sets the trained image size that is nearest to the requested size. If the image is not resized
- * afterwards, the result also has that size. */
+/* Sets the trained image size that is nearest to the requested size. If the generated image is not
+ * resized afterwards, the result also has the trained size. */
 static void set_trained_size(xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -531,8 +531,8 @@ double xd_job_no_guidance(const xd_job *j)
 }
 
 /* Returns 1 if guidance has ended at this step, as with cfg_truncation of diffusers: guidance ends
- * where the model's time, from 0 (noise) to 1, is above that value. Other pipelines guide every
- * step, even one with a time below 0 (xd_timesteps). */
+ * where the model's time, from 0 (noise) to 1, is above that value. Pipelines without
+ * cfg_truncation guide every step, even a step with a time below 0 (xd_timesteps). */
 static int cut_off(const xd_job *j, int step)
 {
     float time = (1000.0f - (float)j->samp.time[step]) / 1000.0f;

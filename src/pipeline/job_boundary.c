@@ -1,8 +1,8 @@
 /* job_boundary.c - models with two transformers: the second one runs below a boundary timestep.
  *
- * The rule is that of diffusers. A step whose timestep is at least boundary_ratio *
- * num_train_timesteps uses the first transformer and guidance_scale. Any other step uses the second
- * transformer and guidance_scale_2. */
+ * The rule for choosing a transformer is that of diffusers. A step whose timestep is at least
+ * boundary_ratio * num_train_timesteps uses the first transformer and guidance_scale. Any other
+ * step uses the second transformer and guidance_scale_2. */
 #include "pipeline/job.h"
 #include "families/help.h"
 #include "families/recipe.h"

@@ -1,7 +1,8 @@
 /* job_compare.c - checks that all ranks run the same request with the same settings.
  *
- * Every rank reads the command line and the file of prompts itself. Ranks with different numbers of
- * steps would deadlock. Ranks with different seeds or schedulers would mix two images. */
+ * Every rank reads the command line and the file of prompts itself, so ranks could run different
+ * requests. Ranks with different numbers of steps would deadlock. Ranks with different seeds or
+ * schedulers would mix two images. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -31,7 +32,7 @@ static int is_path(const xd_option *o, const char *text)
 }
 
 /* Hashes the value of an option. A file option is hashed only as given or not given: only rank 0
- * reads the file, and its path may differ on another host. */
+ * reads the file, and the path of the file may differ on another host. */
 static uint64_t of_option(const xd_request *r, const xd_option *o)
 {
     const char *field = (const char *)r + o->offset;

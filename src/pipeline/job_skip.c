@@ -1,9 +1,9 @@
 /* job_skip.c - skip layer guidance: in some steps a third pass skips layers, and the guided
  * prediction is moved away from that pass's prediction.
  *
- * The formula is that of diffusers' pipelines. The third pass has the prompt of the first pass but
- * fewer layers. The prompt's prediction minus that of the third pass, times
- * skip_layer_guidance_scale, is added to the guided prediction. */
+ * The formula for the guided prediction is that of diffusers' pipelines. The third pass has the
+ * prompt of the first pass but fewer layers. The prompt's prediction minus that of the third pass,
+ * times skip_layer_guidance_scale, is added to the guided prediction. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,8 +61,8 @@ xd_status xd_job_read_skips(xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-/* Returns 1 if a step has the pass that skips layers. The comparisons are those of diffusers, in
- * f64. */
+/* Returns 1 if a step has the pass that skips layers. The step is compared with the limits in f64,
+ * as in diffusers. */
 int xd_job_has_skips(const xd_job *j, int step)
 {
     double n = j->samp.steps;

@@ -29,7 +29,7 @@ static double to_gib(size_t bytes)
 }
 
 /* Returns the part of the host memory `have` that the memory budget allows. Returns all of `have`
- * if the budget is for a device. */
+ * if the memory budget is for a device. */
 static double host_budget(const xd_context *ctx, double have)
 {
     return xd_dev_identity(ctx->dev) ? have : xd_budget_least(ctx, have);
@@ -94,8 +94,8 @@ void xd_need_sum(xd_need *n, const xd_job *j, int ranks)
 
 /* Returns 1 if the transformer and the VAE are loaded one after the other. Requests on several
  * ranks keep transformer and VAE loaded, because ranks would have to decide together when to unload
- * shared weights. Requests with an initial image keep both, too, because the VAE encodes the image
- * before the denoising loop. */
+ * shared weights. Requests with an initial image keep both the transformer and the VAE loaded, too,
+ * because the VAE encodes the image before the denoising loop. */
 int xd_need_apart(const xd_job *j, int ranks)
 {
     return j->ctx->once && ranks == 1 && j->images == 1 && !xd_job_has_image(j->r) &&
@@ -456,8 +456,8 @@ static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits
 }
 
 /* Returns the bytes of the larger transformer that the request uses: the loaded bytes, or the
- * complete bytes if the transformer is not loaded. A transformer that is not loaded is then not
- * streamed. */
+ * complete bytes if the transformer is not loaded. Also turns off streaming for a transformer that
+ * is not loaded. */
 static size_t as_loaded(const xd_job *j)
 {
     xd_model *m = &j->ctx->model;

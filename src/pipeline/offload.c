@@ -1,9 +1,10 @@
 /* offload.c - selects the blocks that are streamed from host memory, so that a request fits into a
  * device's own memory.
  *
- * Text encoders are loaded one after the other. Each encoder may use all memory except that of the
- * embeddings and of its activations. The transformer may use all memory except that of its
- * activations and, if the VAE is loaded at the same time, the VAE. */
+ * Text encoders are loaded one after the other. Each encoder's weights may use all memory except
+ * the memory of the embeddings and of the encoder's activations. The transformer's weights may use
+ * all memory except the memory of the transformer's activations and, if the VAE is loaded at the
+ * same time, of the VAE. */
 #include "pipeline/offload.h"
 
 #include <string.h>

@@ -11,7 +11,7 @@
 enum { MAXNAME = 4096 };
 
 /* Finds the number conversion in a file name: the position and length of one %d or %0Nd. Returns 0
- * if there is none, -1 if it is invalid. */
+ * if the name has no conversion, -1 if the conversion is invalid. */
 static int find_number(const char *path, size_t *at, size_t *len, int *width)
 {
     int found = 0;
@@ -67,7 +67,7 @@ xd_status xd_output_name(const char *path, int i, int images, char *name, size_t
 }
 
 /* Makes the name pattern for the frames of video i. The pattern keeps a %d for the frame. If there
- * are several videos, the number of the video precedes it. */
+ * are several videos, the number of the video is before the %d. */
 static int frames_name(const char *path, int i, int videos, char *name, size_t size)
 {
     size_t      at = 0, len = 0;

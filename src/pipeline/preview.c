@@ -17,8 +17,8 @@ int xd_preview_asked(const xd_job *j)
 }
 
 /* Returns 1 if a preview is made after this step. Of n evenly spaced previews, number k is made
- * after step round(k steps / (n + 1)). Two previews after the same step are one. The last step has
- * no preview, because the image itself follows. */
+ * after step round(k steps / (n + 1)). If two previews would be made after the same step, only one
+ * is made. The last step has no preview, because the image itself follows. */
 int xd_preview_due(const xd_job *j, int step)
 {
     int64_t n = j->r->previews, steps = j->samp.steps, at = step + 1;

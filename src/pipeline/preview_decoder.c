@@ -13,8 +13,8 @@ static int is_needed(const xd_job *j)
     return j->ctx->model.preview.vae && xd_preview_asked(j) && j->ctx->topo.replica->rank == 0;
 }
 
-/* Runs the tiny autoencoder. cells: latents [h,w,C] on the host, unscaled; rgb: pixels on the host.
- * While counting, neither cells nor rgb is accessed. */
+/* Runs the tiny autoencoder. `cells` are unscaled latents [h,w,C] on the host, and `rgb` are pixels
+ * on the host. While counting, neither cells nor rgb is accessed. */
 static void run_decoder(xd_exec *x, const xd_job *j, const xd_net *net, const float *cells,
                         float *rgb)
 {

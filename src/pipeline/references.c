@@ -65,8 +65,8 @@ static xd_grid whole_tokens(const xd_job *j, xd_grid resized)
     return (xd_grid){ resized.rows / unit * unit, resized.cols / unit * unit };
 }
 
-/* Computes the size to which a reference image is resized. *size is the original size, and is
- * replaced. */
+/* Computes the size to which a reference image is resized. On entry *size is the original size, on
+ * return the size to which the image is resized. */
 static xd_status resize(const xd_recipe *p, const xd_request *r, int64_t unit, xd_grid *size,
                         xd_err *e)
 {
@@ -79,8 +79,8 @@ static xd_status resize(const xd_recipe *p, const xd_request *r, int64_t unit, x
     return p->reference_size(unit, area, &size->rows, &size->cols, e);
 }
 
-/* Sets the sizes of reference image i. *size is the original size, which is replaced by the size to
- * resize to. */
+/* Sets the sizes of reference image i. On entry *size is the original size, on return the size to
+ * which the image is resized. */
 static xd_status set_size(xd_job *j, int i, xd_grid *size, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;

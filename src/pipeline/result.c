@@ -84,8 +84,8 @@ static double scale_read(const xd_job *j)
     return !p->distilled ? j->guidance : asked < 0 ? j->usual.guidance : asked;
 }
 
-/* Appends the name of a file or model to the metadata. path is NULL for pixels that were passed in
- * memory. */
+/* Appends the name of a file or model to the metadata. `path` is NULL for pixels that were passed
+ * in memory. */
 static void add_name(xd_text_buf *b, const xd_request *r, const char *path)
 {
     if (path && r->omit_folders)

@@ -13,8 +13,8 @@
 #include "plan/plan.h"
 
 /* Counts the cost of every transformer block, and the extra work of the first and the last pipeline
- * stage. The cost is that of complete blocks: the shards of tensor ranks differ, but all tensor
- * ranks of a stage must compute the same split. */
+ * stage. The counted cost of a block is that of the complete block, not of a rank's shard: the
+ * shards of tensor ranks differ, but all tensor ranks of a stage must compute the same split. */
 static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail, xd_err *e)
 {
     xd_context   *ctx = j->ctx;

@@ -4,9 +4,9 @@
  * A cache skips the middle range of blocks. The value of this range is its contribution to the
  * hidden states: the states after the range minus the states before it, for all rows of this rank
  * and all token streams. The contribution is extrapolated by an expansion of differences, whose
- * terms cycle through order + 1 buffers. The new value is written to the buffer of the highest
- * difference, which the update does not read. Each difference then uses the buffer of the next
- * lower difference. */
+ * terms cycle through order + 1 buffers. The new value of the range is written to the buffer of the
+ * highest difference, which the update does not read. After the update, each difference uses the
+ * buffer that the next lower difference had. */
 #include "pipeline/step_cache.h"
 
 #include <math.h>
@@ -36,7 +36,7 @@ int xd_cache_is_on(const xd_denoise *f)
 }
 
 /* Returns 1 if this pipeline stage decides whether blocks are skipped, as it has the first counted
- * block. Stages before it compute all of their blocks. */
+ * block. Stages before the deciding stage compute all of their blocks. */
 static int decides(const xd_denoise *f)
 {
     return f->net->first <= f->cache.lead && f->cache.lead < f->net->last;
@@ -278,8 +278,8 @@ static int agree(xd_denoise *f, int mine)
     return v;
 }
 
-/* Decides whether the middle range is skipped. While counting, the comparison also runs, for its
- * memory, and its result is ignored. */
+/* Decides whether the middle range is skipped. While memory is counted, the comparison runs only to
+ * count its memory, and the result is ignored. */
 static int decide(xd_denoise *f, xd_cache_unit *u, xd_tensor now, xd_tensor was)
 {
     const xd_cache_kind *k = f->cache.spec->kind;

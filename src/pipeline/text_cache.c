@@ -117,7 +117,7 @@ void *xd_text_cache_add(xd_text_cache *c, xd_text_key key, size_t bytes)
 
 /* Returns the cache key of prompt i, malloc'ed; v is NULL if there is no memory. For every text
  * encoder the key has the number of token ids, the number of ids that are not padding, and the ids,
- * if any. The hashes of the input images follow. */
+ * if any. In the key, the hashes of the input images follow. */
 static xd_text_key key_of(const xd_prompts *w, int i)
 {
     int64_t n = 2, at = 0;
@@ -170,8 +170,8 @@ static xd_status recall_own(xd_prompts *w, xd_job *j, xd_err *e)
     return xd_exec_status(&x, e);
 }
 
-/* Broadcasts which prompts have cached embeddings. The flags are sent in the device memory `t`
- * [n,1]. */
+/* Broadcasts which prompts have cached embeddings. One flag per prompt is sent in the device memory
+ * `t` [n,1]. */
 static xd_status share_known(xd_prompts *w, const xd_job *j, xd_tensor t, float *host, xd_err *e)
 {
     xd_arena none = { 0 };

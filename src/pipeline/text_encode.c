@@ -277,8 +277,8 @@ void xd_prompts_close(xd_prompts *w, xd_context *ctx)
 
 /* ---- embeddings --------------------------------------------------------------------------- */
 
-/* Opens the method stack of x over the ranks that split the text encoders. Does nothing if one rank
- * has the complete encoders. */
+/* Opens the method stack of x over the ranks that split the text encoders. Does nothing if the text
+ * encoders are not split. */
 static void open_method_stack(xd_exec *x, const xd_context *ctx, xd_method_stack *c)
 {
     xd_err       e = { 0 };
@@ -407,8 +407,8 @@ int64_t xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i)
 }
 
 /* Logs truncated prompts. If one encoder reads the complete prompt, truncation by other encoders is
- * logged as information. Otherwise, and if encoders have separate prompts, truncation is logged as
- * a warning. */
+ * logged as information. If no encoder reads the complete prompt, or if encoders have separate
+ * prompts, truncation is logged as a warning. */
 void xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j)
 {
     int64_t most = 0;
@@ -476,8 +476,8 @@ static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
     return s == XD_OK ? xd_exec_status(&x, e) : s;
 }
 
-/* Computes where encoder k writes in the embedding of prompt i. at: first row, first feature, and
- * first feature of the pooled embedding. */
+/* Computes where encoder k writes in the embedding of prompt i. Sets `at` to the first row, the
+ * first feature, and the first feature of the pooled embedding. */
 static void place_of(const xd_prompts *w, const xd_job *j, int i, int k, int64_t at[3])
 {
     int64_t below = 0;          /* rows of encoders whose rows come earlier                    */
@@ -523,8 +523,8 @@ static int copy_image_rows(xd_prompts *w, const xd_job *j, int i, int k, xd_exec
     return 1;
 }
 
-/* Encodes prompt i with encoder k and writes the result into the prompt's embedding. image_rows:
- * result of see_images. */
+/* Encodes prompt i with encoder k and writes the result into the prompt's embedding. `image_rows`
+ * is the result of see_images. */
 static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor image_rows,
                        xd_exec *x)
 {
@@ -615,8 +615,8 @@ static xd_status follow_yields(xd_job *j, xd_status s, xd_err *e)
 }
 
 /* Loads and runs encoder k, on the ranks that encode. Ranks that split an encoder start when all of
- * them have loaded the encoder. So all of these ranks call this function, even after a failure (s)
- * of a rank. */
+ * them have loaded the encoder. So all ranks that encode call this function, even after a failure
+ * (s) of a rank. */
 static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, xd_status s,
                                  xd_err *e)
 {
@@ -707,7 +707,7 @@ static int has_new(const xd_prompts *w, const xd_job *j)
 }
 
 /* Encodes all prompts. The text encoders run on rank 0 only, unless the plan splits the encoders
- * over the first ranks. Embeddings are small, so the embeddings are broadcast. */
+ * over the first ranks. Embeddings are small, so they are broadcast to all ranks. */
 xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e)
 {
     xd_context *ctx = j->ctx;

@@ -249,7 +249,7 @@ static int by_begin(const void *p, const void *q)
 }
 
 /* Writes a message in transit. Messages in transit overlap, but the events in one lane (a thread of
- * the trace) must not overlap. So each message gets the first free lane. */
+ * the trace) must not overlap. So each message in transit gets the first free lane. */
 static void write_flight(sink *s, const xd_event *e, int64_t *until, int *lanes)
 {
     char name[32];
@@ -439,7 +439,7 @@ static rank_info my_rank_info(const xd_trace *t)
     return mine;
 }
 
-/* Gathers the descriptions of all ranks on every rank. `ok`: 1 if this rank has memory for the
+/* Gathers the descriptions of all ranks on every rank. `ok` is 1 if this rank has memory for the
  * descriptions. Returns 0 if a rank lacks memory. */
 static int exchange_ranks(xd_comm *c, rank_info *infos, int64_t *rows, int ok)
 {

@@ -105,7 +105,7 @@ static xd_status describe_plan(xd_plan *p, const xd_parallel *a, const xd_dit_in
 }
 
 /* Sets and checks the tensor-parallel degree of text encoders, which are split over the first ranks
- * of the plan. `lowest` is a lower limit of the number of ranks in use. */
+ * of the plan. If the plan uses fewer than `lowest` ranks, `lowest` ranks count as used. */
 static xd_status set_text_degree(xd_plan *p, int asked, int lowest, const char *plan, xd_err *e)
 {
     int used = xd_degrees_product(p->deg);

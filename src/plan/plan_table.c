@@ -222,7 +222,7 @@ void xd_plan_name(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out)
 }
 
 /* Appends the option's text, such as "# patches", with the value in place of "#". Commas in the
- * value, which separate a list, are replaced by pluses. */
+ * value, which separate the elements of a list, are replaced by plus signs. */
 static void add_option(xd_text_buf *out, const xd_plan_row *r, const char *value)
 {
     const char *at = strchr(r->description, '#');

@@ -253,9 +253,9 @@ static int largest_divisor(int n, int most)
     return d > 1 ? d : 1;
 }
 
-/* Chooses the plan by a rule, for more ranks than a search covers. If steps have two passes, cfg
- * splits the ranks in two halves; then come Ulysses ranks, up to the number of heads; the rest form
- * a ring. */
+/* Chooses the plan by a rule, for more ranks than a search covers. If steps have two passes, the
+ * ranks are split into two halves by cfg. Each half is split by Ulysses, up to the number of heads,
+ * and the ranks that remain form a ring. */
 static void by_rule(const chooser *c, verdict *v)
 {
     const xd_parallel *f = &c->fixed;

@@ -65,7 +65,8 @@ static double seconds_gemm(const xd_cost_device *k, const xd_gemm *a, const xd_c
 
 /* Returns the rate of attention with head width D. Each pair of query and key takes a constant time
  * in addition to its FLOPs. The rates for head widths 64 and 128 determine this constant time,
- * which dominates for widths below 64. Rates between 64 and 128 are interpolated. */
+ * which dominates for widths below 64. Rates for head widths between 64 and 128 are
+ * interpolated. */
 static double attn_rate(const xd_rates *r, double D)
 {
     double w = D <= 64 ? 0 : D >= 128 ? 1 : (D - 64) / 64;

@@ -238,7 +238,7 @@ static void flags_of(const finder *w, const set *s, xd_text_buf *b)
 /* ---- counting ----------------------------------------------------------------------------- */
 
 /* Returns a memory limit minus a margin, because the free memory of this machine may change a
- * little before the next run. Other machines have their own reserves. */
+ * little before the next run. The description of another machine already has a reserve. */
 static double with_margin(double have)
 {
     return have - (have > 8e8 ? 4e6 + have / 200 : have / 100);
@@ -474,8 +474,9 @@ static levers find_levers(const finder *w, const trial *base)
         .text_first = base->text > base->dit };
 }
 
-/* Tries all combinations of smaller types in addition to the changes in `s`. Single types come
- * first, and the type of the larger component precedes that of the smaller one. */
+/* Tries all combinations of smaller types in addition to the changes in `s`. Sets that change a
+ * single type are tried first, and the larger component's type is tried before the smaller
+ * component's type. */
 static void try_types(finder *w, const levers *l, set s)
 {
     /* bits of a combination: 1: bf16, 2: smaller type of the larger component, 4: of the smaller
@@ -660,7 +661,7 @@ static levers limit_levers(levers l, int only)
     return l;
 }
 
-/* Writes the sets of changes that fit as text. *first: the first of these sets. */
+/* Writes the sets of changes that fit as text. Sets *first to the first of these sets. */
 static void find_advice(const xd_fit *t, const xd_parallel *plans, int n, set *first, char *out,
                         size_t size)
 {

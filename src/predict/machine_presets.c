@@ -3,8 +3,9 @@
  *
  * Peak rates are from data sheets: dense bf16, f32, memory, one direction of the link. The
  * fractions of peak that kernels reach are fitted to published times of one device. The fraction of
- * a link's peak is fitted to one time of two devices (bench/published, doc/planner.md). Other
- * values are assumed. A device without a fit has the fractions of a similar device. */
+ * a link's peak is fitted to one time of two devices (bench/published, doc/planner.md). Values of a
+ * preset that are neither peaks nor fitted are assumed. A device without a fit has the fractions of
+ * a similar device. */
 #include "predict/machine.h"
 
 #include <ctype.h>
@@ -107,8 +108,8 @@ const char *xd_machine_like(const char *product)
     return best;
 }
 
-/* Returns the number of paths from a host's devices to its processors. Two devices share one path,
- * but up to eight devices have four. */
+/* Returns the number of paths from a host's devices to its processors. Two devices share one path
+ * to the processors, but a host with up to eight devices has four paths. */
 static double host_paths(int ranks)
 {
     return ranks > 8 ? ranks / 2 : 4;

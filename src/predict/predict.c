@@ -209,9 +209,10 @@ static int readings(const predictor *s, int passes)
     return n;
 }
 
-/* Records the first steps, with a mark before each and one after the last. The first step is exact
- * for any warm-up. Then runs the request's last step, for its bytes: it sends no latents back. All
- * steps have `passes` passes, and one transformer represents both transformers of a model. */
+/* Records the first steps, with a mark (a recorded time) before each step and one after the last
+ * step. The first step is exact for any warm-up. Then runs the request's last step to count its
+ * bytes, because the last step sends no latents back. All steps have `passes` passes, and one
+ * transformer represents both transformers of a model. */
 static void denoise_steps(predictor *s, xd_denoise *f, int me, int passes)
 {
     xd_prediction            *c = s->f;
@@ -521,7 +522,7 @@ static int vae_is_alone(const predictor *s)
 
 /* Predicts the encoding of the request's images. The images are encoded once, by every replica or
  * by rank 0, but every replica allocates memory for encoding. Encoding may need more memory than
- * decoding and, for image to video, a large part of the time. */
+ * decoding. For image to video, encoding may take a large part of the request's time. */
 static xd_status predict_encode(predictor *s, xd_err *e)
 {
     xd_status st = reset_simulation(s, e);

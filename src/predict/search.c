@@ -146,8 +146,8 @@ static int fixed_degree(const hunt *h, const xd_plan_row *r)
     return xd_plan_number(r, h->fixed) ? xd_plan_degree(r, h->fixed) : 0;
 }
 
-/* Tries all degrees of the parallel axes, one axis per level of recursion. The data axis is the
- * last. */
+/* Tries all degrees of the parallel axes, one axis per level of recursion. The last level of the
+ * recursion is the data axis. */
 static void walk_axes(hunt *h, xd_parallel a, int step, int left)
 {
     static const xd_axis order[] = { XD_CFG, XD_ULYSSES, XD_RING, XD_PIPE, XD_TENSOR, XD_DATA };

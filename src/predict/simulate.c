@@ -1,11 +1,11 @@
 /* simulate.c - simulates all ranks of a plan together, from the recorded events of each rank.
  *
  * The rank with the earliest clock runs next. A rank that waits for a message that is not sent yet
- * rests until another rank sends the message. A message queues at three places: at the port of its
- * sender, at the port of its receiver (ports belong to ranks, or to hosts for messages between
- * hosts), and at the bus that the ranks of a host share. A message has arrived when it has passed
- * all three places. A rank that waits without computing waits for the full time of a message.
- * Computation during a message is slowed down by the fraction that does not overlap. */
+ * is suspended until another rank sends the message. A message queues at three places: at the port
+ * of its sender, at the port of its receiver (ports belong to ranks, or to hosts for messages
+ * between hosts), and at the bus that the ranks of a host share. A message has arrived when it has
+ * passed all three places. A rank that waits without computing waits for the full time of a
+ * message. Computation during a message is slowed down by the fraction that does not overlap. */
 #include "predict/simulate.h"
 
 #include <math.h>
@@ -249,8 +249,8 @@ static int find_teams(xd_simulation *p)
 
 /* ---- messages in transit ------------------------------------------------------------------- */
 
-/* Returns the hash key of a message from member a to member b of a group. b == a: the key of the
- * entry of a into a collective call. */
+/* Returns the hash key of a message from member a to member b of a group. If b equals a, returns
+ * the key of the entry of member a into a collective call. */
 static uint64_t key_of(int at, int a, int b, ev_kind what, int64_t seq)
 {
     uint64_t h = 0x9e3779b97f4a7c15u;
@@ -372,8 +372,8 @@ static double slowdown(record *s, const open_message *m, const news *n)
     return beside * n->lost;
 }
 
-/* Returns 1 if all ranks for which a message of rank r waits have begun the message. Otherwise
- * s->for_whom is the first rank that has not begun. */
+/* Returns 1 if all ranks for which a message of rank r waits have begun the message. Otherwise sets
+ * s->for_whom to the first rank that has not begun the message. */
 static int has_begun(const xd_simulation *p, record *s, open_message *m, const team *t, int from,
                      int last)
 {
@@ -453,9 +453,9 @@ static int prepare_scripts(xd_simulation *p)
     return find_teams(p);
 }
 
-/* Runs all ranks, the earliest first. wake: [n], the time at which each rank continues; INFINITY:
- * the rank has ended or waits. rests: [n], the rank for which each rank waits, or -1. Returns 0 on
- * a deadlock. */
+/* Runs all ranks, the earliest first. `wake` [n] has the time at which each rank continues, or
+ * INFINITY if the rank has ended or waits. `rests` [n] has the rank for which each rank waits, or
+ * -1. Returns 0 on a deadlock. */
 static int run_all(xd_simulation *p, double *wake, int *rests)
 {
     for (int r = 0; r < p->n; r++) {

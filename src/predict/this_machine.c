@@ -130,7 +130,7 @@ void xd_machine_oversubscribe(xd_machine *m)
 }
 
 /* Sets rates from the peak rate of the cores. `tiles` is 1 if that peak is the peak of tile
- * registers (AMX). Memory and exponentials are then slower relative to the peak. */
+ * registers (AMX). With tile registers, memory and exponentials are slower relative to the peak. */
 static void guess_rates(xd_rates *r, double peak, int threads, int tiles)
 {
     *r = (xd_rates){ .gemm = 0.92 * peak, .gemm_rows = 1, .attn = { 0.74 * peak, 0.82 * peak },

@@ -56,8 +56,8 @@ static int cut_share(const xd_cpus *c, const host *h, xd_cpuset *mine)
     return xd_cpus_share(c, h->rank, h->ranks, mine);
 }
 
-/* Binds this rank to its share of the host's cores. Returns 1, or 0 with the reason in `why` if the
- * rank was not bound. */
+/* Binds this rank to its share of the host's cores. Returns 1 if the rank was bound, otherwise 0
+ * with the reason in `why`. */
 static int bind_to_share(const host *h, char why[160])
 {
     xd_cpuset mine;

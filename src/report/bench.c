@@ -3,11 +3,11 @@
  *
  * Weights may be random, so that only configs are needed. Each part runs once to warm up, then
  * until both half a second and three runs have passed (or `repeats` times). The results are the
- * median and the range. Two peaks are printed with the results. The first peak is the rate of a
- * register-only loop of the instruction for the dtype, timed before and after each run: a run's
- * peak is the higher value, a part's peak the median over its runs. The second peak is the GEMM
- * peak: the best of a few GEMMs of large square matrices by the same library, before and after the
- * part. */
+ * median and the range of the times of a part. Two peaks are printed with the results. The first
+ * peak is the rate of a register-only loop of the instruction for the dtype, timed before and after
+ * each run: a run's peak is the higher value, a part's peak the median over its runs. The second
+ * peak is the GEMM peak: the best of a few GEMMs of large square matrices by the same library,
+ * before and after the part. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -187,8 +187,8 @@ static double flops_of(const bench *b)
     return flops;
 }
 
-/* Returns 1 if another run of a part follows. The `turn` callback decides if it is set; t has the
- * seconds of the last n runs. */
+/* Returns 1 if another run of a part follows. If the `turn` callback is set, the callback decides.
+ * The array t has the seconds of the last n runs. */
 static int keeps_running(const bench *b, int n, const double *t, const double *peak, double spent)
 {
     int           want = b->a->repeats;

@@ -108,7 +108,8 @@ typedef struct verdict {
     int      same;
 } verdict;
 
-/* Computes the results of all rounds. Collective; every rank gets the values of all ranks. */
+/* Computes the results of all rounds. This function is collective: every rank gets the values of
+ * all ranks. */
 static xd_status judge_rounds(const xd_bench_pair *d, verdict *v, xd_err *e)
 {
     xd_comm *c = used_ranks(d);

@@ -80,7 +80,7 @@ static xd_status open_arena(xd_bench_side *s, xd_status st, xd_err *e)
     return st;
 }
 
-/* Opens the arenas of both sides of the comparison. Collective. */
+/* Opens the arenas of both sides of the comparison. This function is collective. */
 static xd_status open_arenas(xd_bench_pair *d, xd_status s, xd_err *e)
 {
     s = open_arena(&d->one, s, e);
@@ -89,7 +89,7 @@ static xd_status open_arenas(xd_bench_pair *d, xd_status s, xd_err *e)
 
 /* Loads the weights of one side. Random blocks share storage if the arguments request it, or if the
  * blocks of all ranks would fill more than half of the memory. Weights that every rank needs
- * completely are stored once per host, as in a request. Collective. */
+ * completely are stored once per host, as in a request. This function is collective. */
 static xd_status load_side(const xd_bench_pair *d, const xd_bench_side *s, int vae, xd_err *e)
 {
     size_t    have, total;
@@ -112,8 +112,8 @@ static xd_status load_side(const xd_bench_pair *d, const xd_bench_side *s, int v
 }
 
 /* Loads the weights of both sides. The plan's engine uses the weights of the one-rank engine; a
- * pipeline stage uses some of its blocks. The plan's engine loads its own matrices only with tensor
- * parallelism. Collective. */
+ * pipeline stage uses some of its blocks. Only with tensor parallelism does the plan's engine load
+ * matrices of its own. This function is collective. */
 static xd_status load_sides(xd_bench_pair *d, int vae, xd_err *e)
 {
     xd_component  *whole = vae ? &d->one.g->ctx.model.vae : &d->one.g->ctx.model.dit;
@@ -185,7 +185,7 @@ static xd_status count_steps(xd_bench_pair *d, const xd_cond *cond, xd_err *e)
 }
 
 /* Sets the number of steps, the counted bytes and the arena of one side's denoising loop. All ranks
- * open the loop together later. */
+ * open the denoising loop together later. */
 static xd_status prepare_flow(xd_bench_pair *d, xd_bench_side *s, int steps, xd_err *e)
 {
     int64_t   len[XD_MAXPASS] = { d->text.tok.d[0], d->text.tok.d[0] };

@@ -80,7 +80,7 @@ typedef struct pair {           /* two files to compare, which are read frame by
     uint8_t       *map;         /* difference map of the worst frame so far; NULL: not requested */
 } pair;
 
-/* Reads the next frame of both files. Sets *more to 1 if both had another frame. */
+/* Reads the next frame of both files. Sets *more to 1 if both files had another frame. */
 static xd_status next_frames(pair *p, int *more, xd_err *e)
 {
     int64_t w[2], h[2];

@@ -132,7 +132,7 @@ typedef struct view {
     char     device[2048];      /* description of the memory use on a GPU, or empty            */
 } view;
 
-/* Passes each error of the model to `say`; returns the number of errors. *first: the first
+/* Passes each error of the model to `say`; returns the number of errors. Sets *first to the first
  * error. */
 static int print_problems(const view *v, void (*say)(const view *v, const xd_err *e, int i),
                           const xd_err **first)
@@ -165,8 +165,8 @@ static const char *class_in_index(const xd_model *m, const char *component)
     return xd_json_text(xd_json_at(xd_json_get(m->index, component), 1));
 }
 
-/* Writes the types of a file's tensors, such as "bf16+f32". For files with block types it also
- * writes the number of tensors per type. */
+/* Writes the types of a file's tensors, such as "bf16+f32". For files with block types also writes
+ * the number of tensors per type. */
 static void types_of(const xd_st *st, char *out, size_t size)
 {
     int64_t seen[XD_NDTYPES] = { 0 };
@@ -186,8 +186,8 @@ static void types_of(const xd_st *st, char *out, size_t size)
     }
 }
 
-/* Adds a component to the report. whole: 1 if all configs were read. Otherwise each component is
- * opened separately, to report its errors. */
+/* Adds a component to the report. `whole` is 1 if all configs were read. If `whole` is 0, opens
+ * each component separately, to report its errors. */
 static void check_component(view *v, xd_component *p, const char *name, int whole)
 {
     row      *r = &v->rows[v->n++];

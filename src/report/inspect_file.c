@@ -28,8 +28,8 @@ static void count_type(share *r, const char *type)
     r->ntypes += i == r->ntypes;
 }
 
-/* Appends the types of a group of tensors, such as "BF16+F32". With block types, which are mixed by
- * design, it appends the numbers of tensors, too: "F32 (470) + Q4_K (304)". */
+/* Appends the types of a group of tensors, such as "BF16+F32". For block types, which are mixed by
+ * design, appends the numbers of tensors, too: "F32 (470) + Q4_K (304)". */
 static void write_types(xd_text_buf *b, const share *r, int counts)
 {
     for (int i = 0; i < r->ntypes; i++) {
@@ -103,8 +103,8 @@ static int suits_slot(const xd_key_map *l, const char *slot)
     return strcmp(net, "clip") != 0 && strcmp(net, "t5") != 0 && !vae && !llm;
 }
 
-/* Prints each component of the file; returns the number of components. A CLIP without a prefix may
- * be either encoder, and is printed once. */
+/* Prints each component of the file; returns the number of components. A CLIP whose tensor names
+ * have no prefix may be either of the two encoders, and is printed once. */
 static int write_components(const xd_inspect_args *a, const xd_st *st)
 {
     static const char *const slots[SLOTS] = { "transformer", "vae", "clip_l", "clip_g", "t5xxl",

@@ -117,7 +117,8 @@ static xd_status measure_machine(xd_prober *p, const xd_probe_args *a, xd_machin
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Writes the path of the file in which plans look for this machine. Returns 0 if there is none. */
+/* Writes the path of the file in which plans look for this machine. Returns 0 if there is no such
+ * path. */
 static int default_path(const xd_probe_args *a, const xd_machine *m, char *path, size_t size)
 {
     return m->device[0] ? xd_machine_device_home(m->ranks, a->device, path, size)
@@ -125,8 +126,8 @@ static int default_path(const xd_probe_args *a, const xd_machine *m, char *path,
 }
 
 /* Returns the directory whose disk is measured, where weights probably are: that of the output
- * file, else the model cache, else that of the machine file. The path is malloc'ed, or NULL if
- * there is none. */
+ * file, else the model cache, else that of the machine file. Returns a malloc'ed path, or NULL if
+ * there is no such directory. */
 static char *read_dir(const xd_probe_args *a, const xd_machine *m)
 {
     char        path[4096] = "";

@@ -3,8 +3,8 @@
  * The result is the fastest call within 1/20 s, because other load disturbs only some calls. Before
  * every call of a memory-bound kernel, its operands are evicted from the caches next to the core,
  * as happens in a model. An asynchronous device gets larger operands and several calls at a time,
- * as in a model. The time of a call is then that of the kernel or, for small kernels, of the
- * launch. */
+ * as in a model. For an asynchronous device, the time of a call is the time of the kernel or, for
+ * small kernels, of the launch. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -77,7 +77,7 @@ static void put_rect(xd_drawing *d, double x, double y, double w, double h, cons
                "fill=\"%s\"/>\n", x, y, w, h, color);
 }
 
-/* Writes a text into the drawing. anchor: "start", "middle" or "end". */
+/* Writes a text into the drawing. `anchor` is "start", "middle" or "end". */
 static void put_text(xd_drawing *d, double x, double y, int size, const char *anchor,
                      const char *text)
 {
@@ -126,8 +126,8 @@ void xd_drawing_open(xd_drawing *d, const char *title, int memory)
 typedef struct cell_color { const char *color; int patch; } cell_color;
 
 /* Computes the colour of each cell. Where kinds of activity alternate within a cell, the kind is
- * drawn whose drawn share is furthest below its real share. So over many cells every kind has its
- * part of the width. */
+ * drawn whose drawn share is furthest below its real share. So over many cells, the width of every
+ * kind is proportional to its time. */
 static void color_cells(const cell *c, double unit, cell_color out[CELLS])
 {
     enum { IDLE = XD_SPAN_MESSAGE, N };         /* messages have their own strip of the drawing */

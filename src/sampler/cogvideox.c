@@ -91,9 +91,10 @@ static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
 
 /* ---- DPM ---------------------------------------------------------------------------------- */
 
-/* Returns 1 if a step has order 2. The first step has no earlier prediction and the last step no
- * later noise level, so both have order 1, and diffusers draws noise once. In other steps diffusers
- * draws noise for a step of order 1, then again for the step of order 2, which is used. */
+/* Returns 1 if a step has order 2. The first step has no earlier prediction and the last step has
+ * no later noise level, so both steps have order 1, and diffusers draws noise once for each. In
+ * other steps diffusers draws noise for a step of order 1, then again for the step of order 2,
+ * which is used. */
 static int is_second_order(const xd_sampling *s, int step)
 {
     return step > 0 && !((const level *)s->priv)[step].last;
@@ -111,7 +112,7 @@ static double half_log_snr(double acp)
 }
 
 /* Computes the factors of a step, x = cx x + f[0] x0 + f[1] (x0 of the previous step) + f[2] noise.
- * Returns the factor cx. */
+ * Returns the factor cx of the latents. */
 static double step_factors(const xd_sampling *s, int step, double f[3])
 {
     const level *v = (const level *)s->priv + step;

@@ -52,8 +52,8 @@ static int order_of(const xd_sampling *s, int step)
  * and of the noise. */
 typedef struct factors { double lat, m[MOST], noise; } factors;
 
-/* Adds the slopes of the predictions since the start of the group to the factors. r are the
- * predictions' times as fractions of the step. */
+/* Adds the slopes of the predictions since the start of the group to the factors. The array r has
+ * the predictions' times as fractions of the step. */
 static void add_slopes(factors *f, const xd_sched_cfg *c, xd_slopes v, int order, const double *r)
 {
     if (order == 2) {           /* slope between the predictions m0 and m1                     */

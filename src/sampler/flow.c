@@ -1,8 +1,8 @@
 /* flow.c - Euler steps along the straight paths of rectified flow (Liu et al. 2022,
  * arXiv:2209.03003), as in diffusers' FlowMatchEulerDiscreteScheduler.
  *
- * The noise level sigma decreases from 1 to 0, and the network gets it as its timestep input. With
- * dynamic shifting, larger images spend more steps at high noise (Esser et al. 2024,
+ * The noise level sigma decreases from 1 to 0, and the noise level is the timestep input of the
+ * network. With dynamic shifting, larger images spend more steps at high noise (Esser et al. 2024,
  * arXiv:2403.03206, 5.3.2). */
 #include <math.h>
 #include <stdlib.h>

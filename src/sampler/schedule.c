@@ -165,7 +165,7 @@ static float beta_at(const xd_sched_cfg *c, int i)
 }
 
 /* Rescales the betas to zero terminal signal-to-noise ratio (Lin et al. 2023, algorithm 1): shifts
- * and scales sqrt(acp) so that its last value is 0 and its first is unchanged. */
+ * and scales sqrt(acp) so that the last value is 0 and the first value is unchanged. */
 static int zero_snr(float *betas, int n)
 {
     float *root = malloc((size_t)n * sizeof *root);
@@ -186,8 +186,8 @@ static int zero_snr(float *betas, int n)
     return 1;
 }
 
-/* Fills the cumulative alpha products (acp) and the sigmas of all timesteps. Returns 1, or 0 if out
- * of memory. */
+/* Fills the cumulative alpha products (acp) and the sigmas of all timesteps. Returns 1 on success,
+ * or 0 if out of memory. */
 static int fill_levels(xd_levels *l, const xd_sched_cfg *c, double zero_end, float *betas)
 {
     double product = 1;

@@ -1,8 +1,8 @@
 /* blocks.c - decodes the block types of GGUF files: integers of 2 to 8 bits, with a scale for each
  * 16 or 32 of them.
  *
- * Each function decodes one block. Layout and order of operations are those of ggml, so that values
- * are rounded equally: no product may be fused with the following addition. */
+ * Each function of this file decodes one block. Layout and order of operations are those of ggml,
+ * so that values are rounded equally: no product may be fused with the following addition. */
 #include "tensor/blocks.h"
 
 #include <string.h>

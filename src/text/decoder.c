@@ -169,8 +169,8 @@ static int axis_of(const xd_ints *sections, int64_t i)
 
 /* Returns the position of row i on an axis of multimodal rope. A text token has the same position
  * on all axes. An image token has the position of the image's first token; axis 1 adds the token's
- * row in the image, and axis 2 adds its column. Text after an image continues after the image's
- * longer side. */
+ * row in the image, and axis 2 adds its column. The positions of text after an image continue after
+ * the image's longer side. */
 static int64_t position_of(const xd_decoder *c, const xd_text_read *r, int64_t i, int axis)
 {
     int64_t unit = c->vision.patch * c->vision.merge, gone = 0;
@@ -263,7 +263,7 @@ static xd_tensor gain_of_heads(xd_exec *x, const xd_decoder *c, const local *l, 
 }
 
 /* Computes attention of q, k, v [n,H,D] with the layer's mask: causal, and with a window if
- * `slides` is set. Returns [n,H,D]. */
+ * `slides` is set. The result has the shape [n,H,D]. */
 static xd_tensor attend(xd_exec *x, const xd_decoder *c, const local *l, int slides,
                         const xd_tensor qkv[3])
 {
@@ -409,8 +409,8 @@ static void tower_of(const void *c, xd_text_tower *out)
 
 /* ---- the registry's entries --------------------------------------------------------------- */
 
-/* Prefixes of tensor names. The prefix may be that of another class than the config's. The prefixes
- * of the config's class are tried first. */
+/* Prefixes of tensor names. The prefix in a file may be that of another model class than the class
+ * in the config. The prefixes of the config's class are tried first. */
 static const char *const prefixes[] = { "language_model.model.", "model.language_model.",
                                         "language_model.", NULL };
 

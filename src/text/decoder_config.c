@@ -1,7 +1,7 @@
 /* decoder_config.c - config keys of decoder language models, their defaults and checks.
  *
- * The keys are at the top of config.json or in text_config. transformers 5 writes rope_parameters
- * instead of the older rope_theta and rope_scaling. */
+ * The config keys are at the top level of config.json or in text_config. transformers 5 writes
+ * rope_parameters instead of the older rope_theta and rope_scaling. */
 #include <stddef.h>
 #include <string.h>
 

@@ -257,7 +257,7 @@ static void merge_patches(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vis
 }
 
 /* Returns the number of patches of all images. Reports an error for images whose sides are not
- * multiples of a token's. */
+ * multiples of the side of a token. */
 static int64_t count_patches(xd_exec *x, const xd_qwen_vision *c, const xd_text_read *r)
 {
     int64_t sum = 0, unit = c->patch * c->merge;

@@ -359,9 +359,9 @@ static xd_status add_control(xd_tok *t, xd_err *e)
     return XD_OK;
 }
 
-/* Adds the remaining special tokens. A list in the config replaces all other sources. Without such
- * a list, adds the control pieces of the model (or the list in special_tokens_map.json) and the
- * sentinels. */
+/* Adds the remaining special tokens. A list of special tokens in the config replaces all other
+ * sources. Without a list in the config, adds the control pieces of the model (or the list in
+ * special_tokens_map.json) and the sentinels. */
 static xd_status add_extra(xd_tok *t, const xd_special_files *f, xd_err *e)
 {
     const xd_json *extra = xd_json_get(f->cfg, "extra_special_tokens");

@@ -230,7 +230,7 @@ static int64_t count_characters(const char *s, size_t len)
 }
 
 /* Finds the longest piece that the word w begins with. Returns the piece's id and sets *took to its
- * length, or returns -1 if there is none. */
+ * length, or returns -1 if the word begins with no piece. */
 static int32_t longest_piece(const xd_bert *b, const char *w, size_t len, int begins, size_t *took)
 {
     char   s[XD_PIECE_MAX + PREFIX_MAX];

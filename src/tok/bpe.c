@@ -3,9 +3,9 @@
  * In a byte-level vocabulary characters stand for bytes: a printable Latin-1 character stands for
  * its own byte, and U+0100 and the following characters stand for the other 68 bytes. In CLIP's
  * vocabulary the last character of a word has the suffix "</w>". A word is first split into bytes
- * or characters. Then the neighbouring pair of symbols with the lowest rank (the leftmost of equal
- * pairs) is merged, until no pair of the word has a rank. A heap of pairs and a linked list of
- * symbols make the segmentation of a word take O(n log n) time. */
+ * or characters. Then, again and again, the neighbouring pair of symbols with the lowest rank (the
+ * leftmost of equal pairs) is merged, until no pair of the word has a rank. A heap of pairs and a
+ * linked list of symbols make the segmentation of a word take O(n log n) time. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -173,8 +173,8 @@ static xd_status read_list(xd_bpe *b, const xd_json *list, const char *what, xd_
     return s;
 }
 
-/* Reads one merge of model.merges. `k` must be positioned after the opening bracket of a pair, or
- * before a string. */
+/* Reads one merge of model.merges. The reader `k` must be positioned after the opening bracket of a
+ * pair, or before a string. */
 static xd_status read_pair(xd_bpe *b, xd_skim *k, xd_bytes_buf buf[2], int number,
                            const char *what, xd_err *e)
 {
@@ -279,8 +279,8 @@ xd_status xd_bpe_open(xd_bpe **out, const xd_bpe_files *f, xd_err *e)
     return s;
 }
 
-/* Sets the unknown piece. If the vocabulary has none, every byte that can occur in UTF-8 must have
- * a piece. */
+/* Sets the unknown piece. If the vocabulary has no unknown piece, every byte that can occur in
+ * UTF-8 must have a piece. */
 xd_status xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_err *e)
 {
     b->unknown = xd_pieces_find(&b->v, s, strlen(s));

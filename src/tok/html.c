@@ -91,7 +91,7 @@ static void count_tag(parser *h, xd_slice name, int by)
     h->silent += is_one_of(name, silent, 5) >= 0 ? by : 0;
 }
 
-/* Appends a piece of text. If the piece of text is only white space, appends one character. */
+/* Appends a piece of text. Of a piece that is only white space, appends a single character. */
 static void put_piece(parser *h, const char *s, size_t len)
 {
     int blank = 1, line = 0;

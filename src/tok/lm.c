@@ -318,10 +318,10 @@ static int32_t whole_word(const xd_lm *l, const char *s, size_t len)
     return xd_pieces_find(xd_lm_pieces(l), text, n);
 }
 
-/* Adds a character without a piece: adds the ids of the character's bytes if these have pieces.
- * Otherwise increments *pending, the number of unknown ids to write. As in transformers, pending
- * ids are written before the next character that has a piece, and so after the byte ids of
- * characters without a piece. */
+/* Adds a character without a piece: adds the ids of the character's bytes if these have pieces. If
+ * the bytes have no pieces, increments *pending, the number of unknown ids to write. As in
+ * transformers, pending ids are written before the next character that has a piece, and so after
+ * the byte ids of characters without a piece. */
 static void add_character(const xd_lm *l, const char *s, size_t len, int *pending, xd_ids *ids)
 {
     int32_t id = xd_pieces_find(xd_lm_pieces(l), s, len);

@@ -1,9 +1,9 @@
 /* mojibake.c - repairs text that was decoded with a wrong character set, like ftfy 6.3.
  *
  * UTF-8 that was decoded as one of ten single-byte character sets is detected by sequences that
- * rarely occur in meaningful text (`unlikely`). The text is then encoded back to bytes and decoded
- * as UTF-8. If that fails, only the parts that look like UTF-8 are repaired, and control characters
- * above 0x7f become those of Windows-1252. */
+ * rarely occur in meaningful text (`unlikely`). Text with such sequences is encoded back to bytes
+ * and decoded as UTF-8. If the bytes are not UTF-8, only the parts that look like UTF-8 are
+ * repaired, and control characters above 0x7f become those of Windows-1252. */
 #include "tok/inside.h"
 
 #include <stdlib.h>

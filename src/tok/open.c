@@ -197,7 +197,7 @@ static xd_tok_kind kind_of_json(const xd_json *tj)
 }
 
 /* Sets the files to read for a tokenizer of this kind from a tokenizer.json. If `rules` is 1,
- * BERT's rules come from this file, otherwise from the config. */
+ * BERT's rules come from tokenizer.json, otherwise from the config. */
 static xd_status sources_of_json(sources *from, const xd_json *tj, xd_tok_kind kind, int rules,
                                  const char *what, xd_err *e)
 {

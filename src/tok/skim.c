@@ -81,7 +81,7 @@ static int hex_digits(const char *s, size_t left, int32_t *v)
 }
 
 /* Appends the character of an escape \uXXXX, or of a surrogate pair of two escapes. k->at must be
- * after the "u". */
+ * after the "u" of the first escape. */
 static int read_unicode(xd_skim *k, xd_bytes_buf *out)
 {
     int32_t c, low;

@@ -79,7 +79,7 @@ static void order_runs(int32_t *p, size_t n, int32_t *scratch)
 }
 
 /* Reorders the combining characters of the code points p[0..n) and, if `composed` is set, composes
- * characters. Nothing is reordered across the ends of this stretch. Returns the new number of code
+ * characters. Nothing is reordered across the ends of p[0..n). Returns the new number of code
  * points. */
 static size_t finish_stretch(int32_t *p, size_t n, int composed, int32_t *scratch)
 {

@@ -91,8 +91,8 @@ static void keep_mid(run *r, int64_t H, int64_t W)
         keep_res(r, H, W, &r->w->mid[i]);
 }
 
-/* Allocates the kept frames of all convolutions over frames, in execution order. H x W: size of the
- * input frames. */
+/* Allocates the kept frames of all convolutions over frames, in execution order. `H` and `W` are
+ * the height and width of the input frames. */
 static void open_caches(run *r, int64_t H, int64_t W)
 {
     int last = xd_causal_levels(r->c) - 1;
@@ -299,8 +299,8 @@ static void halve_frames(run *r, const xd_cnv *w)
     replace_map(r, T / 2, h.d[1], h.d[2], h.d[3]);
 }
 
-/* Doubles the rows and columns of the map h (and its frames, if `time` is set). Runs from the last
- * frame to the first, because the new map overlaps the old one. */
+/* Doubles the rows and columns of the map h (and its frames, if `time` is set). The frames are
+ * computed from the last to the first, because the new map overlaps the old map in memory. */
 static void run_upsample(run *r, const xd_causal_level *w, int time)
 {
     if (time)
@@ -353,8 +353,8 @@ static int frame_factor(const run *r, int l)
 
 /* Adds the decoder's shortcut to h: the level's input, where each position becomes 2 x 2 positions
  * in 1 or 2 frames. If the output has fewer channels, several consecutive input channels share the
- * positions of an output channel. For the very first frame of the video, only the second of the two
- * frames is added. */
+ * positions of an output channel. The very first frame of the video becomes two frames, of which
+ * only the second is added. */
 static void add_enlarged(run *r, xd_tensor in, int l)
 {
     xd_exec *x = r->x;
@@ -505,7 +505,7 @@ static void run_patches(run *r, xd_tensor in, xd_tensor out)
 }
 
 /* Runs the first frame alone, then chunks of n frames of `in`, which become m frames of `out`. In
- * an autoencoder for images every frame is computed like a first frame. */
+ * an autoencoder for images, every frame is computed alone, like a first frame. */
 static void run_chunks(run *r, xd_tensor in, xd_tensor out, int64_t n, int64_t m)
 {
     int64_t chunks = r->c->images ? in.d[0] : 1 + (in.d[0] - 1) / n;

@@ -176,8 +176,8 @@ static void w_tap_f32(xd_decl *d, xd_lin *w, const char *name, int64_t out, int6
     d->type = type;
 }
 
-/* Declares a group norm of C channels. zC: number of latent channels that modulate the norm in the
- * decoder; 0 in the encoder. */
+/* Declares a group norm of C channels. `zC` is the number of latent channels that modulate the norm
+ * in the decoder, or 0 in the encoder. */
 static void w_norm(xd_decl *d, xd_cog_norm *w, const char *name, int64_t C, int64_t zC, float eps)
 {
     w->eps = zC ? EPS : eps;

@@ -88,8 +88,8 @@ static void keep_mid(run *r, int64_t H, int64_t W)
         keep_res(r, H, W, &r->w->mid[i]);
 }
 
-/* Allocates the kept frames of all convolutions, in execution order. H x W: size of the input
- * frames. */
+/* Allocates the kept frames of all convolutions, in execution order. `H` and `W` are the height and
+ * width of the input frames. */
 static void open_caches(run *r, int64_t H, int64_t W)
 {
     int last = xd_cog_levels(r->c) - 1;
@@ -281,8 +281,8 @@ static void run_middle(run *r)
 }
 
 /* Doubles the rows and columns of the map h, and, if `time` is set, all frames except the first of
- * an odd number. The two frames of a pair are equal, so they are convolved once. Runs from the last
- * frame to the first, because the new map overlaps the old one. */
+ * an odd number. The two frames of a pair are equal, so only one of them is convolved. The frames
+ * are computed from the last to the first, because the new map overlaps the old map in memory. */
 static void run_upsample(run *r, const xd_cog_level *level, int time)
 {
     xd_exec  *x = r->x;

@@ -25,9 +25,9 @@ int64_t xd_vae_frames(const xd_vae_info *v, int64_t t)
     return t % 2 ? (t - 1) * v->cell[0] + 1 : t * v->cell[0];
 }
 
-/* Returns the latent frames of n video frames. The frames are halved log2(cell[0]) times, in
- * batches of eight; the first batch also has the remainder. The first of an odd number of frames
- * stays single. */
+/* Returns the latent frames of n video frames. The number of frames is halved log2(cell[0]) times,
+ * in batches of eight frames; the first batch also has the remainder. The first of an odd number of
+ * frames stays single. */
 int64_t xd_vae_latents(const xd_vae_info *v, int64_t n)
 {
     if (v->alone)

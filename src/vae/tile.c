@@ -6,9 +6,9 @@
  * two kinds of bands are kept: the lower rows of all tiles of the row above, and the right columns
  * of the previous tile.
  *
- * With several ranks each rank computes its own tiles first. Rank 0, which keeps its own tiles
- * until then, blends the tiles of all ranks in the order that a single rank would use. A rank that
- * sends a tile keeps the tile until rank 0 has received it. */
+ * With several ranks each rank computes its own tiles first. Rank 0 keeps its own tiles, and then
+ * blends the tiles of all ranks in the order that a single rank would use. A rank that sends a tile
+ * keeps the tile until rank 0 has received it. */
 #include <stdlib.h>
 
 #include "base/minmax.h"
@@ -178,8 +178,8 @@ static void all_tiles(tiling *g)
 
 /* ---- tiles of several ranks --------------------------------------------------------------- */
 
-/* Returns a view of the next tile in `slab`, at element *at, which is advanced. Tiles are aligned
- * to 64 bytes. */
+/* Returns a view of the next tile in `slab`, at element *at, which is advanced. The tiles in `slab`
+ * are aligned to 64 bytes. */
 static xd_tensor next_of(const tiling *g, xd_tensor slab, const tile *t, int64_t *at)
 {
     int64_t d[4];

@@ -213,8 +213,8 @@ static xd_tensor new_map(run *r, xd_dtype type, int64_t H, int64_t W, int64_t C)
     return xd_new_as(r->x, type, 4, (int64_t[]){ 1, H, W, C });
 }
 
-/* Replaces the current map h by a map of this size, with free memory above it. The old h stays
- * readable until it is overwritten. */
+/* Replaces the current map h by a map of this size, with free memory above it. The memory of the
+ * old h stays readable until the new h overwrites it. */
 static void replace_map(run *r, int64_t H, int64_t W, int64_t C)
 {
     xd_arena_rewind(r->x->tmp, r->base);

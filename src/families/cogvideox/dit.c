@@ -252,7 +252,8 @@ static void fill_angles(void *ctx, float *buf)
     const cfg     *c = t->cfg;
     int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], hd = c->head_dim;
     xd_grid_side  rows = { H, 0, 0, 1 }, cols = { W, 0, 0, 1 };
-    float       time[64], side[96];     /* sized for heads of up to 512 features                */
+    float       time[64], side[96];     /* one value per element pair: heads of up to 512
+                                           features                                             */
     xd_rope_frequencies(time, hd / 4);
     xd_rope_frequencies(side, hd / 8 * 3);
     if (!c->patch_t)
@@ -465,8 +466,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     add_streams(x, s->h, mod, y, &w->down, ntxt);
 }
 
-/* Computes the network's output from the video tokens, with two consecutive norms. The modulation
- * of the second norm has shift, then scale. */
+/* Computes the network's output from the video tokens, with two consecutive norms. The rows of the
+ * modulation of the second norm are shift, then scale. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

@@ -4,8 +4,8 @@
 extern const xd_dit xd_dit_cogvideox;
 
 /* The text encoders, defaults and rules of diffusers' CogVideoXPipeline.__call__. The pipeline's
- * examples of export_to_video write 8 frames per second, those of CogVideoX 1.5 (whose transformer
- * has patches in time) write 16. */
+ * examples of export_to_video write 8 frames per second, and the examples of CogVideoX 1.5 (whose
+ * transformer has patches in time) write 16. */
 static const xd_recipe from_text = {
     .name = "cogvideox", .pipelines = { "CogVideoXPipeline" },
     .dit = "transformer", .vae = "vae",

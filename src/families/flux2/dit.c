@@ -229,14 +229,15 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- conditioning ------------------------------------------------------------------------- */
 
-/* Fills the RoPE angles. A text token has its index on the last axis. An image token has its row
- * and column, and image number 0; tokens of reference image i (from 1) have image number 10 i. */
+/* Fills the RoPE angles. The position of a text token is its index, on the last axis. The position
+ * of an image token is its row and column, with image number 0. The tokens of reference image i
+ * (from 1) have image number 10 i. */
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
     int64_t        W = t->x->lay->grid[2];
-    double         base[256];   /* sized for heads of up to 512 features                       */
+    double         base[256];   /* one value per element pair: heads of up to 512 features     */
     xd_rope_axes(base, c->theta, &c->axes);
     for (int64_t i = 0, n = xd_n(t->x, XD_TXT); i < n; i++) {
         int64_t pos[AXES] = { [TOKEN] = xd_where(t->x, XD_TXT, i) };
@@ -285,7 +286,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 /* ---- running ------------------------------------------------------------------------------ */
 
 /* Returns the rows of h normalized and modulated, as input of the layer w. Rows `at` and `at` + 1
- * of mod are shift and scale. */
+ * of the modulation `mod` are shift and scale. */
 static xd_tensor modulated(xd_exec *x, const cfg *c, xd_tensor h, xd_tensor mod, int at,
                            const xd_lin *w)
 {

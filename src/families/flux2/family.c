@@ -12,7 +12,7 @@ enum { LEAST_SIDE = 64, MOST_RATIO = 8, MEGAPIXEL = 1024 * 1024 };
 
 /* Returns the exponent of the dynamic shift of timesteps (diffusers' compute_empirical_mu). The
  * exponent is interpolated between two linear functions of the number of tokens, for 10 and for 200
- * steps; for large images it is the function for 200 steps. */
+ * steps; for large images the exponent is the function for 200 steps. */
 static double empirical_mu(int64_t tokens, int steps)
 {
     double n = (double)tokens, at200 = 0.00016927 * n + 0.45666666,
@@ -20,8 +20,8 @@ static double empirical_mu(int64_t tokens, int steps)
     return tokens > 4300 ? at200 : slope * steps + (at200 - 200 * slope);
 }
 
-/* Scales an image above one megapixel down to that area. Refuses images that are too small or too
- * long, as the pipelines do. */
+/* Scales an image above one megapixel down to that area. Like the pipelines, refuses images that
+ * are too small or whose sides differ too much. */
 static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                                 xd_err *e)
 {

@@ -367,8 +367,8 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
 
 /* ---- conditioning ------------------------------------------------------------------------- */
 
-/* Fills the RoPE angles of image tokens. The first half of a head's features encodes the column,
- * the second half the row. */
+/* Fills the RoPE angles of image tokens. The first half of a head's features encodes the token's
+ * column, the second half the row. */
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
@@ -376,7 +376,7 @@ static void fill_angles(void *ctx, float *buf)
     int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], half = c->head_dim / 2;
     int64_t     base = SIDE / CELL / c->patch;
     xd_grid_side  rows, cols;
-    float       freq[128];      /* sized for heads of up to 512 features                       */
+    float       freq[128];      /* one value per element pair: heads of up to 512 features      */
     xd_grid_crop(base, base, H, W, &rows, &cols);
     xd_rope_frequencies(freq, half);
     for (int64_t i = 0; i < xd_n(t->x, XD_IMG); i++) {
@@ -416,8 +416,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-/* Computes h = skip_linear(norm([h, skip])). The norm covers the features of h and of skip, so the
- * two are concatenated first, BAND rows at a time. */
+/* Computes h = skip_linear(norm([h, skip])). The norm covers the features of h and of skip, so h
+ * and skip are concatenated first, BAND rows at a time. */
 static void join_skip(xd_exec *x, const blk *w, xd_tensor h, xd_tensor skip)
 {
     int64_t   D = h.d[1];

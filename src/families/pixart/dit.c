@@ -305,8 +305,8 @@ static xd_tensor axis_table(xd_exec *x, const cfg *c, int64_t n, int64_t width)
 }
 
 /* Fills `to`, the position embedding of the tokens from token `at` on. The first half of the
- * features encodes the column, the second half the row. The tokens must be part of one row of the
- * grid, or several complete rows. */
+ * features encodes the token's column, the second half the row. The tokens must be part of one row
+ * of the grid, or several complete rows. */
 static void set_lines(xd_exec *x, xd_tensor to, xd_tensor across, xd_tensor down, int64_t at)
 {
     int64_t   H = x->lay->grid[1], W = x->lay->grid[2], half = to.d[1] / 2;
@@ -323,7 +323,7 @@ static void set_lines(xd_exec *x, xd_tensor to, xd_tensor across, xd_tensor down
 }
 
 /* Fills h with the position embedding of this rank's tokens. Consecutive complete rows of the grid
- * are filled by one call. */
+ * are filled by one call of set_lines. */
 static void add_positions(xd_exec *x, const cfg *c, xd_tensor h)
 {
     int64_t   H = x->lay->grid[1], W = x->lay->grid[2], half = h.d[1] / 2, n = h.d[0] / x->B;

@@ -2,7 +2,7 @@
  *
  * PixArt-alpha and Sigma were trained on a few dozen sizes per resolution (Chen et al. 2023,
  * "multi-scale training"). PixArt's pipelines generate the size whose ratio height / width is
- * nearest to the requested one, and resize the image afterwards. The nearest ratio is chosen by the
+ * nearest to the requested one, and resize the image afterwards. The nearest size is chosen by the
  * published ratios, which are rounded to two decimals. */
 #include "families/pixart/sizes.h"
 

@@ -2,8 +2,9 @@
  *
  * Every block has separate weights for text and image and one joint attention. Positions enter by
  * RoPE over (image number, row, column). Rows and columns are counted from the centre of their
- * image; text tokens are on the diagonal after the largest image. Tokens of reference images are
- * modulated like those of the image, or, if the config sets zero_cond_t, as at timestep 0. */
+ * image; the positions of text tokens are on the diagonal after the largest image. Tokens of
+ * reference images have the modulation of image tokens or, if the config sets zero_cond_t, the
+ * modulation of timestep 0. */
 #include <math.h>
 #include <stddef.h>
 

@@ -345,7 +345,7 @@ static void fill_angles(void *ctx, float *buf)
     const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
     int64_t        H = t->x->lay->grid[1], W = t->x->lay->grid[2];
-    double         base[256];   /* sized for heads of up to 512 features                       */
+    double         base[256];   /* one value per element pair: heads of up to 512 features     */
     xd_rope_axes(base, theta, &c->axes);
     for (int64_t i = 0; i < xd_n(t->x, XD_IMG); i++) {
         int64_t at = xd_where(t->x, XD_IMG, i), pos[3] = { at / (H * W), at / W % H, at % W };
@@ -521,8 +521,8 @@ static xd_tensor attend_text(xd_exec *x, const xd_net *n, const blk *w, const ke
     return o;
 }
 
-/* Returns norm(h) * (1 + scale) + shift as input of the layer w. Each row of h uses rows `scale`
- * and `shift` of the modulation of its timestep, mod[t]. */
+/* Returns norm(h) * (1 + scale) + shift as input of the layer w. Each row of h has a timestep t,
+ * and uses rows `scale` and `shift` of the modulation mod[t]. */
 static xd_tensor norm_times(xd_exec *x, const xd_net *n, const local *l, xd_tensor h,
                             const xd_tensor *mod, int scale, int shift, const xd_lin *w)
 {

@@ -254,7 +254,8 @@ static void fill_angles(void *ctx, float *buf)
     const cfg     *c = t->cfg;
     const xd_exec *x = t->x;
     int64_t        W = x->lay->grid[2], behind = x->lay->len[XD_TXT] + 1;
-    double         base[256], *b = base;        /* sized for heads of up to 512 features       */
+    double         base[256], *b = base;        /* one value per element pair: heads of up to 512
+                                                   features                                    */
     for (int a = 0; a < AXES; a++)
         for (int64_t k = 0; k < c->axes.v[a]; k += 2)
             *b++ = 1.0 / pow(c->theta, (double)k / (double)c->axes.v[a]);
@@ -276,8 +277,8 @@ static xd_tensor angles_of(xd_exec *x, const cfg *c, const xd_cond *text, double
     return xd_rope_table_of(x, text, rows, c->head_dim / 2, fill_angles, c, fn);
 }
 
-/* Embeds the timestep. The model's time runs from 0 (noise) to 1; it is rounded like diffusers' f32
- * timesteps. */
+/* Embeds the timestep. The model's time runs from 0 (noise) to 1; this time is rounded like
+ * diffusers' f32 timesteps. */
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
@@ -299,8 +300,8 @@ static void fill_padding(xd_exec *x, xd_tensor h, xd_tensor pad)
         xd_copy_to(x, h, pad);
 }
 
-/* Embeds this rank's text rows. Rows after the first in->cond->real[0] rows of the text are
- * padding. */
+/* Embeds this rank's text rows. The first in->cond->real[0] text rows are the prompt, and later
+ * rows are padding. */
 static void embed_text(xd_exec *x, const cfg *c, const glob *g, const xd_input *in, xd_tensor h)
 {
     int64_t n = 0;
@@ -313,7 +314,7 @@ static void embed_text(xd_exec *x, const cfg *c, const glob *g, const xd_input *
 }
 
 /* Embeds this rank's image tokens. A token of the latents has the order (channel, row, column); the
- * layer reads (row, column, channel). */
+ * embedding layer reads (row, column, channel). */
 static void embed_image(xd_exec *x, const glob *g, xd_tensor lat, xd_tensor h)
 {
     int64_t   n = lat.d[0], F = lat.d[1], cells = PATCH * PATCH;
