@@ -38,7 +38,7 @@ typedef struct scan {
     size_t      len, at;
     const char *what;
     int         depth;
-    size_t      marks;                  /* commas and brackets: at least as many as values    */
+    size_t      marks;                  /* number of commas and brackets: at least that of values */
 } scan;
 
 static xd_status syntax_error(const scan *s, size_t at, const char *why, xd_err *e)
@@ -81,7 +81,7 @@ static void scan_word(scan *s)
     char  *p = s->p + s->at;
     size_t left = s->len - s->at;
     if (s->at && !strchr(" \t\n\r,:[{-", p[-1])) {
-        s->at++;                        /* not the start of a word                            */
+        s->at++;                        /* not at the start of a word                         */
         return;
     }
     if (left >= 3 && !memcmp(p, "NaN", 3)) {

@@ -60,7 +60,7 @@ typedef struct summing {
     const xd_decl    *d;
     const xd_fetched *f;
     float            *to;
-    float             scale;    /* factor of 8-bit elements                                    */
+    float             scale;    /* factor of elements that have 8 bits                         */
     int64_t           rows, cols;
 } summing;
 

@@ -601,9 +601,9 @@ void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64
 /* ---- convolutions --------------------------------------------------------------------------- */
 
 typedef struct ends {           /* copies the last frame of each convolution kernel            */
-    xd_tensor from;             /* [n,kt,kh,kw]                                                */
-    float     scale;            /* factor of 8-bit elements                                    */
-    float    *to;               /* [n,kh,kw]                                                   */
+    xd_tensor from;             /* [n,kt,kh,kw]: kernels in the file                           */
+    float     scale;            /* factor of elements that have 8 bits                         */
+    float    *to;               /* [n,kh,kw]: last frames of the kernels                       */
     int64_t   all, last;        /* elements per kernel; elements per frame of a kernel         */
 } ends;
 
@@ -703,9 +703,9 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s)
 /* ---- convolutions of upsampled maps ------------------------------------------------------- */
 
 typedef struct fold {           /* makes one of the four 2 x 2 kernels                         */
-    xd_tensor from;             /* [n,3,3]                                                     */
-    float     scale;            /* factor of 8-bit elements                                    */
-    float    *to;               /* [n,2,2]                                                     */
+    xd_tensor from;             /* [n,3,3]: kernels in the file                                */
+    float     scale;            /* factor of elements that have 8 bits                         */
+    float    *to;               /* [n,2,2]: one of the four kernels of each                    */
     int       i, j;
 } fold;
 

@@ -55,7 +55,7 @@ static int is_python_group(const char *at)
 /* Returns 1 if a regular expression has only syntax that Python's `re` accepts. */
 static int is_python(const char *key)
 {
-    int inside = 0;             /* in brackets, 1: at the first character, 2: at a later one   */
+    int inside = 0;             /* in brackets: 1: at the first character, 2: at a later one   */
     for (const char *c = key; *c; c++) {
         int letter = c[1] && ((c[1] | 32) >= 'a' && (c[1] | 32) <= 'z');
         if (*c == '\\') {

@@ -238,7 +238,7 @@ static void flags_of(const finder *w, const set *s, xd_text_buf *b)
 /* ---- counting ----------------------------------------------------------------------------- */
 
 /* Returns a memory limit minus a margin, because the free memory of this machine may change a
- * little before the next run. The description of another machine already has a reserve. */
+ * little before the next run. Descriptions of other machines have reserves of their own. */
 static double with_margin(double have)
 {
     return have - (have > 8e8 ? 4e6 + have / 200 : have / 100);

@@ -100,7 +100,8 @@ static ratio compare_rounds(const xd_bench_pair *d, const double *a, const doubl
 }
 
 typedef struct verdict {
-    ratio    t[XD_NRUNS], gain, busy; /* seconds; efficiency: other ranks idle; other ranks busy */
+    ratio    t[XD_NRUNS], gain, busy; /* seconds; efficiency with idle other ranks, with busy
+                                         ones                                                    */
     /* [ranks][4]: bytes that the rank sends per step and in total, then the same as counted in
      * advance */
     int64_t *bytes;

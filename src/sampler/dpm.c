@@ -234,8 +234,9 @@ static factors step_factors(const xd_sampling *s, int step, int order)
         return f;
     }
     double r1 = (xd_dpm_point(s, step - 1).lambda - xd_dpm_point(s, step - 2).lambda) / h;
-    double d10 = v.first * (1 + r0 / (r0 + r1)) + v.second / (r0 + r1);  /* of (m0 - m1) / r0 */
-    double d11 = -(v.first * r0 + v.second) / (r0 + r1);                 /* of (m1 - m2) / r1 */
+    /* d10 is the factor of (m0 - m1) / r0, and d11 the factor of (m1 - m2) / r1. */
+    double d10 = v.first * (1 + r0 / (r0 + r1)) + v.second / (r0 + r1);
+    double d11 = -(v.first * r0 + v.second) / (r0 + r1);
     f.m[0] += d10 / r0;
     f.m[1] = -d10 / r0 + d11 / r1;
     f.m[2] = -d11 / r1;

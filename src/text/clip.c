@@ -12,7 +12,7 @@
 #include "text/text.h"
 
 typedef struct cfg {
-    xd_clip_dims of;            /* dimensions of the blocks                                    */
+    xd_clip_dims of;            /* dimensions of the transformer blocks                        */
     int64_t vocab, proj, positions, eos;
     int     nlayers;
     char    act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
@@ -49,7 +49,7 @@ static const xd_field fields[] = {
 typedef struct glob {
     xd_tensor embed;            /* [V,E]: token embeddings                                    */
     xd_tensor position;         /* [positions,E] F32: position embeddings                     */
-    xd_tensor gain, bias;       /* [E]: final norm                                            */
+    xd_tensor gain, bias;       /* [E]: norm after the last block                             */
     xd_lin    proj;             /* projection of the pooled embedding, or absent              */
 } glob;
 

@@ -12,7 +12,7 @@
 
 typedef struct cfg {
     xd_clip_dims of;            /* dimensions of the transformer blocks                        */
-    int64_t channels, side, patch;      /* image channels; side of image and patch             */
+    int64_t channels, side, patch;      /* image channels; side of the image and of a patch    */
     int     nlayers;
     char    act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
 } cfg;

@@ -15,7 +15,7 @@
 
 typedef struct blk {
     xd_tensor norm1, norm2;     /* [E]: norms before attention and before the MLP             */
-    xd_tensor post1, post2;     /* [E]: after attention and MLP (Gemma), or absent            */
+    xd_tensor post1, post2;     /* [E]: norms after attention and MLP (Gemma), or absent      */
     xd_tensor qnorm, knorm;     /* [D]: per-head norms, or absent                             */
     xd_lin    qkv, out, gate_up, down;
 } blk;
@@ -26,7 +26,7 @@ typedef struct glob {
     xd_qwen_vision_glob vision;
 } glob;
 
-typedef struct angles { xd_tensor cos, sin; } angles;   /* [n,D/2] F32: rope                  */
+typedef struct angles { xd_tensor cos, sin; } angles;   /* [n,D/2] F32: cosines and sines of rope */
 
 typedef struct local {
     int64_t   first, real;      /* first row of the text; number of its rows                  */

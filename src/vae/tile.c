@@ -24,7 +24,7 @@ typedef struct tiling {
     int64_t       fi[2], fo[2]; /* h, w: elements per cell in `in` and in `out`                */
     int64_t       unit;         /* lines of `out` that have the same blend weight              */
     const xd_deal *deal;        /* distribution of tiles over ranks; NULL: one rank            */
-    xd_tensor     in, out;      /* [T,H,W,C]                                                   */
+    xd_tensor     in, out;      /* [T,H,W,C]: input and output frames                          */
     xd_tensor     above;        /* lower bands: [tile columns x T, rows, tile width, C]        */
     xd_tensor     left;         /* right band: [T, tile height, columns, C]                    */
 } tiling;

@@ -252,8 +252,7 @@ static void fill_angles(void *ctx, float *buf)
     const cfg     *c = t->cfg;
     int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], hd = c->head_dim;
     xd_grid_side  rows = { H, 0, 0, 1 }, cols = { W, 0, 0, 1 };
-    float       time[64], side[96];     /* one value per element pair: heads of up to 512
-                                           features                                             */
+    float       time[64], side[96];     /* enough for heads of up to 512 features               */
     xd_rope_frequencies(time, hd / 4);
     xd_rope_frequencies(side, hd / 8 * 3);
     if (!c->patch_t)

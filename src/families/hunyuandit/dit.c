@@ -27,7 +27,7 @@ enum {
 typedef struct cfg {
     int64_t head_dim, in_ch, patch, sample, hidden, cross, cross_t5, pooled, text_len, text_len_t5;
     int     heads, nlayers, sigma, styled;
-    double  ratio;              /* mlp_ratio                                                    */
+    double  ratio;              /* mlp_ratio of the config                                      */
     char    act_fn[XD_FIELD_TEXT], norm[XD_FIELD_TEXT];
     xd_act  act;
     int64_t dim, ff;            /* D = heads * head_dim: width of tokens; width of feed-forward */
@@ -59,7 +59,7 @@ typedef struct affine { xd_tensor gain, bias; } affine;
 
 typedef struct blk {
     affine skip_norm, norm1, norm2, norm3;      /* skip_norm [2D], the other norms [D]          */
-    xd_lin skip;                                /* [D, 2D], in the second half only             */
+    xd_lin skip;                                /* [D, 2D]: skip_linear; in the second half only */
     xd_lin shift;                               /* [D, D]: shift of the first norm              */
     xd_lin qkv, out, q, kv, cross, up, down;
     affine norm_q, norm_k, cross_q, cross_k;    /* [head_dim]: norms of queries and keys        */

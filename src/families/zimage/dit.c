@@ -254,8 +254,7 @@ static void fill_angles(void *ctx, float *buf)
     const cfg     *c = t->cfg;
     const xd_exec *x = t->x;
     int64_t        W = x->lay->grid[2], behind = x->lay->len[XD_TXT] + 1;
-    double         base[256], *b = base;        /* one value per element pair: heads of up to 512
-                                                   features                                    */
+    double         base[256], *b = base;        /* enough for heads of up to 512 features      */
     for (int a = 0; a < AXES; a++)
         for (int64_t k = 0; k < c->axes.v[a]; k += 2)
             *b++ = 1.0 / pow(c->theta, (double)k / (double)c->axes.v[a]);
