@@ -59,8 +59,7 @@ static struct {
     atomic_int       asleep, waiting;   /* workers asleep on `wakeup`; caller asleep on `left`   */
     job              job;
     atomic_int       spins;     /* iterations before sleep; may be set at any time             */
-    int              workers, handles_fork;     /* number of started workers; 1: fork handler
-                                                   registered                                  */
+    int              workers, handles_fork;     /* workers started; 1: fork handler registered */
 } pool = { .caller = PTHREAD_MUTEX_INITIALIZER, .spins = SPINS };
 
 static const xd_par_omp *_Atomic team;  /* the OpenMP team for new rounds, or NULL              */

@@ -9,8 +9,7 @@
 struct xd_links {
     xd_staging         *w;
     const xd_dev_links *ops;
-    xd_link           **link;           /* links: [0]: of collectives; [1 + r]: of messages from
-                                           rank r */
+    xd_link           **link;           /* [0]: collective calls; [1 + r]: messages of rank r */
     int                 rank, n, lost;
 };
 

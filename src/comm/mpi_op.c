@@ -43,7 +43,7 @@ xd_status xd_mpi_fail(xd_mpi_world *w, int rank, const char *what, int code)
     snprintf(text, sizeof text, "%s failed: %s", what, why);
     record_error(w, rank, XD_ECOMM, text);
     if (MPI_Error_class(code, &kind) != MPI_SUCCESS || kind != MPI_ERR_TRUNCATE)
-        w->lost = 1;            /* a message that was only truncated has arrived               */
+        w->lost = 1;            /* except after truncation: the message has arrived            */
     return XD_ECOMM;
 }
 

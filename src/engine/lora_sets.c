@@ -277,7 +277,7 @@ static xd_status complete_set(xd_engine *g, lora_set *t, xd_err *e)
     return st;
 }
 
-/* Refuses if the ranks have different LoRA files. */
+/* Fails if the ranks have different LoRA files. */
 static xd_status compare_ranks(const xd_engine *g, const lora_set *t, xd_err *e)
 {
     xd_comm *c = g->ctx.world.all;

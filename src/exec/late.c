@@ -15,7 +15,7 @@ void xd_late_open(xd_exec *x, xd_late *l, xd_tensor h)
     x->late = l;
 }
 
-/* Performs pending addition i now. */
+/* Performs the pending addition i (an addition to the hidden state) now. */
 static void settle(xd_exec *x, xd_late *l, int i)
 {
     xd_addmul a = l->of[i];
@@ -121,7 +121,7 @@ void xd_late_before(xd_exec *x, xd_op op, const void *args)
         settle_met(x, l, &t[i]);
 }
 
-/* Returns a row of l->gates that no pending addition uses. */
+/* Returns a row of l->gates that no pending addition to the hidden state uses. */
 static xd_tensor free_gate(const xd_late *l)
 {
     xd_tensor row = l->gates;

@@ -404,8 +404,7 @@ static xd_status read_tensor(reader *r, xd_gguf_tensor *t)
     if (s == XD_OK && rank > MAX_RANK)
         return xd_fail(r->e, XD_EFORMAT, "%s: tensor %s has %" PRIu64 " dimensions, at most %d are "
                        "possible", r->f->path, t->name, rank, MAX_RANK);
-    for (uint64_t i = 0; s == XD_OK && i < rank; i++) {        /* files list the innermost
-                                                                  dimension first                */
+    for (uint64_t i = 0; s == XD_OK && i < rank; i++) {        /* files have the innermost first */
         s = take_number(r, 8, &v);
         d[rank - 1 - i] = v > INT64_MAX ? -1 : (int64_t)v;
     }

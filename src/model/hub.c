@@ -39,7 +39,8 @@ static int is_repo_id(const char *s)
            s[0] != '/' && slash[1] != '.';
 }
 
-/* Returns the path HUB/models--org--name/snapshots of a model; malloc'ed, or NULL. */
+/* Returns the malloc'ed path HUB/models--org--name/snapshots of a model, or NULL if there is no hub
+ * or no memory. */
 static char *snapshots_of(const char *id)
 {
     const char *slash = strchr(id, '/');
@@ -180,8 +181,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Returns "org/name" for a cache folder "models--org--name" whose name part is `name`; malloc'ed,
- * or NULL. */
+/* Returns the malloc'ed name "org/name" for a cache folder "models--org--name" whose name part is
+ * `name`, or NULL for other folders. */
 static char *repo_in(const char *folder, const char *name)
 {
     static const char before[] = "models--";

@@ -18,8 +18,8 @@ static const xd_stem ldm_res[] = {
     XD_STEM("conv_shortcut", "nin_shortcut"), XD_STEMS_END,
 };
 
-/* The attention of a KL VAE. The matrices of this attention are stored as 1 x 1 convolutions with
- * the same elements. */
+/* Tensor names of the attention of a KL VAE. The matrices of this attention are stored as 1 x 1
+ * convolutions with the same elements. */
 static const xd_stem ldm_attn[] = {
     XD_STEM("group_norm", "norm"), XD_STEM("to_q", "q"), XD_STEM("to_k", "k"), XD_STEM("to_v", "v"),
     XD_STEM("to_out.0", "proj_out"), XD_STEMS_END,
@@ -41,8 +41,8 @@ static const xd_stem ldm_top[] = {
 
 /* ---- the causal VAE ----------------------------------------------------------------------- */
 
-/* A residual block of a causal VAE, which is stored as a list of modules. Only the listed modules
- * have weights. */
+/* Tensor names of a residual block of a causal VAE, which is stored as a list of modules. Only the
+ * listed modules have weights. */
 #define CAUSAL_RES(want, have)                                                            \
     XD_STEM(want "norm1.gamma", have "residual.0.gamma"),                                 \
     XD_STEM(want "conv1", have "residual.2"),                                             \
@@ -50,8 +50,8 @@ static const xd_stem ldm_top[] = {
     XD_STEM(want "conv2", have "residual.6"), XD_STEM(want "conv_shortcut", have "shortcut")
 #define CAUSAL_RESAMPLE(want, have)                                                       \
     XD_STEM(want "resample.1", have "resample.1"), XD_STEM(want "time_conv", have "time_conv")
-/* A resolution level of a causal VAE's decoder. The numbers a, b, c, d of a level's modules
- * continue the numbering of the previous level. */
+/* Tensor names of a resolution level of a causal VAE's decoder. The numbers a, b, c, d of a level's
+ * modules continue the numbering of the previous level. */
 #define CAUSAL_UP(a, b, c, d)                                                             \
     { CAUSAL_RES("resnets.0.", a "."), CAUSAL_RES("resnets.1.", b "."),                   \
       CAUSAL_RES("resnets.2.", c "."), CAUSAL_RESAMPLE("upsamplers.0.", d "."), XD_STEMS_END }
@@ -88,7 +88,8 @@ static const xd_stem causal_top[] = {
 
 /* ---- the image encoder -------------------------------------------------------------------- */
 
-/* An attention of CLIP. Queries, keys and values are the rows of one matrix, and of one bias. */
+/* Tensor names of an attention of CLIP. Queries, keys and values are the rows of one matrix, and of
+ * one bias. */
 #define CLIP_QKV(have)                                                                    \
     XD_STEM_ROWS("self_attn.q_proj.weight", have "weight", 0, 1, 3),                      \
     XD_STEM_ROWS("self_attn.k_proj.weight", have "weight", 1, 1, 3),                      \
@@ -97,7 +98,7 @@ static const xd_stem causal_top[] = {
     XD_STEM_ROWS("self_attn.k_proj.bias", have "bias", 1, 1, 3),                          \
     XD_STEM_ROWS("self_attn.v_proj.bias", have "bias", 2, 1, 3)
 
-/* A block of OpenCLIP (open_clip_pytorch_model.safetensors). */
+/* Tensor names of a block of OpenCLIP (open_clip_pytorch_model.safetensors). */
 static const xd_stem clip_block[] = {
     XD_STEM("layer_norm1", "ln_1"), XD_STEM("layer_norm2", "ln_2"), CLIP_QKV("attn.in_proj_"),
     XD_STEM("self_attn.out_proj", "attn.out_proj"), XD_STEM("mlp.fc1", "mlp.c_fc"),

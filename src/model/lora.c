@@ -388,10 +388,10 @@ static xd_status mark_alone(reader *r, const key *k, int n)
     return XD_OK;
 }
 
-/* Checks a fused module. Some files have queries, keys and values both as one fused module and as
- * three modules. If the file has all three separate modules, sets *skip to 1, so that the fused
- * module is not used. Refuses a file that has the fused module and only some of the three
- * modules. */
+/* Checks a fused module, which changes several of the model's tensors. Some files have queries,
+ * keys and values both as one fused module and as three modules. If the file has all three separate
+ * modules, sets *skip to 1, so that the fused module is not used. Refuses a file that has the fused
+ * module and only some of the three modules. */
 static xd_status check_fused(const reader *r, const module *m, int *skip)
 {
     xd_lora_target t;

@@ -1,4 +1,4 @@
-/* trace.c - records events in a growing array */
+/* trace.c - records events, such as ops and messages, in a growing array */
 #include "observe/trace.h"
 
 #include <stdlib.h>

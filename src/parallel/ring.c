@@ -100,8 +100,8 @@ static xd_attn_args attn_over_all(const xd_exec *x, const ring *s, const xd_attn
 
 /* ---- shared-memory windows ---------------------------------------------------------------- */
 
-/* Returns a view of n rows of buffer b. The view replaces the data of a failed ring member, which
- * is in no window. */
+/* Returns a view of n rows of message buffer b. The view replaces the data of a failed ring member,
+ * which is in no window. */
 static xd_tensor buffer_view(const ring *s, int b, xd_tensor like, int64_t n)
 {
     return xd_view(s->buf[b], like.type, 4, (int64_t[]){ 1, n, like.d[2], like.d[3] });

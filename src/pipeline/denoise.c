@@ -210,9 +210,10 @@ static void receive_hidden(xd_denoise *f, piece now)
     xd_denoise_wait(f, pipe_group(f), &f->skip_in[f->piece_index % f->nskip]);
 }
 
-/* Finds the i-th message with the latents of `unit`. If the next step computes patches, each patch
- * is one message; if the next step computes all tokens at once, the complete unit is one message.
- * Sets *part to the message's unit; returns 0 if the message belongs to another unit. */
+/* Finds the i-th message with the latents of `unit` (a patch, or XD_ALL). If the next step computes
+ * patches, each patch is one message; if the next step computes all tokens at once, the complete
+ * unit is one message. Sets *part to the message's unit; returns 0 if the message belongs to
+ * another unit. */
 static int latent_part(const xd_denoise *f, int step, int unit, int i, int *part)
 {
     int to = unit_at(f, step + 1, i);
@@ -220,7 +221,7 @@ static int latent_part(const xd_denoise *f, int step, int unit, int i, int *part
     return unit == XD_ALL || to == XD_ALL || to == unit;
 }
 
-/* On the first stage: posts the receives for the latents of `unit`. */
+/* On the first stage: posts the receives for the latents of `unit` (a patch, or XD_ALL). */
 static void post_latents(xd_denoise *f, int step, int unit)
 {
     int part;
@@ -230,7 +231,7 @@ static void post_latents(xd_denoise *f, int step, int unit)
                 pipe_group(f), xd_denoise_part(f, f->lat, part), stage_count(f) - 1);
 }
 
-/* On the last stage: sends the latents of `unit` to the first stage. */
+/* On the last stage: sends the latents of `unit` (a patch, or XD_ALL) to the first stage. */
 static void send_latents(xd_denoise *f, int step, int unit)
 {
     int part;
@@ -240,7 +241,7 @@ static void send_latents(xd_denoise *f, int step, int unit)
                 pipe_group(f)->ops->send(pipe_group(f), xd_denoise_part(f, f->lat, part), 0);
 }
 
-/* On the first stage: waits for the latents of `unit`. */
+/* On the first stage: waits for the latents of `unit` (a patch, or XD_ALL). */
 static void wait_for_latents(xd_denoise *f, int unit)
 {
     for (int p = 0; p <= f->lay.npatch; p++)
@@ -649,7 +650,7 @@ static void predict_clean(xd_denoise *f, int step, int unit)
 }
 
 /* On the last stage: combines the predictions of the passes and runs the sampler on the rows of
- * `unit`. */
+ * `unit` (a patch, or XD_ALL). */
 static void run_sampler(xd_denoise *f, int step, int unit)
 {
     xd_job   *j = f->j;

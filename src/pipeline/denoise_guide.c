@@ -43,9 +43,9 @@ static void sum_members(xd_denoise *f, int unit, double s[4])
             s[i] += f->sums[p][i];
 }
 
-/* Moves the standard deviation of the guided prediction of `unit` towards that of the prompt's
- * prediction (Lin et al. 2023, section 3.4), or limits its norm to cfg_normalization times the norm
- * of the prompt's prediction. */
+/* Moves the standard deviation of the guided prediction of `unit` (a patch, or XD_ALL) towards that
+ * of the prompt's prediction (Lin et al. 2023, section 3.4), or limits its norm to
+ * cfg_normalization times the norm of the prompt's prediction. */
 static void rescale_guidance(xd_denoise *f, int unit)
 {
     const xd_job *j = f->j;

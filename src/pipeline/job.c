@@ -348,8 +348,9 @@ static double strength_of(const xd_job *j)
     return j->r->strength > 0 ? j->r->strength : usual > 0 ? usual : 0.6;
 }
 
-/* Returns 1 if the pipeline passes its own sigmas to this scheduler, which depends on
- * use_flow_sigmas in the config of any class. */
+/* Returns 1 if the pipeline passes its own sigmas to this scheduler. For some pipelines this
+ * depends on use_flow_sigmas, which is read from the config even if the scheduler's class does not
+ * have this key. */
 static int has_own_sigmas(const xd_job *j, const xd_sched_cfg *c)
 {
     int flow = c->use_flow_sigmas;

@@ -268,8 +268,8 @@ void xd_memory_sum(xd_comm *c, double v[XD_HOST_SUMS])
     c->ops->wait(c, &r, 1);
 }
 
-/* Returns the bytes of all weights that this rank has loaded; *once counts weights that a group
- * shares once per group. */
+/* Returns the bytes of all weights that this rank has loaded. Sets *once to the same sum, in which
+ * weights that a group of ranks shares count once per group. */
 static double loaded_bytes(xd_context *ctx, double *once)
 {
     double sum = 0;
@@ -317,8 +317,8 @@ static size_t free_of(const double host[XD_HOST_SUMS], double space)
     return host[1] > host[0] && space > thread ? (size_t)((host[1] - host[0]) / host[2]) : 0;
 }
 
-/* Returns the bytes of weights that this rank has loaded into host memory; *once counts shared
- * weights once, as in loaded_bytes. */
+/* Returns the bytes of weights that this rank has loaded into host memory. Sets *once to the same
+ * sum, in which shared weights count once, as in loaded_bytes. */
 static double held_by_host(xd_context *ctx, double *once)
 {
     double mine = loaded_bytes(ctx, once);

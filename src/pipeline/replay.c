@@ -9,8 +9,8 @@
 
 enum { PLAIN = 2 };             /* runs of a pass before it is recorded                        */
 
-/* Returns 1 if passes with these counts of ops and of small ops take longer to launch than to
- * compute. The environment variable XDIT_GRAPHS overrides the rule: 0 never, 1 always. */
+/* Returns 1 if passes with these numbers of ops, and of small ops among them, take longer to launch
+ * than to compute. The environment variable XDIT_GRAPHS overrides the rule: 0 never, 1 always. */
 static int replay_pays(const xd_counts *c)
 {
     const char *asked = getenv("XDIT_GRAPHS");

@@ -280,7 +280,7 @@ static size_t embedding_bytes(const predictor *s)
            (size_t)(rows[0] * d->text_dim + d->pooled_dim) * sizeof(float);
 }
 
-/* Counts the weights of all transformers on the count device without costs. */
+/* Counts the weights of all transformers on a count device that predicts no times. */
 static xd_status count_dits(predictor *s, int me, xd_err *e)
 {
     xd_context     *ctx = s->ctx;

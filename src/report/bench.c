@@ -205,7 +205,7 @@ static int keeps_running(const bench *b, int n, const double *t, const double *p
     return want ? n < want : n < 3 || spent < 0.5;
 }
 
-/* Sets the profile to that of the run that took s seconds. */
+/* Sets the profile to the profile of the run that took s seconds. */
 static void take_sample(bench *b, const double *took, xd_sample (*op)[XD_NOPS], int n, double s)
 {
     int i = 0;

@@ -167,8 +167,8 @@ static int is_token(const xd_tok *t, const char *chat, const char *mark)
     return xd_added_id(t, mark) >= 0;
 }
 
-/* Returns 1 if the chat template contains the mark. A template also contains the bos token if it
- * uses the variable bos_token. */
+/* Returns 1 if the chat template contains the special mark, such as <mark>. A template also
+ * contains the bos token if it uses the variable bos_token. */
 static int is_in_chat(const xd_tok *t, const char *chat, const char *mark)
 {
     return is_begin(t, mark) || strstr(chat, mark);

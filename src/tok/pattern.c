@@ -223,8 +223,7 @@ static xd_status compile(xd_pattern *p, const char *regex, const char *what, xd_
             s = xd_fail(e, XD_EFORMAT, "%s: PCRE2 refuses the pattern '%.200s', error %d", what,
                         regex, code);
         else
-            pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);   /* without JIT, matching is slower
-                                                                 but equal                        */
+            pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);   /* without JIT: slower, same result */
     }
     free(r.out.p);
     return s;

@@ -412,8 +412,9 @@ static void add_reduced(run *r, xd_tensor in, int l)
     }
 }
 
-/* Moves h down to the arena mark `base`, over the level's input, which is no longer needed. Copies
- * pieces of the input's size, so that source and destination of a copy do not overlap. */
+/* Moves h down to `base`, a position in the arena, over the level's input, which is no longer
+ * needed. Copies pieces of the input's size, so that source and destination of a copy do not
+ * overlap. */
 static void move_down(run *r, size_t base, xd_tensor in)
 {
     xd_tensor from = r->h;

@@ -147,8 +147,7 @@ static void info(const void *c_, xd_dit_info *out)
         .patch = { c->patch_t ? (int)c->patch_t : 1, (int)c->patch, (int)c->patch }, .dim = c->dim,
         .lat_ch = c->out_ch, .extra_ch = c->in_ch - c->out_ch,
         .sample = { frames_of(c), c->height, c->width }, .fixed = c->learned, .text_dim = c->text,
-        .text_default = c->rope ? 0 : c->most_text,     /* sinusoids: the exact number of text
-                                                           rows */
+        .text_default = c->rope ? 0 : c->most_text,     /* sinusoids: exact number of text rows */
         .txt_flows = 1, .sites = 1, .local_size = sizeof(local), .probe_dim = c->temb,
     };
 }
