@@ -212,7 +212,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
         xd_fail(e, s, "%s", mine.msg);
         if (e)
             e->rank = mine.rank;
-        if (s != XD_ECOMM)      /* closing would wait for ranks that may not answer            */
+        if (s != XD_ECOMM)      /* closing would wait for ranks that no longer answer          */
             xd_close(&g);
         return s;
     }

@@ -233,8 +233,8 @@ static lora_set *find_set(const xd_engine *g, const xd_lora *v, int n)
     return NULL;
 }
 
-/* Opens the files of set t. The terms of the LoRA files are added to the sources of new sets of
- * weights, which the components use while the files are opened. */
+/* Opens the LoRA files of set t. The terms of the LoRA files are added to the sources of new sets
+ * of weights, which the components use while the files are opened. */
 static xd_status open_files(xd_engine *g, lora_set *t, const xd_lora *v, int n, xd_err *e)
 {
     xd_status s = XD_OK;
@@ -259,7 +259,7 @@ static xd_status open_files(xd_engine *g, lora_set *t, const xd_lora *v, int n, 
     return s;
 }
 
-/* Opens the shared components that the set uses, and computes its hash. */
+/* Opens the shared components that the set of LoRA files uses, and computes the set's hash. */
 static xd_status complete_set(xd_engine *g, lora_set *t, xd_err *e)
 {
     xd_lora_sets *s = g->sets;

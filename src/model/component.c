@@ -249,7 +249,7 @@ static void src_past(void *self, const char *name, const void *at, size_t bytes)
 
 /* ---- fp8 ---------------------------------------------------------------------------------- */
 
-/* Returns the tensor with the scale of an fp8 weight, under one of the names that ComfyUI and
+/* Returns the tensor with the scale of an fp8 weight, whose name is one of those that ComfyUI and
  * others use. Returns -1 if the files have no such tensor. */
 static int64_t find_scale(const xd_component *p, const char *weight)
 {

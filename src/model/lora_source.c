@@ -248,8 +248,7 @@ static int factors(const xd_lora_term *t)
     return t->kind == XD_LORA_PRODUCT ? 1 : 2;
 }
 
-/* Returns the number of rows of a factor that are needed. A LoKr term needs all rows of both
- * factors. */
+/* Returns how many rows of a LoRA factor are needed. A LoKr term needs all rows of both factors. */
 static int64_t factor_rows(const xd_lora_term *t, const xd_lora_factor *w)
 {
     return t->kind == XD_LORA_KRONECKER ? w->rows : t->rows;

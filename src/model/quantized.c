@@ -476,7 +476,7 @@ static void found_four(search *s, const xd_json *state)
 /* ---- all tensors -------------------------------------------------------------------------- */
 
 /* Suffixes of the tensors of codes that other quantizers store instead of the weight. Files with
- * such tensors are refused. */
+ * such tensors of codes are refused. */
 static const char *const codes_of[][2] = {
     { ".qweight", "AWQ or GPTQ" }, { ".weight._data", "optimum-quanto" },
     { ".weight.tensor_data", "torchao" }, { ".weight:_data", "torchao" },

@@ -29,8 +29,8 @@ static void set_room(xd_plans *p)
     p->space = space ? (double)space : 1;
 }
 
-/* Sets the bytes of weights that the disk of this machine must deliver. A model whose weights are
- * absent can be planned, too. */
+/* Sets the bytes of weights that must be read from the disk of this machine. A model whose weights
+ * are absent can be planned, too. */
 static void set_cold(xd_plans *p)
 {
     xd_model         m = { 0 };
