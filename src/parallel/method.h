@@ -15,19 +15,22 @@ typedef enum xd_method_use { XD_FOR_DIT, XD_FOR_VAE, XD_FOR_TEXT } xd_method_use
 typedef struct xd_method_args {
     xd_method_use     what;
     const xd_topo   *topo;
-    /* DIT: layout of tokens; VAE: of rows of the latents, split over `rows`. */
+    /* DIT: layout of the tokens. VAE: layout of the rows of the latents, which the ranks `rows`
+     * split. */
     const xd_layout *lay;
-    xd_dev          *dev;       /* device; while counting, the count device                     */
+    xd_dev          *dev; /* device; while memory is counted, a device that computes nothing */
     xd_dtype         act;       /* compute type                                                 */
-    /* DIT: heads per attention, on this tensor rank; elements per head. */
+    /* DIT: attention heads that this tensor-parallel rank has; elements per head. */
     int64_t          heads, head_dim;
-    int              sites;     /* DIT: number of self-attentions per block                     */
-    int              first, last;       /* DIT: blocks of this rank's stage                     */
-    int              npass;     /* DIT: passes per step, over all cfg ranks                     */
-    int              displaced; /* DIT: 1: ring with the previous step's K, V (DistriFusion) */
+    int              sites;     /* DIT: number of self-attention layers per block               */
+    int              first, last;       /* DIT: range of the blocks of this rank's pipeline stage */
+    int              npass;     /* DIT: guidance passes per step, of all cfg ranks together     */
+    /* DIT: 1: the ring axis uses the previous step's K, V (DistriFusion) */
+    int              displaced;
     const int64_t   *window;    /* DIT: [t,h,w] size of the attention window in image tokens, 0:
                                    the complete axis; NULL: no window                          */
-    struct xd_attn_table *ways; /* DIT: reused attentions (fast_attn.h); NULL: none              */
+    /* DIT: table of the attention outputs that are reused (fast_attn.h); NULL: none */
+    struct xd_attn_table *ways;
     xd_comm         *rows;      /* VAE: ranks that split the rows of an image; NULL: none        */
 } xd_method_args;
 
@@ -39,12 +42,13 @@ typedef struct xd_method {        /* a parallel method; the only symbol that its
     void      (*close)(xd_hooks *m);
 } xd_method;
 
-/* All methods in the order of a stack; ends with NULL. */
+/* All parallel methods, in the order in which a stack calls their hooks; the array ends with
+ * NULL. */
 extern const xd_method *const xd_methods[];
 
 enum { XD_MAXMETHODS = 12 };
 typedef struct xd_method_stack {
-    const xd_hooks *head;         /* first entry, for xd_exec.hooks                             */
+    const xd_hooks *head;         /* first entry of the stack, for xd_exec.hooks                */
     const xd_method *const *methods;    /* the methods that were opened                      */
     xd_hooks       *open[XD_MAXMETHODS];
     size_t        bytes;        /* device memory in use until close                             */

@@ -1,4 +1,4 @@
-/* bench.h - functions that the benchmarks of `xdit bench` share: those on one rank, and those of
+/* bench.h - functions shared by the benchmarks of `xdit bench`, which measure one rank or compare
  * plans. */
 #ifndef XD_REPORT_BENCH_H
 #define XD_REPORT_BENCH_H
@@ -8,9 +8,10 @@
 
 void   xd_bench_print(const xd_bench_args *a, const char *fmt, ...) XD_PRINTF(2, 3);
 int    xd_bench_wants(const xd_bench_args *a, const char *part);
-/* Refuses an empty list of benchmarks and names that are not in `known` ("step vae"). */
+/* Refuses an empty list of benchmarks, and names that are not in the list `known`, for example
+ * "step vae". */
 xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err *e);
-double xd_bench_median(double *v, int n);       /* returns the median; sorts v                 */
+double xd_bench_median(double *v, int n); /* returns the median of n values; sorts v in place */
 /* Fills v with small values, equal on all machines. */
 void   xd_bench_fill(float *v, int64_t n);
 /* Makes a synthetic encoded prompt of maximum length. Call xd_bench_text_free also after a

@@ -6,9 +6,9 @@
 #include "predict/search.h"
 
 struct xd_plans {
-    xd_advise_args a;           /* arguments; valid only while plans are predicted              */
-    xd_request     r;           /* as `a`                                                      */
-    xd_engine     *g;           /* as `a`; closed after predictions                             */
+    xd_advise_args a;           /* arguments of xd_plans_make, valid only until it returns      */
+    xd_request     r;           /* request of the arguments, valid as long as `a`                */
+    xd_engine     *g; /* engine opened for the predictions, closed after them             */
     xd_machine     m;
     xd_search      s;
     const char    *device;      /* device in the arguments or in `m`; NULL: the CPU            */

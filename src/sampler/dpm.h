@@ -4,8 +4,8 @@
 
 #include "sampler/schedule.h"
 
-/* Opens the schedule of a DPM-Solver++ sampler, whose config was checked before. rounds: 1: the
- * timesteps of Karras noise levels are rounded to integers for any beta schedule. */
+/* Opens the schedule of a DPM-Solver++ sampler, whose config was checked before. `rounds` is 1 if
+ * the timesteps of Karras noise levels are rounded to integers for any beta schedule. */
 xd_status xd_dpm_open(xd_sampling *s, const xd_steps *a, int rounds, xd_err *e);
 void      xd_dpm_close(xd_sampling *s);
 
@@ -17,9 +17,9 @@ void      xd_dpm_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat
 /* Returns 1 if every step adds noise (sde-dpmsolver++). */
 int       xd_dpm_noisy(const xd_sched_cfg *c);
 
-/* Factors, in the update of a step, of the prediction at the step's start (m) and of the
- * prediction's first and second slope. h: length of the step in half the log signal-to-noise
- * ratio. */
+/* A step adds the prediction at the start of the step (m) and the first and second slope of the
+ * prediction, each times a factor. These are the factors. `h` is the length of the step in half the
+ * log signal-to-noise ratio. */
 typedef struct xd_slopes { double m, first, second; } xd_slopes;
 xd_slopes xd_dpm_slopes(const xd_sched_cfg *c, double alpha, double h, int order);
 

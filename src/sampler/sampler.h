@@ -23,10 +23,10 @@ typedef struct xd_sched_cfg {
     char   algorithm_type[XD_FIELD_TEXT];       /* "dpmsolver++" (others: XD_EUNSUPPORTED)      */
     char   solver_type[XD_FIELD_TEXT];          /* "midpoint", "heun"                           */
     int    lower_order_final, euler_at_final;
-    int    original_inference_steps;            /* for LCM and TCD                              */
-    /* For LCM; for DDIM and TCD, set only by the request. */
+    int    original_inference_steps; /* LCM, TCD: timesteps from which steps are chosen */
+    /* timestep_scaling is for LCM. eta is for DDIM and TCD, and only the request sets eta. */
     double timestep_scaling, eta;
-    int    predict_x0;                          /* for UniPC                                    */
+    int    predict_x0;                          /* UniPC: 1: steps use predicted clean latents  */
     xd_ints disable_corrector;                  /* UniPC: indices of steps without a corrector    */
     int    use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_lu_lambdas;
     int    use_flow_sigmas;
@@ -37,20 +37,21 @@ typedef struct xd_sched_cfg {
     int    thresholding;
     double dynamic_thresholding_ratio, sample_max_value;
     int    rescale_betas_zero_snr;
-    double snr_shift_scale;                     /* see xd_levels_shifted                        */
+    double snr_shift_scale; /* shift of the signal-to-noise ratio (see xd_levels_shifted) */
     int    clip_sample, set_alpha_to_one;       /* for DDIM                                     */
     double clip_sample_range;
     char   interpolation_type[XD_FIELD_TEXT];   /* for Euler: "linear", "log_linear"            */
     char   timestep_type[XD_FIELD_TEXT];        /* for Euler: "discrete", "continuous"          */
-    double sigma_min, sigma_max;                /* of respaced levels; NaN: of the schedule     */
+    /* range of respaced noise levels; NaN: the range of the schedule */
+    double sigma_min, sigma_max;
     double shift, base_shift, max_shift, shift_terminal;        /* for rectified flow           */
     int64_t base_image_seq_len, max_image_seq_len;
     int    use_dynamic_shifting, invert_sigmas, stochastic_sampling;
     char   time_shift_type[XD_FIELD_TEXT];      /* "exponential", "linear"                      */
 } xd_sched_cfg;
 
-/* A row of xd_sampler.fields: a key with its kind (xd_field) and default; and the rows that several
- * classes have with the same defaults. */
+/* XD_SCHED is a row of xd_sampler.fields: a config key with its kind (xd_field) and default.
+ * XD_SCHED_BETAS has the rows whose defaults several scheduler classes share. */
 #define XD_SCHED(key, kind, number, text) \
     { #key, offsetof(xd_sched_cfg, key), kind, number, text }
 #define XD_SCHED_BETAS                                          \
@@ -88,9 +89,10 @@ typedef struct xd_steps {       /* parameters of a schedule from the request    
     int     own_sigmas;
     /* Image to image: fraction of the steps that run; 0 or 1: all steps. */
     double  strength;
-    double  max_shift;          /* dpm++ with flow sigmas: max dynamic shift if the config has    */
-                                /* none; 0: the pipeline does not shift by size                */
-    /* 1: DDIM and Euler end a single step at the predicted clean latents. */
+    /* dpm++ with use_flow_sigmas: maximum of the dynamic timestep shift, used if the config has no
+     * max_shift. 0: the pipeline does not shift by image size. */
+    double  max_shift;
+    /* 1: if there is only one step, DDIM and Euler return the predicted clean latents. */
     int     leap;
     /* Returns the logarithm of the dynamic timestep shift. NULL: the shift is computed from the
      * number of tokens and the config. */
@@ -100,7 +102,7 @@ typedef struct xd_steps {       /* parameters of a schedule from the request    
     const double *sigmas, *times;
 } xd_steps;
 
-/* The lists of a request that a sampler accepts (xd_sampler.takes): sigmas, timesteps. Some
+/* Bits of xd_sampler.takes: the lists of a request (sigmas, timesteps) that a sampler accepts. Some
  * samplers accept a list only with, or only without, use_flow_sigmas. */
 enum { XD_TAKES_SIGMAS = 1, XD_TAKES_TIMES = 2 };
 
@@ -109,7 +111,8 @@ enum { XD_MAXHIST = 4 };        /* max number of history arrays                 
 typedef struct xd_sampler {
     const char *name;           /* value of --scheduler, e.g. "dpm++"                           */
     const char *webui;          /* name in stable-diffusion-webui; NULL: none                   */
-    /* Name in stable-diffusion-webui with algorithm_type sde-dpmsolver++. */
+    /* Name in stable-diffusion-webui of the variant with algorithm_type sde-dpmsolver++; NULL:
+     * none. */
     const char *webui_sde;
     const char *classes[6];     /* implemented scheduler classes of diffusers                   */
     /* Config keys that the sampler reads into xd_sched_cfg, with their defaults. */
@@ -130,11 +133,11 @@ typedef struct xd_sampler {
      * predicts. lat are the latents before the step. The conversion needs neither history nor
      * noise. */
     void (*clean)(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
-    int takes;                  /* XD_TAKES_...                                               */
+    int takes;                  /* the accepted lists: bits XD_TAKES_SIGMAS, XD_TAKES_TIMES   */
     int last_sigma;             /* 1: a list of sigmas includes the last level                */
-    /* Writes the factors of the clean image and of the noise in the latents before a step to of[0]
-     * and of[1]. step == steps: the latents after the last step. NULL: the sampler cannot start
-     * from an image. */
+    /* Latents before a step are of[0] times the clean image plus of[1] times noise: writes these
+     * two factors. `step` may be the number of steps, for the latents after the last step. NULL:
+     * the sampler cannot start from an image. */
     void (*shares)(const xd_sampling *s, int step, double of[2]);
     int flow;                   /* 1: a sampler of rectified flow                              */
 } xd_sampler;
@@ -145,28 +148,31 @@ struct xd_sampling {
     /* Number of model evaluations, which may be one more than the request's steps, as in
      * diffusers. */
     int     steps;
-    /* Steps skipped at the start of the schedule; always 0 for rectified flow. */
+    /* Number of steps skipped at the start of the schedule; always 0 for rectified flow. */
     int     skipped;
-    double *time;               /* [steps] timestep input of the network                         */
-    /* Factor of the initial noise without an initial image (init_noise_sigma). */
+    double *time;               /* [steps] timestep that is the network's input                  */
+    /* Factor by which the initial noise is multiplied if there is no initial image
+     * (init_noise_sigma). */
     double  init_scale;
     double *in_scale;           /* [steps] model input = latents * in_scale[step]                */
     void   *priv;
 };
 
-extern const xd_sampler *const xd_samplers[];   /* all samplers; ends with NULL                */
+extern const xd_sampler *const xd_samplers[];   /* all samplers; the array ends with NULL      */
 
-/* Appends the names of all samplers, "a, b". */
+/* Appends the names of all samplers to a text, as "a, b". */
 void xd_sampler_names(xd_text_buf *b);
-/* Finds a sampler by its --scheduler name or by a class of scheduler_config.json; NULL: none. */
+/* Returns the sampler with this --scheduler name or class name (in scheduler_config.json), or NULL
+ * if there is none. */
 const xd_sampler *xd_sampler_find(const char *name);
-/* Finds a sampler by its name in stable-diffusion-webui, ignoring case: `own` if it has that name,
- * else the first one that matches `flow` (rectified flow or not); NULL: none. */
+/* Returns a sampler by its name in stable-diffusion-webui, ignoring case: the model's sampler `own`
+ * if `own` has that name, else the first sampler with that name whose field `flow` (rectified flow
+ * or not) equals `flow`, or NULL if there is none. */
 const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int flow);
-/* Returns 1 if the webui name means sde-dpmsolver++. */
+/* Returns 1 if this name in stable-diffusion-webui stands for algorithm_type sde-dpmsolver++. */
 int       xd_sampler_is_sde(const xd_sampler *s, const char *name);
-/* Reads a scheduler config for sampler d from the JSON object `obj`. NULL: all keys have their
- * defaults. what: name of the config in errors. */
+/* Reads a scheduler config for sampler d from the JSON object `obj`. If `obj` is NULL, all keys
+ * have their defaults. `what` is the name of the config in error messages. */
 xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj,
                         const char *what, xd_err *e);
 /* Replaces values of solver_type and algorithm_type that belong to other scheduler classes, in the

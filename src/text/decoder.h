@@ -18,8 +18,8 @@ typedef struct xd_decoder_kind {
     int         gemma;
     int         capped;         /* 1: attention uses attn_logit_softcapping                     */
     int         windows;        /* 1: sliding_window counts only with use_sliding_window        */
-    /* If the config has no layer_types: n: every n-th layer has full attention, and the others have
-     * the window; 0: layers from max_window_layers on have the window. */
+    /* Used if the config has no layer_types. A value n > 0: every n-th layer has full attention,
+     * and the other layers have the window. 0: layers from max_window_layers on have the window. */
     int         pattern;
 } xd_decoder_kind;
 
@@ -39,9 +39,9 @@ typedef struct xd_decoder_tower {
 typedef struct xd_decoder {
     int64_t  vocab, dim, ff, D, window;
     int      nlayers, heads, kv, bias, mlp_bias, uses_window, from, pattern, bidirectional;
-    int      tied;              /* 1: files have no lm_head, which equals the embedding matrix  */
+    int      tied; /* 1: files have no lm_head, because it equals the embedding matrix */
     float    eps, softcap, scalar, partial;
-    /* Of layers with full attention, and of layers with a window. */
+    /* Rotary embedding of the layers with full attention, and of the layers with a window. */
     xd_decoder_rope rope, local;
     char     act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
     xd_names layer_types;
@@ -67,7 +67,7 @@ extern const xd_field xd_qwen3_fields[], xd_qwen2_fields[], xd_qwen25vl_fields[]
     xd_mistral_fields[], xd_llama_fields[], xd_gemma2_fields[],
     xd_gemma3_fields[];
 
-/* Config checks of the networks (xd_net_def.check). */
+/* Check the configs of the networks (xd_net_def.check). */
 xd_status xd_qwen3_check(void *c, xd_err *e);
 xd_status xd_qwen2_check(void *c, xd_err *e);
 xd_status xd_qwen25vl_check(void *c, xd_err *e);

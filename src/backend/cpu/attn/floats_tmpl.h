@@ -12,8 +12,8 @@ static int64_t vector_count(int64_t n)
     return (n + LANES - 1) / LANES;
 }
 
-/* Packs n keys from `rows` to [unit][key], `nv` vectors wide. The last key is repeated as padding,
- * which changes no maximum of the scores. */
+/* Packs the n keys at `rows` as [unit][key], where a unit is 32 bits of a row. Each [unit] row is
+ * padded to `nv` vectors by repeating the last key, which changes no maximum of the scores. */
 static void pack_keys(const job *w, const char **rows, int64_t n, int64_t nv, unit *to)
 {
     const xd_attn_plan *p = &w->p;
@@ -66,8 +66,8 @@ static void load_queries(const job *w, const block *k)
     memset(k->q + k->n * p->ldq, 0, (size_t)((rows - k->n) * p->ldq) * 4);
 }
 
-/* Sets scores outside keys [lo, hi) of the block's n keys, and the padding of the last step, to
- * -infinity. */
+/* Sets to -infinity the scores of those of the block's n keys that are outside [lo, hi), and the
+ * scores that pad the last step of STEP_KEYS keys. */
 static void mask_range(float *s, int64_t lo, int64_t hi, int64_t n)
 {
     for (int64_t j = 0; j < lo; j++)

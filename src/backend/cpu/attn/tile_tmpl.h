@@ -103,8 +103,8 @@ typedef void soft_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t
         TILE_ROWS_##MR(TILE_STORE_TOP)                                                             \
     }
 
-/* Defines a tile of value sums. Rows of probabilities are LDS units apart: a constant distance
- * saves address registers, which tall tiles lack. */
+/* Defines a function that computes a register tile of value sums. Rows of probabilities are LDS
+ * 32-bit units apart. This constant distance saves address registers, which tall tiles lack. */
 #define SUM_TILE(name, MR, NVS, HALFS)                                                             \
     static void name(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add)     \
     {                                                                                              \
@@ -117,8 +117,9 @@ typedef void soft_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t
         TILE_ROWS_##MR(TILE_STORE)                                                                 \
     }
 
-/* Defines a tile of value sums (SUM_TILE) that also runs one softmax step of `s` after every EVERY
- * units, on execution units that the multiplications leave idle. */
+/* Defines a function that computes a register tile of value sums (like SUM_TILE) and also runs one
+ * softmax step of `s` after every EVERY units, on execution units that the multiplications leave
+ * idle. */
 #define SOFT_TILE(name, MR, NVS, HALFS, EVERY)                                                     \
     static void name(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add,     \
                      softmax_state *s)                                                             \

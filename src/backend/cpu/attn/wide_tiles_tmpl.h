@@ -1,7 +1,8 @@
-/* wide_tiles_tmpl.h - AVX-512 register tiles for scores that are sums of floats
+/* wide_tiles_tmpl.h - the AVX-512 sizes of the register tiles (tile_tmpl.h) for attention scores
+ * that are sums of floats.
  *
- * The including file has included plan.h, and defines what tile_tmpl.h requires except the softmax
- * and LDS. */
+ * The including file first includes plan.h and defines everything that tile_tmpl.h requires, except
+ * softmax_state, softmax_next and LDS. */
 #ifndef XD_BACKEND_CPU_ATTN_WIDE_TILES_TMPL_H
 #define XD_BACKEND_CPU_ATTN_WIDE_TILES_TMPL_H
 

@@ -26,17 +26,20 @@ enum {
 };
 
 typedef struct xd_amx_job {
-    xd_gemm_job of;              /* `in`, `ldi`, `w` and the fields that finish.h reads        */
+    xd_gemm_job of;              /* the GEMM: input `in`, `ldi`, weight `w`, fields for finish.h */
     int64_t    row_bytes;       /* bytes of an input row                                      */
     int        ready;           /* 1: the input is already stored as tiles, [32 rows][step]   */
     int        floats;          /* 1: the input is F32, converted to row_bytes of bf16         */
     int        streams;         /* 1: the output is written with non-temporal stores          */
-    int64_t    steps, deep;     /* number of steps in an input row; number of steps in a chunk */
-    int64_t    held;            /* steps of an input row that are kept as tiles in the L2 cache */
-    int64_t    strips;          /* number of strips of the weight                             */
+    /* number of steps (of XD_STEP_BYTES) in an input row; in a chunk of weights */
+    int64_t    steps, deep;
+    /* steps of an input row (XD_STEP_BYTES each) that stay as tiles in the L2 cache */
+    int64_t    held;
+    int64_t    strips;          /* number of strips (of 32 columns) of the weight             */
     int64_t    rows, blocks;    /* input rows in a block; number of row blocks                */
-    int64_t    group, groups;   /* strips in a group; number of groups                        */
-    /* bytes of a thread's scratch: for input rows as tiles; for accumulators; in total */
+    int64_t    group, groups;   /* strips that a thread processes as a group; number of groups */
+    /* bytes of a thread's scratch memory: for input rows stored as tiles; for accumulators; in
+     * total */
     size_t     tile_bytes, sum_bytes, tmp_bytes;
 } xd_amx_job;
 

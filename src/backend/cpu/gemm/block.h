@@ -21,7 +21,7 @@ enum {
     XD_PANEL = 64,
     XD_TILE = 6,                /* rows of a tile: 6 x 64 accumulators use 24 of 32 registers */
     XD_UNIT_BYTES = 4 * XD_PANEL,       /* bytes of a packed unit                             */
-    XD_DEEP = 1152,             /* maximum units of a chunk: 288 KiB of a panel               */
+    XD_DEEP = 1152,             /* maximum packed units of a chunk: 288 KiB of a panel        */
     XD_BLOCK_ROWS = 192,        /* maximum rows of a block if rows are long                   */
     /* maximum rows of a block if rows are short or weights are expanded to another type */
     XD_BLOCK_MANY = 384,
@@ -31,17 +31,17 @@ typedef struct xd_gemm_job {
     const xd_gemm *a;
     const char    *in;          /* input rows in the layout that tiles read, `ldi` bytes apart */
     int64_t        ldi;
-    int64_t        units;       /* number of units in an input row                            */
-    int            rest;        /* 1: the last unit of a row is only half full                */
+    int64_t        units;       /* number of 32-bit units in an input row                     */
+    int            rest;        /* 1: the last 32-bit unit of a row is only half full         */
     const char    *w;           /* packed panels of the weight, `panel_bytes` each            */
     int64_t        panel_bytes;
     const float   *col, *row;   /* scales of columns and of rows, or NULL                     */
     const int32_t *fix;         /* integer weights: the value to subtract from each column's sum  */
     int64_t        M, N;
-    int64_t        deep;                /* number of units in a chunk                         */
+    int64_t        deep;                /* number of packed units in a chunk of a panel       */
     int64_t        rows, blocks;        /* input rows in a block; number of row blocks        */
-    /* number of panels; panels in a group. All row blocks use a group before the next group
-     * starts. */
+    /* number of panels; number of panels in a group. All blocks of input rows are multiplied by one
+     * group of panels before the next group starts. */
     int64_t        panels, group;
     int64_t        per;                 /* number of panels that a thread processes at a time */
     int64_t        side;  /* maximum number of panels whose chunks are processed together; 0: one */
@@ -50,8 +50,8 @@ typedef struct xd_gemm_job {
     size_t         tmp_bytes, sum_bytes;
 } xd_gemm_job;
 
-/* Computes rows [r0, r0 + n) of the output for `count` panels (at most `side`) from panel `at` on,
- * including the epilogue. tmp is the thread's scratch. */
+/* Computes rows [r0, r0 + n) of the output for `count` panels of columns (at most `side` panels)
+ * from panel number `at` on, including the epilogue. tmp is the thread's scratch. */
 typedef void xd_panel_fn(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, int64_t n,
                          char *tmp);
 
@@ -66,7 +66,7 @@ static inline int64_t xd_panels(const xd_weight *w)
  * another type. */
 void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads);
 void xd_gemm_job_run(const xd_gemm_job *p, xd_panel_fn *fn);
-/* like xd_gemm_job_run, in the calling thread */
+/* Runs a GEMM like xd_gemm_job_run, but only in the calling thread. */
 void xd_gemm_job_run_alone(const xd_gemm_job *p, xd_panel_fn *fn);
 
 /* Returns the number of rows of the next tile if `left` rows remain. A full tile is never followed
@@ -114,8 +114,8 @@ typedef struct xd_gemm_kernels {
         return XD_OK;                                                                              \
     }
 
-/* Defines gemm_alone for a kernel file with XD_OWN_CALLS. `fn` multiplies the panels of the
- * file. */
+/* Defines gemm_alone for a kernel file that uses XD_OWN_CALLS. `fn` is the function (xd_panel_fn)
+ * of the kernel file that multiplies panels. */
 #define XD_OWN_CALL_ALONE(fn)                                                                      \
     static void gemm_alone(const xd_gemm *a, void *tmp)                                            \
     {                                                                                              \

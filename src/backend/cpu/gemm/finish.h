@@ -152,7 +152,7 @@ FINISH_INLINE finish_cols columns_from(const xd_gemm_job *p, int64_t c)
 /* The steps of the epilogue that a GEMM has. The flags are copied once, because reading them from
  * the job would repeat the loads after every store to the output. */
 typedef struct finish_way {
-    int      by, bias, gate;    /* 1: the GEMM has scales of columns (and rows); a bias; a gate */
+    int      by, bias, gate;    /* 1 if the GEMM has scales of columns (and rows); a bias; a gate */
     xd_dtype from;              /* type of the residual                                       */
     xd_act   act;
 } finish_way;
@@ -192,7 +192,7 @@ FINISH_INLINE vf finish_vector(const finish_way *w, const float *sum, const floa
 }
 
 /* Runs the epilogue for rows [r0, r0 + n) and columns [c0, c0 + width) of the output, or fewer
- * columns at the end. Each row has XD_PANEL accumulators. */
+ * columns at the end. Each row of accumulators has XD_PANEL elements. */
 FINISH_INLINE void finish_as(const xd_gemm_job *p, const float *sums, int64_t c0, int64_t width,
                              int64_t r0, int64_t n, xd_act act)
 {
@@ -228,8 +228,9 @@ static inline void finish_rows(const xd_gemm_job *p, const float *sums, int64_t 
     }
 }
 
-/* Prefetches the cache lines of the output (and of the residual, if it is another tensor) that n
- * rows from r0 on will access in `width` columns from c0 on, or fewer at the end. */
+/* Prefetches the cache lines of rows [r0, r0 + n) and columns [c0, c0 + width) of the output (fewer
+ * columns at the end of a row). If the residual is another tensor, also prefetches the same rows
+ * and columns of the residual. */
 FINISH_INLINE void prefetch_output(const xd_gemm_job *p, int64_t c0, int64_t width, int64_t r0,
                                    int64_t n)
 {

@@ -1,7 +1,10 @@
 /* gemm.h - our own GEMMs, used where they are faster than oneDNN
  *
- * The kernels are: on AMX tiles, BF16, F8E4M3 and I8 weights; without AMX, BF16 and F8E4M3 weights
- * on AVX-512 with bf16 dot products, and I8 weights on AVX-512 with VNNI; on AVX2, F32 weights.
+ * The weight types that each instruction set supports:
+ *   AMX                                bf16, e4m3 and int8 weights
+ *   AVX-512 with bf16 dot products     bf16 and e4m3 weights
+ *   AVX-512 with VNNI                  int8 weights
+ *   AVX2                               f32 weights
  *
  * The arguments of the GEMMs are those of backend.h. A row of the output is computed by the same
  * operations in the same order whatever other rows the call has, however many threads it runs on,
@@ -20,7 +23,7 @@ int       xd_cpu_gemm_reads_floats(xd_isa isa, const xd_weight *w);
 size_t    xd_cpu_gemm_pack_size(xd_isa isa, xd_weight *w);
 /* Packs a weight without scratch. src has a float type and may be unaligned. */
 xd_status xd_cpu_gemm_pack(xd_isa isa, const xd_weight *w, xd_tensor src);
-/* like `pack_band` of xd_ops (backend.h) */
+/* Packs a band of rows of a weight, like `pack_band` of xd_ops (backend.h). */
 int64_t   xd_cpu_gemm_pack_band(xd_isa isa, const xd_weight *w);
 xd_status xd_cpu_gemm_pack_rows(xd_isa isa, const xd_weight *w, xd_tensor src, int64_t row0);
 /* Returns the bytes of `tmp` for a run with `threads` threads (the value of xd_par_threads() at the

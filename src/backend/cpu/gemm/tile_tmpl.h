@@ -17,17 +17,18 @@
 
 #include "backend/cpu/gemm/finish.h"
 
-enum { NEXT_UNITS = 24 };   /* units before the end of a tile at which its outputs are prefetched */
+/* number of 32-bit units before a tile's end at which its outputs are prefetched */
+enum { NEXT_UNITS = 24 };
 
 typedef struct tile_args {
-    int64_t     units;          /* number of full units of a row                              */
+    int64_t     units;          /* number of full 32-bit units of an input row                */
     const char *a;              /* input rows, `lda` bytes apart                              */
     int64_t     lda;
     const char *b;              /* packed panel of weights                                    */
     float      *c;              /* accumulators, XD_PANEL for each input row                  */
     int         add;            /* 1: adds to the accumulators in c                           */
-    int         rest;           /* 1: half a unit follows the full units                      */
-    const char *next;           /* address to prefetch from, one cache line per unit          */
+    int         rest;           /* 1: half a unit (16 bits) follows the full units            */
+    const char *next;           /* address from which one cache line per unit is prefetched   */
     int         last;           /* 1: this is the last chunk of the rows; the epilogue follows */
 } tile_args;
 
