@@ -1,26 +1,27 @@
-/* lanes.h - lanes: queues of a device for messages, which run concurrently with the device's
- * computation
+/* lanes.h - lanes, which are queues of a device for messages that run concurrently with the
+ * computation.
  *
  * Work queued on a lane runs in order, and different lanes run concurrently. To order two lanes, a
- * mark is set after the work that is queued on one lane, and the other lane waits for the mark.
- * Only the thread that opened the device uses lanes. xd_dev.lanes is NULL for a device that has a
- * single queue. */
+ * mark (an event) is set after the work that is queued on one lane, and the other lane waits for
+ * this mark. Only the thread that opened the device uses lanes. xd_dev.lanes is NULL for a device
+ * that has a single queue. */
 #ifndef XD_BACKEND_LANES_H
 #define XD_BACKEND_LANES_H
 
 #include "backend/backend.h"
 
 typedef enum xd_dev_lane {
-    XD_LANE_COMPUTE,            /* queue of kernels, uploads and downloads                     */
-    XD_LANE_OUT,                /* queue of outgoing data of messages                          */
-    XD_LANE_IN,                 /* queue of incoming data of messages                          */
+    XD_LANE_COMPUTE,            /* lane (queue) of kernels, uploads and downloads              */
+    XD_LANE_OUT,                /* lane (queue) of the outgoing data of messages               */
+    XD_LANE_IN,                 /* lane (queue) of the incoming data of messages               */
     XD_NLANES,
 } xd_dev_lane;
 
 typedef struct xd_mark xd_mark;
 typedef struct xd_handle { char bytes[64]; } xd_handle;
 
-/* a link: a group of ranks that exchange messages, with a queue of its own */
+/* A link is a group of ranks that exchange messages between their devices. The messages of a link
+ * have a queue of their own. */
 typedef struct xd_link    xd_link;
 typedef struct xd_link_id { char bytes[128]; } xd_link_id;
 
@@ -38,34 +39,39 @@ typedef struct xd_dev_links {
     void      (*begin)(xd_link *k, xd_mark *behind);
     void      (*send)(xd_link *k, const void *p, size_t bytes, int to);
     void      (*recv)(xd_link *k, void *p, size_t bytes, int from);
-    void      (*end)(xd_link *k, xd_mark *done);  /* ends a group; sets `done` after its messages */
+    /* ends a group of messages; sets `done` after them */
+    void      (*end)(xd_link *k, xd_mark *done);
     xd_status (*check)(xd_link *k, xd_err *e);        /* returns XD_ECOMM if a message has failed */
     /* closes a link; with `abort`, cancels messages that have no counterpart */
     void      (*close)(xd_link *k, int abort);
 } xd_dev_links;
 
 struct xd_dev_lanes {
-    /* Creates a mark that counts as reached until it is set. Returns NULL if out of memory. */
+    /* Creates a mark (an event of a lane), which counts as reached until it is set. Returns NULL if
+     * out of memory. */
     xd_mark  *(*mark_get)(xd_dev *d);
     void      (*mark_put)(xd_dev *d, xd_mark *m);
-    /* Sets mark m, which is reached when all work that is queued on the lane so far has ended. */
+    /* Sets mark m (an event), which is reached when all work that is queued on the lane so far has
+     * ended. */
     xd_status (*set)(xd_dev *d, xd_mark *m, xd_dev_lane lane);
-    /* Makes later work of the lane wait until mark m, as it is set now, is reached. */
+    /* Makes later work of the lane wait until mark m (an event) is reached. A later `set` of m has
+     * no effect on this wait. */
     xd_status (*follow)(xd_dev *d, xd_dev_lane lane, xd_mark *m);
-    /* Returns 1 if mark m is reached or the device has failed. Does not wait. */
+    /* Returns 1 if mark m (an event) is reached or the device has failed. Does not wait. */
     int       (*reached)(xd_dev *d, xd_mark *m);
     /* Allocates pinned host memory, which the device accesses directly. Returns NULL if out of
      * memory. */
     void     *(*pinned_get)(xd_dev *d, size_t bytes);
     void      (*pinned_put)(xd_dev *d, void *p);
-    /* Copies that are ordered with the work of the lane: device to pinned host memory (down),
-     * pinned host memory to device (up), and within device memory (copy). */
+    /* Queue copies on a lane: from the device to pinned host memory (down), from pinned host memory
+     * to the device (up), and within device memory (copy). */
     xd_status (*down)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
     xd_status (*up)  (xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
     xd_status (*copy)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
-    /* Memory and marks of this device that other processes of the host open by handle (CUDA IPC).
-     * Borrowed memory may only be read, by `copy`. A borrowed mark may only be waited for, by
-     * `follow`. All functions return NULL if the device or the system does not allow it. */
+    /* Lend memory and marks (events) of this device to other processes of the host, which open them
+     * by handle (CUDA IPC). Borrowed memory may only be read, by `copy`. A borrowed mark may only
+     * be waited for, by `follow`. All functions return NULL if the device or the system does not
+     * allow it. */
     void     *(*lend)(xd_dev *d, size_t bytes, xd_handle *h);
     xd_mark  *(*mark_lend)(xd_dev *d, xd_handle *h);
     void     *(*borrow)(xd_dev *d, const xd_handle *h);

@@ -8,10 +8,10 @@
 
 typedef enum xd_attn_way {      /* ways to get an attention output, largest saving first       */
     XD_ATTN_SHARE,              /* reuse the previous step's output                            */
-    XD_ATTN_WINDOW_CFG,         /* XD_ATTN_WINDOW, shared by both CFG passes                   */
+    XD_ATTN_WINDOW_CFG,         /* windowed attention of one CFG pass, used for both passes    */
     /* Attention in a local window, plus the residual of the last step with full attention. */
     XD_ATTN_WINDOW,
-    XD_ATTN_FULL_CFG,           /* full attention of the prompt's pass, used for both passes   */
+    XD_ATTN_FULL_CFG,           /* full attention of the prompt's pass, used for both CFG passes */
     XD_ATTN_FULL,
     XD_ATTN_WAYS
 } xd_attn_way;
@@ -20,10 +20,10 @@ typedef enum xd_attn_way {      /* ways to get an attention output, largest savi
 typedef struct xd_attn_table {
     int      lead;              /* number of transformer blocks before the table's first block */
     int      blocks, steps;
-    uint8_t *way;               /* [blocks][steps] of xd_attn_way; NULL: no table              */
+    uint8_t *way; /* [blocks][steps] way (xd_attn_way) of each block and step; NULL: no table */
     double   limit;             /* > 0: compute every attention in full, and fill `found` with the
                                    ways whose relative error is below this limit               */
-    /* [blocks][steps]: of the ways found for all images, the way that saves least. */
+    /* [blocks][steps] way that was found: if images differ, the way that saves the least work. */
     uint8_t *found;
 } xd_attn_table;
 
@@ -44,7 +44,7 @@ static inline int xd_attn_has_cfg(xd_attn_way w)
     return w == XD_ATTN_FULL_CFG || w == XD_ATTN_WINDOW_CFG;
 }
 
-/* Returns 1 if the function `is` returns nonzero for any entry of the table. */
+/* Returns 1 if the function `is` returns nonzero for any entry (way) of the table. */
 static inline int xd_attn_table_has(const xd_attn_table *t, int (*is)(xd_attn_way w))
 {
     for (int i = 0; i < t->blocks * t->steps; i++)

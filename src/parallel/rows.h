@@ -5,7 +5,8 @@
 
 #include "parallel/method.h"
 
-/* Returns the number of rows of one patch (or XD_ALL) on all Ulysses ranks of one ring member. */
+/* Returns the number of token rows that all Ulysses ranks of one ring member have of one patch
+ * (XD_ALL: of all patches). */
 static inline int64_t xd_member_rows(const xd_layout *l, const xd_topo *t, int patch, int member)
 {
     int64_t n = 0;
@@ -22,16 +23,16 @@ static inline xd_tensor xd_piece_of(xd_tensor t, int64_t row, int64_t n)
     return t;
 }
 
-/* Returns the number of attention heads that this Ulysses rank computes, out of the heads of its
- * tensor rank. */
+/* Returns the number of attention heads that this Ulysses rank computes, out of the heads that its
+ * tensor-parallel rank has. */
 static inline int64_t xd_my_heads(const xd_method_args *a)
 {
     return xd_cut_at((xd_span){ 0, a->heads }, a->topo->at[XD_ULYSSES], a->topo->deg.n[XD_ULYSSES],
                      a->lay->heads).n;
 }
 
-/* Return the number of passes per step that this cfg rank computes, and the index of the current
- * pass among these. */
+/* Return the number of guidance passes per step that this cfg rank computes, and the index of the
+ * current pass among these passes. */
 static inline int xd_my_passes(const xd_method_args *a)
 {
     return (a->npass - a->topo->at[XD_CFG] + a->topo->deg.n[XD_CFG] - 1) / a->topo->deg.n[XD_CFG];
@@ -49,12 +50,12 @@ static inline int64_t xd_my_pass(const xd_exec *x, const xd_topo *t)
 int xd_in_order(const xd_exec *x, const xd_topo *t, xd_axis axis, const xd_tensor *k,
                 const xd_tensor *v, xd_kv *seg);
 
-/* Lists views of keys and values [first, first + n) of an attention, one view for each of its
- * segments that overlaps the range. Returns the number of views; fails x if this number exceeds
- * `room`. */
+/* Lists views of the keys and values [first, first + n) of an attention call, one view for each
+ * segment of keys that overlaps this range. Returns the number of views; the context x fails if
+ * this number exceeds `room`, the size of the list. */
 int xd_pick_keys(xd_exec *x, const xd_attn_args *a, int64_t first, int64_t n, xd_kv *seg, int room);
 
-/* Calls the attention of the next hook after m. */
+/* Calls the attention function of the hook that follows m in the stack. */
 static inline void xd_next_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     const xd_hooks *next = m->next;

@@ -5,8 +5,7 @@
 
 #include "comm/comm.h"
 
-typedef enum xd_axis {          /* axes of parallelism, innermost first, which has the most
-                                   messages */
+typedef enum xd_axis {          /* axes of parallelism, innermost (with the most messages) first */
     XD_TENSOR, XD_ULYSSES, XD_RING, XD_PIPE, XD_CFG, XD_DATA, XD_NAXES
 } xd_axis;
 
@@ -16,10 +15,11 @@ typedef struct xd_degrees { int n[XD_NAXES]; } xd_degrees;
 typedef struct xd_topo {
     xd_degrees deg;
     int        at[XD_NAXES];    /* coordinates of this rank                                     */
-    /* [axis]: ranks that differ only on this axis; this rank is at[axis]. */
+    /* [axis] groups of the ranks that differ from this rank only on this axis; this rank is number
+     * at[axis]. */
     xd_comm   *group[XD_NAXES];
-    /* Ulysses x ring: ranks with tokens of this pass; this rank is at[ULYSSES] + at[RING] *
-     * deg[ULYSSES]. */
+    /* Group over the axes Ulysses and ring: the ranks that have tokens of this guidance pass. This
+     * rank is number at[ULYSSES] + at[RING] * deg[ULYSSES]. */
     xd_comm   *tokens;
     xd_comm   *replica;         /* ranks that work on one image                                 */
     xd_comm   *world;           /* all ranks in use                                             */
@@ -30,8 +30,8 @@ int xd_degrees_product(xd_degrees d);
  * collective. Call xd_topo_close also after a failure. */
 xd_status xd_topo_open(xd_topo *t, xd_comm *world, xd_degrees deg, xd_err *e);
 void      xd_topo_close(xd_topo *t);
-/* Returns the number of the sequence rank with these coordinates; for this rank's own coordinates
- * it is xd_exec.sp. */
+/* Returns the number of the sequence rank with these Ulysses and ring coordinates. For this rank's
+ * own coordinates, the result is xd_exec.sp. */
 int xd_topo_sp(const xd_topo *t, int ulysses, int ring);
 
 #endif

@@ -18,39 +18,41 @@ typedef enum xd_offload { XD_OFFLOAD_AUTO, XD_OFFLOAD_NONE, XD_OFFLOAD_STREAM } 
  * (xd_open_args.fit). */
 enum { XD_FIT_OFFLOAD = 1, XD_FIT_DIT = 2, XD_FIT_TEXT = 4 };
 
-/* What an engine keeps between requests; engines that share weights share it. */
+/* Caches that an engine keeps between requests. Engines that share weights also share these
+ * caches. */
 typedef struct xd_engine_caches {
-    struct xd_text_cache *embeddings;   /* of earlier prompts (text_cache.h); NULL: none yet   */
-    struct xd_colours    *colours;      /* of latents, learned (preview.h); NULL: none yet     */
+    /* embeddings of earlier prompts (text_cache.h); NULL: none yet */
+    struct xd_text_cache *embeddings;
+    struct xd_colours    *colours; /* colours of latents for previews (preview.h); NULL: none yet */
 } xd_engine_caches;
 
-/* The state with which a request is checked, counted and run. An engine has one. A prediction makes
- * another one that represents one rank of a plan and only counts. */
+/* The state with which a request is checked, counted and run. An engine has one context. A
+ * prediction makes another context, which represents one rank of a plan and only counts. */
 typedef struct xd_context {
     xd_model     model;
     xd_dev      *dev, *count;
     xd_plan      plan;
     xd_world     world;         /* all ranks, and the ranks in use                             */
     void        *window;   /* shared-memory arena of this host's ranks; NULL: private arena       */
-    xd_topo      topo;          /* this rank's topology in world.used; degrees 1 if idle       */
+    xd_topo      topo; /* this rank's coordinates among the used ranks; all degrees 1 if idle */
     xd_comm     *count_world;   /* `world.used` without messages, for counting                 */
     xd_topo      count_topo;
     xd_comm     *text, *count_text;     /* ranks that split text encoders; NULL: none             */
     xd_dtype     type;          /* compute type                                                */
     int          keep;          /* 1: text encoders stay loaded                                */
     xd_offload   offload;
-    xd_engine_caches *caches;   /* of the engine that owns the weights; NULL: none             */
+    xd_engine_caches *caches;   /* caches of the engine that owns the weights; NULL: none      */
     int          once;          /* 1: the engine serves one request only                       */
-    size_t       spare;  /* this rank's part of unused host memory, for readahead           */
+    size_t       spare; /* bytes of unused host memory that this rank may use to read files ahead */
     double       cold[XD_KINDS];        /* bytes of weights to read from disk; 0: unknown        */
     int          bench;      /* 1: inputs that only affect the image may be absent         */
-    int          unread;        /* 1: do not read initial images, the request is counted        */
+    int          unread;        /* 1: the request is only counted, so initial images are not read */
     int          neighbours;    /* engines of this host that run concurrently; 0, 1: one          */
-    int          borrowed;      /* 1: another engine owns the weights, free none                */
+    int          borrowed;      /* 1: another engine owns the weights, so this engine frees none */
     int          switched;      /* 1: there are weights for other LoRA files (lora_sets.h)     */
-    double       budget;        /* bytes (memory_budget.h); 0: all free memory                    */
+    double       budget;        /* memory budget in bytes (memory_budget.h); 0: all free memory   */
     int          fit;           /* XD_FIT_*: allowed changes if a request does not fit            */
-    long long    holds;         /* bytes of weights as passed to xd_budget_hold                   */
+    long long    holds;         /* bytes of loaded weights, as last passed to xd_budget_hold      */
     const xd_canceller *cancel; /* cancellation of the running request; NULL: none             */
     xd_trace    *trace;         /* recorder of events; NULL: no recording                      */
     xd_balance  *balance; /* sizes of uneven shards; NULL: even shards                   */
@@ -58,9 +60,9 @@ typedef struct xd_context {
 } xd_context;
 
 /* Makes a separate context for counting, with the model and device of `base` (borrowed; base must
- * outlive it). In it nothing is loaded, no groups of ranks are open, components are not split, and
- * images are not read. Changes to it do not affect `base`. Close with xd_context_fork_close, also
- * after a failure. */
+ * outlive it). In the new context nothing is loaded, no groups of ranks are open, components are
+ * not split, and images are not read. Changes of the new context do not affect `base`. Close with
+ * xd_context_fork_close, also after a failure. */
 xd_status xd_context_fork(xd_context *fork, const xd_context *base, xd_err *e);
 void      xd_context_fork_close(xd_context *fork, const xd_context *base);
 

@@ -30,42 +30,46 @@ typedef struct xd_denoise {
     xd_trace       *trace;      /* recorder of events; NULL: no recording                      */
     xd_layout       lay;
     int             begin, end; /* steps [begin, end) are computed by `net`                    */
-    size_t          mark;       /* arena mark: memory above it is for steps [begin, end)       */
+    size_t          mark;       /* start of the arena memory that is used by steps [begin, end) */
     xd_method_stack stack;
     xd_replay       replay;     /* passes recorded by the device                               */
-    /* adaLN: [0] for all passes, or one per pass if they depend on text. */
+    /* adaLN parameters: mods[0] for all passes, or one element per pass if the parameters depend on
+     * the text. */
     xd_mods         mods[XD_MAXPASS];
     xd_step_cache   cache;      /* step cache: reuses work of earlier steps                     */
     xd_tables       tables;     /* position tables on the device                                 */
-    xd_cond         cond[XD_MAXPASS]; /* text per pass: prompt, negative prompt                  */
-    /* This rank's image rows, patch by patch [n,C p^2]: latents (first and last stage),
-     * predictions and history (last stage). */
+    xd_cond         cond[XD_MAXPASS]; /* text of each pass: the prompt, the negative prompt      */
+    /* This rank's rows of image tokens, patch after patch, [n,C p^2]: the latents (on the first and
+     * the last stage), the predictions and the sampler's history (on the last stage). */
     xd_tensor       lat, pred[XD_MAXPASS], hist[XD_MAXHIST];
-    xd_tensor       noise;    /* noise that the step adds (last stage); absent: none              */
-    xd_tensor       extra;      /* further input channels (first stage)                        */
+    /* noise that the sampler adds in the step (on the last stage), or absent */
+    xd_tensor       noise;
+    xd_tensor       extra;      /* further input channels of the transformer (on the first stage) */
     /* For inpainting (last stage): the mask (1: inpainted), then latents of the image, and noise,
      * both 0 where the mask is 1. */
     xd_tensor       keep[XD_NKEEP];
-    xd_tensor       clean;      /* clean latents (last stage); absent: no previews               */
-    xd_tensor       ref;        /* this rank's tokens of reference images (first stage)        */
+    xd_tensor       clean; /* clean latents for previews (on the last stage); absent: no previews */
+    xd_tensor       ref;        /* this rank's tokens of reference images (on the first stage) */
     /* Buffers for hidden states of all rows of this rank, used cyclically. */
     xd_tensor       h[XD_NHID];
     xd_req          h_in[XD_NHID], h_out[XD_NHID];
     xd_tensor       skip[XD_NHID];      /* long skip connections of h, if the model has any    */
     int             nskip;      /* number of buffers `skip`, also used cyclically              */
-    int             skips[2];   /* number of skips received and sent with a hidden state       */
+    int             skips[2];   /* number of skip tensors received and sent with a hidden state */
     xd_req          skip_in[XD_NHID], skip_out[XD_NHID];
-    xd_req         *lat_in, *lat_out;   /* [npatch + 1]: per patch, then all tokens            */
+    /* [npatch + 1] messages with latents: of each patch, then of all tokens */
+    xd_req         *lat_in, *lat_out;
     int64_t         piece_index; /* number of started work items                                */
-    /* Status of this step: this rank's; the worst of all ranks. */
+    /* Status of the step: this rank's status, and the worst status of all ranks. */
     int32_t         verdict, worst;
     xd_req          agree;
     void           *local;
-    /* Per pass: the model's tensors that depend only on the text. */
+    /* The tensors of the model that depend only on the text, for each guidance pass. */
     void           *kept[XD_MAXPASS];
-    int             read[XD_MAXPASS];   /* 1: `kept` is filled                                 */
+    int             read[XD_MAXPASS];   /* 1: `kept` of the pass is filled                     */
     xd_rng          rng;        /* generator of the image's noise                              */
-    double        (*sums)[4];   /* [npatch]: sums over predictions, for guidance_rescale       */
+    /* [npatch] sums over the predictions of each patch, for guidance_rescale */
+    double        (*sums)[4];
     /* Latents in host memory: this rank's rows; all ranks' rows; all rows in image order. */
     float          *mine, *rows, *whole;
 } xd_denoise;
@@ -86,8 +90,8 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed, int image);
  * text tensors and stale keys and values are discarded. Call xd_denoise_finish before and
  * xd_denoise_ready after. Collective over the replica. */
 void xd_denoise_change(xd_denoise *f, const xd_net *net, int step);
-/* Runs one denoising step. Returns 0 if all ranks know that one of them has failed in an earlier
- * step. */
+/* Runs one denoising step. Returns 0 if all ranks know that one of the ranks has failed in an
+ * earlier step. */
 int  xd_denoise_step(xd_denoise *f, int step);
 /* Ends the loop, or the steps of one transformer: waits for pending messages. If any rank of the
  * replica has failed, all ranks of the replica get the first error. */
@@ -101,7 +105,7 @@ void xd_denoise_report(xd_denoise *f, int step, const xd_progress *p, float *lat
 /* Writes the clean latents that the last step has predicted in the same way as xd_denoise_latents.
  * The clean latents are valid if xd_preview_due is 1 for the step. */
 void xd_denoise_clean(xd_denoise *f, float *out);
-/* Counts the arena bytes that denoising needs on this rank, and the further bytes of its parallel
+/* Counts the bytes that denoising needs on this rank: in the arena, and in addition for parallel
  * methods. len: text tokens of each pass. */
 xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
                            size_t *method_bytes, xd_err *e);

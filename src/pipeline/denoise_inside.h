@@ -15,7 +15,7 @@ static inline int xd_denoise_is_first(const xd_denoise *f)
     return f->topo->at[XD_PIPE] == 0;
 }
 
-/* Returns 1 if this rank computes the pass. */
+/* Returns 1 if this rank computes the guidance pass. */
 static inline int xd_denoise_is_mine(const xd_denoise *f, int pass)
 {
     return pass % f->topo->deg.n[XD_CFG] == f->topo->at[XD_CFG];
@@ -23,10 +23,11 @@ static inline int xd_denoise_is_mine(const xd_denoise *f, int pass)
 
 /* Returns the number of exact steps with which each transformer begins. */
 int     xd_denoise_exact(const xd_denoise *f);
-/* Returns which of this rank's rows (of all patches) are of a stream in patch `unit` or XD_ALL. */
+/* Returns the range of this rank's rows that belong to one stream (text, reference or image) of
+ * patch `unit`, or of all patches if `unit` is XD_ALL. */
 xd_span xd_denoise_rows(const xd_denoise *f, xd_stream_id stream, int unit);
-/* Returns the view of this rank's rows of patch `unit` or XD_ALL in `t`, a tensor of all image rows
- * of this rank. */
+/* Returns a view of `t`, a tensor of all image rows of this rank: the rows of patch `unit`, or all
+ * rows if `unit` is XD_ALL. */
 xd_tensor xd_denoise_part(const xd_denoise *f, xd_tensor t, int unit);
 /* Applies guidance to the predictions p of a step's passes, which are views of f->pred. The guided
  * prediction is written to p[0]. */

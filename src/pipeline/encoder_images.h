@@ -4,17 +4,17 @@
 
 #include "pipeline/job.h"
 
-/* Returns the number of images that the model's image encoder reads; 0: the model has no image
+/* Returns the number of images that the model's image encoder reads, or 0 if the model has no image
  * encoder. */
 int       xd_encoder_images_read(const xd_job *j);
-/* Preprocesses image i (w x h pixels of 3 bytes) into j->encoder_pixels if an encoder reads it. On
- * rank 0. */
+/* Preprocesses image i (w x h pixels of 3 bytes) into j->encoder_pixels if an image encoder reads
+ * it. Call on rank 0. */
 xd_status xd_encoder_images_prepare(xd_job *j, int i, const uint8_t *rgb, int64_t w, int64_t h,
                                     xd_err *e);
 int64_t   xd_encoder_images_hash(const xd_job *j);
-/* xd_encoder_images_open allocates j->encoder_pixels; in a benchmark without an image they are
- * black. xd_encoder_images_share sends rank 0's pixels to the ranks of c, which split the encoder
- * (NULL: one rank); collective over c. */
+/* xd_encoder_images_open allocates j->encoder_pixels; in a benchmark without an image, these pixels
+ * are black. xd_encoder_images_share sends rank 0's pixels to the ranks of c, which split the
+ * encoder (NULL: one rank); collective over c. */
 xd_status xd_encoder_images_open(xd_job *j, xd_err *e);
 xd_status xd_encoder_images_share(xd_job *j, xd_comm *c, xd_err *e);
 void      xd_encoder_images_close(xd_job *j);

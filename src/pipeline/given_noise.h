@@ -11,8 +11,8 @@ xd_status    xd_given_noise_check(const xd_job *j, xd_err *e);
 /* Sends the noise of rank 0's request to every rank. Collective, also if the request has no
  * noise. */
 xd_status    xd_given_noise_share(xd_job *j, xd_err *e);
-/* Returns the request's noise for one image, [frames,channels,rows,columns]. NULL: the noise is
- * drawn from the seed. */
+/* Returns the request's noise for one image, [frames,channels,rows,columns]. Returns NULL if the
+ * noise is drawn from the seed. */
 const float *xd_given_noise_of(const xd_job *j, int image);
 void         xd_given_noise_close(xd_job *j);
 

@@ -14,18 +14,19 @@ enum { XD_MAXREFS = 16 };       /* max number of reference images of a request  
 /* The input image of a request that generates only a part of an image (padding_mask_crop); the
  * pixels outside the part are kept. */
 typedef struct xd_job_paste {
-    uint8_t *rgb, *grey;        /* complete image and mask as read, on rank 0                  */
-    xd_grid  size;              /* size of both in pixels                                      */
+    uint8_t *rgb, *grey; /* pixels of the complete image and of the mask as read, on rank 0 */
+    xd_grid  size;              /* size of the complete image in pixels                        */
     xd_box   box;               /* the part of the image that is generated                     */
 } xd_job_paste;
 
 typedef struct xd_job {
     xd_context *ctx;
     const xd_request *r;
-    int64_t     asked[2], size[2];      /* height and width in pixels: as requested; as generated */
+    /* height and width in pixels that are requested; that are generated */
+    int64_t     asked[2], size[2];
     int64_t     frames;         /* frames of the result; 1 for an image                        */
     double      fps;            /* frames per second of a video file; 0: the result is an image */
-    int64_t     cells[3];       /* latent cells: t, h, w                                       */
+    int64_t     cells[3];       /* size of the latents in cells: t, h, w                       */
     /* Leading latent frames that only pad a patch and are not decoded. */
     int64_t     spare;
     int64_t     lat[4];         /* extents of the latents on the host: t, C, h, w              */
@@ -34,8 +35,9 @@ typedef struct xd_job {
     xd_layout   lay;
     xd_usual    usual;          /* the model's defaults for the request                        */
     int         npass;          /* max passes per step: 1; 2 with guidance; 3 with skipped layers */
-    int         all_passes;     /* a prediction's passes in each step; 0: xd_job_passes decides */
-    /* [layers] 1: the third pass skips the layer; NULL: no third pass. */
+    /* number of passes of each step, in predictions; 0: xd_job_passes decides */
+    int         all_passes;
+    /* [layers] 1 for a layer that the third guidance pass skips; NULL: there is no third pass. */
     uint8_t    *skips;
     double      guidance;       /* guidance scale that combines the two passes (xd_job_guidance) */
     double      distilled;      /* guidance scale input of the transformer, or NaN             */
@@ -47,36 +49,40 @@ typedef struct xd_job {
     int         loads[2];       /* number of times that the request has loaded each transformer */
     double      strength;       /* strength of the initial image; 0: no image                  */
     int         max_text, images;
-    /* attention_window as t, h, w, or as -1, 0 and the number of tokens on each side; all 0: no
-     * window. */
+    /* The request's attention_window: its size t, h, w in tokens, or -1, 0 and the number of tokens
+     * on each side. All 0: no window. */
     int64_t     window[3];
-    /* Table of DiTFastAttn; its `way` is NULL: all attention is computed. */
+    /* Table of the attention outputs that DiTFastAttn reuses. If its field `way` is NULL, all
+     * attention is computed. */
     xd_attn_table ways;
     int         picks;          /* 1: the request selects images (xd_job_pick)                 */
     int        *todo, ntodo;    /* indices of generated images, ascending; NULL: all           */
-    int         asked_steps;    /* samp.steps plus those skipped by `strength`                 */
+    int         asked_steps; /* number of steps, samp.steps plus the steps that `strength` skips */
     const xd_sampler *sampler;
     xd_sampling samp;
-    xd_counts   step_ops;       /* ops of the first step, as counted by the count device       */
+    xd_counts   step_ops; /* FLOPs and bytes of the first step, as counted without computing */
     xd_cache_spec cache;
-    int64_t     cached[2];      /* step cache: number of skipped middle block ranges, and of all */
-    xd_cache_pair *changes;     /* [nchanges] changes reported by the cache                     */
+    /* step cache: number of skipped middle ranges of blocks; of all ranges */
+    int64_t     cached[2];
+    xd_cache_pair *changes; /* [nchanges] changes from step to step that the step cache reports */
     int         nchanges, max_changes;
     double      start_s;
     double      away_s;         /* seconds spent in the callback on_turn (yield.h)             */
-    double      away_reported_s;        /* the part of away_s that is already reported         */
+    double      away_reported_s;        /* seconds of away_s that are already reported         */
     int         may_yield;      /* 1: this rank computes and may yield (yield.h)               */
-    /* Number of leading image tokens that an input image fixes; 0: none. */
+    /* Number of leading image tokens whose content an input image fixes; 0: none. */
     int64_t     held;
     float      *image;          /* [H,W,3] initial image (host); NULL: none or freed           */
     float      *moments;        /* [h,w,2C] moments of `image`, on every rank's host; NULL: none */
-    /* Like `image` and `moments`, but of the image without grey in the masked area. Denoising
-     * starts from these if the transformer reads `image` as an input. NULL: denoising starts from
-     * pure noise. */
+    /* Pixels and moments like `image` and `moments`, but of the initial image without grey in the
+     * masked area. Denoising starts from these if the transformer reads `image` as an input. If
+     * these are NULL, denoising starts from pure noise. */
     float      *start_image, *start_moments;
-    /* [H,W] inpainting mask, 1: generate, 0: keep; on every rank once encoded. */
+    /* [H,W] inpainting mask, 1 for pixels to generate, 0 for pixels to keep. Every rank has the
+     * mask once the image is encoded. */
     uint8_t    *mask;
-    /* Pixels to keep; its rgb is NULL: the complete image is generated. */
+    /* Pixels outside the generated part of an image. If `rgb` of the struct is NULL, the complete
+     * image is generated. */
     xd_job_paste paste;
     int64_t     rank0_images;   /* number of input images of rank 0's request                  */
     int         nrefs;          /* number of reference images (references.h)                   */
@@ -88,11 +94,13 @@ typedef struct xd_job {
     /* Sizes of the reference images in pixels, and in tokens. */
     xd_grid     ref_size[XD_MAXREFS], refs[XD_MAXREFS];
     float      *ref_pixels[XD_MAXREFS]; /* [H,W,3] reference images on rank 0; freed once encoded */
-    /* Sizes of the images for the text encoder (prompt_images.h). */
+    /* Sizes of the reference images as the text encoder reads them (prompt_images.h). */
     xd_grid     seen_size[XD_MAXREFS];
-    /* [H,W,3] those images, on ranks that encode text; NULL: none. */
+    /* [H,W,3] reference images as the text encoder reads them, on ranks that encode text; NULL:
+     * none. */
     uint8_t    *seen[XD_MAXREFS];
-    float      *ref_tokens;     /* [tokens of all references,F] on every rank's host; NULL: none */
+    /* [tokens,F] of all reference images, on every rank's host; NULL: none */
+    float      *ref_tokens;
     /* [images][t,C,h,w] initial noise from the program, on every rank; NULL: none. */
     float      *given_noise;
 } xd_job;
@@ -109,16 +117,17 @@ const char *xd_job_text(const xd_request *r, xd_job_text_kind kind, int64_t prom
 /* Returns 1 if any prompt has a text of this kind. */
 int       xd_job_has_text(const xd_request *r, xd_job_text_kind kind);
 const char *xd_job_text_name(xd_job_text_kind kind);
-/* Returns the number of negative prompts: 1, or one per prompt. */
+/* Returns the number of negative prompts, which is 1 or the number of prompts. */
 int       xd_job_negatives(const xd_request *r);
-uint64_t  xd_job_texts_hash(const xd_request *r);       /* hash of prompts and all lists of texts */
+/* returns a hash of the prompts and all lists of texts */
+uint64_t  xd_job_texts_hash(const xd_request *r);
 /* Shortens the request's lists of texts to the texts of the first prompt. */
 void      xd_job_first_texts(xd_request *r);
 /* Refuses a request whose texts are not UTF-8 or whose lists of texts have a wrong length. */
 xd_status xd_job_check_texts(const xd_request *r, xd_err *e);
-/* 1: the request has an initial or a reference image. */
+/* Returns 1 if the request has an initial or a reference image. */
 int       xd_job_has_image(const xd_request *r);
-int       xd_job_has_last(const xd_request *r);         /* 1: the request has a last frame      */
+int       xd_job_has_last(const xd_request *r); /* returns 1 if the request has a last frame */
 int       xd_job_has_mask(const xd_request *r);
 int64_t   xd_job_images(const xd_request *r);           /* returns the number of input images   */
 xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
@@ -159,8 +168,8 @@ double    xd_job_guidance(const xd_job *j, int step);
  * have. */
 int       xd_job_passes(const xd_job *j, int step);
 int       xd_job_usual_passes(const xd_job *j);
-/* Reads the request's skip_guidance_layers to j->skips; if there are any, npass becomes 3. Call
- * after the schedule and npass are set. */
+/* Reads the request's skip_guidance_layers to j->skips. If there are such layers, sets npass to 3.
+ * Call after the schedule and npass are set. */
 xd_status xd_job_read_skips(xd_job *j, xd_err *e);
 /* xd_job_has_skips returns 1 if the step has the pass that skips layers. xd_job_first_skip returns
  * the first step with this pass, or -1. */
@@ -168,7 +177,8 @@ int       xd_job_has_skips(const xd_job *j, int step);
 int       xd_job_first_skip(const xd_job *j);
 /* Returns 1 if pass number `pass` skips the layer. */
 int       xd_job_skips(const xd_job *j, int pass, int layer);
-/* Returns the guidance scale of a step: j->guidance, or j->guidance_2 below the boundary. */
+/* Returns the guidance scale of a step, which is j->guidance, or j->guidance_2 for steps of the
+ * second transformer. */
 double    xd_job_scale(const xd_job *j, int step);
 /* Sets j->boundary, where the second transformer takes over, and j->guidance_2. Refuses a schedule
  * with steps for which the model has no transformer. */
@@ -184,7 +194,7 @@ int       xd_job_uses_dit(const xd_job *j, int i);
  * counts for an image after the first one: it includes the change before the first step. */
 int       xd_job_changes(const xd_job *j);
 int       xd_job_changes_again(const xd_job *j);
-/* Returns the guidance scale at or below which guidance is off: 1 or 0. */
+/* Returns the guidance scale (1 or 0) at or below which guidance is off. */
 double    xd_job_no_guidance(const xd_job *j);
 /* Returns `rows`, a number of text or image rows, plus the padding that the transformer adds to
  * them. */

@@ -22,7 +22,8 @@ double xd_budget_least(const xd_context *ctx, double have);
 void   xd_budget_text(const xd_context *ctx, int tight, const char *who, double have, char *out,
                       size_t size);
 
-/* Records that the engine of this context now holds `bytes` of weights; 0: the engine is closed. */
+/* Records that the engine of this context now has `bytes` of loaded weights. `bytes` is 0 when the
+ * engine is closed. */
 void   xd_budget_hold(xd_context *ctx, double bytes);
 /* Returns the bytes of weights that other engines of this process hold. */
 double xd_budget_elsewhere(const xd_context *ctx);

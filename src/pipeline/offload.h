@@ -21,11 +21,11 @@ void xd_offload_fit(xd_offload_parts *p, xd_need *n, const xd_job *j, int ranks,
 /* Adds pinned host memory to the memory need *n. bytes: size of this rank's part of the host copy
  * of the transformer's streamed blocks. */
 void xd_offload_pin(xd_need *n, const xd_job *j, int ranks, size_t bytes);
-/* Returns how many times a rank runs the transformer's blocks in a step of `passes` passes. exact:
- * 1: a step without stale data. */
+/* Returns how many times a rank runs the transformer's blocks in a step of `passes` passes. `exact`
+ * is 1 for a step without stale data. */
 int  xd_offload_runs(const xd_job *j, int passes, int exact);
 
-/* Reads "auto", "none", ... */
+/* Reads the offload setting from its text: "auto", "none" or "stream". */
 xd_status xd_offload_read(const char *text, xd_offload *out, xd_err *e);
 
 #endif

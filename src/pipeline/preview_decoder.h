@@ -12,8 +12,8 @@
 xd_status xd_preview_count(xd_job *j, size_t *weights, size_t *bytes, xd_err *e);
 /* Loads the preview decoder if the request needs it on this rank. The call is local. */
 xd_status xd_preview_load(xd_job *j, xd_err *e);
-/* Decodes a frame of clean latents [C,h,w] to malloc'ed pixels [size.rows,size.cols,3]. NULL: there
- * is no preview decoder, decoding failed, or the request was cancelled. */
+/* Decodes a frame of clean latents [C,h,w] to malloc'ed pixels [size.rows,size.cols,3]. Returns
+ * NULL if there is no preview decoder, decoding failed, or the request was cancelled. */
 float    *xd_preview_decode(const xd_job *j, const float *lat, xd_grid *size);
 
 #endif

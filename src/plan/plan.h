@@ -11,30 +11,32 @@ enum { XD_MAXSTAGE = 256, XD_MAXPATCH = 1024 };
 
 typedef struct xd_plan {
     xd_degrees deg;
-    /* Number of PipeFusion patches; 1: no stages, or all steps are exact. */
+    /* Number of PipeFusion patches; 1 if there are no pipeline stages or all steps are exact. */
     int  npatch;
-    int  warmup;                /* number of exact steps at the start; at least 1 with patches */
-    int  text_every;            /* 1: text is sent with every patch, 0: only with the first    */
+    /* number of exact steps (without stale data) at the start; at least 1 with patches */
+    int  warmup;
+    int  text_every; /* 1: text tokens are sent with every patch; 0: only with the first patch */
     int  displaced;             /* 1: the ring axis uses stale K, V (DistriFusion)             */
     int  vae_rows;              /* 1: the VAE's images are split into bands of rows            */
     int  text_tp;               /* text encoders are split over the first text_tp ranks in use */
-    int  nlist, list[XD_MAXSTAGE];      /* requested blocks per stage; nlist 0: balanced       */
+    /* requested number of blocks of each stage; nlist 0: balanced stages */
+    int  nlist, list[XD_MAXSTAGE];
     int  changes;               /* difference from the one-rank image (plan_table.h)           */
     char text[256];             /* "pipefusion 2 x ulysses 2 (4 patches, 1 warm-up, VAE rows)" */
 } xd_plan;
 
-/* Checks the requested plan `a` against the number of ranks and the model `d` (NULL: only checks
- * that need no model) and fills in defaults. The error message is one sentence with the requested
- * plan, the limit that it breaks, and up to three plans that work. */
+/* Checks the requested plan `a` against the number of ranks and the model `d` (if `d` is NULL,
+ * makes only the checks that need no model) and fills in defaults. The error message is one
+ * sentence with the requested plan, the limit that it breaks, and up to three plans that work. */
 xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit_info *d,
                        xd_err *e);
 /* Returns the number of exact steps (without stale data) at the start of a request. */
 int xd_plan_exact(const xd_plan *p);
 
 /* Splits n blocks into `stages` consecutive runs that minimize the time of the slowest stage: stage
- * i runs blocks [cut[i], cut[i + 1]). cost: [n] costs of the blocks; head, tail: extra costs of the
- * first and the last stage, in the same unit; speed: [stages] relative speeds of the stages, NULL:
- * all equal. */
+ * i runs blocks [cut[i], cut[i + 1]). `cost` has the costs of the n blocks. `head` and `tail` are
+ * extra costs of the first and the last stage, in the same unit. `speed` has the relative speeds of
+ * the stages, or is NULL if all stages are equally fast. */
 void xd_plan_balance(const double *cost, int n, int stages, double head, double tail,
                      const double *speed, int *cut);
 

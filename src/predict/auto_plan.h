@@ -9,7 +9,7 @@
 typedef struct xd_predicted_times {  /* seconds of the request for which the plan was chosen;     */
                                      /* negative: unknown */
     double text_s, load_s, denoise_s, decode_s, total_s;
-    double read_s;  /* the part of text, load and decode spent on reading from a disk */
+    double read_s;  /* seconds of text, load and decode in which weights are read from disk */
     int    logged;  /* 1: total_s was logged, with the plan or with the bytes to read */
 } xd_predicted_times;
 

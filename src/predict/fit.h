@@ -9,10 +9,10 @@ typedef struct xd_fit {
     const xd_context  *ctx;
     const xd_request  *r;
     const xd_machine  *m;       /* machine, with the memory of a host or of a device           */
-    const xd_parallel *fixed;   /* the degrees that the user has given                         */
+    const xd_parallel *fixed;   /* the degrees of parallelism that the user has given          */
     int                ranks;
     int                stale;   /* 1: allow plans with inexact images                          */
-    int                chosen;  /* 1: the plan is chosen; 0: `fixed` is the complete plan         */
+    int                chosen;  /* 1: a plan is searched; 0: `fixed` is the complete plan         */
     /* Bytes that a process of this machine may map; 0: the request is for another machine. */
     double             space;
     double             held;    /* bytes of weights that are already loaded                    */
@@ -20,17 +20,17 @@ typedef struct xd_fit {
     int                only;    /* XD_FIT_*: try only these changes; 0: all                      */
 } xd_fit;
 
-typedef struct xd_fit_choice {  /* the changes of the first advice; all 0: no advice             */
-    int32_t offload, dit, text; /* --offload auto; weight types (xd_dtype), 0: unchanged         */
+typedef struct xd_fit_choice {  /* the option changes of the first advice; all 0: no advice      */
+    int32_t offload, dit, text; /* 1: --offload auto; weight types (xd_dtype), 0: unchanged      */
 } xd_fit_choice;
 
-/* Returns the bytes that the rank with the largest memory need needs. */
+/* Returns the memory need, in bytes, of the rank that needs the most memory. */
 double    xd_fit_fullest(const xd_prediction *f);
-/* Searches plans as xd_search_plans does for this many ranks, but sorts plans that need more memory
- * than a process may map last. */
+/* Searches plans for this many ranks as xd_search_plans does, but puts plans that need more memory
+ * than a process may map at the end of the list. */
 xd_status xd_fit_search(const xd_fit *t, xd_search *s, int ranks, xd_err *e);
-/* Returns the plan with the smallest memory need among the plans that do not fit; NULL if the need
- * of none was counted. */
+/* Returns the plan with the smallest memory need among the plans that do not fit into memory, or
+ * NULL if no plan's memory need was counted. */
 const xd_candidate *xd_fit_least(const xd_search *s);
 
 /* Writes text to append to a refusal: "; what would fit: --weights_dtype int8 (13.1 GB)", or, if no

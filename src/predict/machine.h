@@ -19,14 +19,14 @@ typedef struct xd_rates {       /* rates of one rank in one compute type        
     double conv;                /* flop/s of convolutions                                      */
     double bytes;               /* bytes/s of all other kernels                                */
     double call_s;              /* overhead of a kernel call in seconds                        */
-    /* bytes/s of norms (also norms per head), of group norms, and of activation functions; 0: as
-     * `bytes`. */
+    /* bytes/s of norms (also norms per head), of group norms, and of activation functions; 0: the
+     * rate `bytes`. */
     double norm, gnorm, act;
-    /* bytes/s of reading weights that are not in a CPU cache; 0: as `bytes`. */
+    /* bytes/s at which weights that are not in a CPU cache are read; 0: the rate `bytes`. */
     double weights;
     double attn_rows;           /* number of queries at which attention reaches half of `attn` */
     double int8, fp8;           /* speed-up of large GEMMs with int8 or fp8 weights; 0: estimated */
-    /* Speed-up of large GEMMs with inputs and weights in e4m3; 0: as `fp8`. */
+    /* Speed-up of large GEMMs with inputs and weights in e4m3; 0: the speed-up `fp8`. */
     double fp8_gemm;
 } xd_rates;
 
@@ -34,7 +34,7 @@ typedef struct xd_wire {        /* communication link between two ranks         
     double latency_s, bytes;    /* latency of a message; bytes/s in one direction              */
     /* Fraction of the compute speed that remains during a message, 0..1. */
     double overlap;
-    double shared;              /* bytes/s summed over the ranks of a host; 0: no limit        */
+    double shared;              /* max bytes/s of all ranks of a host together; 0: no limit    */
 } xd_wire;
 
 typedef struct xd_machine {
@@ -45,7 +45,7 @@ typedef struct xd_machine {
     int      shares;            /* 1: ranks of a host share one copy of equal weights          */
     double   alone;            /* speed-up of a rank while the other ranks of its host idle       */
     xd_rates f32, bf16;
-    xd_wire  inside, between;   /* links inside a host; between hosts                          */
+    xd_wire  inside, between;   /* links between ranks of one host; between hosts              */
     int      sheet;             /* 1: all values are from data sheets, nothing is measured      */
     double   read;              /* bytes/s of reading files outside the page cache; 0: unknown   */
     /* bytes/s from host memory to device memory, and back; 0: unknown.                          */
@@ -59,13 +59,14 @@ typedef struct xd_machine {
 xd_status xd_machine_read(xd_machine *m, const char *name, xd_err *e);
 /* Describes the machine of this process with this many ranks. Reads the result of `xdit probe` (the
  * file of xd_machine_home). If there is none, measures the machine's peak rate briefly and
- * multiplies it by the usual efficiency of kernels and messages. m->name tells which. The disk
- * speed is that of a probe with any number of ranks. dev must not be a count device. */
+ * multiplies it by the usual efficiency of kernels and messages. m->name tells where the rates are
+ * from. The disk speed is that of a probe with any number of ranks. `dev` must not be a count
+ * device, because the rates of `dev` are measured. */
 xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd_err *e);
-/* Describes a machine as xd_machine_here does, for ranks on devices with their own memory. device:
- * the name of all these devices, "cuda" or "cuda:0"; NULL: the kind of `dev`. dev: this rank's
- * device. If there is no probe result, a known device gets the rates of its preset, and an unknown
- * device is measured briefly. */
+/* Describes a machine as xd_machine_here does, for ranks on devices with their own memory. `device`
+ * is the name of all these devices, "cuda" or "cuda:0", or NULL for the kind of `dev`, which is
+ * this rank's device. If there is no probe result, a known device gets the rates of its preset, and
+ * an unknown device is measured briefly. */
 xd_status xd_machine_of_devices(xd_machine *m, xd_dev *dev, const char *device, int ranks,
                                 xd_err *e);
 /* Makes the path of the file with the probe result for this many ranks on this host, below
@@ -81,13 +82,13 @@ double    xd_machine_cache(int ranks);
 xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e);
 /* Appends the machine description as JSON. */
 void      xd_machine_write(const xd_machine *m, xd_text_buf *out);
-/* Returns the name of the i-th device whose rates are built in; NULL after the last one. */
+/* Returns the name of the i-th device whose rates are built in, or NULL after the last device. */
 const char *xd_machine_device(int i);
-/* Returns the name of the known device that a product name contains, such as H100 for "NVIDIA H100
- * 80GB HBM3"; NULL: none. */
+/* Returns the known device whose name a product name contains, such as H100 for "NVIDIA H100 80GB
+ * HBM3", or NULL if the device is unknown. */
 const char *xd_machine_like(const char *product);
-/* Returns how many of `have` free bytes of a device a request may use. The rest is for
- * libraries. */
+/* Returns how many of the `have` free bytes of a device a request may use. The remaining bytes are
+ * for libraries. */
 double    xd_machine_device_room(const xd_dev *dev, double have);
 /* Sets *m to the description of a cluster of known devices by its name: DEVICE, NxDEVICE, or
  * HxNxDEVICE (H hosts). Returns 0 if the device is unknown. */
@@ -98,8 +99,9 @@ const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute);
 /* ---- a device that predicts times and computes nothing ---------------------- */
 
 typedef struct xd_cost_device xd_cost_device;
-/* Opens a device that forwards all calls to a count device (borrowed) and sums the seconds that the
- * ops are predicted to need on machine m (borrowed). type: the model's compute type. */
+/* Opens a device that forwards all calls to a count device (borrowed; it computes nothing) and sums
+ * the seconds that the ops are predicted to need on machine m (borrowed). `type` is the model's
+ * compute type. */
 xd_status xd_cost_device_open(xd_cost_device **r, xd_dev *count, const xd_machine *m, xd_dtype type,
                               xd_err *e);
 void      xd_cost_device_close(xd_cost_device **r);
@@ -107,8 +109,8 @@ xd_dev   *xd_cost_device_dev(xd_cost_device *r);
 /* Sets the bytes of weights that later ops read again and again, from which their cache hits are
  * predicted. */
 void      xd_cost_device_weights(xd_cost_device *r, double bytes);
-/* Returns the predicted seconds of the ops since the last call of this function. alone: 1: while
- * all other ranks are idle. */
+/* Returns the predicted seconds of the ops since the last call of this function. If `alone` is 1,
+ * the ops are predicted as if all other ranks were idle. */
 double    xd_cost_device_lap_s(xd_cost_device *r, int alone);
 
 #endif

@@ -1,8 +1,9 @@
 /* predict.h - predicts seconds, bytes sent and memory of each rank for a request with a plan on a
  * machine.
  *
- * The request runs on the count device once for every rank of the plan, and the ranks' records are
- * simulated together (simulate.h). A prediction needs neither weights nor real ranks. */
+ * The request runs once for every rank of the plan on a count device, which computes nothing and
+ * records the rank's work. Then all records are simulated together (simulate.h). A prediction needs
+ * neither weights nor real ranks. */
 #ifndef XD_PREDICT_PREDICT_H
 #define XD_PREDICT_PREDICT_H
 
@@ -11,28 +12,29 @@
 #include "predict/simulate.h"
 
 typedef struct xd_prediction_rank {
-    xd_need need;               /* memory need by part                                         */
-    double  busy_s, wait_s;     /* seconds of computing and waiting per steady step            */
-    double  sent, between;      /* bytes sent per steady step; of these, bytes between hosts   */
+    xd_need need;               /* bytes of memory that the rank needs, by component           */
+    double  busy_s, wait_s; /* seconds of computing and of waiting, per step after the first ones */
+    double  sent, between; /* bytes sent per step after the first ones; part of it between hosts */
     double  sent_all;           /* bytes sent per request                                      */
     /* Number of blocks and of streamed blocks, of the transformer and of the text encoder that has
      * the most streamed blocks. */
     int     dit_blocks, dit_streamed, text_blocks, text_streamed;
 } xd_prediction_rank;
 
-/* Numbers and times of the steps that have a certain number of passes. */
+/* Number and time of the steps that have the same number of guidance passes. */
 typedef struct xd_predicted_steps {
     int    exact, others;       /* number of exact steps and of other steps                    */
-    double exact_s, step_s;     /* seconds of an exact and of another step                     */
+    double exact_s, step_s;     /* predicted seconds of an exact step, and of another step     */
 } xd_predicted_steps;
 
 typedef struct xd_prediction {
     xd_plan plan;
     int     ranks;              /* number of ranks in use                                      */
-    /* Predicted seconds. exact_s: mean of the exact steps; step_s: mean of the other steps, or
-     * exact_s. */
+    /* Predicted seconds. exact_s is the mean of the exact steps. step_s is the mean of the other
+     * steps, or exact_s if there are no other steps. */
     double  text_s, exact_s, step_s, decode_s, request_s;
-    xd_predicted_steps of[XD_MAXPASS + 1];      /* [number of passes] (xd_job_passes)           */
+    /* [number of guidance passes] the steps with that many passes */
+    xd_predicted_steps of[XD_MAXPASS + 1];
     double  encode_s;           /* seconds of VAE encoding of the request's images              */
     /* Seconds that the request waits for a disk, for each xd_kind of component whose weights are
      * not in memory. Weights that are read ahead during computation cost no wait. text_s and
@@ -44,38 +46,42 @@ typedef struct xd_prediction {
     int     rounds;             /* number of images that a replica generates in sequence          */
     double  from_s, to_s;       /* begin and end of the last simulated step (event times)        */
     double  sent;               /* bytes sent per request by all ranks                          */
-    double  peak;               /* memory of the fullest rank (devices) or host (CPU)           */
-    double  streamed;           /* bytes of streamed weights copied per step, max over ranks      */
-    double  upload;             /* bytes/s of copying streamed weights                          */
+    double  peak; /* peak bytes of the device (GPUs) or host (CPU) that needs the most */
+    double  streamed; /* bytes of streamed weights that the rank with the most copies per step */
+    double  upload;             /* bytes/s at which streamed weights are copied to the device   */
     int     apart;              /* 1: transformer and VAE are never loaded together             */
-    int     fits, stale;        /* 1: fits into memory; 1: some steps use stale data           */
-    double  left_out;           /* fraction of block ranges that a step cache is expected to skip;
-                                   exact_s and step_s include it; 0: none */
-    int     int8_attn, windowed;        /* 1: int8 attention scores; windowed attention (inexact) */
+    int     fits, stale; /* 1 if the request fits into memory; 1 if some steps use stale data */
+    /* Fraction of block ranges that a step cache is expected to skip; exact_s and step_s include
+     * this saving. 0: no step cache. */
+    double  left_out;
+    /* 1 if attention scores are int8; 1 if attention is windowed (inexact) */
+    int     int8_attn, windowed;
     int     fp8_gemms;          /* 1: GEMMs in fp8, with a small effect on the image            */
     int     fast_attn;          /* 1: attention outputs are reused (DiTFastAttn)               */
     int     keeps_refs;         /* 1: steps reuse keys and values of reference images           */
-    xd_prediction_rank *rank;     /* [ranks], malloc'ed                                          */
+    xd_prediction_rank *rank;     /* [ranks] prediction for each rank, malloc'ed                 */
 } xd_prediction;
 
-/* Predicts the request `r` with plan `a`. base: context of an engine that was opened alone for a
- * benchmark, without weight files; nothing is loaded. If the prompts are not empty and the model's
- * tokenizers are available, texts have their real lengths; else they have the maximum length, and
- * an absent negative prompt is empty. The request counts as an engine's first one, which loads the
- * weights. Call xd_prediction_free also after a failure. XD_EINVAL: the plan is impossible. */
+/* Predicts the request `r` with plan `a`. `base` is the context of an engine that was opened on one
+ * rank for a benchmark, without weight files. Nothing is loaded. If the prompts are not empty and
+ * the model's tokenizers are available, texts have their real lengths; else they have the maximum
+ * length, and an absent negative prompt is empty. The request counts as an engine's first one,
+ * which loads the weights. Call xd_prediction_free also after a failure. Returns XD_EINVAL if the
+ * plan is impossible. */
 xd_status xd_predict(xd_prediction *f, const xd_context *base, const xd_request *r,
                      const xd_parallel *a, int ranks, const xd_machine *m, xd_err *e);
-double    xd_predicted_reading(const xd_prediction *f);         /* returns the sum of read_s    */
+/* returns the sum of the disk waits read_s */
+double    xd_predicted_reading(const xd_prediction *f);
 /* Return the part of the disk waits (read_s) for weights that are read when images are decoded, and
  * the part for weights that are read before. */
 double    xd_predicted_reading_to_decode(const xd_prediction *f);
 double    xd_predicted_reading_to_load(const xd_prediction *f);
 /* Returns the seconds that a request waits for `cold` bytes from a disk with `speed` bytes/s. The
  * bytes are read ahead during the `beside_s` seconds of computation before the weights are needed,
- * into at most `room` bytes of memory. */
+ * into at most `room` bytes of free memory. */
 double    xd_reading_wait_s(double cold, double speed, double room, double beside_s);
 /* Adds the waits for weights that must be read from a disk (xd_context.cold) to the predicted
- * times. last_text_s: time of the last text encoder. */
+ * times. `last_text_s` is the predicted time of the last text encoder. */
 void      xd_predict_reading(xd_prediction *f, const xd_job *j, const xd_machine *m,
                              double last_text_s);
 /* Estimates the work that the request's step cache skips: for taylorseer, the work that its
@@ -91,7 +97,8 @@ int       xd_predict_exact(xd_prediction *f, xd_job *j, xd_request *played);
 double    xd_predict_steps(xd_prediction *f);
 void      xd_prediction_free(xd_prediction *f);
 
-/* Callback for one time span of a rank, in predicted seconds. what: as in xd_simulation_events. */
+/* Callback for one time span of a rank, in predicted seconds. `what` is the kind of the span, as in
+ * xd_simulation_events. */
 typedef void xd_predicted_event(void *ctx, int rank, char what, double from, double to);
 /* Predicts as xd_predict does, and calls `on_event` for the time spans of the simulated denoising
  * steps. */

@@ -6,8 +6,8 @@
 #include "predict/predict.h"
 
 /* Computes the memory need of all ranks for a predicted request. Plans to stream blocks that do not
- * fit into device memory, and to keep two transformers loaded if memory allows. parts: [ranks],
- * block sizes of each rank's networks. */
+ * fit into device memory, and to keep two transformers loaded if memory allows. `parts` has the
+ * block sizes of the networks of each of the ranks. */
 void xd_predict_memory(xd_prediction *f, xd_job *j, xd_offload_parts *parts, const xd_machine *m);
 /* Returns a malloc'ed copy of the sizes of a component's blocks, as counted for this rank, to be
  * stored in `parts`. */

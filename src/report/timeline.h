@@ -1,8 +1,8 @@
 /* timeline.h - SVG drawings of what each rank does over time and of the memory each rank needs.
  *
- * A drawing has one panel per timeline: one lane for each rank shows when the rank computes, waits
- * and has messages in flight, and bars next to the lane show its memory. The command `xdit plan`
- * draws predicted runs and `xdit trace` draws recorded runs. */
+ * A drawing has one panel per timeline: one lane (a horizontal band) for each rank shows when the
+ * rank computes, waits and has messages in flight, and bars next to the lane show the memory of the
+ * rank. The command `xdit plan` draws predicted runs and `xdit trace` draws recorded runs. */
 #ifndef XD_REPORT_TIMELINE_H
 #define XD_REPORT_TIMELINE_H
 
@@ -13,7 +13,8 @@ typedef enum xd_span_kind { XD_SPAN_COMPUTE, XD_SPAN_WAIT, XD_SPAN_MESSAGE, XD_S
     xd_span_kind;
 
 typedef struct xd_memory_bars { /* memory of one rank in bytes                                 */
-    double weights[3], work[3]; /* of text encoders, transformer, VAE; work: activations        */
+    /* weights, and activations (work), of text encoders, transformer, VAE */
+    double weights[3], work[3];
     double peak;
 } xd_memory_bars;
 
@@ -21,7 +22,7 @@ typedef struct xd_timeline {
     double  from, to;           /* drawn time range in seconds; spans are clipped to this range */
     int     ranks;              /* number of ranks; only the first XD_LANES are drawn          */
     const xd_memory_bars *memory;       /* [ranks] memory of the ranks, borrowed; or NULL      */
-    struct xd_timeline_cell *cell;      /* private                                             */
+    struct xd_timeline_cell *cell;      /* allocated and used by timeline.c only               */
     double *sum;                /* [ranks][XD_SPAN_KINDS]: seconds in the drawn time range      */
 } xd_timeline;
 
@@ -31,14 +32,15 @@ enum { XD_LANES = 32 };
  * out of memory. Call xd_timeline_close also after a failure. */
 xd_status xd_timeline_open(xd_timeline *t, xd_err *e);
 void      xd_timeline_close(xd_timeline *t);
-/* Adds a time span of a rank. patch: the number (from 0) of the PipeFusion patch that the rank
- * computes; -1: the rank computes all tokens. */
+/* Adds a time span of a rank. `patch` is the number (from 0) of the PipeFusion patch that the rank
+ * computes, or -1 if the rank computes all tokens. */
 void      xd_timeline_add(xd_timeline *t, int rank, xd_span_kind kind, int patch, double from,
                           double to);
 
 typedef struct xd_drawing { xd_text_buf svg; double y; } xd_drawing;
 
-/* Begins a drawing. memory: 1: the timelines have memory bars, and the legend explains the bars. */
+/* Begins a drawing. `memory` is 1 if the timelines have memory bars, which the legend then
+ * explains. */
 void      xd_drawing_open(xd_drawing *d, const char *title, int memory);
 /* Draws timeline t with its title below the timelines that were added before. */
 void      xd_drawing_add(xd_drawing *d, const xd_timeline *t, const char *title);

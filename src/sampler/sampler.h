@@ -92,10 +92,11 @@ typedef struct xd_steps {       /* parameters of a schedule from the request    
     /* dpm++ with use_flow_sigmas: maximum of the dynamic timestep shift, used if the config has no
      * max_shift. 0: the pipeline does not shift by image size. */
     double  max_shift;
-    /* 1: if there is only one step, DDIM and Euler return the predicted clean latents. */
+    /* 1: if the schedule has only one step, DDIM, DDPM and Euler end at the predicted clean
+     * latents. */
     int     leap;
-    /* Returns the logarithm of the dynamic timestep shift. NULL: the shift is computed from the
-     * number of tokens and the config. */
+    /* Returns the logarithm of the dynamic timestep shift. The pointer is NULL if the shift is
+     * computed from the number of tokens and the config. */
     double (*mu)(int64_t tokens, int steps);
     /* The request's own noise levels and timesteps: lists of `steps` values, largest first, or
      * NULL. Euler's list of sigmas has one value more, the last level. */
@@ -121,7 +122,7 @@ typedef struct xd_sampler {
     xd_status (*open)(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
     void (*close)(xd_sampling *s);
     /* Returns the number of normally distributed tensors, each shaped like the latents, that
-     * diffusers draws in a step. NULL: no step draws any. */
+     * diffusers draws in a step. The pointer is NULL if no step draws random tensors. */
     int (*draws)(const xd_sampling *s, int step);
     /* Runs one denoising step on n rows of the latents. lat [n,C] F32 becomes the next latents.
      * pred [n,C] F32 is the guided prediction and may be overwritten. hist[i] [n,C] F32 are the
@@ -136,8 +137,8 @@ typedef struct xd_sampler {
     int takes;                  /* the accepted lists: bits XD_TAKES_SIGMAS, XD_TAKES_TIMES   */
     int last_sigma;             /* 1: a list of sigmas includes the last level                */
     /* Latents before a step are of[0] times the clean image plus of[1] times noise: writes these
-     * two factors. `step` may be the number of steps, for the latents after the last step. NULL:
-     * the sampler cannot start from an image. */
+     * two factors. `step` may be the number of steps, for the latents after the last step. The
+     * pointer is NULL if the sampler cannot start from an image. */
     void (*shares)(const xd_sampling *s, int step, double of[2]);
     int flow;                   /* 1: a sampler of rectified flow                              */
 } xd_sampler;

@@ -47,7 +47,8 @@ typedef struct xd_decoder {
     xd_names layer_types;
     xd_ints  mrope;             /* mrope_section: rotary pairs of a head for each of t, h, w   */
     xd_qwen_vision vision;      /* the vision tower of Qwen2.5-VL                              */
-    /* Number of blocks of the vision tower, which come first; 0: the tower is not used. */
+    /* Number of blocks of the vision tower, which come before the blocks of the language model; 0:
+     * the tower is not used. */
     int      vision_blocks;
     xd_act   act;
     xd_decoder_tower tower;

@@ -30,26 +30,26 @@ xd_status xd_tok_open_lines(xd_tok **t, const char *vocab, size_t len, xd_err *e
 void      xd_tok_close(xd_tok **t);
 
 /* Tokenizes a text of `len` UTF-8 bytes; each invalid byte becomes U+FFFD. Truncates to at most
- * `max` ids like transformers (max <= 0: no truncation). Adds special tokens: T5 the closing </s>,
- * CLIP and BERT an opening and a closing token, language models those of their post-processor
- * (Llama 3 <|begin_of_text|>, Gemma <bos>, Qwen none). Does not pad. *ids is malloc'ed and owned by
- * the caller.
+ * `max` ids like transformers (a `max` of 0 or below means no truncation). Adds special tokens: T5
+ * the closing </s>, CLIP and BERT an opening and a closing token, language models those of their
+ * post-processor (Llama 3 <|begin_of_text|>, Gemma <bos>, Qwen none). Does not pad. *ids is
+ * malloc'ed and owned by the caller.
  *
  * Ids equal those of T5Tokenizer (`legacy` as in the directory's config), CLIPTokenizer and
  * BertTokenizer of transformers 5, which are the fast tokenizers of earlier versions: CLIP's fast
  * tokenizer applies NFC, treats all symbols alike, and does not use ftfy. */
 xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
                      int64_t *n, xd_err *e);
-/* As xd_tok_ids; *untruncated is the number of ids before truncation. no_special: do not add
- * special tokens before and after the text. */
+/* Tokenizes as xd_tok_ids does, and sets *untruncated to the number of ids before truncation. If
+ * `no_special` is 1, no special tokens are added before and after the text. */
 xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_t max,
                            int no_special, int32_t **ids, int64_t *n, int64_t *untruncated,
                            xd_err *e);
 int64_t   xd_tok_vocab(const xd_tok *t);        /* size of the vocabulary; all ids are smaller */
-int32_t   xd_tok_bos(const xd_tok *t);          /* special id before a text; -1: none        */
-/* Special id after a text; -1: none (language models). */
+int32_t   xd_tok_bos(const xd_tok *t);          /* id of the token that begins a text; -1: none */
+/* id of the token that ends a text; -1: none, as for language models */
 int32_t   xd_tok_eos(const xd_tok *t);
-int32_t   xd_tok_pad(const xd_tok *t);          /* padding id; -1: not in the config         */
+int32_t   xd_tok_pad(const xd_tok *t);          /* id of the padding token; -1: not in the config */
 int       xd_tok_is_lm(const xd_tok *t);        /* 1: tokenizer of a decoder language model  */
 int       xd_tok_pads_left(const xd_tok *t);    /* 1: padding_side is "left"                 */
 int64_t   xd_tok_max(const xd_tok *t);          /* model_max_length (77 for CLIP); 0: unknown */
@@ -60,22 +60,23 @@ typedef enum xd_tok_side { XD_TOK_SIDE_OWN, XD_TOK_SIDE_LEFT, XD_TOK_SIDE_RIGHT 
 
 typedef struct xd_tok_frame {   /* a pipeline's template (frame) around a prompt               */
     const char *text;           /* rendered chat template, "{}" in the prompt's place; or NULL */
-    int64_t     max;            /* max number of ids, not counting the dropped ones; 0: no limit */
+    int64_t     max; /* max number of ids, not counting the `drop` leading ids; 0: no limit */
     int64_t     drop;           /* number of leading ids whose embeddings the pipeline drops   */
     int         pad;            /* 1: pad to max + drop ids                                    */
     int         no_special;     /* 1: do not add special tokens; `text` has them               */
-    xd_tok_side side;           /* side of padding; OWN: as in the tokenizer's config          */
+    xd_tok_side side;           /* side of the padding; OWN: the side in the tokenizer's config */
 } xd_tok_frame;
 
 typedef struct xd_tok_row {
     int32_t *ids;               /* [n], malloc'ed                                              */
     int64_t  n;
-    int64_t  first, real;       /* ids[first] .. ids[first + real - 1] are text, others padding */
+    int64_t  first, real; /* ids[first] .. ids[first + real - 1] are text, the others padding */
     int64_t  drop;              /* number of leading ids of text that are dropped              */
     int64_t  untruncated;       /* number of ids of text before truncation                     */
 } xd_tok_row;
 
-/* Returns the text of a frame with "{}" replaced by the prompt, malloc'ed; NULL: out of memory. */
+/* Returns the text of a frame (prompt template) with "{}" replaced by the prompt, malloc'ed, or
+ * NULL if out of memory. */
 char     *xd_tok_framed(const char *frame, const char *prompt);
 /* Tokenizes a prompt in its frame. Special tokens are recognized anywhere, also in the prompt.
  * Truncation and padding are those of transformers: truncation removes the end of the framed
@@ -83,8 +84,8 @@ char     *xd_tok_framed(const char *frame, const char *prompt);
 xd_status xd_tok_frame_ids(const xd_tok *t, const xd_tok_frame *f, const char *prompt,
                            xd_tok_row *row, xd_err *e);
 /* Checks that a tokenizer can be the pipeline's. Returns 1 and writes an error message to
- * why[0..size) if the tokenizer lacks a special token of the frame. dir: the tokenizer's directory,
- * for the message; or NULL. */
+ * why[0..size) if the tokenizer lacks a special token of the frame. `dir` is the tokenizer's
+ * directory, which the message names, or NULL. */
 int       xd_tok_frame_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
                              size_t size);
 /* Returns 1 and writes a warning to why[0..size) if the number of ids before the prompt differs

@@ -1,8 +1,8 @@
 /* bands.h - inside vae: convolutions that compute a feature map a few rows at a time.
  *
  * The input of a convolution (a normalized or an upsampled map) need not be complete in memory. A
- * buffer holds some of its rows and their neighbours, and the convolution runs on the buffer. The
- * number of rows in the buffer does not affect the result. */
+ * buffer holds some rows of the input and the neighbours of these rows, and the convolution runs on
+ * the buffer. The number of rows in the buffer does not affect the result. */
 #ifndef XD_VAE_BANDS_H
 #define XD_VAE_BANDS_H
 
@@ -10,14 +10,14 @@
 
 typedef struct xd_feed {        /* the input of a convolution, with an optional norm before it */
     xd_tensor      in;          /* this rank's rows, [1,H,W,C]                                 */
-    /* Sums of a group norm, which is followed by SiLU; NULL: no group norm. */
+    /* Sums of the group norm that is applied first and followed by SiLU; NULL: no group norm. */
     const xd_gsum *sum;
     int            rms;         /* 1: RMS norm over channels, followed by SiLU                 */
     xd_tensor      gain, bias;
     float          eps;
 } xd_feed;
 
-/* to = silu(rms_norm(from) * gain); both are contiguous maps of C channels. */
+/* Computes to = silu(rms_norm(from) * gain). `to` and `from` are contiguous maps of C channels. */
 void xd_band_rms(xd_exec *x, xd_tensor to, xd_tensor from, xd_tensor gain, float eps);
 
 /* Computes out = conv(feed) + plus, or out = conv(feed) + shortcut(from). Rows of `out`
@@ -26,9 +26,10 @@ void xd_band_rms(xd_exec *x, xd_tensor to, xd_tensor from, xd_tensor gain, float
  * last to first if `last_first` is 1. */
 typedef struct xd_banded {
     xd_feed       feed;
-    const xd_cnv *w, *shortcut; /* weights; shortcut: 1x1 convolution, or NULL                 */
-    xd_tensor     out, plus, from;      /* plus: shaped like out, possibly out itself, or absent */
-    xd_tensor     partial;      /* [H',G,2] F64 output: moments of out's rows; or absent       */
+    const xd_cnv *w, *shortcut; /* weights of the convolution; of the 1x1 shortcut, or NULL    */
+    /* plus: a summand shaped like out, may be out itself, or absent */
+    xd_tensor     out, plus, from;
+    xd_tensor     partial;      /* [H',G,2] F64 output: group norm sums of out's rows; or absent */
     int           stride, lo[3], hi[3];
     int           over;         /* 1: rows of out share memory with rows of the feed           */
     int           last_first;
@@ -37,8 +38,8 @@ void xd_band_conv(xd_exec *x, const xd_banded *a);
 
 /* Nearest-neighbour upsampling by 2 x 2 of in [1,H,W,C], followed by a 3 x 3 convolution. `w` has
  * one set of weights for each of the four output pixels of an input pixel (xd_w_conv_enlarged). out
- * [1,2H,2W,C'] may begin at the address of `in`. partial: output of the moments of out's rows, as
- * in xd_banded; or absent. */
+ * [1,2H,2W,C'] may begin at the address of `in`. `partial` receives the group norm sums of out's
+ * rows, as in xd_banded, or is absent. */
 void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4], xd_tensor partial);
 
 #endif

@@ -9,19 +9,21 @@
 enum {
     XD_CAUSAL_LEVELS = 8,       /* max number of resolutions                                  */
     XD_CAUSAL_RES    = 8,       /* max residual blocks per level                              */
-    XD_CAUSAL_MID    = 2,       /* residual blocks in the middle                              */
+    XD_CAUSAL_MID    = 2,       /* residual blocks in the middle, at the lowest resolution    */
 };
 
 typedef struct xd_causal_cfg {
     int64_t  in_channels, out_channels, latent_channels;
-    int64_t  width, dec_width;  /* base channels, times `mult`; dec_width 0: as width         */
+    /* channels of level i are width * mult[i]; dec_width 0: same as width */
+    int64_t  width, dec_width;
     int      layers;
-    xd_ints  mult;              /* channel factors (dim_mult), finest level first             */
-    xd_ints  halve;             /* temperal_downsample: encoder levels except the last         */
+    xd_ints  mult; /* factor of the channels of each level (dim_mult), finest level first */
+    /* temperal_downsample: for each encoder level except the last, 1 if it halves the frames */
+    xd_ints  halve;
     xd_reals attn_scales, mean, std;
     int      residual;          /* 1: residual connection around each level                    */
     int64_t  patch;             /* pixels per side of a position of the network's outermost map */
-    int      images;            /* 1: frames are independent; set by the class                 */
+    int      images;            /* 1: frames are independent images; set by the class          */
 } xd_causal_cfg;
 
 typedef struct xd_causal_res {
@@ -30,7 +32,7 @@ typedef struct xd_causal_res {
     xd_lin    shortcut;
 } xd_causal_res;
 
-typedef struct xd_causal_level { /* residual blocks at one resolution, then resampling         */
+typedef struct xd_causal_level { /* a level: residual blocks at one resolution, then resampling */
     xd_causal_res res[XD_CAUSAL_RES];
     xd_cnv        down;         /* encoder: downsampling convolution                           */
     xd_cnv        up[4];        /* decoder: upsampling convolution (xd_band_enlarge)           */
@@ -41,7 +43,8 @@ typedef struct xd_causal_half { /* the encoder or the decoder                   
     xd_cnv          in, out;
     xd_causal_level level[XD_CAUSAL_LEVELS];    /* in execution order                          */
     xd_causal_res   mid[XD_CAUSAL_MID];
-    /* Gain of the norm before the attention; before the output. */
+    /* Gain of the norm before the attention layer; gain of the norm before the output
+     * convolution. */
     xd_tensor       attn_gain, gain;
     xd_lin          qkv, proj;
 } xd_causal_half;
@@ -71,7 +74,8 @@ static inline int xd_causal_levels(const xd_causal_cfg *c)
     return c->mult.n;
 }
 
-/* Returns the number of residual blocks per level of the encoder (dec 0) or decoder (dec 1). */
+/* Returns the number of residual blocks in each level of the encoder (`dec` 0) or the decoder
+ * (`dec` 1). */
 static inline int xd_causal_residuals(const xd_causal_cfg *c, int dec)
 {
     return c->layers + dec;
@@ -87,7 +91,7 @@ static inline int xd_causal_time(const xd_causal_cfg *c, int dec, int l)
 xd_status xd_causal_check(xd_causal_cfg *c, xd_err *e);
 void      xd_causal_info(const xd_causal_cfg *c, xd_vae_info *out);
 void      xd_causal_weights(xd_decl *d, const xd_causal_cfg *c, xd_causal_glob *g);
-/* Implement decode and encode of xd_vae. */
+/* Implement the functions decode and encode of xd_vae. */
 void      xd_causal_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
 void      xd_causal_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 

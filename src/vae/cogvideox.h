@@ -5,9 +5,10 @@
 #include "exec/net.h"
 
 enum {
-    XD_COG_LEVELS = 8,          /* max resolutions, for at most 128 pixels per latent cell    */
+    /* max number of levels (resolutions), for at most 128 pixels per latent cell */
+    XD_COG_LEVELS = 8,
     XD_COG_RES    = 16,         /* max residual blocks per level                              */
-    XD_COG_MID    = 2,          /* residual blocks in the middle                              */
+    XD_COG_MID    = 2,          /* residual blocks in the middle, at the lowest resolution    */
 };
 
 typedef struct xd_cog_cfg {
@@ -16,7 +17,7 @@ typedef struct xd_cog_cfg {
     double   scaling, shift, mean, std, eps, ratio;
     char     act[XD_FIELD_TEXT];
     xd_names down, up;
-    xd_ints  widths;            /* channels per level (block_out_channels), finest first       */
+    xd_ints  widths;            /* channels of each level (block_out_channels), finest first   */
     int      halvings;          /* log2 of temporal_compression_ratio                          */
 } xd_cog_cfg;
 
@@ -30,7 +31,7 @@ typedef struct xd_cog_res {
     xd_lin      shortcut;
 } xd_cog_res;
 
-typedef struct xd_cog_level {   /* residual blocks at one resolution, then resampling          */
+typedef struct xd_cog_level {   /* a level: residual blocks at one resolution, then resampling */
     xd_cog_res res[XD_COG_RES];
     xd_cnv     down;            /* encoder: downsampling convolution                           */
     xd_cnv     up[4];           /* decoder: upsampling convolution (xd_band_enlarge)           */
@@ -38,7 +39,7 @@ typedef struct xd_cog_level {   /* residual blocks at one resolution, then resam
 
 typedef struct xd_cog_half {    /* the encoder or the decoder                                  */
     xd_cnv       in, out;
-    xd_cog_level level[XD_COG_LEVELS];  /* in execution order                                  */
+    xd_cog_level level[XD_COG_LEVELS];  /* the levels in execution order                       */
     xd_cog_res   mid[XD_COG_MID];
     xd_cog_norm  norm;
 } xd_cog_half;
@@ -53,13 +54,14 @@ static inline int xd_cog_levels(const xd_cog_cfg *c)
     return c->widths.n;
 }
 
-/* Returns the number of residual blocks per level of the encoder (dec 0) or decoder (dec 1). */
+/* Returns the number of residual blocks in each level of the encoder (`dec` 0) or the decoder
+ * (`dec` 1). */
 static inline int xd_cog_residuals(const xd_cog_cfg *c, int dec)
 {
     return c->layers + dec;
 }
 
-/* Implement decode and encode of xd_vae. */
+/* Implement the functions decode and encode of xd_vae. */
 void xd_cog_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
 void xd_cog_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 

@@ -6,7 +6,8 @@
 #include "vae/vae.h"
 
 enum {
-    XD_KL_LEVELS = 8,           /* max resolutions, for at most 128 pixels per latent cell    */
+    /* max number of levels (resolutions), for at most 128 pixels per latent cell */
+    XD_KL_LEVELS = 8,
     XD_KL_RES    = 16,          /* max residual blocks per level                              */
 };
 
@@ -16,15 +17,15 @@ typedef struct xd_kl_cfg {
     double   scaling, shift, mean, std;
     char     act[XD_FIELD_TEXT];
     xd_names down, up;
-    xd_ints  width;             /* channels per level (block_out_channels), finest first      */
-    xd_ints  dec_width;         /* the decoder's (decoder_block_out_channels)                 */
+    xd_ints  width;             /* channels of each level (block_out_channels), finest first  */
+    xd_ints  dec_width;         /* channels of the decoder's levels (decoder_block_out_channels) */
 } xd_kl_cfg;
 
 typedef struct xd_kl_norm { xd_tensor gain, bias; } xd_kl_norm;
 typedef struct xd_kl_res  { xd_kl_norm norm1, norm2; xd_cnv conv1, conv2, shortcut; } xd_kl_res;
 typedef struct xd_kl_attn { xd_kl_norm norm; xd_lin qkv, out; } xd_kl_attn;
 
-typedef struct xd_kl_level {    /* residual blocks at one resolution, then resampling          */
+typedef struct xd_kl_level {    /* a level: residual blocks at one resolution, then resampling */
     xd_kl_res  res[XD_KL_RES];
     xd_kl_attn attn[XD_KL_RES];
     xd_cnv     down;            /* encoder: downsampling convolution                           */
@@ -33,7 +34,7 @@ typedef struct xd_kl_level {    /* residual blocks at one resolution, then resam
 
 typedef struct xd_kl_half {     /* the encoder or the decoder                                  */
     xd_cnv      in, out;
-    xd_kl_level level[XD_KL_LEVELS];    /* in execution order                                  */
+    xd_kl_level level[XD_KL_LEVELS];    /* the levels in execution order                       */
     xd_kl_res   mid[2];
     xd_kl_attn  mid_attn;
     xd_kl_norm  norm;
@@ -64,7 +65,8 @@ typedef struct xd_kl_glob {
     { "use_quant_conv", offsetof(xd_kl_cfg, quant), 'b', 1, NULL },                               \
     { "use_post_quant_conv", offsetof(xd_kl_cfg, post_quant), 'b', 1, NULL },                     \
     { "mid_block_add_attention", offsetof(xd_kl_cfg, mid_attention), 'b', 1, NULL },              \
-    { "force_upcast", 0, '-', 0, NULL },    /* norms and sums are always f32       */             \
+    /* ignored: norms and sums are always f32 */
+    { "force_upcast", 0, '-', 0, NULL },             \
     { "_class_name", 0, '-', 0, NULL },                                                           \
     { "_diffusers_version", 0, '-', 0, NULL },                                                    \
     { "_name_or_path", 0, '-', 0, NULL }
@@ -72,7 +74,7 @@ typedef struct xd_kl_glob {
 xd_status xd_kl_check(xd_kl_cfg *c, xd_err *e);
 void      xd_kl_weights(xd_decl *d, const xd_kl_cfg *c, xd_kl_glob *g);
 int64_t   xd_kl_cell(const xd_kl_cfg *c);       /* pixels per side of a latent cell            */
-/* Implement decode and encode of xd_vae. */
+/* Implement the functions decode and encode of xd_vae. */
 void      xd_kl_decode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor lat,
                        xd_tensor rgb);
 void      xd_kl_encode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor rgb,

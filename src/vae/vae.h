@@ -7,19 +7,21 @@
 
 typedef struct xd_vae_info {
     int64_t channels;           /* channels of the latents                                     */
-    int     cell[3];            /* pixels per latent cell: t, h, w                             */
+    int     cell[3];            /* frames, pixel rows and pixel columns per latent cell        */
     double  scaling, shift;     /* model latent = (vae latent - shift) * scaling               */
     int     invert;             /* 1: a video's start image is scaled by 1 / scaling             */
     int     alone;              /* 1: the first latent frame always decodes to one frame       */
-    int64_t tile[2];            /* latent cells per tile: rows, columns                        */
-    double  overlap[2];         /* overlap of neighbouring tiles, as fraction of a tile        */
-    int     patch;              /* pixels per side of the decoder's positions, in which tiles are */
-                                /* blended; the encoder's tiles are `patch` times larger (as in   */
-                                /* diffusers). 0 means 1                                       */
-    int     pack;               /* P >= 1: latent channel c P^2 + P y + x is channel c of the     */
-                                /* inner cell in row y and column x of P x P                   */
-    /* [channels / P^2 + 1] RGB in [-1,1]: contribution of each channel of an inner cell to its
-     * pixel, then a constant; NULL: unknown. */
+    int64_t tile[2];            /* rows and columns of latent cells in a tile                  */
+    double  overlap[2];         /* overlap of neighbouring tiles, as a fraction of a tile      */
+    /* Pixels per side of a position of the decoder's outermost map. Tiles are blended on this map.
+     * The encoder's tiles are `patch` times larger than the decoder's, as in diffusers. 0 means
+     * 1. */
+    int     patch;
+    /* P >= 1: each latent cell packs P x P inner cells. Latent channel c P^2 + P y + x is channel c
+     * of the inner cell in row y and column x. */
+    int     pack;
+    /* [channels / P^2 + 1] RGB values in [-1,1]: the contribution of each channel of an inner cell
+     * to the cell's colour, followed by a constant; NULL: unknown. */
     const float (*rgb)[3];
 } xd_vae_info;
 
@@ -35,7 +37,7 @@ typedef struct xd_vae {
     void (*encode)(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 } xd_vae;
 
-extern const xd_vae *const xd_vaes[];           /* all autoencoders; ends with NULL            */
+extern const xd_vae *const xd_vaes[];           /* all autoencoders; the array ends with NULL  */
 
 /* Returns XD_EUNSUPPORTED unless an autoencoder's input and output channel counts are both 3
  * (RGB). */
@@ -59,7 +61,7 @@ struct xd_deal {
     /* Sends a tile (F32, contiguous) of this rank to rank 0, in the order of the tiles. The tile
      * must not change until `wait` is called. */
     void (*send)(const xd_deal *d, xd_exec *x, xd_tensor tile);
-    /* Receives a tile of rank `from`, on rank 0. */
+    /* Receives, on rank 0, a tile that rank `from` has computed. */
     void (*receive)(const xd_deal *d, xd_exec *x, xd_tensor tile, int from);
     /* Waits until rank 0 has all tiles of this rank. */
     void (*wait)(const xd_deal *d, xd_exec *x);
@@ -67,7 +69,7 @@ struct xd_deal {
 
 /* Returns a copy of *v in which the tile sizes are those of encoding. */
 xd_vae_info xd_vae_encoding(const xd_vae_info *v);
-/* Returns the number of tiles into which h x w latent cells are split; 1: no tiling. */
+/* Returns the number of tiles into which h x w latent cells are split; 1 if one tile is enough. */
 int64_t   xd_vae_tiles(const xd_vae_info *v, int64_t h, int64_t w);
 /* Assigns tiles to ranks, largest tile first, each to the rank with the smallest area so far.
  * Writes the rank of each tile to owner[xd_vae_tiles]. */
@@ -75,8 +77,8 @@ xd_status xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, i
                         xd_err *e);
 
 /* Decode and encode in overlapping tiles that are blended as in diffusers (tiled_decode,
- * tiled_encode). If one tile is enough, these functions call v->decode or v->encode. deal NULL:
- * this rank computes all tiles. deal not NULL: only rank 0 gets the result; on other ranks the
+ * tiled_encode). If one tile is enough, these functions call v->decode or v->encode. If `deal` is
+ * NULL, this rank computes all tiles. Otherwise only rank 0 gets the result; on other ranks the
  * output tensor is not written, and its address is not used. */
 void xd_vae_decode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor lat,
                          xd_tensor rgb, const xd_deal *deal);

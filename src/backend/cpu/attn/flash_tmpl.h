@@ -50,9 +50,10 @@ typedef struct job {
     const xd_attn_args *a;
     xd_attn_plan        p;
     char               *threads, *packed;
-    /* first (batch, key head) pair of this group of pairs; number of pairs */
+    /* number of the first (batch, key head) pair of this group of pairs; number of pairs in the
+     * group */
     int64_t             first, count;
-    /* number of work items into which the packing of a key block is split */
+    /* number of work items into which the packing of one block of keys is split */
     int64_t             lots;
 } job;
 
@@ -78,14 +79,14 @@ static int64_t key_of_unit(int64_t u)
     return PAIRS ? 2 * u : u;
 }
 
-/* Returns the number of units that hold the probabilities of n keys. */
+/* Returns the number of 32-bit units that hold the probabilities of n keys. */
 static int64_t unit_count(int64_t n)
 {
     return WHOLE_STEPS ? step_count(n) * STEP_KEYS / 2 : PAIRS ? (n + 1) / 2 : n;
 }
 
-/* Packs nv vectors of value columns, from column c on, of all n value rows to [unit of
- * keys][column]. */
+/* Packs nv vectors of columns, from column c on, of the n value rows. The layout is [unit][column],
+ * where a unit is 32 bits: the value of one key as a float, or of two keys as bf16. */
 static void pack_values(const job *w, const char **rows, int64_t n, int64_t c, int64_t nv,
                         unit *to)
 {
@@ -165,19 +166,20 @@ static void pack_job(void *ctx, int64_t begin, int64_t end, int thread)
 typedef struct block {
     int64_t b, h, i0, n;        /* batch, query head, first query, number of queries of the block */
     int64_t keys;               /* number of keys of this batch that the block's queries may see */
-    unit   *q;                  /* packed queries, [n][ldq] units                             */
-    float  *s;      /* [n][LDS] scores, then probabilities; with tiles, the workspace of amx.c  */
-    float  *o;                  /* accumulators of the weighted values, [n][dp]               */
-    /* [n][LANES] the largest scores in this key block; with tiles, the sums of all probabilities */
+    unit   *q;                  /* [n][ldq] packed queries, in 32-bit units                   */
+    float  *s; /* [n][LDS] scores, then probabilities; with AMX tiles, the workspace of amx.c */
+    float  *o;                  /* [n][dp] accumulators of the weighted sums of values        */
+    /* [n][LANES] largest scores of each row in this key block, by vector lane; with AMX tiles, the
+     * sums of all probabilities */
     float  *lane_max;
-    /* [n][LANES] sums of this key block's probabilities; with tiles, the addends of the scaled
-     * scores of each row */
+    /* [n][LANES] sums of this key block's probabilities, by vector lane; with AMX tiles, the
+     * addends of the scaled scores of each row */
     float  *sum;
     float  *l;                  /* [n] the sums of the probabilities of earlier key blocks    */
     /* [n] `top`: each row's reference score, to which probabilities are relative, as an exponent of
      * two. `low`: the negative reference, or 0 if the reference is -infinity. */
     float  *top, *low;
-    int     begun;              /* 1: o holds accumulators of earlier key blocks              */
+    int     begun;              /* 1: `o` has the accumulators of earlier key blocks          */
     const char *in[XD_ATTN_TILE_ROWS];  /* addresses of the query rows                        */
     /* addresses of the query rows of the next block; any valid rows after the last block */
     const char *next[XD_ATTN_TILE_ROWS];

@@ -28,7 +28,7 @@ static inline vf v_fma(vf x, vf y, vf z) { return _mm256_fmadd_ps(x, y, z); }
 static inline float v_first(vf x) { return _mm256_cvtss_f32(x); }
 static inline vf v_abs(vf x) { return _mm256_andnot_ps(v_set(-0.0f), x); }
 
-/* 1 / x */
+/* Returns 1 / x. */
 static inline vf v_inverse(vf x) { return _mm256_div_ps(v_set(1.0f), x); }
 
 static inline vi v_integers(const int32_t *p)

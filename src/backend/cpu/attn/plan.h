@@ -17,9 +17,9 @@
 enum {
     XD_ATTN_ROWS = 96,                  /* maximum queries of a block; multiple of 12         */
     XD_ATTN_KEYS = 384,                 /* maximum keys of a block; multiple of 64            */
-    XD_ATTN_LDS = XD_ATTN_KEYS + 16,    /* floats from one row of scores to the next          */
+    XD_ATTN_LDS = XD_ATTN_KEYS + 16, /* floats from the start of a row of scores to the next row */
     XD_ATTN_INT_KEYS = 768,             /* maximum keys of a block with 16-bit scores         */
-    /* 32-bit units from one row of 16-bit scores to the next */
+    /* 32-bit words from the start of one row of 16-bit scores to the next row */
     XD_ATTN_INT_LDS = XD_ATTN_INT_KEYS / 2 + 16,
     XD_ATTN_INT_ROW = 8,                /* floats for the parameters of a query row in int8.c */
     XD_ATTN_TILE_ROWS = 512,            /* maximum queries of a block with AMX tiles          */
@@ -28,9 +28,9 @@ enum {
     XD_ATTN_TILE_BYTES = 512 << 10,
     XD_ATTN_TILE_KEYS = 64,
     XD_ATTN_STRIP = 32,         /* queries of a strip, which are multiplied together in AMX tiles */
-    XD_ATTN_STEP_KEYS = 32,             /* keys in a step                                     */
-    XD_ATTN_PART = 8,                   /* steps in a part, whose values are multiplied together */
-    /* size of the workspace of amx.c, in floats */
+    XD_ATTN_STEP_KEYS = 32,             /* keys in a step of the softmax                      */
+    XD_ATTN_PART = 8,                   /* steps of the softmax before a multiply by the values  */
+    /* number of floats in the workspace of amx.c */
     XD_ATTN_WORKSPACE = XD_ATTN_STRIP * XD_ATTN_STEP_KEYS * (XD_ATTN_PART / 2 + 4),
 };
 
@@ -40,7 +40,7 @@ typedef struct xd_attn_form {
     int lanes;                  /* number of floats in a vector                               */
     int pairs;                  /* 1: a 32-bit unit is two bf16                               */
     int tiles;                 /* 1: uses AMX tiles; keys and values are padded to full tiles     */
-    int quads;                  /* 1: a unit of queries and keys is four int8                 */
+    int quads;                  /* 1: a 32-bit unit of queries and keys is four int8          */
 } xd_attn_form;
 
 typedef struct xd_attn_plan {
@@ -51,25 +51,27 @@ typedef struct xd_attn_plan {
     int64_t max_rows;        /* maximum queries of a block for which a thread's scratch has space */
     int64_t keys, kblocks;      /* keys in a block; number of key blocks                      */
     int64_t du;         /* 32-bit units in a row of q or k: floats, pairs of bf16, or four int8 */
-    int64_t ldq;                /* du rounded up to full vectors                              */
-    int64_t kdu;                /* units of a packed key                                      */
+    int64_t ldq;                /* units of a packed query row: du rounded up to vectors      */
+    int64_t kdu;                /* 32-bit units of a packed key                               */
     int64_t dp;                 /* floats in a row of value accumulators: D rounded up         */
     int64_t group;              /* number of (batch, key head) pairs that are packed at a time */
-    int64_t kunits, vunits;     /* units in a packed block of keys; in a packed block of values */
-    /* Number of units from the first key of one key block to the first key of the next key block.
-     * The values of a block are stored between its keys and the keys of the next block; with tiles,
-     * all values follow the keys of all blocks. */
+    int64_t kunits, vunits;     /* 32-bit units in a packed block of keys; of values            */
+    /* Number of 32-bit units from the first key of one key block to the first key of the next key
+     * block. The values of a block are stored between its keys and the keys of the next block; with
+     * tiles, all values follow the keys of all blocks. */
     int64_t knext;
-    int64_t lengths;     /* with tiles: offset in units of the largest key norm of each key block */
-    /* with quads: offset in units of the keys' scales in a key block; offset in units of the keys'
-     * means in a pair */
+    /* with AMX tiles: offset, in 32-bit units, of the largest key norm of each key block */
+    int64_t lengths;
+    /* with quads (four int8 a unit): offset, in 32-bit units, of the keys' scales in a key block,
+     * and of the keys' means in the data of a (batch, key head) pair */
     int64_t scales, means;
-    size_t  pair_bytes;         /* bytes of the packed keys and values of one pair            */
+    size_t  pair_bytes; /* bytes of the packed keys and values of one (batch, key head) pair */
     /* offsets in a thread's scratch of the queries, the scores, the accumulators, and the maxima
      * and sums of rows */
     size_t  q, s, o, ml;
     size_t  thread_bytes;
-    /* bytes of all scratch: the scratch of all threads, followed by the packed group */
+    /* bytes of all scratch memory: the scratch of each thread, then the packed keys and values of a
+     * group of pairs */
     size_t  bytes;
 } xd_attn_plan;
 
@@ -79,7 +81,7 @@ void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_a
 /* Returns the scratch bytes of an attention call; 0 for arguments that are rejected. */
 size_t xd_attn_bytes(const xd_attn_args *a, int threads, const xd_attn_form *f);
 
-/* Returns the number of valid keys of batch b: kv_len[b], or m without kv_len. */
+/* Returns the number of valid keys of batch b, which is kv_len[b], or m if kv_len is absent. */
 int64_t xd_attn_len(const xd_attn_args *a, int64_t b, int64_t m);
 
 /* Sets [*lo, *hi) to the range of keys among the first m that query i attends to. */

@@ -19,11 +19,11 @@
 
 #include "backend/cpu/attn/powers.h"
 
-static const float ONE = 128;           /* 1.0 in fixed point                                 */
+static const float ONE = 128;           /* 1.0 in fixed point with 7 fraction bits            */
 static const float BASE = 0x1.8p23f;    /* a float whose low 16 bits are 0                    */
 /* bf16's exponent bias, plus 2^15 that is subtracted later */
 static const float BIAS = (127 + 256) * 128;
-static const float MOST = 65535;        /* largest fixed-point sum; its probability becomes NaN */
+static const float MOST = 65535; /* largest fixed-point sum, which stands for a NaN probability */
 /* scores below BOUND need no reference score, because their powers of two fit bf16 */
 static const float BOUND = 126;
 /* Scores below FAR, relative to a reference score, stay within 2^15, so a wraparound of the low
@@ -32,7 +32,7 @@ static const float FAR = 10000;
 /* Replaces -infinity in scores that are not clamped: the power of two is 0, and the fixed-point sum
  * is still above 0. */
 static const float LEAST = -255;
-/* rows whose sum of probabilities is above LIFT or below 1 / LIFT are computed again */
+/* a row is computed again if its sum of probabilities is above LIFT or below 1 / LIFT */
 static const float LIFT = 0x1p60f;
 
 /* The softmax of 32 queries and keys: its input scores and its output probabilities. */
@@ -41,7 +41,7 @@ typedef struct softmax_state {
     const float *bias;          /* bias of query row 0, or NULL                               */
     int64_t      bias_step;
     unit        *p;             /* probabilities [32][DEEP]                                   */
-    const float *low;           /* for each query row: the addend of scaled scores            */
+    const float *low;           /* for each query row, the addend of its scaled scores        */
 } softmax_state;
 
 typedef struct curve {
@@ -51,14 +51,14 @@ typedef struct curve {
     vf      low;                /* addend of scaled scores if the reference score is 0        */
     vf      min_sum, max_sum;   /* range of fixed-point sums that fit into 16 bits            */
     __m512i less, high, six, halves;
-    __m512i met;                /* WATCHED only: all bits that were set in powers of two so far */
+    __m512i met; /* all bits that were set in powers of two so far (only for WATCHED) */
 } curve;
 
 static const uint8_t LESS[XD_POWERS] __attribute__((aligned(64))) = { XD_POWERS_LESS };
 
-/* What is known about the scores of a strip of queries. BOUNDED: all scores are within BOUND.
- * WATCHED: relative to any reference score, all scores are finite and below FAR. CLAMPED: nothing
- * is known, so scores are clamped. */
+/* What is known about the scores of a strip of queries (32 queries that are multiplied together).
+ * BOUNDED: all scores are within BOUND. WATCHED: relative to any reference score, all scores are
+ * finite and below FAR. CLAMPED: nothing is known, so scores are clamped. */
 enum { BOUNDED, WATCHED, CLAMPED };
 
 /* The variant of the softmax, known at compile time. `biased`: scores have a bias and are therefore

@@ -64,7 +64,8 @@ typedef void soft_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t
     }                                                                                              \
     (void)h##i;
 
-/* Merges the maxima of the scores of each row into row i of `top`, which has one vector per row. */
+/* Updates row i of `top`, a vector that holds the maximum of the row's scores in each lane, with
+ * this tile's scores, and stores the scores. */
 #define TILE_STORE_TOP(i)                                                                          \
     {                                                                                              \
         vf t = v_max(c##i##_0, v_load(top + (i)*LANES));                                           \

@@ -103,10 +103,11 @@ static int scaled_first(const job *w)
 }
 
 enum {
-    /* units of q.k that are multiplied at a time, so that the panel of keys stays in L1 */
+    /* number of 32-bit units of queries and keys that are multiplied at a time, so that the panel
+     * of keys stays in the L1 cache */
     KCHUNK = 128,
-    /* exponent of two by which a row's reference may be below its maximum before accumulators are
-     * rescaled */
+    /* exponent of two by which a row's reference score may be below the row's maximum score before
+     * the accumulators are rescaled */
     LIFT = PAIRS ? 8 : 0,
 };
 

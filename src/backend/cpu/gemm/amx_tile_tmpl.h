@@ -58,11 +58,12 @@ typedef struct deferred {
 /* The arguments of run_block: one chunk of a register block of 32 rows by 32 columns. */
 typedef struct block {
     const char  *a, *b;
-    const float *from;          /* accumulators of earlier chunks, or NULL                    */
-    /* destination of the previous block's accumulators, which are still in tiles; NULL: no
-     * accumulators to store */
+    const float *from;          /* accumulators of the earlier chunks, or NULL                */
+    /* destination of the previous block's accumulators, which are still in tile registers; NULL:
+     * there are no accumulators to store */
     float       *to;
-    int64_t      ks, n;         /* number of steps of the chunk; number of rows of the block  */
+    /* number of steps (XD_STEP_BYTES of each row) in the chunk; number of rows in the block */
+    int64_t      ks, n;
     /* Packed weights to expand into `b` before the multiplication, or NULL. `left` is the number of
      * row bytes from this chunk on. */
     const char  *packed;
@@ -94,7 +95,7 @@ FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int str
     }
 }
 
-/* Like finish_vector(), with a faster GELU if `brief`. */
+/* Does the same as finish_vector(), with a faster GELU if `brief` is 1. */
 FINISH_INLINE __m512 deferred_sums(const finish_way *w, const float *sum, const float *row,
                                    const finish_cols *k, const char *res, int brief)
 {
@@ -206,8 +207,8 @@ static inline deferred deferred_of(const xd_amx_job *t, const deferred_strip *s,
 
 /* ---- tile multiplies ---------------------------------------------------------------------- */
 
-/* Stores accumulator tile i of the previous block to `to` (NULL: no store). After the store, sets
- * the tile to the accumulators at `from`, or to zero if `from` is NULL. */
+/* Stores accumulator tile i of the previous block to `to` (if `to` is NULL, stores nothing). After
+ * the store, sets the tile to the accumulators at `from`, or to zero if `from` is NULL. */
 #define RENEW_SUM(i, from, to)                                                                     \
     do {                                                                                           \
         if (to)                                                                                    \
@@ -245,8 +246,8 @@ FINISH_INLINE void first_step(const char *a, const char *b, const float *from, f
         TILE_DOT(3, 5, 7);
 }
 
-/* Multiplies one step of 32 rows and 32 columns. Rows are loaded with the streaming hint, so that
- * they do not evict the chunk of weights from the L1 cache. */
+/* Multiplies one step (XD_STEP_BYTES of each row) of 32 rows and 32 columns. Rows are loaded with
+ * the streaming hint, so that they do not evict the chunk of weights from the L1 cache. */
 FINISH_INLINE void step_of_tiles(const char *a, const char *b, int more)
 {
     _tile_stream_loadd(4, a, 64);
@@ -347,16 +348,16 @@ typedef struct piece {
     char           *held, *expanded;
     float          *waiting;
     float           sums[XD_SUMS] __attribute__((aligned(64)));
-    float          *to;         /* destination of the accumulators that are in tiles          */
+    float          *to;         /* destination of the accumulators that are in tile registers */
     deferred        deferred;
-    deferred_strip  strip[2];   /* two strips, used alternately                               */
+    deferred_strip  strip[2];   /* two strips of 32 output columns, used alternately          */
 } piece;
 
-/* A chunk of weights, by which all rows of a block are multiplied: steps [k, k + ks) of a strip.
- * During this multiplication the steps of the rows from k0 on are in the L2 cache. */
+/* A chunk of weights, by which all rows of a block are multiplied: steps [k, k + ks) of a strip of
+ * 32 columns. During this multiplication the steps of the rows from k0 on are in the L2 cache. */
 typedef struct chunk { int64_t strip, k0, k, ks; } chunk;
 
-/* Returns the chunk after c; ks = 0 after the last chunk. */
+/* Returns the chunk of weights after c. The result has ks = 0 after the last chunk. */
 static chunk chunk_after(const piece *p, chunk c)
 {
     const xd_amx_job *t = p->t;
@@ -468,8 +469,8 @@ static void run_chunk(piece *p, chunk c, chunk next)
     }
 }
 
-/* Sets the rows and strips of work item (piece) i. Items that run at the same time share their
- * weights, as long as there are row blocks. */
+/* Sets the input rows and the strips of columns of work item number i (a piece). Items that run at
+ * the same time share their weights, as long as there are row blocks. */
 static void place_piece(piece *p, const xd_amx_job *t, int64_t i)
 {
     p->r0 = i % t->blocks * t->rows;

@@ -93,8 +93,8 @@ typedef struct xd_gemm_kernels {
     xd_status (*gemm)(const xd_gemm *a, void *tmp);
     /* Packs rows [row0, row0 + src.d[0]) of a weight; row0 is a multiple of XD_PANEL. */
     xd_status (*pack_rows)(const xd_weight *w, xd_tensor src, int64_t row0);
-    /* Runs the GEMM in the calling thread only, with the scratch of one thread. NULL: the kernel
-     * file has no such function. */
+    /* Runs the GEMM in the calling thread only, with the scratch of one thread. The pointer is NULL
+     * if the kernel file has no such function. */
     void      (*gemm_alone)(const xd_gemm *a, void *tmp);
 } xd_gemm_kernels;
 
@@ -124,8 +124,8 @@ typedef struct xd_gemm_kernels {
         xd_gemm_job_run_alone(&p, fn);                                                             \
     }
 
-/* Returns the kernels for F32 or BF16 operands that have gemm_alone; NULL: this instruction set has
- * none. */
+/* Returns the kernels for F32 or BF16 operands that have gemm_alone, or NULL if this instruction
+ * set has no such kernels. */
 const xd_gemm_kernels *xd_cpu_gemm_alone(xd_isa isa, xd_dtype type);
 
 extern const xd_gemm_kernels xd_cpu_gemm_bf16;        /* BF16 weights: AVX512_BF16             */
