@@ -6,7 +6,8 @@
 #include "pipeline/memory_plan.h"
 
 typedef struct xd_offload_parts {       /* the networks whose blocks can be streamed              */
-    /* Block sizes; 0: the network is absent, or not on this rank. */
+    /* Sizes of the blocks of each network. The sizes are 0 if the network is absent, or not on this
+     * rank. */
     xd_block_sizes dit, dit2, text[XD_MAXTEXT];
     /* The streamed blocks, set by xd_offload_fit. */
     xd_stream_plan plan_dit, plan_dit2, plan_text[XD_MAXTEXT];
@@ -15,11 +16,11 @@ typedef struct xd_offload_parts {       /* the networks whose blocks can be stre
 /* Copies the counted block sizes of this rank's networks to p. */
 void xd_offload_sizes(const xd_context *ctx, int text, xd_offload_parts *p);
 /* Plans which blocks are streamed, following the offload setting (ctx->offload), so that this rank
- * needs at most `have` bytes of device memory. Updates the memory need *n; if it cannot be reduced
- * to `have` bytes, *n is the minimum need. */
+ * needs at most `have` bytes of device memory. Updates the memory need *n. If the need cannot be
+ * reduced to `have` bytes, *n is the minimum need. */
 void xd_offload_fit(xd_offload_parts *p, xd_need *n, const xd_job *j, int ranks, double have);
-/* Adds pinned host memory to the memory need *n. bytes: size of this rank's part of the host copy
- * of the transformer's streamed blocks. */
+/* Adds pinned host memory to the memory need *n. `bytes` is the size of this rank's part of the
+ * host copy of the transformer's streamed blocks. */
 void xd_offload_pin(xd_need *n, const xd_job *j, int ranks, size_t bytes);
 /* Returns how many times a rank runs the transformer's blocks in a step of `passes` passes. `exact`
  * is 1 for a step without stale data. */

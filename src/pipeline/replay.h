@@ -3,7 +3,7 @@
  *
  * The kernel launches of a pass repeat from step to step if its tensors have the same addresses.
  * The first two passes run normally, the third pass is recorded, and later passes replay the
- * record. Values that change from step to step are in device memory. */
+ * record. Kernels read values that change from step to step from device memory. */
 #ifndef XD_PIPELINE_REPLAY_H
 #define XD_PIPELINE_REPLAY_H
 
@@ -31,7 +31,8 @@ typedef struct xd_replayed {
 typedef struct xd_replay {
     xd_dev     *dev;            /* NULL: passes are not recorded                               */
     xd_replayed v[XD_REPLAYS];
-    int         n, recorded;    /* recorded: index + 1 of the pass being recorded, or 0        */
+    /* number of keys in v; index + 1 in v of the pass being recorded, or 0 */
+    int         n, recorded;
     xd_err      before;
 } xd_replay;
 
@@ -39,8 +40,8 @@ typedef enum xd_replay_how { XD_RUN, XD_RECORD, XD_DONE } xd_replay_how;
 
 void xd_replay_open(xd_replay *r, xd_dev *dev, const xd_counts *c);
 void xd_replay_close(xd_replay *r);
-/* Call before a pass. XD_DONE: the recorded pass has been launched. XD_RUN: run the pass.
- * XD_RECORD: run the pass, then call xd_replay_end. */
+/* Call before a pass. The result tells what to do: XD_DONE: nothing, because the recorded pass has
+ * been launched; XD_RUN: run the pass; XD_RECORD: run the pass, then call xd_replay_end. */
 xd_replay_how xd_replay_begin(xd_replay *r, xd_exec *x, const xd_replay_key *key);
 /* Ends the recording of a pass and launches the recorded pass. Returns 0 if recording failed; then
  * nothing has run, x is unchanged, and no later pass is recorded. */

@@ -32,24 +32,24 @@ enum {
 /* ---- options -------------------------------------------------------------------- */
 
 typedef struct xd_cache_options {
-    int    first, last;         /* Fn and Bn: numbers of blocks that run in every step         */
-    double threshold;           /* max relative change for which the middle range is skipped   */
+    int    first, last; /* numbers of first and last blocks (Fn, Bn) that run in every step */
+    double threshold; /* max relative change for which the middle range of blocks is skipped */
     int    warmup;              /* number of steps at the start that skip nothing              */
     int    max_cached;          /* max number of skipped steps; negative: no limit             */
-    int    max_continuous;      /* max skipped steps in a row; negative: no limit              */
+    int    max_continuous;      /* max number of skipped steps in a row; negative: no limit    */
     int    order;               /* order of the Taylor expansion; 0: use the last value        */
-    int    interval, until;     /* compute every interval-th step; compute all steps from `until` */
-                                /* on; negative: off                                           */
-    /* Polynomial (teacache), highest power first; NaN: the model's. */
+    /* Every interval-th step is computed, and all steps from step `until` on (negative: never). */
+    int    interval, until;
+    /* Coefficients of teacache's polynomial, highest power first; NaN: the model's polynomial. */
     double poly[XD_CACHE_POWERS];
 } xd_cache_options;
 
 typedef struct xd_cache_unit xd_cache_unit;
 
 typedef enum xd_cache_measure {
-    XD_CACHE_ADDED,             /* change of what the first blocks add to the image rows       */
-    XD_CACHE_INPUT,             /* change of the first block's input (xd_dit.probe)            */
-    XD_CACHE_SCHEDULE,          /* nothing: the step's number decides; predictions are kept     */
+    XD_CACHE_ADDED,             /* measures the change of what the first blocks add to image rows */
+    XD_CACHE_INPUT,             /* measures the change of the first block's input (xd_dit.probe) */
+    XD_CACHE_SCHEDULE,          /* measures nothing: the number of the step decides             */
 } xd_cache_measure;
 
 typedef struct xd_cache_kind {
@@ -57,18 +57,19 @@ typedef struct xd_cache_kind {
     const char      *options;   /* names of the accepted options                               */
     xd_cache_measure measure;
     xd_cache_options defaults;  /* default values of the options                               */
-    /* Returns 1 if the middle range may be skipped after this relative change. NULL for
-     * XD_CACHE_SCHEDULE. */
+    /* Returns 1 if the middle range of blocks may be skipped after this relative change. The
+     * pointer is NULL for XD_CACHE_SCHEDULE. */
     int (*is_small)(const xd_cache_options *o, xd_cache_unit *u, double change);
     int              computes_last;     /* 1: the last step of a transformer is never skipped  */
     int              reports_changes;   /* 1: skips nothing, only reports changes (xd_cache_pair) */
 } xd_cache_kind;
 
-/* Relative change from one step to the next of the first block's input, and of the last block's
- * output. */
+/* How much the first block's input and the last block's output change from one step to the next,
+ * relative to their size. */
 typedef struct xd_cache_pair { double in, out; } xd_cache_pair;
 
-extern const xd_cache_kind *const xd_caches[];  /* all kinds of step caches; ends with NULL    */
+/* all kinds of step caches; the array ends with NULL */
+extern const xd_cache_kind *const xd_caches[];
 
 typedef struct xd_cache_spec {
     const xd_cache_kind *kind;  /* kind of step cache; NULL: no cache                          */
@@ -76,7 +77,7 @@ typedef struct xd_cache_spec {
 } xd_cache_spec;
 
 /* Reads the option `cache` of a request: "fbcache:0.12" or "dbcache:Fn=8,threshold=0.08"; NULL and
- * "none": no cache. XD_EINVAL: unknown cache or option. */
+ * "none" mean no cache. Returns XD_EINVAL if the cache or an option is unknown. */
 xd_status xd_cache_read(xd_cache_spec *c, const char *text, xd_err *e);
 /* Reads the step cache of a request, with the model's values as defaults. Refuses caches that the
  * model does not support. */
@@ -84,29 +85,31 @@ xd_status xd_cache_of_job(struct xd_job *j, xd_err *e);
 
 /* ---- state ------------------------------------------------------------------------- */
 
-struct xd_cache_unit {          /* state per pass, and per patch or for all tokens             */
+struct xd_cache_unit {          /* state of a guidance pass for one patch, or for all tokens   */
     int    known;               /* number of available terms of the Taylor expansion           */
     int    measured;            /* 1: xd_cache_pass.before is valid                            */
-    int    reused, run;         /* number of skipped steps: in total, in a row                 */
+    int    reused, run; /* number of skipped steps: in total; since the last computed step */
     int    step;                /* index of the last computed step                             */
     int    turn;                /* index of the newest term in xd_cache_pass.value             */
     double sum;                 /* sum of changes since the last computed step (teacache)      */
 };
 
 typedef struct xd_cache_pass {
-    xd_tensor      value[XD_CACHE_ORDERS];      /* [rows of all patches, features] F32         */
-    xd_tensor      before;      /* tensor whose change is measured, as of the last step        */
-    xd_cache_unit *unit;        /* [npatch + 1]: state per patch, then for all tokens          */
+    /* [rows of all patches, features] F32 terms of the Taylor expansion */
+    xd_tensor      value[XD_CACHE_ORDERS];
+    xd_tensor      before;      /* tensor whose change is measured, as it was in the last step */
+    xd_cache_unit *unit;        /* [npatch + 1] state of each patch, then for all tokens       */
 } xd_cache_pass;
 
 typedef struct xd_step_cache {
     const xd_cache_spec *spec;
-    int           lead;         /* index of the first block after the first range              */
-    int           from, to;     /* this stage's blocks of the middle range                     */
+    int           lead;         /* index of the first block after the first range of blocks    */
+    int           from, to;     /* the blocks of this pipeline stage that are in the middle range */
     xd_cache_pass pass[XD_MAXPASS];
-    int32_t       received[XD_NHID], sent[XD_NHID];  /* decisions between stages    */
+    /* decisions that pipeline stages send each other */
+    int32_t       received[XD_NHID], sent[XD_NHID];
     xd_req        in[XD_NHID], out[XD_NHID];
-    int64_t       count[2];     /* number of middle ranges: skipped by this rank, all          */
+    int64_t       count[2]; /* number of middle ranges that this rank has skipped; of all ranges */
 } xd_step_cache;
 
 /* Allocates the cache's memory for the steps of one transformer, and discards the state of earlier
@@ -114,20 +117,22 @@ typedef struct xd_step_cache {
 void xd_cache_open(struct xd_denoise *f);
 void xd_cache_close(struct xd_denoise *f);
 int  xd_cache_is_on(const struct xd_denoise *f);
-/* Runs the blocks of this stage, or applies the correction in place of its middle blocks. */
+/* Runs the blocks of this pipeline stage, or applies the correction in place of the stage's middle
+ * blocks. */
 void xd_cache_run(struct xd_denoise *f, xd_state *s);
 /* For caches of kind XD_CACHE_SCHEDULE: returns 1 if step number `at` of a transformer is
  * skipped. */
 int  xd_cache_skips(const xd_cache_options *o, int at);
 /* Returns 1 if the prediction of this step is extrapolated without running any block. */
 int  xd_cache_predicts(const struct xd_denoise *f, int step);
-/* On the last stage: extrapolates the prediction of a pass. unit: a patch or XD_ALL. */
+/* On the last pipeline stage: extrapolates the prediction of a guidance pass. `unit` is the number
+ * of a patch, or XD_ALL for all tokens. */
 void xd_cache_predict(struct xd_denoise *f, int step, int unit, int pass);
-/* On the last stage: stores a computed prediction for later extrapolation. */
+/* On the last pipeline stage: stores a computed prediction for later extrapolation. */
 void xd_cache_keep(struct xd_denoise *f, int step, int unit, int pass);
 /* Messages between stages with the decision whether the middle range is skipped. A decision is sent
- * before its hidden state; i: index of the hidden state's buffer. The functions post a receive,
- * wait for the receive, send, and wait for the send. */
+ * before its hidden state; `i` is the index of the hidden state's buffer. The functions post a
+ * receive, wait for the receive, send, and wait for the send. */
 void xd_cache_post(struct xd_denoise *f, int i);
 void xd_cache_arrived(struct xd_denoise *f, int i);
 void xd_cache_send(struct xd_denoise *f, int i);

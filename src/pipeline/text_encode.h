@@ -5,30 +5,30 @@
 #include "pipeline/job.h"
 
 typedef struct xd_token_ids {   /* token ids of a text for one encoder                         */
-    int32_t *v;                 /* [n]; NULL for an image encoder                              */
-    int64_t  n;                 /* number of ids with padding                                  */
-    int64_t  uncut;             /* number of ids before truncation                             */
-    int64_t  real;              /* number of attended ids; the rest is padding                 */
+    int32_t *v;                 /* [n] token ids; NULL for an image encoder                    */
+    int64_t  n;                 /* number of token ids, including padding                      */
+    int64_t  uncut;             /* number of token ids before truncation                       */
+    int64_t  real;              /* number of token ids that are not padding                    */
 } xd_token_ids;
 
 typedef struct xd_prompt {      /* one prompt or negative prompt                               */
-    xd_token_ids ids[XD_MAXTEXT];       /* for each text encoder                               */
-    int64_t      rows;          /* rows of the embedding                                       */
+    xd_token_ids ids[XD_MAXTEXT];       /* token ids for each text encoder                     */
+    int64_t      rows;          /* number of rows of the embedding                             */
     xd_cond      cond;          /* the embedding                                               */
     int          known;         /* 1: an earlier request has cached the embedding              */
 } xd_prompt;
 
-typedef struct xd_prompts {     /* prompts, then negative prompts, of a request                */
-    int        n, ntext;        /* number of texts; of text encoders                           */
+typedef struct xd_prompts {     /* the texts of a request: prompts, then negative prompts      */
+    int        n, ntext;        /* number of texts; number of text encoders                    */
     int        prompts;         /* number of prompts; the rest are negative prompts            */
-    xd_prompt *text;            /* [n]                                                         */
-    int64_t    seen[2];         /* hashes of the images for encoders, on rank 0                */
+    xd_prompt *text;            /* [n] the texts                                               */
+    int64_t    seen[2];         /* two hashes of the images that encoders read, on rank 0      */
 } xd_prompts;
 
 xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e);  /* tokenizes all texts */
 /* Computes the embeddings of all texts. Loads the text encoders one by one, and frees each one
- * after use unless the engine keeps it. bytes: size of the scratch arena that xd_memory_plan
- * counted for the longest text. The call is collective. */
+ * after use unless the engine keeps it. `bytes` is the size of the scratch arena that
+ * xd_memory_plan counted for the longest text. The call is collective. */
 xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e);
 /* Returns the index, among the n texts, of the negative prompt that belongs to a prompt. */
 int       xd_prompts_negative(const xd_prompts *w, int prompt);

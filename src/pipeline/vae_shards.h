@@ -11,19 +11,19 @@
 
 typedef struct xd_vae_shards {
     xd_exec  *x;
-    xd_comm  *c;                /* ranks of this rank's replica                                */
+    xd_comm  *c;                /* the ranks of this replica                                   */
     xd_layout lay;
     xd_method_stack stack;
     /* Number of ranks with a band of rows; 1: the image is not split into bands. */
     int       bands;
-    int       tiled;            /* 1: there is more than one tile                              */
-    xd_span   own;              /* rows of the latents that this rank computes: all, or a band */
+    int       tiled;            /* 1: the image is split into more than one tile               */
+    xd_span   own; /* the rows of latents that this rank computes: all rows, or a band */
     int       whole;            /* 1: this rank gets the complete result                       */
-    xd_deal   deal;             /* ranks of the tiles; its owner is NULL: this rank has all tiles */
+    xd_deal   deal; /* the rank of each tile; deal.owner NULL: this rank has all tiles */
     int      *owner;
     xd_req   *out;              /* [nout] pending sends, at most one per tile of this rank     */
     int64_t   nout;
-    int64_t  *rows;             /* [bands]: rows of each band                                  */
+    int64_t  *rows;             /* [bands] number of rows of each band                         */
     xd_req   *in;               /* pending receives from each rank                             */
 } xd_vae_shards;
 
@@ -33,7 +33,7 @@ typedef struct xd_vae_shards {
 int  xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j, const xd_vae_info *v,
                         xd_grid cells);
 void xd_vae_shards_close(xd_vae_shards *s);
-/* Returns the assignment of tiles to ranks, or NULL. */
+/* Returns the assignment of tiles to ranks, or NULL if this rank computes all tiles. */
 const xd_deal *xd_vae_shards_tiles(const xd_vae_shards *s);
 
 /* Collect bands: `mine` has this rank's rows, with `wide` F32 elements each and `cell` rows per

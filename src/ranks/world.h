@@ -13,7 +13,7 @@
 typedef struct xd_world {
     xd_comm  *all, *used;       /* all ranks; the ranks that the plan uses                     */
     xd_comm  *host;             /* the used ranks on this host                                 */
-    xd_abort_notice *abort_notice;      /* between `used`; NULL with one rank                  */
+    xd_abort_notice *abort_notice;      /* abort notices between `used`; NULL with one rank    */
     int       lowest;     /* lowest rank of `host`, as a rank of `used`; set with the memory plan */
     int       idle;             /* 1: the plan does not use this rank                          */
 } xd_world;
@@ -25,12 +25,12 @@ xd_status xd_world_wait(xd_comm *c, xd_req r, xd_err *e);
 /* Combines the status of all used ranks. If any rank has failed, all ranks return the error of the
  * lowest failing rank, with that rank's error message and number. */
 xd_status xd_world_agree(const xd_world *w, xd_status mine, xd_err *e);
-/* Combines the status as xd_world_agree does, over the ranks of c. me: the rank number to report
- * for a failure of this rank. A failure that a rank detected itself has priority over a failure
- * that a rank only passes on. */
+/* Combines the status as xd_world_agree does, over the ranks of c. `me` is the rank number to
+ * report for a failure of this rank. A failure that a rank detected itself has priority over a
+ * failure that a rank only passes on. */
 xd_status xd_world_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e);
-/* Returns 1 if `mine` is nonzero on every used rank. Returns 0 if a message fails; the next
- * xd_world_agree reports the failed message. */
+/* Returns 1 if the argument `mine` is nonzero on every used rank. Returns 0 if a message fails; the
+ * next xd_world_agree reports the failed message. */
 int       xd_world_all(const xd_world *w, int mine);
 /* Combines the sticky errors of an execution context over the ranks of c, a group of the used
  * ranks: if one rank's context has failed, all fail. */

@@ -4,7 +4,7 @@
  * The two measurements alternate within one run of the program, because the clock rate of a machine
  * varies. Both measurements run the code of image generation (xd_denoise_*, xd_vae_decode). A round
  * has three timed runs: rank 0 computes alone while the others sleep; all ranks run the plan; all
- * ranks compute alone at the same time. The ratio of the times of the first two is the user's
+ * ranks compute alone at the same time. The ratio of the times of the first two runs is the user's
  * speed-up. The third run shows how much of the lost speed-up is due to the machine, whose ranks
  * share memory bandwidth and the clock of the package; the rest is due to the parallel method. */
 #ifndef XD_REPORT_BENCH_COMPARE_H
@@ -17,17 +17,17 @@ enum { XD_MAXROUNDS = 128 };
 
 typedef enum xd_bench_run { XD_RUN_ALONE, XD_RUN_PLAN, XD_RUN_BUSY, XD_NRUNS } xd_bench_run;
 
-typedef struct xd_bench_side {  /* one of the two compared setups: one rank, or the plan       */
+typedef struct xd_bench_side {  /* one of the two setups that are compared: one rank, or the plan */
     xd_engine *g;
     xd_request r;
     xd_job     job;
-    xd_net     net;             /* view of a component's weights, not closed                   */
+    xd_net     net;             /* view of the weights of a component, which owns them         */
     xd_arena   a;
     size_t     bytes;           /* size of the arena in bytes                                  */
     xd_denoise f;
     xd_exec    x;               /* execution context of the VAE                                */
     float     *rgb;
-    int        step, going;     /* the next step; going: 0 when all ranks know of a failure    */
+    int        step, going;     /* number of the next step; 0: all ranks know of a failure     */
 } xd_bench_side;
 
 typedef struct xd_bench_pair {
@@ -39,11 +39,11 @@ typedef struct xd_bench_pair {
     void    (*work)(struct xd_bench_pair *d, xd_bench_side *s);
     int       warm, rounds;     /* number of warm-up rounds; number of reported rounds         */
     int       exact;            /* number of exact steps at the start, if later steps are stale */
-    int       lead, span;       /* steps of a run before the timed steps; number of timed steps */
+    int       lead, span; /* number of steps of a run before the timed steps; of timed steps */
     double    flops;            /* FLOPs of the work on one rank                               */
     double    t[XD_NRUNS][XD_MAXROUNDS];        /* seconds of each run, measured on rank 0     */
-    /* Bytes sent in the first timed step, by this rank and by all ranks: measured (sent), and
-     * predicted by counting (count). */
+    /* Bytes that are sent in the first timed step by this rank, and by all ranks: `sent` is
+     * measured, `count` is predicted by counting. */
     int64_t   sent[2], count[2];
     int       parts;            /* number of results printed so far                            */
 } xd_bench_pair;

@@ -12,13 +12,13 @@ typedef struct xd_clip_dims {   /* config values of the block                   
 } xd_clip_dims;
 
 typedef struct xd_clip_layer {
-    xd_tensor gain1, bias1, gain2, bias2;       /* of the two layer norms, [E]                */
+    xd_tensor gain1, bias1, gain2, bias2;       /* [E] gain and bias of the two layer norms   */
     xd_lin    qkv, out, fc1, fc2;
 } xd_clip_layer;
 
 void xd_clip_layer_weights(xd_decl *d, const xd_clip_dims *c, xd_clip_layer *w);
-/* Runs the block on h [n,E], in place. rows > 0: every `rows` consecutive rows are one image, and
- * attention is within an image. rows 0: causal attention over all rows. */
+/* Runs the block on h [n,E], in place. If `rows` is above 0, every `rows` consecutive rows are one
+ * image, and attention is within an image. If `rows` is 0, attention is causal over all rows. */
 void xd_clip_layer_run(xd_exec *x, const xd_clip_dims *c, const xd_clip_layer *w, xd_tensor h,
                        int64_t rows);
 

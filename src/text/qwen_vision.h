@@ -24,8 +24,8 @@ typedef struct xd_qwen_vision_block {
     xd_lin    qkv, proj, gate_up, down;
 } xd_qwen_vision_block;
 
-/* Rows of a field table for a config that contains a vision_config. V: struct into which the config
- * is read; m: the struct's member of type xd_qwen_vision. */
+/* Rows of a field table for a config that contains a vision_config. `V` is the struct into which
+ * the config is read, and `m` the member of that struct with type xd_qwen_vision. */
 #define XD_QWEN_VISION_FIELDS(V, m)                                                                \
     { "vision_config.depth", offsetof(V, m.depth), 'i', 32, NULL },                                \
         { "vision_config.hidden_size", offsetof(V, m.dim), 'l', 3584, NULL },                      \
@@ -42,8 +42,8 @@ typedef struct xd_qwen_vision_block {
         { "vision_config.rope_parameters.rope_theta", offsetof(V, m.theta), 'd', 10000, NULL },    \
         { "image_token_id", offsetof(V, m.token), 'l', 151655, NULL }
 
-/* Checks the vision tower's config and computes derived fields. width: size of the language model's
- * token embeddings. */
+/* Checks the vision tower's config and computes derived fields. `width` is the size of the language
+ * model's token embeddings. */
 xd_status xd_qwen_vision_check(xd_qwen_vision *c, int64_t width, xd_err *e);
 /* Declare the weights outside the blocks (in the name scope of the vision tower) and the weights of
  * one block (in the scope of the block). */
@@ -53,8 +53,8 @@ void      xd_qwen_vision_block_weights(xd_decl *d, const xd_qwen_vision *c,
 /* Runs one block of the vision tower; s->local was set by xd_qwen_vision_run. */
 void      xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c,
                                  const xd_qwen_vision_block *w, xd_state *s);
-/* Runs the vision tower, which is blocks [0, depth) of the net, on the images of r. rows: output,
- * [tokens,E] f32. */
+/* Runs the vision tower, which is blocks [0, depth) of the net, on the images of r. Writes the
+ * image embeddings to `rows`, [tokens,E] f32. */
 void      xd_qwen_vision_run(xd_exec *x, const xd_net *n, const xd_qwen_vision *c,
                              const xd_qwen_vision_glob *g, const xd_text_read *r, xd_tensor rows);
 /* Replaces the rows of image tokens in the token embeddings h [n,E] f32 by r->image_rows. */

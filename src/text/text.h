@@ -1,5 +1,5 @@
-/* text.h - text encoders: from token ids to embeddings. Image encoders have the same interface and
- * read pixels instead of ids. */
+/* text.h - text encoders, which turn token ids into embeddings. Image encoders have the same
+ * interface and read pixels instead of token ids. */
 #ifndef XD_TEXT_TEXT_H
 #define XD_TEXT_TEXT_H
 
@@ -8,31 +8,33 @@
 /* An image that a vision-language encoder reads between text tokens. The sides of the image in
  * pixels are multiples of a token's side. */
 typedef struct xd_text_image {
-    /* [height,width,3] on the host; NULL: a black image, for counting and measuring. */
+    /* [height,width,3] pixels on the host; NULL: a black image, for counting and measuring. */
     const uint8_t *rgb;
     int64_t        height, width;
     int64_t        at, n;       /* the image's tokens are ids [at, at + n) of the text         */
-    float          mean[3], std[3];     /* normalization (v - mean) / std of colours v in 0..1 */
+    float          mean[3], std[3];     /* colours v in 0..1 are normalized to (v - mean) / std */
 } xd_text_image;
 
 /* The input of a text or image encoder, and which hidden states to return. */
 typedef struct xd_text_read {
     const int32_t *ids;         /* [n] token ids on the host                                   */
-    /* For an image encoder: [images,3,S,S] on the host, and n is the number of output rows. */
+    /* For an image encoder: [images,3,S,S] pixels on the host; n is then the number of output
+     * rows. */
     const float   *pixels;
     int64_t        n;
     int64_t        first, real; /* ids [first, first + real) are text; the others are padding   */
     int            nlayers;     /* number of hidden states to return                           */
-    const int     *layers;      /* indices of these hidden states, as in xd_text_layer         */
+    const int     *layers;      /* [nlayers] indices of the hidden states, as in xd_text_layer */
     int            nimages;     /* number of images, for an encoder with a vision tower        */
-    const xd_text_image *images;        /* [nimages], in the order of their ids                */
-    xd_tensor      image_rows;  /* result of xd_text_run_vision; nd 0: no images               */
+    const xd_text_image *images; /* [nimages] images, in the order of their tokens in `ids` */
+    /* [tokens,E] image embeddings (xd_text_run_vision); nd 0: no images */
+    xd_tensor      image_rows;
 } xd_text_read;
 
 /* Properties of an encoder's vision tower. */
 typedef struct xd_text_tower {
     int64_t patch, merge;       /* side of a patch in pixels; side of a token in patches       */
-    int32_t token;              /* id of the placeholder for an image token                    */
+    int32_t token;              /* id of the token that is a placeholder for an image token    */
 } xd_text_tower;
 
 typedef struct xd_text_vision { /* input and output size of an image encoder                   */
@@ -42,25 +44,27 @@ typedef struct xd_text_vision { /* input and output size of an image encoder    
 typedef struct xd_text xd_text;
 struct xd_text {
     xd_net_def net;
-    /* Sizes of an image encoder; NULL: a text encoder. */
+    /* Returns the sizes of an image encoder. The pointer is NULL for a text encoder. */
     void (*vision)(const void *cfg, xd_text_vision *out);
-    int64_t (*width)(const void *cfg);          /* E: width of a token embedding                */
-    int64_t (*pooled)(const void *cfg);         /* P: width of the pooled embedding; NULL: none */
+    int64_t (*width)(const void *cfg);          /* returns E, the width of a token embedding    */
+    /* returns P, the width of the pooled embedding; NULL: none */
+    int64_t (*pooled)(const void *cfg);
     /* Encodes ids [n] on the host to out->tok [n,E] (and the pooled embedding), in the arena. The
-     * first `real` ids are text. The rest is padding: attention masks it (transformers'
-     * attention_mask), but its rows are computed like rows of text. An encoder runs its blocks with
-     * xd_net_block, and marks and rewinds x->tmp around each block. */
+     * first `real` ids are text. The other ids are padding: attention masks them (transformers'
+     * attention_mask), but the rows of padding are computed like rows of text. An encoder runs its
+     * blocks with xd_net_block, and marks and rewinds x->tmp around each block. */
     void (*encode)(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids, int64_t real,
                    xd_cond *out);
     /* Computes L hidden states and concatenates them along the features: out->tok [n,L E]. `encode`
-     * does the same for hidden state -1 and text from row 0 on. NULL: the encoder only has
-     * `encode`. */
+     * does the same for hidden state -1 and text from row 0 on. The pointer is NULL if the encoder
+     * only has `encode`. */
     void (*hidden)(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_cond *out);
-    /* The variant of this encoder that also has its vision tower, whose blocks come before the
-     * language model's. NULL: there is no vision tower. Hidden states of the encoder with tower are
-     * indexed from the last one: -1, -2. */
+    /* The variant of this encoder that includes the vision tower. The blocks of the tower come
+     * before those of the language model, so hidden states are indexed from the last one: -1, -2.
+     * NULL: the encoder has no vision tower. */
     const xd_text *with_vision;
-    void (*tower)(const void *cfg, xd_text_tower *out); /* NULL: no vision tower               */
+    /* returns the tower's properties; NULL: no vision tower */
+    void (*tower)(const void *cfg, xd_text_tower *out);
     /* Runs the vision tower on r->images and writes the embeddings of all image tokens to `rows`,
      * [tokens,E] f32. */
     void (*run_vision)(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_tensor rows);
@@ -81,6 +85,7 @@ void xd_text_encode(const xd_text *t, xd_exec *x, const xd_net *n, const xd_text
 /* Returns the number of blocks that must run to compute the hidden states with these indices. */
 int xd_text_blocks(const xd_net *n, const int *numbers, int count);
 
-extern const xd_text *const xd_text_encoders[]; /* all text and image encoders; ends with NULL */
+/* all text and image encoders; the array ends with NULL */
+extern const xd_text *const xd_text_encoders[];
 
 #endif

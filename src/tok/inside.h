@@ -42,16 +42,16 @@ size_t  xd_utf8_len(const char *s);             /* length in bytes of the valid 
  * the offset of the character's first byte. */
 int32_t xd_utf8_before(const char *s, size_t at, size_t *from);
 void    xd_utf8_put(int32_t c, xd_bytes_buf *out);
-int     xd_is_space(int32_t c);                 /* 1: c has Unicode's property White_Space     */
-int     xd_is_blank(int32_t c);                 /* 1: Python's str.isspace() is true for c     */
+int     xd_is_space(int32_t c); /* returns 1 if c has Unicode's property White_Space */
+int     xd_is_blank(int32_t c); /* returns 1 if Python's str.isspace() is true for c */
 
 /* ---- code points ---------------------------------------------------------------------------- */
 
 typedef struct xd_range { int32_t from, to; } xd_range;
-/* 1: c is in one of n sorted ranges. */
+/* Returns 1 if code point c is in one of n sorted ranges. */
 int xd_in_ranges(const xd_range *r, size_t n, int32_t c);
 
-typedef struct xd_codes { int32_t *p; size_t n; } xd_codes;     /* p is malloc'ed               */
+typedef struct xd_codes { int32_t *p; size_t n; } xd_codes;     /* code points; p is malloc'ed  */
 int  xd_codes_read(xd_codes *c, const char *s, size_t len);     /* reads UTF-8; 0: out of memory */
 /* Normalizes code points to NFD or NFC of Unicode 9 or, with XD_NFC_TODAY, to NFC of utf8proc's
  * Unicode version. Returns 0 if out of memory. */
@@ -78,18 +78,18 @@ int        xd_finder_next(const xd_finder *f, const char *s, size_t len, size_t 
 /* Replaces all matches of a pattern in a text by `by`, in which "$1" is the first group. */
 void       xd_replace(xd_bytes_buf *text, const char *pattern, const char *by, int flags);
 
-/* Appends the characters of an HTML entity. name: the entity's name without "&" and ";".
- * no_semicolon: 1: accepts only entities that are valid without ";". Returns 0 if the entity is
+/* Appends the characters of an HTML entity. `name` is the entity's name without "&" and ";". If
+ * `no_semicolon` is 1, accepts only entities that are valid without ";". Returns 0 if the entity is
  * unknown. */
 int     xd_entity_put(const char *name, size_t n, int no_semicolon, xd_bytes_buf *out);
-/* Parses the number of a numeric HTML entity "&#...". Returns the entity's length in bytes; 0:
- * there is none. */
+/* Parses the number of a numeric HTML entity "&#...". Returns the length of the entity in bytes, or
+ * 0 if the text does not begin with an entity. */
 size_t  xd_entity_number(const char *s, size_t len, int64_t *v);
 int32_t xd_entity_code(int64_t v);              /* code point of a numeric entity              */
 int32_t xd_windows_code(int byte);              /* code point of a byte in Windows-1252        */
-/* As Python's html.unescape. */
+/* Replaces HTML entities as Python's html.unescape does. */
 void    xd_unescape(const char *s, size_t len, xd_bytes_buf *out);
-/* As ftfy's unescape_html. */
+/* Replaces HTML entities as ftfy's unescape_html does. */
 void    xd_unescape_whole(const char *s, size_t len, xd_bytes_buf *out);
 void    xd_unescape_twice(xd_bytes_buf *text);
 
@@ -109,7 +109,8 @@ size_t  xd_tags_scan(xd_tags *t, size_t at);
  * at s[at]. Both functions return `at` if there is no name or attribute. */
 size_t  xd_tags_name(const xd_tags *t, size_t at, size_t *behind);
 size_t  xd_tags_attribute(const xd_tags *t, size_t at);
-void    xd_html_text(xd_bytes_buf *text);       /* as BeautifulSoup(text, "html.parser").text  */
+/* keeps only the text, as BeautifulSoup(text, "html.parser").text */
+void    xd_html_text(xd_bytes_buf *text);
 
 /* First and last step of the xd_caption functions. xd_caption_read appends `text` to a buffer as
  * valid UTF-8. xd_caption_end returns the buffer as a string, or NULL if out of memory. */
@@ -121,14 +122,15 @@ char   *xd_caption_end(xd_bytes_buf *text);
 /* A JSON text being read; at: the next byte. */
 typedef struct xd_skim { const char *p; size_t len, at; } xd_skim;
 typedef struct xd_skimmed {             /* a tokenizer.json, without its large lists            */
-    xd_bytes_buf rest;                  /* the JSON, with {} for vocab and [] for merges        */
-    xd_slice     vocab, merges;         /* model.vocab if it is an object, model.merges; or NULL */
+    xd_bytes_buf rest;                  /* the JSON text, in which vocab is {} and merges is [] */
+    xd_slice     vocab, merges; /* texts of model.vocab (an object) and of model.merges; or NULL */
 } xd_skimmed;
 /* Splits a tokenizer.json into its vocabulary, its merges and the rest. out->vocab and
  * out->merges point into `text`; the caller frees out->rest. Invalid JSON is returned completely
  * in out->rest. */
 xd_status xd_skim_read(xd_skimmed *out, const char *text, size_t len, xd_err *e);
-/* Each function skips white space and consumes a token. Returns 0 if another token is there. */
+/* Each of these functions skips white space and reads one JSON token. It returns 0 if the text
+ * continues with another token. */
 int       xd_skim_is(xd_skim *k, char c);
 /* Reads a JSON string. *out points into the text or, if the string has escapes, into *buf; it is
  * valid until the next call. */
@@ -156,7 +158,7 @@ typedef struct xd_vocab {
 
 /* Read a SentencePiece vocabulary from a serialized ModelProto or a tokenizer.json. what: name of
  * the file in errors. */
-enum { XD_SPM_UNIGRAM = 1, XD_SPM_BPE };                /* type of the accepted model            */
+enum { XD_SPM_UNIGRAM = 1, XD_SPM_BPE }; /* type of SentencePiece model that is accepted */
 xd_status xd_vocab_spiece(xd_vocab *v, const char *data, size_t len, int type, const char *what,
                           xd_err *e);
 xd_status xd_vocab_json(xd_vocab *v, const xd_json *j, const char *what, xd_err *e);
@@ -170,7 +172,7 @@ void      xd_vocab_free(xd_vocab *v);
 typedef struct xd_charsmap {            /* character map that normalizes text; borrowed from
                                            xd_vocab.map */
     const char *trie, *text;
-    size_t      units, len;             /* units of the trie (4 bytes each); bytes of text      */
+    size_t      units, len; /* number of 4-byte elements of the trie; bytes of replacement text */
 } xd_charsmap;
 
 xd_status xd_charsmap_open(xd_charsmap *m, const char *map, size_t len, const char *what,
@@ -201,9 +203,9 @@ typedef struct xd_piece_id { size_t at, len; int32_t id; } xd_piece_id;
 
 typedef struct xd_pieces {
     xd_piece_id *p;
-    int          n, top;                /* number of pieces; ids are below `top`                */
+    int          n, top;                /* number of pieces; all ids are below `top`            */
     size_t       longest;               /* bytes of the longest piece                           */
-    int32_t     *slot;                  /* hash table of indices of pieces; -1: empty           */
+    int32_t     *slot;                  /* hash table of indices of pieces; -1: empty slot      */
     size_t       slots;                 /* a power of two                                       */
     xd_bytes_buf text;
 } xd_pieces;
@@ -216,7 +218,7 @@ xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char 
 xd_status xd_pieces_span(xd_pieces *v, xd_slice span, const char *what, xd_err *e);
 xd_status xd_pieces_list(xd_pieces *v, const xd_vocab *list, const char *what, xd_err *e);
 xd_status xd_pieces_lines(xd_pieces *v, const char *s, size_t len, const char *what, xd_err *e);
-/* Returns the id, or -1. */
+/* Returns the id of a piece, or -1 if there is no such piece. */
 int32_t   xd_pieces_find(const xd_pieces *v, const char *s, size_t len);
 void      xd_pieces_free(xd_pieces *v);
 size_t    xd_table_size(int n);         /* number of slots of a hash table for n entries         */
@@ -232,16 +234,16 @@ typedef struct xd_bpe_files {           /* files of a BPE tokenizer; names are f
     size_t         len;
     const xd_json *list;
     const char    *merges_name;
-    xd_slice       bytes, pairs;        /* JSON texts in place of `vocab` and `list`             */
-    /* In place of all above: every split of a piece into two pieces is a merge (SentencePiece
-     * BPE). */
+    xd_slice       bytes, pairs;        /* texts of JSON values, in place of `vocab` and `list`  */
+    /* Used in place of all fields above: every split of a piece into two pieces is a merge
+     * (SentencePiece BPE). */
     const xd_vocab *pieces;
 } xd_bpe_files;
 /* Keeps no reference to the files. */
 xd_status xd_bpe_open(xd_bpe **b, const xd_bpe_files *f, xd_err *e);
 void      xd_bpe_close(xd_bpe *b);
-/* Sets the piece s for unknown bytes. Refuses a vocabulary that has neither this piece nor pieces
- * for all bytes. */
+/* Makes s the piece that stands for unknown bytes. Refuses a vocabulary that has neither this piece
+ * nor pieces for all bytes. */
 xd_status xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_err *e);
 const xd_pieces *xd_bpe_pieces(const xd_bpe *b);
 /* Appends the ids of one word of CLIP's tokenizer. */
@@ -272,7 +274,7 @@ xd_status xd_pattern_open(xd_pattern **p, const char *regex, const char *text, c
                           xd_err *e);
 void      xd_pattern_close(xd_pattern *p);
 
-typedef enum xd_split_how {             /* what Split of the tokenizers library does with matches */
+typedef enum xd_split_how { /* what to do with matches, as in Split of the tokenizers library */
     XD_SPLIT_ISOLATED, XD_SPLIT_REMOVED, XD_SPLIT_WITH_PREVIOUS, XD_SPLIT_WITH_NEXT,
     XD_SPLIT_CONTIGUOUS
 } xd_split_how;
@@ -281,8 +283,8 @@ typedef struct xd_cuts { xd_text_cut *p; size_t n, cap; int failed; } xd_cuts;
 /* Splits a text, which is valid UTF-8, into matches of the pattern and the parts between matches.
  * The caller frees c->p. */
 void      xd_pattern_cut(const xd_pattern *p, const char *s, size_t len, xd_cuts *c);
-/* Removes or merges parts of a split text as `how` demands. invert: 1: matches and other parts swap
- * their roles. */
+/* Removes or merges parts of a split text as `how` demands. If `invert` is 1, matches and the other
+ * parts swap their roles. */
 void      xd_cuts_merge(xd_cuts *c, xd_split_how how, int invert);
 
 /* ---- tokenizers of language models ---------------------------------------------------------- */
@@ -291,7 +293,8 @@ typedef struct xd_lm xd_lm;
 typedef enum xd_lm_class { XD_LM_OTHER, XD_LM_QWEN, XD_LM_GEMMA } xd_lm_class;
 typedef struct xd_lm_files {
     xd_bpe_files   bpe;
-    /* tokenizer.json without its vocabulary; NULL: the default rules of the class. */
+    /* content of tokenizer.json without the vocabulary; NULL: the default rules of the tokenizer
+     * class */
     const xd_json *rules;
     xd_lm_class    named;
     const char    *unknown;             /* default unk_token of the class                       */
@@ -345,26 +348,27 @@ struct xd_tok {
     xd_vocab    v;
     xd_charsmap map;
     xd_spm     *spm;
-    double      unknown;                /* score of a character without a piece                 */
+    double      unknown;                /* score of a character that is in no piece             */
     char        lens[XD_PIECE_MAX + 1]; /* lens[n]: 1 if some piece has n bytes                 */
     size_t      longest;
     xd_added   *added;
     int         nadded, capadded;
-    int32_t    *slot;                   /* hash table of added tokens by name; -1: empty        */
+    int32_t    *slot;                   /* hash table of added tokens by name; -1: empty slot   */
     size_t      slots;                  /* a power of two                                       */
-    /* Indices of added tokens to find in raw and in normalized. */
+    /* Indices of the added tokens to find in raw text (order[0]) and in normalized text, sorted by
+     * the tokens' text. */
     int32_t    *order[2];
-    int         norder[2];              /* text, sorted by their text                           */
+    int         norder[2];
     int32_t     begin, end, pad;        /* ids of bos, eos and pad; -1: none                    */
-    xd_ids      head, tail;             /* ids before and after a text                          */
+    xd_ids      head, tail;             /* special ids that are put before a text; after a text */
     int         pad_left;               /* 1: padding is before the text                        */
     int32_t     next;                   /* id of the next token outside the vocabulary          */
     int64_t     max;                    /* model_max_length; 0: none                            */
     int         cut_left;               /* 1: truncation drops the beginning of the text        */
 };
 
-/* Returns the id of the piece s in the vocabulary, in which added tokens are not included; -1:
- * none. */
+/* Returns the id of the piece s in the vocabulary (without added tokens), or -1 if the vocabulary
+ * does not have the piece. */
 int32_t   xd_tok_find(const xd_tok *t, const char *s, size_t len);
 /* Appends the normalized form of valid UTF-8. The normalized text may contain invalid UTF-8. */
 void      xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *out);
@@ -372,13 +376,13 @@ void      xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_
 /* Makes `s` an added token unless it is one already. The token's id is the id of `s` in the
  * vocabulary, or the next free id. */
 xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e);
-int32_t   xd_added_id(const xd_tok *t, const char *s);          /* -1: not an added token        */
-/* Adds a token that is a JSON string, or a JSON object with "content" and flags. special: 1: the
- * default of the flag "normalized" is false. */
+int32_t   xd_added_id(const xd_tok *t, const char *s); /* returns -1 if s is no added token */
+/* Adds a token that is a JSON string, or a JSON object with "content" and flags. If `special` is 1,
+ * the default of the token's flag "normalized" is false. */
 xd_status xd_added_json(xd_tok *t, const xd_json *j, int special, xd_err *e);
-/* Prepares the search; call after adding all tokens. */
+/* Prepares the search for added tokens in texts. Call after all tokens are added. */
 xd_status xd_added_sort(xd_tok *t, xd_err *e);
-/* Reads a boolean; otherwise: the default. */
+/* Returns the boolean value of a key of the object o, or `otherwise` if o does not have the key. */
 int       xd_json_flag(const xd_json *o, const char *key, int otherwise);
 typedef struct xd_lm_json xd_lm_json;
 typedef enum xd_tok_kind {
@@ -388,9 +392,9 @@ typedef enum xd_tok_kind {
  * (special_tokens_map.json), old (added_tokens.json), tj (tokenizer.json). Any may be NULL. */
 typedef struct xd_special_files {
     const xd_json *cfg, *map, *old, *tj;
-    int            spiece;              /* 1: T5 with a spiece.model                            */
-    int            named_only;          /* 1: BERT from a tokenizer.json: add no default tokens  */
-    xd_lm_class    named;               /* class of a language model                            */
+    int            spiece;              /* 1: a T5 tokenizer with a file spiece.model           */
+    int            named_only; /* 1: BERT from tokenizer.json, which needs no default tokens */
+    xd_lm_class    named;               /* tokenizer class of a language model                  */
     const xd_lm_json *json;             /* tokenizer.json of a language model, or NULL          */
     xd_tok_kind    kind;
 } xd_special_files;
@@ -401,16 +405,17 @@ struct xd_lm_json {
     char      *text;                    /* content of the file; owned                           */
     size_t     len;
     xd_skimmed skim;
-    xd_json   *rules;                   /* the parsed document without vocab and merges         */
+    xd_json   *rules;                   /* the parsed JSON document without vocab and merges    */
 };
 enum { XD_TOK_FILE_MAX = 1 << 28 };     /* max bytes of a vocabulary file; the largest have 2^25 */
-int       xd_tok_has(const char *dir, const char *name);        /* 1: the directory has the file */
+/* returns 1 if the directory has the file */
+int       xd_tok_has(const char *dir, const char *name);
 /* Call xd_lm_json_free also after a failure. xd_lm_json_parse borrows `text`. */
 xd_status xd_lm_json_parse(xd_lm_json *j, const char *text, size_t len, const char *what,
                            xd_err *e);
 xd_status xd_lm_json_read(xd_lm_json *j, const char *path, xd_err *e);
 void      xd_lm_json_free(xd_lm_json *j);
-/* 1: the file is of a language model, not of CLIP. */
+/* Returns 1 if a tokenizer.json is that of a language model, not of CLIP. */
 int       xd_lm_json_fits(const xd_json *rules);
 xd_status xd_lm_open_json(xd_tok **t, const xd_lm_json *j, xd_special_files *f, const char *what,
                           xd_err *e);
@@ -419,13 +424,14 @@ xd_status xd_tok_open_lm(xd_tok **t, const xd_lm_files *l, const xd_special_file
 /* Reads a language model's vocabulary and special tokens into t. */
 xd_status xd_lm_read(xd_tok *t, const xd_lm_files *b, const xd_special_files *f, xd_err *e);
 
-/* Returns the text of a special token by the token's key ("eos_token"), or else the default of the
- * tokenizer's class; NULL: none. */
+/* Returns the text of the special token with this key ("eos_token"), or the default of the
+ * tokenizer's class if the files do not have the key. NULL: there is no such token. */
 const char *xd_special_name(const xd_special_files *f, const char *key);
-int       xd_special_extra_ids(const xd_json *cfg);             /* number of T5's sentinels     */
-/* Finds the next added token at or after s[at], and returns the token's index; -1: none. *begin and
- * *end include the white space that the token strips, but nothing before s[from]. normalized: 1:
- * searches the tokens that are found in normalized text, 0: in raw text. */
+int       xd_special_extra_ids(const xd_json *cfg); /* returns the number of T5's sentinel tokens */
+/* Finds the next added token at or after s[at]. Returns the index of the token, or -1 if there is
+ * none. *begin and *end include the white space that the token strips, but nothing before s[from].
+ * `normalized` is 1 to search for the tokens that are found in normalized text, and 0 for those
+ * that are found in raw text. */
 int       xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, size_t at,
                         size_t from, size_t *begin, size_t *end);
 

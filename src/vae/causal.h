@@ -41,7 +41,7 @@ typedef struct xd_causal_level { /* a level: residual blocks at one resolution, 
 
 typedef struct xd_causal_half { /* the encoder or the decoder                                  */
     xd_cnv          in, out;
-    xd_causal_level level[XD_CAUSAL_LEVELS];    /* in execution order                          */
+    xd_causal_level level[XD_CAUSAL_LEVELS];    /* the levels in execution order               */
     xd_causal_res   mid[XD_CAUSAL_MID];
     /* Gain of the norm before the attention layer; gain of the norm before the output
      * convolution. */

@@ -60,7 +60,7 @@ typedef struct xd_kl_glob {
     { "latent_channels", offsetof(xd_kl_cfg, latent_channels), 'l', latents_, NULL },             \
     { "norm_num_groups", offsetof(xd_kl_cfg, groups), 'l', 32, NULL },                            \
     { "sample_size", offsetof(xd_kl_cfg, sample_size), 'l', sample_, NULL },                      \
-    { "latents_mean", offsetof(xd_kl_cfg, mean), 'd', 0, NULL },  /* lists are refused */         \
+    { "latents_mean", offsetof(xd_kl_cfg, mean), 'd', 0, NULL },  /* number, not a list */        \
     { "latents_std", offsetof(xd_kl_cfg, std), 'd', 0, NULL },                                    \
     { "use_quant_conv", offsetof(xd_kl_cfg, quant), 'b', 1, NULL },                               \
     { "use_post_quant_conv", offsetof(xd_kl_cfg, post_quant), 'b', 1, NULL },                     \
