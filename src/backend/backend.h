@@ -22,7 +22,7 @@
 #include "tensor/tensor.h"
 
 typedef struct xd_dev    xd_dev;
-/* queue of work of a device; NULL: the device's default queue */
+/* A queue of work of a device. NULL stands for the device's default queue. */
 typedef struct xd_stream xd_stream;
 typedef struct xd_ops    xd_ops;
 typedef struct xd_dev_lanes xd_dev_lanes;       /* lanes of the device (backend/lanes.h)    */
@@ -34,11 +34,11 @@ enum { XD_FETCH_PLACES = 4 };
 /* ---- devices ------------------------------------------------------------------------------ */
 
 typedef struct xd_dev_ops {
-    /* allocates memory aligned to XD_ALIGN; NULL: out of memory */
+    /* Allocates device memory aligned to XD_ALIGN. Returns NULL if out of memory. */
     void *(*get)(xd_dev *d, size_t bytes);
     void  (*put)(xd_dev *d, void *p, size_t bytes);
     void  (*sync)(xd_dev *d, xd_stream *s);        /* blocks the host until all work of s is done */
-    /* bytes of device memory: free for allocations, and in total */
+    /* Writes the bytes of device memory that are free for allocations, and the total bytes. */
     void  (*memory)(xd_dev *d, size_t *available, size_t *total);
     /* Copies host bytes into device memory, ordered with the work of s. The caller may reuse the
      * memory at `from` when the function returns. */
@@ -48,32 +48,33 @@ typedef struct xd_dev_ops {
     xd_status (*download)(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes);
     /* Sets every byte at p to `value`, ordered with the work of s. */
     xd_status (*fill)(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes);
-    int       (*owns)(xd_dev *d, const void *p);    /* 1: p is an address in this device's memory */
-    /* Asynchronous copies from pinned host memory, for devices with a memory of their own; else
-     * NULL. `pin` allocates pinned host memory (NULL: out of memory). `unpin` frees pinned memory
-     * after all work that uses it. `fetch` copies from pinned memory to the device, concurrently
-     * with work that is queued later, as soon as the work that is queued now has ended. `fetched`
-     * makes work that is queued later wait for the last copy of `place`, which is 0 to
-     * XD_FETCH_PLACES - 1. Copies run one after the other. */
+    /* returns 1 if p is an address in this device's memory */
+    int       (*owns)(xd_dev *d, const void *p);
+    /* Asynchronous copies from pinned host memory, for devices with memory of their own; the
+     * pointers are NULL for other devices. `pin` allocates pinned host memory, and returns NULL if
+     * out of memory. `unpin` frees pinned memory after all work that uses it. `fetch` copies from
+     * pinned memory to the device, concurrently with work that is queued later, as soon as the work
+     * that is queued now has ended. `fetched` makes work that is queued later wait for the last
+     * copy with the same `place`, a number from 0 to XD_FETCH_PLACES - 1. Copies run one after the
+     * other. */
     void     *(*pin)(xd_dev *d, size_t bytes);
     void      (*unpin)(xd_dev *d, void *p);
-    /* Like pin and unpin, but for complete pages of the caller's own memory, which other processes
-     * may share. */
+    /* Pin and unpin complete pages of the caller's own memory, which other processes may share. */
     xd_status (*pin_pages)(xd_dev *d, void *p, size_t bytes);
     void      (*unpin_pages)(xd_dev *d, void *p);
     xd_status (*fetch)(xd_dev *d, int place, void *to, const void *from, size_t bytes);
     xd_status (*fetched)(xd_dev *d, int place);
     /* Returns the measured rate of copies from pinned host memory to the device, or with `back` to
-     * the host, in bytes/s; 0: unknown. */
+     * the host, in bytes/s, or 0 if the rate is unknown. */
     double    (*link)(xd_dev *d, int back);
     /* Returns the measured rate of copies within device memory, in bytes read and written per
-     * second; 0: unknown. */
+     * second, or 0 if the rate is unknown. */
     double    (*bandwidth)(xd_dev *d);
     /* Returns an id of the device's memory, which is equal for all devices (of any process) that
-     * share the memory. If the function pointer is NULL, the memory is the host's. */
+     * share the memory. The pointer is NULL if the device uses the host's memory. */
     uint64_t  (*identity)(const xd_dev *d);
-    /* Writes the product name of the device, for example "NVIDIA H100 80GB HBM3". NULL: the device
-     * has no product name. */
+    /* Writes the product name of the device, for example "NVIDIA H100 80GB HBM3". The pointer is
+     * NULL if the device has no product name. */
     void      (*product)(const xd_dev *d, char *name, size_t size);
     /* Implementations for this device of the functions xd_dev_compute, xd_dev_best, xd_dev_peak,
      * xd_dev_kernel_bytes and xd_dev_forget. */
@@ -82,11 +83,11 @@ typedef struct xd_dev_ops {
     double    (*peak)(xd_dev *d, xd_dtype t, int threads, double seconds);
     size_t    (*kernel_bytes)(const xd_dev *d);
     void      (*forget)(xd_dev *d);
-    /* Timestamps of asynchronous work. Both functions are NULL on devices whose kernels have
-     * finished when they return. `stamp` marks the moment when all earlier work has ended, and
-     * returns the index of the mark, from 0 on, or -1 on failure. `stamps` waits for all marks,
-     * writes the times of the first `most` marks (ns, on the clock of xd_now_ns), and returns the
-     * number of times written. Indices then start at 0 again. */
+    /* Timestamps of asynchronous work. Both pointers are NULL on devices whose kernels have
+     * finished when they return. `stamp` queues a timestamp for the moment when all earlier work
+     * has ended, and returns the index of the timestamp, from 0 on, or -1 on failure. `stamps`
+     * waits for all timestamps, writes the first `most` of them (ns, on the clock of xd_now_ns),
+     * and returns the number written. Indices then start at 0 again. */
     int64_t   (*stamp)(xd_dev *d, xd_stream *s);
     int64_t   (*stamps)(xd_dev *d, int64_t *ns, int64_t most);
     void  (*close)(xd_dev *d);
@@ -98,25 +99,26 @@ struct xd_dev {
     const xd_dev_lanes *lanes;          /* NULL: the device has a single queue of work        */
     const xd_dev_graphs *graphs;        /* NULL: the device cannot record graphs              */
     char              name[32];         /* name of the device, e.g. "cpu-amx", "cuda:0", "count" */
-    int               counts;      /* 1: a count device, whose addresses must not be dereferenced */
+    /* 1: a count device (it computes nothing); never dereference its addresses */
+    int               counts;
     int               host_memory;      /* 1: the host may access device memory              */
     int               rotates;          /* 1: the device implements `rotate` of xd_ops       */
-    /* query types (bits 1u << type) with int8 attention scores on request; other types ignore the
-     * request */
+    /* Types of queries (bits 1u << type) for which attention scores are int8 on request. Attention
+     * with other types ignores the request. */
     unsigned          int8_attn;
-    int               fp8_gemm;         /* 1: the device multiplies fp8 inputs on request      */
+    int               fp8_gemm;         /* 1: GEMMs multiply fp8 inputs on request (xd_gemm.fp8) */
     int               narrow_bias;      /* 1: linear layers accept biases of the compute type  */
-    int               norm_adds;        /* 1: `add` of a norm is cheaper than a separate addition */
+    /* 1: a norm with `add` is faster than a norm and a separate addition */
+    int               norm_adds;
     void             *priv;
 };
 
 /* Opens a device by name: a kind ("cpu"), or a kind and an instance ("cuda:1"). NULL as the name
  * opens the first kind of the registry. Returns XD_EINVAL if there is no such device. */
 xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e);
-/* Opens a stand-in for a device with a memory of its own, for a count device. The stand-in only
- * returns sizes of scratch and packed weights; nothing else can be done with it, and the real
- * device need not exist. `name` is as in xd_dev_open. Returns XD_EINVAL if there is no such
- * kind. */
+/* Opens a stand-in for a device with memory of its own, from which a count device can be made. The
+ * stand-in only returns the sizes of scratch memory and of packed weights, and the real device need
+ * not exist. `name` is as in xd_dev_open. Returns XD_EINVAL if there is no such kind. */
 xd_status xd_dev_open_sizes(xd_dev **d, const char *name, xd_err *e);
 /* Chooses the device of rank `rank` of the `ranks` on this host, all of which were started with the
  * device `name`. "cuda" means one GPU per rank, so *out becomes "cuda:<rank>". *out stays empty if
@@ -128,22 +130,23 @@ xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks
  * such device. Any other error means that there are not enough such devices for all ranks, or the
  * device cannot be opened. */
 xd_status xd_dev_open_best(xd_dev **d, int rank, int ranks, xd_err *e);
-/* Opens a count device that simulates `real` (borrowed; must outlive the count device): the scratch
- * and pack sizes are those of `real`. If `real` is NULL, scratch is 0 and packed weights are plain
- * rows. */
+/* Opens a count device, which counts bytes and operations of a real device and computes nothing.
+ * The sizes of scratch memory and packed weights are those of `real` (borrowed; must outlive the
+ * count device). If `real` is NULL, no op needs scratch and packed weights are plain rows. */
 xd_status xd_dev_open_count(xd_dev **d, xd_dev *real, xd_err *e);
 void      xd_dev_close(xd_dev **d);
 
-typedef struct xd_counts {              /* totals of a count device since the last reset      */
+typedef struct xd_counts { /* work that a count device has counted since the last reset */
     /* floating-point operations: 2 for each multiply-add of GEMM, convolution, attention */
     double flops;
-    /* the shares of GEMMs, attention and convolutions in `flops` */
+    /* the parts of `flops` in GEMMs, in attention and in convolutions */
     double gemm_flops, attn_flops, conv_flops;
     double bytes;                       /* bytes of the operands of all ops, each operand once */
     int64_t calls;
-    int64_t small;                      /* number of calls below 4 GFLOP and 20 MB            */
+    int64_t small;                      /* number of op calls with less than 4 GFLOP and 20 MB */
 } xd_counts;
-/* Reads the totals of a count device; `reset` sets them to zero afterwards. */
+/* Reads the work that a count device has counted. If `reset` is 1, the counts are then set to
+ * zero. */
 void xd_dev_counts(xd_dev *d, xd_counts *out, int reset);
 
 /* Returns the type in which this device computes if `want` (XD_F32, XD_F16 or XD_BF16) is
@@ -163,7 +166,7 @@ double   xd_dev_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
  * has its own. */
 size_t   xd_dev_kernel_bytes(const xd_dev *d);
 /* Returns an id of the device's memory, which is equal for all devices that share the memory; 0 for
- * the host's memory. A count device returns the id of the device that it simulates. */
+ * the host's memory. A count device returns the id of the real device for which it counts. */
 uint64_t xd_dev_identity(const xd_dev *d);
 /* Forgets the calls that were counted for kernels (xd_dev_kernel_bytes) but have not run. */
 void     xd_dev_forget(xd_dev *d);
@@ -176,17 +179,18 @@ typedef struct xd_dev_kind {
     /* Opens a device. `which` is the part of the device name after ':', or "". Returns XD_EINVAL if
      * there is no such device. */
     xd_status (*open)(xd_dev **d, const char *which, xd_err *e);
-    /* Implements xd_dev_open_sizes; NULL: `open` is called instead. */
+    /* Implements xd_dev_open_sizes. If the pointer is NULL, `open` is called instead. */
     xd_status (*open_sizes)(xd_dev **d, xd_err *e);
     /* Writes to *n the number of instances of the kind on this host, which are named "kind:0" to
-     * "kind:<n-1>". NULL: the kind has one instance, which all ranks of a host share. */
+     * "kind:<n-1>". The pointer is NULL if the kind has one instance, which all ranks of a host
+     * share. */
     xd_status (*instances)(int *n, xd_err *e);
-    /* Starts loading, in the background, the libraries that `open` will wait for; or NULL. */
+    /* Starts loading, in the background, the libraries for which `open` will wait. May be NULL. */
     void      (*early)(void);
-    /* reports the kind's libraries and their versions; or NULL */
+    /* Reports the kind's libraries and their versions. May be NULL. */
     void      (*about)(xd_fact *fact, void *cookie);
     /* Returns the bytes of address space that kernels will map in this process when they first run
-     * and that no memory plan counts; or NULL. */
+     * and that no memory plan counts. May be NULL. */
     double    (*address_space)(void);
 } xd_dev_kind;
 
@@ -194,11 +198,11 @@ typedef struct xd_dev_kind {
  * kind's only device or if `name` includes an instance. */
 xd_status xd_dev_instances(const char *name, int *n, xd_err *e);
 
-/* all kinds, ended by NULL; the first kind is the default */
+/* all device kinds; the array ends with NULL, and the first kind is the default */
 extern const xd_dev_kind *const xd_dev_kinds[];
 
-void     xd_dev_early(void);            /* calls `early` of every kind                        */
-void     xd_dev_about(xd_fact *fact, void *cookie);     /* calls `about` of every kind        */
+void     xd_dev_early(void);            /* calls `early` of every device kind                 */
+void     xd_dev_about(xd_fact *fact, void *cookie);     /* calls `about` of every device kind */
 
 /* Computes how much host memory is left. *machine: bytes that all processes of this machine (or of
  * this control group) may still allocate together. *process: bytes of address space that this
@@ -237,10 +241,10 @@ enum { XD_INT8_MAX_INPUTS = 130000 };
 
 typedef struct xd_weight {
     xd_dtype type;              /* type of the packed elements: compute type, I8 or F8E4M3     */
-    /* number of the packed layout, chosen by the device; 0: plain [out,in] rows */
+    /* number of the packed layout, which the device chooses; 0: plain [out,in] rows */
     int      layout;
     int64_t  out, in;           /* output channels; input channels of one group               */
-    int      nk;                /* spatial dimensions: 0 (linear), 2 or 3                      */
+    int      nk;                /* number of spatial dimensions: 0 (linear), 2 or 3            */
     int      kernel[3];         /* kernel size along t,h,w; 1 in unused dimensions            */
     int      stride[3];         /* stride of a convolution, on which packing may depend       */
     int      groups;            /* number of groups of a convolution; 1 unless it is grouped  */
@@ -254,7 +258,7 @@ typedef struct xd_weight {
     const float *scale;
 } xd_weight;
 
-int xd_is_quantized(xd_dtype t);        /* 1: t is a type of quantized weights, I8 or F8E4M3   */
+int xd_is_quantized(xd_dtype t);        /* returns 1 if t is I8 or F8E4M3                      */
 /* Returns the scale sw of a row whose largest magnitude is `most` (NaN if the row has non-finite
  * elements). */
 float xd_quant_scale(xd_dtype t, float most);
@@ -265,7 +269,7 @@ float xd_quant_scale(xd_dtype t, float most);
  * R is symmetric and orthogonal, so a second rotation restores x. n <= XD_ROTATE_MAX. */
 enum { XD_ROTATE_MAX = 1024 };
 void xd_rotation(float *x, int64_t n);
-int  xd_rotates(int64_t n);             /* 1: there is a rotation of n rows (n = 4^k)          */
+int  xd_rotates(int64_t n);             /* returns 1 if n = 4^k, so that R exists              */
 
 /* ---- arguments of ops --------------------------------------------------------------------- */
 
@@ -436,14 +440,14 @@ typedef enum xd_op {
 struct xd_ops {
     const char *name;    /* name of the table, e.g. "c", "avx2", "avx512", "amx", "cuda", "count" */
     size_t    (*scratch)(xd_dev *d, xd_op op, const void *args);
-    /* sets w->bytes and w->layout; returns w->bytes */
+    /* Sets w->bytes and w->layout, and returns w->bytes. */
     size_t    (*pack_size)(xd_dev *d, xd_weight *w);
     /* Packs `src` [out,in(,kt,kh,kw)] into w->p. `src` is contiguous and of a float type, or I8 for
      * an I8 weight; `src` may be in a mapped file and unaligned. `tmp` has pack_tmp bytes. */
     size_t    (*pack_tmp)(xd_dev *d, const xd_weight *w, xd_dtype src);
     xd_status (*pack)(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp);
-    /* Returns the number of rows of a linear layer that threads may pack separately (a band); 0:
-     * all rows must be packed in one call. */
+    /* Returns the number of rows of a linear layer that threads may pack separately (a band), or 0
+     * if all rows must be packed in one call. */
     int64_t   (*pack_band)(xd_dev *d, const xd_weight *w);
     /* Packs the rows of src as the rows of w from row0 on. row0 is a multiple of the band. The
      * number of rows is also a multiple of the band, except at the end of w. */

@@ -18,7 +18,8 @@ struct xd_dev_graphs {
     xd_status (*end)(xd_dev *d, xd_graph **g);
     /* Queues the work recorded in graph g on the device, after all earlier work. */
     xd_status (*run)(xd_dev *d, xd_graph *g);
-    void      (*drop)(xd_dev *d, xd_graph *g);  /* frees a graph; g may be NULL or still running */
+    /* frees a graph, which may be NULL or still running */
+    void      (*drop)(xd_dev *d, xd_graph *g);
 };
 
 #endif

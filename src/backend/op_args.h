@@ -13,7 +13,7 @@
 typedef unsigned xd_types;
 #define XD_TYPES_F32_BF16 (1u << XD_F32 | 1u << XD_BF16)
 
-enum { XD_ATTN_MAXD = 1024 };           /* maximum elements of a head                         */
+enum { XD_ATTN_MAXD = 1024 };           /* maximum number of elements of an attention head    */
 
 int       xd_types_has(xd_types types, xd_dtype t);
 xd_status xd_gemm_check(const xd_gemm *a, xd_types types);
@@ -33,8 +33,8 @@ xd_status xd_copy_check(const xd_copy *a, xd_types types);
 xd_status xd_qknorm_check(const xd_qknorm *a, xd_types types);
 xd_status xd_rotate_check(const xd_rotate *a, xd_types types);
 
-int64_t   xd_attn_keys(const xd_attn_args *a);          /* number of keys in all segments     */
-/* number of key heads Hk; H if the call has no keys */
+int64_t   xd_attn_keys(const xd_attn_args *a); /* returns the number of keys in all segments */
+/* Returns the number of key heads Hk, or H if the call has no keys. */
 int64_t   xd_attn_heads_kv(const xd_attn_args *a);
 
 #endif

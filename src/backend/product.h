@@ -1,5 +1,5 @@
-/* product.h - products of two low-rank matrices on the host (LoRA weights): to[i,j] += gain sum_k
- * up[i,k] across[j,k]
+/* product.h - multiplies two low-rank matrices on the host (for LoRA weights): to[i,j] += gain
+ * sum_k up[i,k] across[j,k]
  *
  * The products are computed as GEMMs of the host's best instruction set, whatever the device is.
  * Threads may add to different rows concurrently. An element of the result does not depend on which

@@ -23,7 +23,7 @@ typedef struct xd_replay_key {
 } xd_replay_key;
 
 typedef struct xd_replayed {
-    xd_replay_key key;          /* key.local is owned                                          */
+    xd_replay_key key;          /* key of the recorded pass; the struct owns key.local         */
     int           seen;
     xd_graph     *g;
 } xd_replayed;

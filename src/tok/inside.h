@@ -119,7 +119,7 @@ char   *xd_caption_end(xd_bytes_buf *text);
 
 /* ---- JSON without a tree -------------------------------------------------------------------- */
 
-/* A JSON text being read; at: the next byte. */
+/* A JSON text that is being read, and the offset `at` of the next byte to read. */
 typedef struct xd_skim { const char *p; size_t len, at; } xd_skim;
 typedef struct xd_skimmed {             /* a tokenizer.json, without its large lists            */
     xd_bytes_buf rest;                  /* the JSON text, in which vocab is {} and merges is [] */
@@ -132,10 +132,10 @@ xd_status xd_skim_read(xd_skimmed *out, const char *text, size_t len, xd_err *e)
 /* Each of these functions skips white space and reads one JSON token. It returns 0 if the text
  * continues with another token. */
 int       xd_skim_is(xd_skim *k, char c);
-/* Reads a JSON string. *out points into the text or, if the string has escapes, into *buf; it is
+/* Reads a JSON string. *out points into the text or, if the string has escapes, into *buf, and is
  * valid until the next call. */
 int       xd_skim_string(xd_skim *k, xd_bytes_buf *buf, xd_slice *out);
-int       xd_skim_id(xd_skim *k, int64_t *id);          /* reads an integer, saturated          */
+int       xd_skim_id(xd_skim *k, int64_t *id);          /* reads an integer, clamped to int64_t */
 xd_status xd_skim_broken(const xd_skim *k, const char *what, const char *part, xd_err *e);
 
 /* ---- a SentencePiece vocabulary -------------------------------------------------------------- */

@@ -1,9 +1,9 @@
 /* cpu.h - internals of the CPU device: instruction sets, kernels of each set, oneDNN
  *
- * An instruction set is chosen once when the device is opened. The instruction set selects a table
- * of small kernels (kernels.c, compiled once per set), an attention (attn/), GEMMs of our own or
- * none (gemm/) and oneDNN's limit on instruction sets. The instruction set "c" runs without oneDNN:
- * plain.c has the GEMM and convolution of "c". */
+ * The instruction set is chosen once, when the device is opened. The instruction set selects a
+ * table of small kernels (kernels.c, compiled once per set), an attention (attn/), GEMMs of our
+ * own, if there are any (gemm/), and oneDNN's limit on instruction sets. The instruction set "c"
+ * runs without oneDNN: plain.c has the GEMM and convolution of "c". */
 #ifndef XD_BACKEND_CPU_CPU_H
 #define XD_BACKEND_CPU_CPU_H
 
@@ -30,12 +30,12 @@ xd_isa      xd_isa_of_host(void);
 typedef struct xd_kernels {
     void (*norm)(const xd_norm *a);
     void (*moments)(const xd_moments *a);
-    void (*gnorm)(const xd_gnorm *a, float *ab);      /* ab: scratch of 2 C floats for C channels */
+    void (*gnorm)(const xd_gnorm *a, float *ab); /* `ab` is scratch of 2 C floats for C channels */
     void (*glu)(const xd_glu *a);
     void (*addmul)(const xd_addmul *a);
     void (*axpby)(const xd_axpby_args *a);
     void (*resize)(const xd_resize *a);
-    void (*lookup)(const xd_lookup *a);                 /* the ids must be valid              */
+    void (*lookup)(const xd_lookup *a); /* looks up table rows; the ids must be valid */
     void (*copy)(const xd_copy *a);
     void (*qknorm)(const xd_qknorm *a);
     void (*rotate)(const xd_rotate *a);
@@ -106,7 +106,7 @@ typedef struct xd_cpu_dev {
     xd_isa            isa;
     int               emulate;  /* 1: computes in bf16 even if bf16 arithmetic is emulated    */
     const xd_kernels *k;
-    xd_dnn           *dnn;      /* oneDNN's state; NULL for the set "c"                       */
+    xd_dnn           *dnn;      /* oneDNN's state; NULL for the instruction set "c"           */
 } xd_cpu_dev;
 
 /* The device kind "cpu": kernels of the best instruction set, or of the set that
@@ -145,7 +145,7 @@ xd_status xd_quant_gemm(const xd_kernels *k, const xd_gemm *a, void *tmp);
 
 /* ---- onednn*.c: the only files that use oneDNN -------------------------------------------- */
 
-void      xd_dnn_forget(xd_dnn *d);     /* empties the cache of primitives                     */
+void      xd_dnn_forget(xd_dnn *d);     /* empties oneDNN's cache of primitives                */
 /* Opens oneDNN. With `cap` 1, limits oneDNN to the instruction set `isa`, once per process; fails
  * if oneDNN already has another limit. */
 xd_status xd_dnn_open(xd_dnn **d, xd_isa isa, int cap, const xd_kernels *k, xd_err *e);

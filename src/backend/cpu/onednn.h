@@ -28,7 +28,7 @@ typedef struct xd_prim {
     dnnl_primitive_t      p;
     dnnl_memory_t         mem[XD_PRIM_ARGS];
     int                   arg[XD_PRIM_ARGS], nargs;
-    size_t                scratch;      /* bytes of scratch                                    */
+    size_t                scratch;      /* bytes of scratch memory of a call                   */
     /* reorders a weight that was packed in another layout; or NULL */
     struct xd_prim       *repack;
     size_t                repack_bytes;
@@ -48,7 +48,7 @@ struct xd_dnn {
 /* Post-operations of a primitive, which are applied in the order of the fields. */
 typedef struct xd_post {
     xd_act  act;
-    int64_t gate;               /* number of columns of the gate row; 0: no gate               */
+    int64_t gate; /* number of columns of the row by which outputs are gated; 0: no gate */
     int     sum;                /* 1: adds the previous values of the output                   */
 } xd_post;
 
@@ -66,7 +66,7 @@ void     xd_prim_swap(xd_prim *p, xd_prim *q);
 void      xd_prim_arg(xd_dnn *d, xd_prim *p, int arg, dnnl_query_t what, int index, void *data);
 void      xd_prim_post(xd_dnn *d, xd_prim *p, int arg, int64_t n, void *data);
 xd_status xd_prim_run(xd_dnn *d, xd_prim *p, void *tmp);
-const char *xd_prim_impl(const xd_prim *p);     /* oneDNN's name of the implementation         */
+const char *xd_prim_impl(const xd_prim *p);     /* returns oneDNN's name of the implementation */
 
 dnnl_data_type_t xd_dnn_type(xd_dtype t);
 xd_status xd_md_strided(xd_md *m, int nd, const int64_t *dims, xd_dtype t, const int64_t *strides);
@@ -100,7 +100,7 @@ xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *
 /* Returns the reorder from the plain to the packed descriptor of a weight, or NULL if oneDNN has no
  * such reorder. Reorders are cached, because a network has many weights of a few shapes. */
 xd_prim  *xd_weight_prim(xd_dnn *d, const xd_weight *w);
-xd_md_ref xd_weight_packed(const xd_prim *p);   /* the packed descriptor of reorder p          */
+xd_md_ref xd_weight_packed(const xd_prim *p);   /* returns the packed descriptor of reorder p  */
 /* Empties a full cache of primitives, so that a server with ever new sizes does not grow without
  * bound. Every entry point of the oneDNN code calls this function first. Primitives stay valid
  * until the next call of this function. */

@@ -3,8 +3,8 @@
  *
  * Loading oneDNN takes some 2 ms and starts OpenMP. Therefore the program is not linked to the
  * library; xd_cpu_early loads it on a thread while the program starts. The included headers are
- * those of the build, and the loaded library must have the same major version. The macros at the
- * end let the code call the functions by their usual names. */
+ * those of the build machine, and the loaded library must have the same major version as these
+ * headers. The macros at the end let the code call the functions by their usual names. */
 #ifndef XD_BACKEND_CPU_ONEDNN_LIB_H
 #define XD_BACKEND_CPU_ONEDNN_LIB_H
 
@@ -46,12 +46,12 @@ typedef struct xd_dnn_api {
     xd_par_omp team;
 } xd_dnn_api;
 
-extern xd_dnn_api xd_dnn_lib;           /* the functions, filled in by xd_dnn_load              */
+extern xd_dnn_api xd_dnn_lib;           /* pointers to the functions, set by xd_dnn_load        */
 
-/* loads oneDNN once per process; XD_EUNSUPPORTED: e has the reason */
+/* Loads oneDNN once per process. Returns XD_EUNSUPPORTED on failure, with the reason in e. */
 xd_status xd_dnn_load(xd_err *e);
 int       xd_dnn_is_loaded(void);
-int       xd_dnn_has_run(void);         /* 1: a primitive has run in this process               */
+int       xd_dnn_has_run(void);         /* returns 1 if a primitive has run in this process     */
 /* Approximate bytes of code that oneDNN will still allocate for primitives that are described but
  * not yet created. The first function counts convolutions on AMX tiles, the second all other
  * primitives. */

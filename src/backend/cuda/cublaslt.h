@@ -47,16 +47,16 @@ enum {
     XD_LT_DESC_TRANSA = 3,
     XD_LT_DESC_TRANSB = 4,
     XD_LT_DESC_EPILOGUE = 7,
-    XD_LT_DESC_BIAS_POINTER = 8,        /* this attribute is a pointer                         */
-    XD_LT_DESC_SCALE_POINTER_A = 17,    /* these attributes are pointers                       */
+    XD_LT_DESC_BIAS_POINTER = 8,        /* the value of this attribute is a pointer            */
+    XD_LT_DESC_SCALE_POINTER_A = 17,    /* the values of these attributes are pointers         */
     XD_LT_DESC_SCALE_POINTER_B = 18,
-    XD_LT_DESC_FAST_SUMS = 25,   /* an int8: e4m3 sums are not promoted to F32 during the product */
+    XD_LT_DESC_FAST_SUMS = 25,   /* type int8; 1: e4m3 sums are not promoted to F32 during a GEMM */
     XD_LT_DESC_BIAS_TYPE = 26,
     XD_LT_DESC_SCALE_MODE_A = 31,
     XD_LT_DESC_SCALE_MODE_B = 32,
-    /* F32 scales: one for each row of the result, one for each column */
+    /* F32 scales: one scale for each row of the result, one scale for each column */
     XD_LT_SCALE_OUTER_VECTOR = 3,
-    XD_LT_PREF_WORKSPACE = 1,           /* this attribute is a size_t                          */
+    XD_LT_PREF_WORKSPACE = 1,           /* the value of this attribute is a size_t             */
     XD_LT_PREF_ALIGNMENT_A = 5,         /* alignments of A, B, C and D in bytes, each a uint32 */
     XD_LT_PREF_ALIGNMENT_B = 6,
     XD_LT_PREF_ALIGNMENT_C = 7,
@@ -66,7 +66,7 @@ enum {
     XD_LT_OP_T = 1,
     XD_LT_EPILOGUE_NONE = 1,
     XD_LT_EPILOGUE_BIAS = 4,
-    XD_LT_EPILOGUE_GELU = 32,           /* GELU in the tanh approximation                      */
+    XD_LT_EPILOGUE_GELU = 32,           /* epilogue: GELU in the tanh approximation            */
     XD_LT_EPILOGUE_GELU_BIAS = 36,
 };
 

@@ -43,13 +43,13 @@
     X(conv, XD_CUDA_CONV_SHARED) X(conv_f16, XD_CUDA_CONV_SHARED) X(conv_any, 0)                   \
     X(integers, 0) X(integers_wide, 64) X(widen, 0)                                                \
     X(integer_product, 0)
-/* Bytes of shared memory of flash attention: two tiles of keys and two of values; with wide heads,
- * tiles of 32 keys plus the queries of a block. */
+/* Bytes of shared memory that flash attention needs: two tiles of keys and two tiles of values. For
+ * wide heads (FLASH_WIDE) tiles have 32 keys, and the queries of a block are added. */
 #define XD_CUDA_FLASH_SHARED(d, keys) (((d) + 8) * (keys) * 4 * 2)
 #define XD_CUDA_FLASH_WIDE_SHARED(d, queries) (((d) + 8) * ((queries) + 32 * 4) * 2)
 #define XD_CUDA_QKNORM_HEADS    32    /* heads in a slice of qknorm_32; half of that in qknorm_64 */
-#define XD_CUDA_CONV_SHARED     (3 * 256 * 40 * 2)              /* bytes: three pipeline stages */
-#define XD_CUDA_GNORM_SHARED    (6144 * 2 * 4)                /* bytes: two floats for each group */
+#define XD_CUDA_CONV_SHARED     (3 * 256 * 40 * 2)              /* bytes of three stages of tiles */
+#define XD_CUDA_GNORM_SHARED    (6144 * 2 * 4)                /* bytes: two floats per group      */
 
 typedef enum xd_cuda_kernel {
 #define XD_CUDA_ENTRY(name, shared) XD_K_##name,
@@ -63,8 +63,8 @@ enum {
     XD_CUDA_FP8_CAPABILITY = 89,        /* compute capability 8.9, which has products of e4m3  */
 };
 enum {
-    XD_CUDA_SLOTS = 64,                   /* number of slots in the ring: small uploads in flight */
-    XD_CUDA_SLOT = 4 << 10,                     /* bytes of a slot, the maximum of a small upload */
+    XD_CUDA_SLOTS = 64,                   /* number of slots for small uploads that are in flight */
+    XD_CUDA_SLOT = 4 << 10,                     /* bytes of a slot: max size of a small upload    */
     XD_CUDA_STAGE = 8 << 20,                    /* bytes of each of the two staging buffers    */
     XD_CUDA_WORK = 32 << 20,                    /* bytes of cuBLASLt's workspace               */
     /* maximum bytes that libraries allocate after the device was opened */
@@ -79,11 +79,12 @@ typedef struct xd_cuda_block { char *p; size_t bytes; } xd_cuda_block;
  * ended. */
 typedef struct xd_cuda_pinned { char *p; CUevent done; } xd_cuda_pinned;
 
-/* Events of a place of fetches (fetch.c). `free`: the work before the last fetch has ended.
- * `filled`: the fetch has ended. */
+/* Events of one of the XD_FETCH_PLACES buffers that fetches fill (fetch.c). `free` tells that the
+ * work before the last fetch has ended, `filled` that the fetch has ended. */
 typedef struct xd_cuda_place { CUevent free, filled; } xd_cuda_place;
 
-/* The events of `stamp` of xd_dev_ops. `first` was reached at first_ns on the host's clock. */
+/* Events that record the timestamps of xd_dev_ops.stamp. The event `first` was reached at the time
+ * first_ns on the host's clock. */
 typedef struct xd_cuda_stamps {
     CUevent *v, first;
     int64_t  n, most, first_ns;
@@ -105,19 +106,19 @@ typedef struct xd_cuda_dev {
     int                   waits;        /* 1: the host waits after each launch (XDIT_CUDA_SYNC) */
     cublasLtHandle_t      lt_handle;
     cublasLtMatmulPreference_t lt_preference;
-    struct xd_cuda_products *products;  /* table of product kinds (cublaslt.c)                */
-    /* algorithms of products, stored in the user's cache (algorithms.c) */
+    struct xd_cuda_products *products;  /* table of the kinds of GEMMs (cublaslt.c)           */
+    /* algorithms of GEMMs, stored in the user's cache directory (algorithms.c) */
     struct xd_cuda_algorithms *kept;
     struct xd_cuda_cudnn *dnn;        /* state of cuDNN (attention_cudnn.c); NULL: not opened yet */
     int                   ngraphs;      /* number of live CUDA graphs                         */
     int                   captures;     /* 1: a graph is being captured                       */
     CUdeviceptr           work;         /* cuBLASLt's workspace, XD_CUDA_WORK bytes            */
-    /* address of an int32, which is 1 after a lookup outside its table */
+    /* device address of an int32, which is 1 after a table lookup with an invalid id */
     CUdeviceptr           failed;
     pthread_mutex_t       lock;  /* guards the fields below, because several threads pack weights */
     xd_cuda_pinned        stage[2], slot[XD_CUDA_SLOTS];
     char                 *slots;        /* pinned memory of all slots                          */
-    int32_t              *failed_now;   /* pinned host memory: `failed` as last read           */
+    int32_t              *failed_now;   /* value of `failed` as last read, in pinned host memory */
     int                   next_stage, next_slot, looked_up;
     xd_cuda_block        *blocks;       /* all allocated blocks of device memory               */
     size_t                nblocks, most_blocks;
@@ -128,8 +129,9 @@ typedef struct xd_cuda_dev {
 extern const xd_dev_kind xd_dev_kind_cuda;
 void   xd_cuda_close(xd_dev *d);
 extern const xd_ops xd_cuda_ops;
-void   xd_cuda_about(xd_fact *fact, void *cookie);      /* xd_dev_kind.about, in about.c       */
-xd_status xd_cuda_open_sizes(xd_dev **d, xd_err *e);    /* xd_dev_kind.open_sizes, in sizes.c */
+void   xd_cuda_about(xd_fact *fact, void *cookie); /* implements xd_dev_kind.about, in about.c */
+/* implements xd_dev_kind.open_sizes, in sizes.c */
+xd_status xd_cuda_open_sizes(xd_dev **d, xd_err *e);
 
 static inline xd_cuda_dev *xd_cuda_of(const xd_dev *d)
 {
@@ -151,13 +153,13 @@ typedef struct xd_cuda_timing { CUevent begin, end; } xd_cuda_timing;
 int    xd_cuda_open_timing(xd_cuda_dev *c, xd_cuda_timing *t);
 void   xd_cuda_close_timing(xd_cuda_dev *c, xd_cuda_timing *t);
 /* Returns the seconds between the two events of a timing, which the caller has recorded; waits for
- * the second event. 0: unknown. */
+ * the second event. Returns 0 if the time is unknown. */
 double xd_cuda_timed(xd_cuda_dev *c, const xd_cuda_timing *t);
 
 /* ---- memory.c ----------------------------------------------------------------------------- */
 
 extern const xd_dev_ops xd_cuda_memory_ops;
-/* allocates staging buffers and workspace */
+/* Allocates the staging buffers for copies and the workspace of cuBLASLt. */
 xd_status xd_cuda_open_memory(xd_cuda_dev *c, xd_err *e);
 void      xd_cuda_close_memory(xd_cuda_dev *c);
 /* Copies host bytes to the device after all earlier work. May be called by any thread. The caller
@@ -169,7 +171,7 @@ xd_status xd_cuda_upload(xd_cuda_dev *c, void *to, const void *from, size_t byte
 extern const xd_dev_lanes xd_cuda_lanes;
 void      xd_cuda_close_lanes(xd_cuda_dev *c);
 CUevent   xd_cuda_mark_event(const xd_mark *m);
-extern const xd_dev_links xd_cuda_links;                /* links.c                             */
+extern const xd_dev_links xd_cuda_links;                /* messages by NCCL (links.c)          */
 
 /* ---- fetch.c: entries of xd_dev_ops -------------------------------------------------------- */
 
@@ -265,14 +267,14 @@ xd_status xd_cuda_copy_view(xd_cuda_dev *c, const xd_tensor *out, const xd_tenso
 
 size_t    xd_cuda_attention_products_scratch(const xd_attn_args *a);
 /* Computes attention for the queries q of all samples; q are the rows from `row` on. Returns 0 if
- * the attention is of another kind or the library does not support it; the contents of out are then
- * undefined. */
+ * the attention is of another kind or the library does not support it; the contents of `out` are
+ * then undefined. */
 int       xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
                                      const xd_tensor *out, int64_t row, char *tmp, xd_status *s);
 /* ---- attention_cudnn.c: large attention by cuDNN -------------------------------------------- */
 
-/* Keys and values of an attention call as one tensor each. k.p is NULL until the first piece of
- * queries runs. */
+/* The keys and the values of an attention call, each copied to one tensor. k.p is NULL until
+ * attention of the first queries runs. */
 typedef struct xd_cuda_keys {
     char     *tmp;                      /* scratch of the attention call                       */
     xd_tensor k, v;
@@ -280,7 +282,7 @@ typedef struct xd_cuda_keys {
 /* Returns the scratch bytes of attention by cuDNN, and makes a background thread compile the plans
  * of this attention. */
 size_t    xd_cuda_attention_cudnn_scratch(xd_cuda_dev *c, const xd_attn_args *a);
-/* Like xd_cuda_attention_products, by cuDNN. */
+/* Computes attention as xd_cuda_attention_products does, but by cuDNN. */
 int       xd_cuda_attention_cudnn(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
                                   const xd_tensor *out, int64_t row, xd_cuda_keys *keys,
                                   xd_status *s);
@@ -292,7 +294,8 @@ int       xd_cuda_heads_aligned(const xd_tensor *t, int64_t bytes);
  * also do so if they are in one segment (several segments are copied together first). */
 int       xd_cuda_attention_aligned(const xd_attn_args *a, const xd_tensor *q,
                                     const xd_tensor *out);
-int64_t   xd_cuda_attention_keys(const xd_attn_args *a);        /* number of keys in all segments */
+/* returns the number of keys in all segments */
+int64_t   xd_cuda_attention_keys(const xd_attn_args *a);
 
 /* ---- cublaslt.c --------------------------------------------------------------------------- */
 
@@ -303,9 +306,9 @@ int64_t   xd_cuda_attention_keys(const xd_attn_args *a);        /* number of key
 typedef struct xd_cuda_product {
     xd_tensor    out, in;
     const void  *w;
-    int64_t      s_w;           /* elements from one row of w to the next                     */
+    int64_t      s_w;           /* number of elements from one row of w to the next row       */
     const void  *bias;          /* bias [O], or NULL                                          */
-    /* F8E4M3: scales of the rows of in, and of the rows of w; or both NULL */
+    /* for F8E4M3: scales of the rows of `in`, and of the rows of `w`; or both NULL */
     const float *sx, *sw;
     xd_dtype     bias_type;     /* type of the bias; the library only supports the type of out */
     int          gelu;          /* 1: the activation is GELU with tanh                        */

@@ -16,14 +16,14 @@
  * [B,n,H]. D is contiguous, and rows of heads begin at multiples of 16 bytes. */
 typedef struct xd_cudnn_shape {
     int64_t n, m, q[3], k[3], v[3], out[3];
-    int64_t lse[3];             /* strides of the F32 log-sum-exp; zeros: not computed         */
+    int64_t lse[3];             /* strides of the F32 log-sum-exp; all 0: not computed         */
     int32_t B, H, Hk, D;
     int32_t type;               /* type of q, k, v and out: XD_BF16 or XD_F16                  */
     int32_t lengths;            /* 1: samples differ in their number of keys                   */
 } xd_cudnn_shape;
 
 typedef struct xd_cudnn_plan {
-    /* all cuDNN descriptors in the order of creation; the last one is the plan */
+    /* all cuDNN descriptors in the order of creation; the last descriptor is the plan */
     cudnnBackendDescriptor_t made[20];
     int     n;
     int64_t workspace;                  /* bytes of device memory that a call needs            */
@@ -55,8 +55,7 @@ cudnnStatus_t xd_cudnn_plan_run(const xd_cudnn *lib, cudnnHandle_t h, const xd_c
                                 const xd_cudnn_operands *o, void *workspace);
 void      xd_cudnn_plan_drop(const xd_cudnn *lib, xd_cudnn_plan *p);
 /* Returns a finished cuDNN descriptor of GPU number `id` of this process. If `json` is not NULL,
- * the descriptor instead describes the GPU whose properties are in that text. Returns NULL on
- * failure. */
+ * the descriptor instead describes the GPU whose properties `json` has. Returns NULL on failure. */
 cudnnBackendDescriptor_t xd_cudnn_device(const xd_cudnn *lib, int id, const char *json);
 
 #endif
