@@ -2,9 +2,9 @@
  * predicts.
  *
  * The engine's preview decoder (preview_decoder.h) turns latents into an image. Without a preview
- * decoder, a linear map of the latent channels gives the colours. The map is the autoencoder's own
- * (xd_vae_info.rgb), else a least-squares fit to the images that this engine has decoded. As long
- * as neither exists, previews are grey. */
+ * decoder, a linear map of the latent channels gives the colours. The map is that of the
+ * autoencoder (xd_vae_info.rgb) if it has one, else a least-squares fit to the images that this
+ * engine has decoded. As long as there is no map, previews are grey. */
 #ifndef XD_PIPELINE_PREVIEW_H
 #define XD_PIPELINE_PREVIEW_H
 

@@ -8,7 +8,7 @@
 
 #include "pipeline/job.h"
 
-/* Returns 1 if a part of the reference image is inpainted from its own latents
+/* Returns 1 if a part of the reference image is inpainted, starting from the latents of this image
  * (inpaints_reference). */
 int       xd_references_inpainted(const xd_job *j);
 /* Reads and resizes the images on rank 0. Until xd_references_share the other ranks only know their
@@ -16,7 +16,7 @@ int       xd_references_inpainted(const xd_job *j);
  * encoders (prompt_images.h). */
 xd_status xd_references_read(xd_job *j, xd_err *e);
 /* Sends the sizes of the reference images from rank 0 to all ranks, and adds the images' tokens to
- * the layout. `s`: this rank's status so far. The call is collective. */
+ * the layout. `s` is this rank's status so far. The call is collective. */
 xd_status xd_references_share(xd_job *j, xd_status s, xd_err *e);
 /* Encodes the reference images with the VAE to j->ref_tokens on every rank. The VAE must be loaded
  * on the ranks that decode images. The call is collective. */

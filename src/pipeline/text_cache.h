@@ -16,21 +16,22 @@ typedef struct xd_text_cache xd_text_cache;
 
 typedef struct xd_text_key { const int64_t *v; int64_t n; } xd_text_key;
 
-/* Opens an empty cache of at most `most` bytes. NULL: out of memory. */
+/* Opens an empty cache of at most `most` bytes. Returns NULL if out of memory. */
 xd_text_cache *xd_text_cache_open(size_t most);
 void           xd_text_cache_close(xd_text_cache **c);
-/* Returns the cached embedding of a key, valid until the next call. NULL: the embedding is not
- * cached, or its size is not `bytes`. */
+/* Returns the cached embedding of a key, valid until the next call. Returns NULL if the embedding
+ * is not cached or its size is not `bytes`. */
 const void    *xd_text_cache_find(xd_text_cache *c, xd_text_key key, size_t bytes);
 /* Allocates `bytes` for the embedding of a new key, which the caller writes. Evicts the least
- * recently found entries if necessary. NULL: the embedding is larger than the cache may be, or out
- * of memory. */
+ * recently found entries if necessary. Returns NULL if the embedding is larger than the complete
+ * cache may be, or if out of memory. */
 void          *xd_text_cache_add(xd_text_cache *c, xd_text_key key, size_t bytes);
 size_t         xd_text_cache_bytes(const xd_text_cache *c);
 
-/* Sets `known` of prompts with cached embeddings on all ranks, and fills these embeddings on rank
- * 0. Does nothing unless the engine keeps its encoders (xd_open_args.keep). s: this rank's status
- * so far; returns the first failure of any rank. Collective. */
+/* Sets xd_prompt.known of the prompts with cached embeddings on all ranks, and copies these
+ * embeddings from the cache on rank 0. Does nothing unless the engine keeps its encoders
+ * (xd_open_args.keep). `s` is this rank's status so far. Returns the first failure of any rank. The
+ * call is collective. */
 xd_status xd_prompts_recall(xd_prompts *w, xd_job *j, xd_status s, xd_err *e);
 /* Caches the embeddings of the prompts that were not cached before. Call on rank 0. */
 void      xd_prompts_remember(const xd_prompts *w, xd_job *j);

@@ -5,10 +5,10 @@
 #include "pipeline/job.h"
 
 /* Ends the trace recording of a request. Rank 0 then writes the trace file, completely or not at
- * all. s: the status of the request; sent: bytes that the ranks have sent to each other (-1:
- * unknown). Collective over the ranks in use, except after a communication failure (XD_ECOMM): then
- * rank 0 writes only its own events. Returns `s` if `s` is a failure, else the status of writing
- * the file. */
+ * all. `s` is the status of the request, `sent` the bytes that the ranks have sent to each other
+ * (-1: unknown). Collective over the ranks in use, except after a communication failure (XD_ECOMM):
+ * then rank 0 writes only its own events. Returns `s` if `s` is a failure, else the status of
+ * writing the file. */
 xd_status xd_trace_write(xd_job *j, int64_t sent, xd_status s, xd_err *e);
 
 #endif

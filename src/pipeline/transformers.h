@@ -10,8 +10,9 @@ xd_component *xd_transformer_of(const xd_job *j, int step);
  * loaded. Collective over the share group of these weights. */
 void      xd_transformer_alone(const xd_job *j, int step);
 /* Loads the transformer that computes `step`. Call between two steps with different transformers,
- * and before the next image. vae: 1: this rank decodes. s: this rank's status so far. Collective
- * over the ranks in use, including a replica without an image; all ranks return the same status. */
+ * and before the next image. `vae` is 1 if this rank decodes. `s` is this rank's status so far.
+ * Collective over the ranks in use, including a replica without an image; all ranks return the same
+ * status. */
 xd_status xd_transformer_change(xd_job *j, int vae, int step, xd_status s, xd_err *e);
 
 #endif

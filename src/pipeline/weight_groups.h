@@ -13,17 +13,17 @@
 enum { XD_SHARED_DIT, XD_SHARED_DIT2, XD_SHARED_VAE, XD_SHARED_PARTS };
 
 /* Finds this rank's share group for each component that is not loaded yet. Before the call, the
- * components must be counted and split into stages. vae: 1: this rank decodes. Collective over the
- * ranks in use; all ranks return the same status. */
+ * components must be counted and split into stages. `vae` is 1 if this rank decodes. Collective
+ * over the ranks in use; all ranks return the same status. */
 xd_status xd_weight_groups_find(xd_context *ctx, int vae, xd_err *e);
 
 /* Finds the share group for the transformer, or for the VAE (`vae` 1), of one-rank engines. Each
  * used rank of `among` calls this function with the context `ctx` of its own one-rank engine. */
 xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd_err *e);
 
-/* Counts the messages for finding share groups and for loading weights in them. group[i]: number of
- * ranks of this host that share component i (XD_SHARED_DIT ...). ctx: a context that only counts
- * and represents one rank. */
+/* Counts the messages for finding share groups and for loading weights in them. group[i] is the
+ * number of ranks of this host that share component i (XD_SHARED_DIT ...). `ctx` is a context that
+ * only counts and represents one rank. */
 xd_status xd_weight_groups_count(xd_context *ctx, const int group[XD_SHARED_PARTS], xd_err *e);
 
 /* Logs on rank 0 the names of weights with NaN or infinities that only other ranks have found.

@@ -14,12 +14,12 @@
 
 enum { XD_PLAN_ROWS = 32 };     /* maximum number of rows of the table                         */
 
-typedef enum xd_plan_needs {    /* other property that a plan needs for an option to have an
-                                   effect */
+/* What a plan must have, in addition to an option, so that the option has an effect. */
+typedef enum xd_plan_needs {
     XD_NEEDS_NOTHING,
-    XD_NEEDS_STAGES,            /* more than one PipeFusion stage                              */
-    XD_NEEDS_PATCHES,           /* patches that pass through the stages                        */
-    XD_NEEDS_FLOWING_TEXT,      /* text rows that are sent from stage to stage with the patches */
+    XD_NEEDS_STAGES,            /* more than one pipeline stage                                */
+    XD_NEEDS_PATCHES,           /* patches that pass through the pipeline stages               */
+    XD_NEEDS_FLOWING_TEXT,      /* text rows that are sent with patches between pipeline stages */
     XD_NEEDS_RING,
     XD_NEEDS_STALE,             /* steps that use the previous step's keys and values          */
     XD_NEEDS_GROUP,             /* several ranks that compute one image                        */
@@ -35,17 +35,19 @@ enum { XD_SAME_BITS = 0, XD_SUMS_OF_TENSOR = 1, XD_STALE_STEPS = 2 };
 enum { XD_ALWAYS_FLAG = 1, XD_ALWAYS_TEXT = 2 };
 
 typedef struct xd_plan_row {
-    xd_option     option;       /* kind INT, FLAG or TEXT; hidden without `help`               */
-    /* Axis of which the option is the degree; XD_NAXES: the option is not a degree. */
+    xd_option     option; /* name, kind (INT, FLAG or TEXT) and help; no help: hidden option */
+    /* The axis of parallelism whose degree the option sets; XD_NAXES: the option is not a
+     * degree. */
     int           axis;
     const char   *word;         /* name in --plan, e.g. "u"; NULL: none                        */
-    /* For FLAG: number after the name in --plan; 0: the option's value. */
+    /* For kind FLAG: the number after the name in --plan; 0: the number is the option's value. */
     int           name_number;
     const char   *default_text; /* value if the option is absent                               */
     xd_plan_needs needs;
-    /* Text for a plan's description, with # for the value; NULL: none. */
+    /* Text for the option in a plan's description, with # in place of the value; NULL: the
+     * description omits the option. */
     const char   *description;
-    int           always, changes;      /* flags XD_ALWAYS_..., and XD_SAME_BITS ...           */
+    int           always, changes; /* flags XD_ALWAYS_...; effect on the image (XD_SAME_BITS ...) */
 } xd_plan_row;
 
 typedef struct xd_plan_table {
@@ -54,27 +56,28 @@ typedef struct xd_plan_table {
 } xd_plan_table;
 
 const xd_plan_table *xd_plan_table_now(void);
-/* For tests: makes all functions of this header use table t; NULL: the built-in table. */
+/* For tests: makes all functions of this header use table t, or the built-in table if t is NULL. */
 void                 xd_plan_table_use(const xd_plan_table *t);
 /* Returns the row of the option that is the degree of `axis`. */
 const xd_plan_row   *xd_plan_row_of(int axis);
 
 /* ---- one option of a plan ----------------------------------------------------------------- */
 
-/* Returns the value of option r in plan a as a number: 0 if the option is not given, 1 for a given
- * text. */
+/* Returns the value of option r in plan a as a number, which is 0 if the option is not given, and 1
+ * for a given text. */
 int  xd_plan_number(const xd_plan_row *r, const xd_parallel *a);
-/* Sets the value; not for kind TEXT. */
+/* Sets the value of option r in plan a. Not for options of kind TEXT. */
 void xd_plan_put(const xd_plan_row *r, xd_parallel *a, int number);
-/* Returns the value as text: "2", "1" for a flag, "every"; "" if the option is not given. */
+/* Returns the value of an option as text, such as "2", "1" for a flag, or "every". Returns "" if
+ * the option is not given. */
 const char *xd_plan_value(const xd_plan_row *r, const xd_parallel *a, char digits[16]);
 /* Returns the number of ranks along the axis of a degree's row, at least 1. */
 int  xd_plan_degree(const xd_plan_row *r, const xd_parallel *a);
-/* Returns 1 if option r is given and plan a has what the option needs (xd_plan_needs). d: the
- * model; NULL: any model. */
+/* Returns 1 if option r is given and plan a has what the option needs (xd_plan_needs). `d` is the
+ * model, or NULL for any model. */
 int  xd_plan_counts(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info *d);
-/* Returns the number of PipeFusion patches per step: the given number, else the number of stages; 1
- * for a plan without stages. */
+/* Returns the number of PipeFusion patches per step: the given number, or the number of pipeline
+ * stages if none is given; 1 for a plan without pipeline stages. */
 int  xd_plan_patches(const xd_parallel *a);
 
 /* ---- all options -------------------------------------------------------------------------- */

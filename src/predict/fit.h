@@ -37,7 +37,7 @@ const xd_candidate *xd_fit_least(const xd_search *s);
  * single change is enough, the memory that is needed with all changes that help. Each listed option
  * has been counted and fits. The order of options is: those that change no pixel or hardly one
  * (tiles, streaming), weight types (of the larger component first, four bits last), tensor
- * parallelism, fewer ranks, image sizes. plans: [n]; each change is tried with each plan. Spends at
+ * parallelism, fewer ranks, image sizes. Each change is tried with each of the n plans. Spends at
  * most one or two seconds on counting. */
 void      xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, size_t size);
 /* Returns the first advice among the changes t->only, and writes its text: "--offload auto (13.1 GB

@@ -12,16 +12,18 @@ enum { XD_MAXCOLUMNS = 16 };
 typedef struct xd_column {
     const char *title;
     int         gap, width;     /* spaces before the column; width in letters, < 0: left-aligned */
-    /* Order in which columns are hidden, lowest first; 0: never hidden. */
+    /* Order in which columns are hidden if the table is too wide, lowest number first; 0: never
+     * hidden. */
     int         removal;
-    int         hidden, cut;    /* set by xd_columns_fit: 1: hidden; texts are cut and end in '+' */
+    /* set by xd_columns_fit: 1 if the column is hidden; 1 if texts are cut and end in '+' */
+    int         hidden, cut;
 } xd_column;
 
-/* Hides some of the n columns until the table fits into `room` letters (0: no limit), then makes
- * column `cut` narrower if necessary. longest: the width of column `cut` while columns are being
- * hidden. */
+/* Hides some of the n columns until the table is at most `room` letters wide (0: no limit), then
+ * makes column `cut` narrower if necessary. `longest` is the width of column `cut` while columns
+ * are being hidden. */
 void xd_columns_fit(xd_column *c, int n, int room, int cut, int longest);
-/* Writes one line of the table with the texts `cells`; cells NULL: the line of the titles. */
+/* Writes one line of the table with the texts `cells`, or the line of titles if `cells` is NULL. */
 void xd_columns_line(const xd_column *c, int n, const char *const *cells, char *out, size_t size);
 
 #endif

@@ -13,19 +13,19 @@
 #include "base/err.h"
 
 typedef struct xd_difference {  /* sums over all compared frames; initialize with {0}          */
-    int64_t frames, levels;     /* number of frames and of levels compared so far             */
+    int64_t frames, levels;     /* number of frames, and of levels (0 to 255), compared so far */
     double  squared, absolute;  /* sums of squared and of absolute differences of levels      */
     double  ssim;               /* sum of the frames' SSIM                                    */
     int     most;               /* maximum difference of a level                              */
-    double  worst_squared;      /* squared differences of the frame in which they are largest  */
-    int64_t worst;              /* index of the frame with the largest squared differences    */
+    double  worst_squared;      /* sum of squared differences of frame `worst`                 */
+    int64_t worst;              /* index of the frame with the largest sum of squared differences */
 } xd_difference;
 
 /* Compares frames a and b, each h rows of w RGB pixels, and adds their difference to d. Returns
  * XD_ENOMEM if out of memory. */
 xd_status xd_difference_add(xd_difference *d, const uint8_t *a, const uint8_t *b, int64_t w,
                             int64_t h, xd_err *e);
-/* PSNR in decibels; infinite if the frames are equal. */
+/* Returns the PSNR in decibels, infinite if the frames are equal. */
 double    xd_difference_psnr(const xd_difference *d);
 
 /* Makes a difference image: the grey level of a pixel is the maximum difference of its three

@@ -6,8 +6,8 @@
 
 /* Describes in one line how a request of the default size uses the memory of the first device with
  * its own memory: components that stay loaded, components that are dropped in between, streamed
- * blocks; or why the request does not fit. Loads nothing. json: 1: writes a JSON member. Returns 0
- * if there is no such device. */
+ * blocks; or why the request does not fit. Loads nothing. If `json` is 1, writes a JSON member.
+ * Returns 0 if there is no such device. */
 int xd_inspect_device(const char *dir, int json, char *out, size_t size);
 
 #endif

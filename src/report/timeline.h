@@ -23,7 +23,7 @@ typedef struct xd_timeline {
     int     ranks;              /* number of ranks; only the first XD_LANES are drawn          */
     const xd_memory_bars *memory;       /* [ranks] memory of the ranks, borrowed; or NULL      */
     struct xd_timeline_cell *cell;      /* allocated and used by timeline.c only               */
-    double *sum;                /* [ranks][XD_SPAN_KINDS]: seconds in the drawn time range      */
+    double *sum; /* [ranks][XD_SPAN_KINDS] seconds of each kind of span in the drawn range */
 } xd_timeline;
 
 enum { XD_LANES = 32 };

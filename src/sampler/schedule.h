@@ -9,18 +9,20 @@
 
 typedef struct xd_levels {      /* the noise levels of training, for timesteps t = 0 .. n-1    */
     int     n;
-    double *acp;                /* cumulative product of 1 - beta                              */
-    double *sigma;              /* sqrt((1 - acp) / acp)                                       */
+    double *acp;                /* [n] cumulative product of 1 - beta                          */
+    double *sigma;              /* [n] noise level sqrt((1 - acp) / acp)                       */
 } xd_levels;
 
-/* Computes the noise levels of training from a scheduler config. zero_end: value of the last acp
- * with rescale_betas_zero_snr (0: unchanged). Call xd_levels_close also after a failure. */
+/* Computes the noise levels of training from a scheduler config. `zero_end` is the value of the
+ * last acp with rescale_betas_zero_snr; 0 leaves the last acp unchanged. Call xd_levels_close also
+ * after a failure. */
 xd_status xd_levels_open(xd_levels *l, const xd_sched_cfg *c, double zero_end, xd_err *e);
 void      xd_levels_close(xd_levels *l);
 
-/* Computes the noise levels of training with a shifted signal-to-noise ratio: acp is shifted by
- * snr_shift_scale and then, with rescale_betas_zero_snr, rescaled to end at 0. Computed in f64 with
- * scaled_linear betas, else in f32. Does not set sigma. */
+/* Computes the noise levels of training with a shifted signal-to-noise ratio: acp (the cumulative
+ * product of 1 - beta) is shifted by snr_shift_scale and then, with rescale_betas_zero_snr,
+ * rescaled to end at 0. The arithmetic is f64 with scaled_linear betas, else f32. Does not set
+ * `sigma`. */
 xd_status xd_levels_shifted(xd_levels *l, const xd_sched_cfg *c, xd_err *e);
 
 /* Returns the fractional timestep of a noise level, by interpolation of log sigma. */
@@ -28,9 +30,10 @@ double xd_level_time(const xd_levels *l, double sigma);
 /* Returns the noise level sigma at a fractional timestep, by linear interpolation. */
 double xd_level_sigma(const xd_levels *l, double t);
 
-/* n noise levels from the largest to the smallest (sigma_max .. sigma_min), spaced as in Karras
- * et al. 2022 (rho 7), exponentially, as in Lu et al. 2022 (rho 1, on log sigma), or as quantiles
- * of the beta distribution with both parameters 0.6 (Lee et al. 2024, arXiv:2407.12173). */
+/* Write n noise levels from the largest to the smallest (sigma_max .. sigma_min). The levels are
+ * spaced as in Karras et al. 2022 (rho 7), exponentially, as in Lu et al. 2022 (rho 1, on log
+ * sigma), or as quantiles of the beta distribution with both parameters 0.6 (Lee et al. 2024,
+ * arXiv:2407.12173). */
 void xd_sigmas_exponential(double max, double min, int n, double *out);
 void xd_sigmas_lu(double max, double min, int n, double *out);
 double xd_beta_quantile(double p);
@@ -43,19 +46,20 @@ int       xd_is_respaced(const xd_sched_cfg *c);
 void      xd_sigmas_respaced(const xd_sched_cfg *c, double max, double min, int n, double *out);
 xd_status xd_respacing_check(const xd_sched_cfg *c, xd_err *e);
 
-/* Rounds like numpy's round: halves become the even neighbour. */
+/* Rounds to an integer like numpy's round: halves become the even neighbour. */
 double xd_round_even(double v);
 
-/* Element i of numpy's linspace(0, stop, n), with numpy's rounding errors, which decide the integer
- * timesteps. */
+/* Returns element i of numpy's linspace(0, stop, n), with numpy's rounding errors, which decide the
+ * integer timesteps. */
 double xd_linspace(double stop, int n, int i);
 
 /* Writes the integer timesteps of DDIM for n steps to t [n + 1], largest first. Returns the number
- * of timesteps. Where trailing spacing rounds to 0 the timestep is -1, the last index in Python. */
+ * of timesteps. With trailing spacing, a timestep that rounds to 0 becomes -1, which is the last
+ * index in Python. */
 int    xd_timesteps(const xd_sched_cfg *c, int n, double *t);
 
-/* Writes the integer timesteps of the multistep solvers to t [n + 1], largest first: n + 1 points
- * below `last` without the last one. Returns the number of timesteps. */
+/* Writes the integer timesteps of the multistep solvers to t [n + 1], largest first. They are n + 1
+ * points below `last`, without the last point. Returns the number of timesteps. */
 int    xd_solver_timesteps(const xd_sched_cfg *c, int last, int n, double *t);
 
 /* Returns XD_EUNSUPPORTED or XD_EFORMAT if a config key that all samplers read has an invalid
@@ -103,8 +107,8 @@ void      xd_to_clipped(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor
 void      xd_level_clean(xd_exec *x, const xd_sched_cfg *c, double sigma, xd_tensor lat,
                          xd_tensor pred);
 
-/* Drops the steps that a request that starts from an image skips: from s->time, s->in_scale and
- * `levels`, an array of s->steps + `more` elements of `size` bytes. */
+/* Drops the steps that a request skips because it starts from an image: from s->time, s->in_scale
+ * and `levels`, an array of s->steps + `more` elements of `size` bytes. */
 void      xd_skip_steps(xd_sampling *s, const xd_steps *a, void *levels, size_t size, int more);
 /* Writes the factors of image and noise in latents at the noise level with cumulative product acp
  * to of[0] and of[1]. */

@@ -21,36 +21,38 @@ typedef enum xd_dtype {
     XD_IQ4_NL, XD_IQ4_XS, XD_NDTYPES,
 } xd_dtype;
 
-enum { XD_MAXDIM = 5 };                 /* max dimensions, as of [B,C,T,H,W]                 */
+enum { XD_MAXDIM = 5 };                 /* maximum number of dimensions, as in [B,C,T,H,W]   */
 
 typedef struct xd_tensor {
-    void    *p;                         /* first element; not a valid address while
-                                           counting; NULL: absent                            */
-    int64_t  d[XD_MAXDIM];              /* extents, outermost first; unused = 1              */
-    int64_t  s[XD_MAXDIM];              /* strides, in elements; unused = 0                  */
+    void    *p; /* first element (no valid address on a count device); NULL: absent */
+    int64_t  d[XD_MAXDIM]; /* extents, outermost dimension first; 1 in unused dimensions */
+    int64_t  s[XD_MAXDIM];              /* strides in elements; 0 in unused dimensions       */
     xd_dtype type;
     int      nd;
 } xd_tensor;
 
-size_t      xd_dtype_size(xd_dtype t);  /* bytes per element; 0: a block type                */
+size_t      xd_dtype_size(xd_dtype t);  /* returns bytes per element; 0: a block type        */
 const char *xd_dtype_name(xd_dtype t);  /* returns "f32", "bf16", "q4_k", ...                */
-int64_t     xd_dtype_block(xd_dtype t); /* elements per block; 1: not a block type           */
+int64_t     xd_dtype_block(xd_dtype t); /* returns elements per block; 1: not a block type   */
 size_t      xd_dtype_block_bytes(xd_dtype t);
-size_t      xd_dtype_bytes(xd_dtype t, int64_t n);      /* bytes of n elements (complete blocks) */
+/* returns the bytes of n elements (complete blocks) */
+size_t      xd_dtype_bytes(xd_dtype t, int64_t n);
 
 /* Makes a contiguous tensor. */
 xd_tensor xd_view(void *p, xd_dtype t, int nd, const int64_t *d);
 xd_tensor xd_view2(void *p, xd_dtype t, int64_t rows, int64_t cols);
-xd_tensor xd_rows(xd_tensor t, int64_t start, int64_t n);       /* view of rows [start, start+n) */
-/* View of columns [start, start+n). */
+/* returns a view of rows [start, start+n) */
+xd_tensor xd_rows(xd_tensor t, int64_t start, int64_t n);
+/* Returns a view of columns [start, start+n). */
 xd_tensor xd_cols(xd_tensor t, int64_t start, int64_t n);
-xd_tensor xd_heads(xd_tensor t, int64_t hd);                    /* view of [n,H*hd] as [n,H,hd] */
-xd_tensor xd_flat(xd_tensor t);                                 /* view of [n,H,hd] as [n,H*hd] */
-xd_tensor xd_reshape(xd_tensor t, int nd, const int64_t *d);    /* t must be contiguous       */
+xd_tensor xd_heads(xd_tensor t, int64_t hd); /* returns a view of [n,H*hd] as [n,H,hd] */
+xd_tensor xd_flat(xd_tensor t); /* returns a view of [n,H,hd] as [n,H*hd] */
+/* changes the shape of t, which must be contiguous */
+xd_tensor xd_reshape(xd_tensor t, int nd, const int64_t *d);
 xd_tensor xd_permute(xd_tensor t, const int *order);            /* dimension i of the result
                                                                    is dimension order[i]      */
 int64_t   xd_count(xd_tensor t);                                /* returns the number of elements */
-size_t    xd_bytes(xd_tensor t);                /* bytes of the elements; also for block types */
+size_t    xd_bytes(xd_tensor t); /* returns the bytes of all elements; also for block types */
 int       xd_contiguous(xd_tensor t);
 /* Returns the address of element [i,j]. */
 void     *xd_at(xd_tensor t, int64_t i, int64_t j);

@@ -34,7 +34,8 @@ typedef struct xd_cudnn_operands {
     const void    *q, *k, *v;
     void          *out;
     float         *lse;
-    /* number of valid rows of each sample, [B]; read if the shape has lengths */
+    /* [B] number of valid rows of each sample's queries, and of its keys; read only if `lengths` of
+     * the shape is 1 */
     const int32_t *queries, *keys;
     float          scale;
 } xd_cudnn_operands;
