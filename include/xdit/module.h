@@ -38,10 +38,11 @@ typedef struct xd_module xd_module;
 typedef struct xd_module_args { /* call xd_module_args_init, then set fields                   */
     size_t          size;
     const char     *config;     /* JSON text; "_class_name" selects the network                */
-    /* [nweights]; weights whose names the network does not declare are ignored. */
+    /* [nweights] weights. Weights whose names the network does not declare are ignored. */
     const xd_array *weights;
     int64_t         nweights;
-    const char     *dtype, *weights_dtype;      /* as in xd_open_args                          */
+    /* compute type, type of weight matrices, as in xd_open_args */
+    const char     *dtype, *weights_dtype;
     /* Nonzero: f32 weight matrices are used in place, and groups of their rows are packed for each
      * GEMM; the program keeps all weights allocated and unchanged until xd_module_close. 0: all
      * weights are copied, and the program may free them when xd_module_open has returned. Results
@@ -49,7 +50,7 @@ typedef struct xd_module_args { /* call xd_module_args_init, then set fields    
     int             in_place;
     int             threads;    /* number of threads; 0: all cores that this process may use  */
     int             log_level;  /* log lines up to this level are passed to `log`               */
-    int             reserved;   /* 0                                                         */
+    int             reserved;   /* must be 0                                                 */
     void          (*log)(void *cookie, int level, const char *line);
     void           *cookie;     /* passed to `log`; both are used until xd_module_close         */
 } xd_module_args;
@@ -61,8 +62,8 @@ XD_API void      xd_module_args_init_size(xd_module_args *a, size_t size);
  * Close *m with xd_module_close; *m is NULL after a failure. */
 XD_API xd_status xd_module_open(xd_module **m, const xd_module_args *a, xd_err *e);
 XD_API void      xd_module_close(xd_module **m);
-/* Returns the name of the i-th (from 0) class that xd_module_open supports; NULL: there are no
- * more. kind: "transformer" or "vae". */
+/* Returns the name of the i-th (from 0) class that xd_module_open supports, or NULL if there are no
+ * more classes. `kind` is "transformer" or "vae". */
 XD_API const char *xd_module_class(const char *kind, int i);
 /* Returns the bytes of memory that the module has allocated for weights, without the weights used
  * in place. */
@@ -80,11 +81,12 @@ typedef struct xd_pass {        /* inputs of a transformer, for one sample; call
      * patch in the order (channel, frame, row, column). If the model has further input channels,
      * such as a mask or an encoded image, they follow the channels of the latents. */
     xd_array latents;
-    int64_t  grid[3];           /* tokens: number of frames, rows and columns of tokens; else 0 */
+    int64_t  grid[3];           /* number of frames, rows, columns if latents are tokens; else 0 */
     /* Tokens [R,F] of reference images, one image after the other; image i has references[i][0]
      * rows and references[i][1] columns of tokens. */
     xd_array       reference;
-    const int64_t (*references)[2];     /* [nreferences] sizes                                 */
+    /* [nreferences] rows and columns of tokens of each reference image */
+    const int64_t (*references)[2];
     int64_t        nreferences;
     xd_array text;              /* [n,E] text embeddings, without masked padding                */
     /* Number of rows of `text` that are not padding, for the first and for the second text encoder
@@ -93,10 +95,10 @@ typedef struct xd_pass {        /* inputs of a transformer, for one sample; call
     int64_t  text_real[2];
     xd_array image;             /* [m,E] embeddings of an image encoder                        */
     xd_array pooled;            /* [P] or [1,P]: pooled text embedding                         */
-    double   timestep;          /* in the scheduler's scale: 1000 is pure noise, 0 is no noise   */
-    double   guidance;          /* distilled guidance scale; NaN (default): none                */
+    double   timestep; /* timestep in the scheduler's scale: 1000 is pure noise, 0 no noise */
+    double   guidance;          /* distilled guidance scale; NaN, the default: no such input    */
     double   height, width;     /* image size in pixels, for models that read it                */
-    int64_t  held;              /* the first `held` tokens are clean: their timestep is 0       */
+    int64_t  held;              /* number of leading tokens without noise, whose timestep is 0  */
 } xd_pass;
 #define xd_pass_init(p) xd_pass_init_size((p), sizeof *(p))
 XD_API void      xd_pass_init_size(xd_pass *p, size_t size);
@@ -115,8 +117,9 @@ XD_API xd_status xd_module_predicted(const xd_module *m, int nd, const int64_t *
 /* ---- an autoencoder ------------------------------------------------------------------------ */
 
 /* Decodes latents [T,C,h,w] or [C,h,w] to pixels, f32 [frames,H,W,3] in about -1 to 1. The latents
- * are already divided by the scaling factor. tiled: uses overlapping tiles for images that are
- * larger than a tile. The caller allocates `pixels`; xd_module_decoded computes their shape. */
+ * are already divided by the scaling factor. If `tiled` is 1, uses overlapping tiles for images
+ * that are larger than a tile. The caller allocates `pixels`; xd_module_decoded computes their
+ * shape. */
 XD_API xd_status xd_module_decode(xd_module *m, const xd_array *latents, int tiled, float *pixels,
                                   xd_err *e);
 /* Encodes pixels [frames,H,W,3] in -1 to 1 to moments, f32 [T,h,w,2C]: means, then logarithms of

@@ -17,20 +17,21 @@ extern "C" {
 /* Describes this library and this machine. Calls `fact` with pairs of a name and a value, which are
  * valid during the call. The pairs are: "library" "oneDNN 2.7.2", for each library in use; "video"
  * "FFmpeg's libavcodec 59.37", or "video_error" with a sentence; "kernels" "cpu-avx512bf16", or
- * "kernels_error" with a sentence; "type" "bf16", the default compute type; "cores": number that
- * this process may use; "memory": bytes available to all processes, "address_space": bytes
- * available to this process; "shared_dir", "shared_free": directory and free bytes of the shared
- * memory of ranks; "hub": the Hugging Face cache. GPUs: "cuda" with the reason why there is no GPU,
- * else "cuda_driver", "cuda:0" and so on ("cuda_old:0": an unsupported GPU), "cuda_peers",
- * "cublaslt" or "cublaslt_error", "nccl" or "nccl_error", and "cuda_kernels_error". */
+ * "kernels_error" with a sentence; "type" "bf16", the default compute type; "cores", the number of
+ * cores that this process may use; "memory", the bytes available to all processes, and
+ * "address_space", the bytes available to this process; "shared_dir", "shared_free": directory and
+ * free bytes of the shared memory of ranks; "hub": the Hugging Face cache. GPUs: "cuda" with the
+ * reason why there is no GPU, else "cuda_driver", "cuda:0" and so on ("cuda_old:0": an unsupported
+ * GPU), "cuda_peers", "cublaslt" or "cublaslt_error", "nccl" or "nccl_error", and
+ * "cuda_kernels_error". */
 typedef void xd_fact(void *cookie, const char *name, const char *value);
 XD_API void xd_about(xd_fact *fact, void *cookie);
 
 /* Returns nonzero if an MPI launcher (mpirun, srun) has started this process, and then sets *rank,
  * unless NULL, to the process's rank. An engine connects to the other processes by itself. */
 XD_API int       xd_launched(int *rank);
-/* Returns the number of processes that the MPI launcher has started; 0 if unknown or without a
- * launcher. */
+/* Returns the number of processes that the MPI launcher has started; 0 if the number is unknown or
+ * there is no launcher. */
 XD_API int       xd_launched_ranks(void);
 
 /* xd_ping tests messages between the processes that an MPI launcher has started. Collective over
@@ -38,8 +39,8 @@ XD_API int       xd_launched_ranks(void);
 typedef struct xd_pinged {      /* call xd_pinged_init before xd_ping                          */
     size_t size;
     int    ranks;
-    double latency_s;           /* seconds of a one-byte message: half of the median round trip */
-    double bytes_s;             /* bytes per second of 8 MB messages in one direction           */
+    double latency_s; /* seconds of a message of one byte: half of the median round trip */
+    double bytes_s;             /* bytes per second of messages of 8 MB in one direction        */
 } xd_pinged;
 #define xd_pinged_init(p) xd_pinged_init_size((p), sizeof *(p))
 XD_API void      xd_pinged_init_size(xd_pinged *p, size_t size);
@@ -98,12 +99,12 @@ typedef enum xd_option_kind { XD_OPT_FLAG, XD_OPT_INT, XD_OPT_INT64, XD_OPT_REAL
 /* Values of two kinds of options. XD_OPT_FLAG: 1 is on; if `min` is -1, -1 is off and 0 is the
  * value of the model's config. XD_OPT_SEED: an int64_t for a value from -2^63 to 2^64 - 1, modulo
  * 2^64; the int after it in the record is set if the value is -1 (random seed). */
-#define XD_ABOVE_ZERO 1e-6              /* a `min` that means "above 0"                        */
+#define XD_ABOVE_ZERO 1e-6              /* value of `min` for a number that must be above 0    */
 typedef struct xd_option {
     const char    *name;        /* name of the option, "num_inference_steps"                 */
     xd_option_kind kind;        /* C type of the field: int (FLAG, INT), int64_t, double, char * */
     size_t         offset;      /* offset of the field in xd_request or xd_parallel          */
-    double         min, max;    /* smallest and largest value of a number                    */
+    double         min, max;    /* smallest and largest allowed value of a number            */
     /* For a text: allowed values, "philox torch"; for a number: the value if the option has no
      * argument; NULL: none. */
     const char    *choices;
@@ -133,7 +134,7 @@ XD_API xd_status xd_decode(xd_engine *g, const xd_request *r, const float *laten
 /* Checks whether plan p is possible on `ranks` ranks, without the checks that need a model.
  * XD_EINVAL: the plan is impossible; the error message names up to three possible plans. */
 XD_API xd_status xd_parallel_check(const xd_parallel *p, int ranks, xd_err *e);
-/* Number of ranks that plan p uses. */
+/* Returns the number of ranks that plan p uses. */
 XD_API int       xd_parallel_ranks(const xd_parallel *p);
 /* Parses the short name of a plan, "u2r2pp2cfg2" (u, r, pp, tp, cfg, dp, patch, displaced, warm,
  * text, vae), into the fields of p. XD_EINVAL: the name is not valid, or a field already has a
@@ -141,14 +142,15 @@ XD_API int       xd_parallel_ranks(const xd_parallel *p);
 XD_API xd_status xd_parallel_read(xd_parallel *p, const char *text, xd_err *e);
 
 /* Returns the predicted seconds of a part of the request xd_open_args.plan_for: "text", "denoise",
- * "decode" (all images), "total"; negative: unknown. Times are known if xd_open chose a plan, or if
- * weights must be read from a disk of known speed. Predicted times include waiting for the disk:
- * "reading" is this waiting time for all weights, and "load" the waiting time for weights that are
- * needed before the first step. Other loading time is not included. */
+ * "decode" (all images), "total". Returns a negative value if the time is unknown. Times are known
+ * if xd_open chose a plan, or if weights must be read from a disk of known speed. Predicted times
+ * include waiting for the disk: "reading" is this waiting time for all weights, and "load" the
+ * waiting time for weights that are needed before the first step. Other loading time is not
+ * included. */
 XD_API double    xd_predicted(const xd_engine *g, const char *part);
 /* Returns the bytes of weights that a part of a request ("text", "load", "decode" or "total") must
  * read from disk, because they were not in the page cache of rank 0's host when xd_open chose a
- * plan. 0: none, or unknown. */
+ * plan. Returns 0 if there are no such bytes or the number is unknown. */
 XD_API double    xd_cold_bytes(const xd_engine *g, const char *part);
 
 /* Returns 1 if the last request was refused before its start because it does not fit into the
@@ -162,20 +164,23 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     int         ranks;          /* number of ranks; 0: all ranks of the cluster                */
     const char *cluster;        /* machine: "8xH100", "2x8xL40" or a file; NULL: this machine  */
     const char *dtype;          /* compute type; NULL: the fastest type of the machine         */
-    const char *weights_dtype, *text_weights_dtype;     /* as in xd_open_args                  */
-    xd_parallel parallel;       /* degrees above 0 are fixed, the others are searched           */
+    const char *weights_dtype, *text_weights_dtype;     /* types of weights, as in xd_open_args */
+    xd_parallel parallel;       /* degrees above 0 are fixed, the other degrees are searched    */
     int         exact;          /* 1: only plans that generate the same image as one rank      */
     int         all;            /* 1: also list impossible plans, with the reason               */
     int         explain;        /* N: print details of plan N (from 1); 0: print the table     */
-    int         json;           /* print JSON, not a table                                     */
+    int         json;           /* 1: print JSON, not a table                                  */
     void      (*line)(void *cookie, const char *line);  /* gets each line of the output        */
     void       *cookie;         /* first argument of `line` and `log`                          */
     int         log_level;      /* lines up to this level are passed to `log`                  */
     void      (*log)(void *cookie, int level, const char *line);
-    int         columns;        /* width of the terminal: tables drop columns to fit; 0: all    */
-    int         reserved;       /* 0                                                         */
-    const char *offload;        /* as in xd_open_args; NULL: "auto" for GPUs, "none" for CPUs and
-                                   for a cluster without `device`                             */
+    /* width of the terminal in letters, to which tables are fitted by hiding columns; 0: no
+     * limit */
+    int         columns;
+    int         reserved;       /* must be 0                                                 */
+    /* What to do with weights that exceed the memory, as in xd_open_args; NULL: "auto" for GPUs,
+     * "none" for CPUs and for a cluster without `device`. */
+    const char *offload;
     /* "cuda": plans with one rank per GPU of this machine or, with `cluster`, of that machine,
      * which need not exist here. NULL: the device of the cluster's file, else "cpu". */
     const char *device;
@@ -195,12 +200,15 @@ typedef struct xd_plans xd_plans;
 typedef struct xd_plans_info {
     const char *model;          /* the model's directory                                      */
     const char *cluster;        /* name of the machine                                        */
-    int         ranks, cluster_ranks;   /* ranks of the plans; ranks of the machine           */
+    /* number of ranks of the plans; number of ranks of the machine */
+    int         ranks, cluster_ranks;
     int         fitted;         /* 1: the machine was measured; 0: values are from data sheets */
-    int         possible, count;        /* possible plans; possible and refused plans          */
-    const char *dtype, *weights_dtype;  /* compute type; type of the transformer's matrices    */
+    /* number of possible plans; number of possible and refused plans */
+    int         possible, count;
+    /* compute type; type of the matrices of the transformer's blocks */
+    const char *dtype, *weights_dtype;
     double      cold_bytes;     /* bytes of weights that are not in this machine's page cache  */
-    double      read_bytes_s;   /* bytes/s of this machine's disk; 0: unknown, so not predicted */
+    double      read_bytes_s; /* bytes/s of this machine's disk; 0: unknown, no time is predicted */
 } xd_plans_info;
 
 typedef struct xd_plan_info {   /* the prediction of one plan; the fastest plan is first      */
@@ -215,14 +223,15 @@ typedef struct xd_plan_info {   /* the prediction of one plan; the fastest plan 
                                    compute type; 0: it does not, because of stale keys and values,
                                    a step cache, int8 or window attention, reference_interval or
                                    fast_attn */
-    int         steps, exact_steps;     /* steps of an image; number of exact ones among them  */
+    /* number of steps of an image; number of exact steps among them */
+    int         steps, exact_steps;
     /* Seconds of: waiting for weights before the first step; text encoding; an exact step; a
      * later step; decoding one image; decoding and waiting for the VAE's weights; the complete
      * request. */
     double      load_s, text_s, exact_step_s, step_s, decode_s, vae_s, request_s;
     double      read_text_s, read_transformer_s, read_vae_s;    /* seconds of waiting for weights,
                                    included in text_s, vae_s and request_s */
-    double      peak;           /* peak bytes of the fullest rank (GPUs) or host (CPU)         */
+    double      peak;           /* peak bytes of the GPU or (CPU) host that needs the most memory */
     double      sent;           /* bytes that all ranks send for the request                  */
 } xd_plan_info;
 
@@ -233,7 +242,7 @@ typedef struct xd_plan_rank {   /* one rank of a plan                           
     int64_t peak;               /* peak bytes                                                 */
     /* Seconds of computing, and of waiting for messages, in a later step. */
     double  busy_s, wait_s;
-    double  sent, sent_hosts;   /* bytes sent in a later step; of these, bytes to other hosts  */
+    double  sent, sent_hosts;   /* bytes sent in a later step; the part sent to other hosts    */
 } xd_plan_rank;
 
 /* Predicts all plans that match `a`. If no plan is possible, the function fails, *out is NULL, and
@@ -241,8 +250,8 @@ typedef struct xd_plan_rank {   /* one rank of a plan                           
  * xd_plans_free. */
 XD_API xd_status            xd_plans_predict(xd_plans **out, const xd_advise_args *a, xd_err *e);
 XD_API const xd_plans_info *xd_plans_about(const xd_plans *p);
-/* Return plan i (from 0) of xd_plans_info.count plans, and rank `rank` of plan i. NULL: there is no
- * such plan or rank, or the plan was not predicted. */
+/* Return plan i (from 0) of xd_plans_info.count plans, and rank `rank` of plan i. Return NULL if
+ * there is no such plan or rank, or the plan was not predicted. */
 XD_API const xd_plan_info  *xd_plans_get(const xd_plans *p, int i);
 XD_API const xd_plan_rank  *xd_plans_rank(const xd_plans *p, int i, int rank);
 XD_API void                 xd_plans_free(xd_plans **p);
@@ -252,15 +261,15 @@ XD_API xd_status xd_advise(const xd_advise_args *a, xd_err *e);
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-/* Returns the seconds that a part of generating image i took: "denoise", "decode"; -1: unknown, as
- * for images that other ranks generated. */
+/* Returns the seconds that a part of generating image i took: "denoise", "decode". Returns -1 if
+ * the time is unknown, as for images that other ranks generated. */
 XD_API double    xd_result_image_seconds(const xd_result *r, int i, const char *part);
 /* Returns the bytes that all ranks have sent to each other for the request. */
 XD_API int64_t   xd_result_sent(const xd_result *r);
 /* Returns the number of tokens of image i. what: "text": tokens of the prompt, with special tokens
  * and without padding, the largest number among the text encoders; "image": tokens of the image or
- * video in the transformer; "reference": tokens of the reference images in the transformer. -1:
- * unknown. */
+ * video in the transformer; "reference": tokens of the reference images in the transformer. Returns
+ * -1 if the number is unknown. */
 XD_API int64_t   xd_result_tokens(const xd_result *r, int i, const char *what);
 
 /* ---- names of output files ------------------------------------------------------------------ */
@@ -318,7 +327,7 @@ XD_API xd_status xd_image_file_sheet(const xd_image *im, int columns, int most, 
 typedef struct xd_comparison {  /* call xd_comparison_init before xd_compare_images             */
     size_t  size;
     int64_t frames, width, height;      /* size of both images or videos                       */
-    double  psnr;               /* PSNR in decibels, over all channels; infinite: equal        */
+    double  psnr;               /* PSNR in decibels over all channels; infinite for equal images */
     /* Structural similarity (Wang et al. 2004), mean over the channels; 1: equal. */
     double  ssim;
     double  mean;               /* mean absolute difference of levels (0 to 255)               */
@@ -335,9 +344,9 @@ XD_API xd_status xd_compare_images(xd_comparison *c, const xd_image *a, const xd
 typedef struct xd_trace_args {  /* call xd_trace_args_init, then set fields                    */
     size_t      size;
     const char *trace;          /* trace file that an engine wrote (xd_open_args.trace)        */
-    const char *svg;            /* file for a drawing; NULL: none                              */
+    const char *svg;            /* SVG file for a drawing of the trace; NULL: no drawing       */
     int         step;           /* step to summarize and draw, from 1; 0: the last one         */
-    int         reserved;       /* 0                                                         */
+    int         reserved;       /* must be 0                                                 */
     void      (*line)(void *cookie, const char *line);  /* gets each line of the output        */
     void       *cookie;
 } xd_trace_args;
@@ -356,8 +365,8 @@ typedef struct xd_compare_args { /* call xd_compare_args_init, then set fields *
     /* Image file to write, with the differences of the worst frame as grey levels: 0 for equal
      * pixels, 32 for a difference of 1 level, white for 255 levels; NULL: none. */
     const char *difference;
-    int         json;           /* print JSON, not text                                       */
-    int         threads;        /* 0: all cores                                               */
+    int         json;           /* 1: print JSON, not text                                    */
+    int         threads;        /* number of threads; 0: all cores                            */
     void      (*line)(void *cookie, const char *line);  /* gets each line of the output       */
     void       *cookie;
 } xd_compare_args;
@@ -376,7 +385,7 @@ typedef struct xd_inspect_args { /* call xd_inspect_args_init, then set fields *
      * for a weight file, any text: prints such a line for all tensors of the file; NULL: prints
      * a summary. */
     const char *tensors;
-    int         json;           /* print JSON, not text                                       */
+    int         json;           /* 1: print JSON, not text                                    */
     void      (*line)(void *cookie, const char *line);  /* gets each line of the output       */
     void       *cookie;
 } xd_inspect_args;
@@ -386,7 +395,7 @@ XD_API void      xd_inspect_args_init_size(xd_inspect_args *a, size_t size);
  * fails after the last line. */
 XD_API xd_status xd_inspect(const xd_inspect_args *a, xd_err *e);
 
-typedef struct xd_bench_turn {  /* one timed run of a stage of a benchmark                    */
+typedef struct xd_bench_turn {  /* the timed runs of a stage of a benchmark                   */
     int         n;              /* number of runs so far; 0: the fields below are not valid   */
     double      seconds, gflop; /* time and floating-point operations / 1e9 of the last run   */
     /* Peak rate without memory access, measured before and after the run; the higher one. */
@@ -399,16 +408,18 @@ typedef struct xd_bench_args {  /* call xd_bench_args_init, then set fields */
     int         random_weights; /* 1: use pseudo-random weights; configs are enough          */
     int         share_layers;   /* 1: random weights of blocks of one kind share memory       */
     int64_t     width, height;  /* 0: the model's default                                    */
-    int         num_frames;     /* frames of a video; 0: the model's default                  */
-    const char *layers;         /* as in xd_open_args                                        */
+    int         num_frames;     /* number of frames of a video; 0: the model's default        */
+    const char *layers;         /* number of blocks of each kind, as in xd_open_args         */
     int         max_sequence_length;    /* number of text tokens; 0: the pipeline's default  */
-    int         threads, repeats;       /* 0: all cores; 0: at least 3 runs and half a second */
-    const char *bind;           /* as in xd_open_args                                        */
-    const char *dtype, *weights_dtype, *text_weights_dtype, *device;    /* as in xd_open_args    */
+    /* threads, 0: all cores; timed runs, 0: at least 3 and half a second */
+    int         threads, repeats;
+    const char *bind;           /* CPU binding, as in xd_open_args                           */
+    /* types and device, as in xd_open_args */
+    const char *dtype, *weights_dtype, *text_weights_dtype, *device;
     /* Stages to time: words of "text step block vae"; "step" includes the blocks of a step;
      * NULL: all. */
     const char *parts;
-    int         json;           /* print JSON, not text                                      */
+    int         json;           /* 1: print JSON, not text                                   */
     void      (*line)(void *cookie, const char *line);  /* gets each line of the output      */
     void       *cookie;
     /* With several ranks: the plan to compare with one rank on the same work, which is "step" and
@@ -423,7 +434,7 @@ typedef struct xd_bench_args {  /* call xd_bench_args_init, then set fields */
     /* With one rank: called when the creation or loading of weights (of `bytes` bytes) or the
      * timing of a stage (0 bytes) begins. NULL: none. */
     void      (*on_stage)(void *cookie, const char *what, double bytes);
-    const char *gemm;           /* as in xd_request                                          */
+    const char *gemm;           /* input type of fp8 GEMMs, as in xd_request                 */
 } xd_bench_args;
 #define xd_bench_args_init(a) xd_bench_args_init_size((a), sizeof *(a))
 XD_API void      xd_bench_args_init_size(xd_bench_args *a, size_t size);
@@ -440,7 +451,7 @@ typedef struct xd_probe_args {  /* call xd_probe_args_init, then set fields */
     void       *cookie;
     int         log_level;      /* lines up to this level are passed to `log`                   */
     void      (*log)(void *cookie, int level, const char *line);
-    const char *device;         /* as in xd_open_args; NULL: "cpu"                             */
+    const char *device;         /* device to measure, as in xd_open_args; NULL: "cpu"          */
 } xd_probe_args;
 #define xd_probe_args_init(a) xd_probe_args_init_size((a), sizeof *(a))
 XD_API void      xd_probe_args_init_size(xd_probe_args *a, size_t size);
@@ -453,7 +464,7 @@ XD_API xd_status xd_probe(const xd_probe_args *a, xd_err *e);
 
 typedef struct xd_convert_args { /* call xd_convert_args_init, then set fields */
     size_t      size;
-    const char *model;          /* as in xd_open_args                                         */
+    const char *model;          /* model directory or name, as in xd_open_args                */
     /* Output directory, created if it does not exist; the parent directory must exist. */
     const char *output;
     /* Types of the matrices of transformers and of text encoders: "f32", "bf16", "int8", "fp8",
@@ -464,12 +475,12 @@ typedef struct xd_convert_args { /* call xd_convert_args_init, then set fields *
     const xd_lora *loras, *loras_2;     /* [nloras], [nloras_2] LoRA files, added to the weights */
     int         nfiles, nloras, nloras_2;
     int         ncomponents;
-    const char *const *components;      /* [ncomponents]: convert only these; 0: the whole model */
-    int64_t     shard_bytes;    /* maximum size of a weight file; 0: 5 GB                       */
+    const char *const *components; /* [ncomponents] components to convert; 0: the complete model */
+    int64_t     shard_bytes;    /* maximum bytes of a weight file; 0: 5 GB                      */
     int         force;          /* 1: replace model files in a directory that is not empty      */
-    int         threads;        /* 0: all cores                                               */
+    int         threads;        /* number of threads; 0: all cores                            */
     int         log_level;      /* lines up to this level are passed to `log`                 */
-    int         lora_partial;   /* as in xd_open_args                                         */
+    int         lora_partial;   /* 1: skip LoRA tensors that do not match, as in xd_open_args */
     void      (*log)(void *cookie, int level, const char *line);
     /* Called from time to time with the bytes written, the total bytes, and the name of the current
      * file. NULL: none. */

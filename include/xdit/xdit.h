@@ -104,10 +104,10 @@ typedef enum xd_status {
     XD_ECANCELLED               /* xd_cancel was called                                      */
 } xd_status;
 
-typedef struct xd_err {         /* initialize with {0}; keeps the first failure. Fixed size    */
+typedef struct xd_err { /* an error; initialize with {0}; keeps the first failure; fixed size */
     xd_status code;
-    int       rank;             /* rank that failed; -1: not known to all ranks              */
-    char      msg[4096];        /* one sentence with the failure, the file or field, the values */
+    int       rank;             /* number of the rank that failed; -1: not known to all ranks */
+    char      msg[4096]; /* one sentence with the failure, the file or field, and the values */
 } xd_err;
 
 /* Levels of log lines. A log_level includes the lines of all levels before it. */
@@ -123,14 +123,14 @@ typedef struct xd_engine xd_engine;
 typedef struct xd_parallel {
     int tensor_parallel_degree, ulysses_degree, ring_degree, pipefusion_parallel_degree;
     int data_parallel_degree, use_cfg_parallel;
-    int num_pipeline_patch;     /* PipeFusion patches; 0: as many as stages                   */
-    int warmup_steps;           /* number of exact steps before stale keys and values are used */
+    int num_pipeline_patch;     /* number of PipeFusion patches; 0: as many as stages         */
+    int warmup_steps;           /* number of exact steps before the first step with stale K and V */
     int use_displaced_patches;  /* 1: the ring axis uses keys and values of the previous step */
     int use_parallel_vae;
-    /* "first": text tokens pass through the stages once per step, with patch 1; "every": with
-     * every patch (as in xDiT); NULL: "first". */
+    /* How text tokens pass through the pipeline stages. "first": once per step, with patch 1;
+     * "every": with every patch, as in xDiT; NULL: "first". */
     const char *pipefusion_text;
-    const char *attn_layer_num_for_pp;  /* "10,9,9": blocks of each stage; NULL: balanced     */
+    const char *attn_layer_num_for_pp; /* blocks of each pipeline stage, "10,9,9"; NULL: balanced */
     /* Number of ranks, from rank 0 on, that split text encoders. */
     int text_tensor_parallel_degree;
     int patches_without_stages; /* for measurements: 1: use patches even with a single stage   */
@@ -139,16 +139,17 @@ typedef struct xd_parallel {
 } xd_parallel;
 
 typedef struct xd_lora {        /* a LoRA: a low-rank matrix product added to the weights       */
-    const char *path;           /* .safetensors file in the layout of diffusers, PEFT or Kohya  */
-    double      scale;          /* usually 1; 0 leaves the model unchanged                      */
+    const char *path; /* path of a .safetensors file in the layout of diffusers, PEFT or Kohya */
+    double      scale;          /* factor of the product, usually 1; 0 leaves the model unchanged */
 } xd_lora;
 
 /* A safetensors or GGUF file with the weights of one component. The file replaces the weights in
  * the component's folder of the model, and this folder then only needs to have the config. Tensors
  * may have the names of diffusers, of the original publications, of ComfyUI or of llama.cpp. */
 typedef struct xd_component_file {
-    const char *component;      /* "transformer", "transformer_2" for the second one, "vae", or
-                                   the short name of a text encoder, as `xdit inspect` prints */
+    /* name of the component: "transformer", "transformer_2" (the second transformer), "vae", or the
+     * short name of a text encoder, as `xdit inspect` prints it */
+    const char *component;
     const char *path;
 } xd_component_file;
 
@@ -164,17 +165,18 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
      * compute type. "int8": weights need a quarter of the memory of f32, and GEMMs compute with
      * integers, which is faster if the CPU supports it; the input of a GEMM is quantized as well.
      * "fp8" (e4m3): weights need the memory of int8, and GEMMs are in the compute type. "int4", on
-     * the CPU: weights need slightly more than half of int8's memory, in groups of 32 elements with
-     * a scale; inputs are rotated, and GEMMs are in the compute type. All quantized types cost
-     * accuracy (doc/weights.md). "auto": int8 or fp8 for matrices that are so stored in the files,
-     * without further loss. "f32" and "bf16": as in dtype. text_weights_dtype accepts the same
-     * values and applies to text encoders that are language models. */
+     * the CPU only: weights need slightly more than half the memory of int8; they are stored in
+     * groups of 32 elements with a scale; inputs are rotated, and GEMMs are in the compute type.
+     * All quantized types cost accuracy (doc/weights.md). "auto": matrices that the files store as
+     * int8 or fp8 keep that type, without further loss. "f32" and "bf16": the types of `dtype`.
+     * text_weights_dtype accepts the same values and applies to text encoders that are language
+     * models. */
     const char *weights_dtype, *text_weights_dtype;
     /* Where the engine computes. "cpu"; "cuda": one GPU per rank; "cuda:1": GPU number 1; "auto":
      * one GPU per rank if the host has a usable GPU for each of its ranks, else the CPU; NULL:
      * "cpu". */
     const char *device;
-    int         threads;        /* threads per rank; 0: one per core of this rank's share    */
+    int         threads;        /* threads per rank; 0: one for each core that this rank may use */
     /* nonzero: the engine serves one request. With one rank, the transformer is freed before the
      * only image or video is decoded; a second request would load it again. */
     int         once;
@@ -184,7 +186,7 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
      * "cores": a single rank is bound as well, to as many cores as it has threads. "none", NULL: no
      * binding. The binding remains when the engine is closed. */
     const char *bind;
-    xd_parallel parallel;       /* the parallel plan; see also `plan`                        */
+    xd_parallel parallel;       /* the parallel plan (see also the field `plan`)             */
     /* The ranks of the engine. NULL: the processes that an MPI launcher has started; the library
      * initializes and finalizes MPI, unless the program does. Otherwise a pointer to an MPI_Comm of
      * a program that has initialized MPI: the ranks of this communicator. All messages use
@@ -205,14 +207,14 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
      * chrome://tracing or Perfetto. Each request replaces the file when it ends, even if the
      * request fails after validation. The first request's trace includes xd_open. NULL: none. */
     const char *trace;
-    const xd_component_file *files;     /* [nfiles] files with weights of components          */
+    const xd_component_file *files;     /* [nfiles] files that replace the weights of components */
     const xd_lora *loras;       /* [nloras] LoRA files, added in this order                     */
     int         nfiles, nloras;
     /* How to choose the degrees that are 0 in `parallel` if there are more ranks than the other
-     * degrees use. NULL: these degrees are 1, and the other ranks are idle. "auto": the plan with
-     * the lowest predicted time among those that fit into memory and generate the image of one
-     * rank. "auto-stale": includes plans with PipeFusion, which uses keys and values of the
-     * previous step. Rank 0 chooses the plan and logs the plan at XD_LOG_INFO. */
+     * degrees use. NULL: the degrees that are 0 count as 1, and the other ranks are idle. "auto":
+     * the plan with the lowest predicted time among those that fit into memory and generate the
+     * image of one rank. "auto-stale": includes plans with PipeFusion, which uses keys and values
+     * of the previous step. Rank 0 chooses the plan and logs the plan at XD_LOG_INFO. */
     const char *plan;
     /* Request for which a plan is chosen; NULL: a default request. */
     const struct xd_request *plan_for;
@@ -225,9 +227,9 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
                                    (text encoders use the first number); NULL: as in the configs */
     /* What to do if weights exceed the memory. "auto": as many blocks of the transformer and of
      * text encoders as necessary remain in pinned host memory (on the CPU: in their files), and
-     * their weights are fetched while the blocks before them compute. "stream": all blocks remain
-     * there, for the lowest memory use. "none": a request whose weights do not fit is refused.
-     * NULL: "auto" on a GPU, "none" on the CPU. Results do not depend on this option. */
+     * their weights are fetched while the blocks before them compute. "stream": all blocks are
+     * fetched in this way, for the lowest memory use. "none": a request whose weights do not fit is
+     * refused. NULL: "auto" on a GPU, "none" on the CPU. Results do not depend on this option. */
     const char *offload;
     /* [nloras_2] LoRA files that are added to the second transformer of a model with two, which
      * computes the last (low-noise) steps. `loras` are added to the first transformer and to text
@@ -244,8 +246,8 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
     int64_t     memory;
     /* What to do if a request does not fit into memory. "auto": makes the first of these changes
      * with which the request fits: `offload` "auto"; type int8 (fp8 if the files store fp8) for
-     * weight types that are not set here; on the CPU, type int4 for them. The change is logged and
-     * applies to later requests too. "none", NULL: the request is refused. */
+     * weight types that are not set here; on the CPU, type int4 for these weight types. The change
+     * is logged and applies to later requests too. "none", NULL: the request is refused. */
     const char *fit;
     /* 1: tensors of LoRA files that do not match the model are skipped, and a warning lists these
      * tensors (e.g. of image-to-video files on a text-to-video model). 0: a file with such tensors
@@ -294,21 +296,21 @@ struct xd_result;
 typedef struct xd_image {       /* call xd_image_init, then set fields                        */
     size_t   size;              /* sizeof(xd_image) of the program                           */
     int64_t  frames, height, width;     /* frames is 1 by default                            */
-    int64_t  stride;            /* bytes from one row to the next; 0: width x channels       */
-    /* 3: RGB (the default, and in all results). Input images may also have 1 (grey) or 4 (RGBA,
-     * alpha is ignored). */
+    int64_t  stride;            /* bytes from one row of pixels to the next; 0: width x channels */
+    /* Number of channels. 3: RGB, the default, and in all results. Input images may also have 1
+     * channel (grey) or 4 (RGBA, alpha is ignored). */
     int      channels;
-    int      reserved;          /* 0                                                         */
+    int      reserved;          /* must be 0                                                 */
     const uint8_t *data;
-    double   fps;               /* frames per second; 0: a single image                      */
+    double   fps;               /* frames per second of a video; 0: a single image           */
 } xd_image;
 
 #define xd_image_init(i) xd_image_init_size((i), sizeof *(i))
 XD_API void xd_image_init_size(xd_image *i, size_t size);
 
 typedef struct xd_progress {    /* a denoising step that has ended                           */
-    int    step, steps;         /* number of the step, 1 .. steps                            */
-    int    image, images;       /* number of the image, 1 .. images of the request           */
+    int    step, steps;         /* number of the step (1 .. steps); number of steps          */
+    int    image, images;       /* number of the image (1 .. images); images of the request  */
     double step_s;              /* seconds of this step                                      */
     double since_start_s;       /* seconds since the start of the request                    */
     double timestep;            /* timestep of this step, in the scheduler's scale           */
@@ -323,20 +325,22 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     size_t      size;           /* sizeof(xd_request) of the program                         */
     const char *const *prompts;         /* [nprompts] prompts, UTF-8                         */
     int         nprompts;
-    const char *negative_prompt;        /* text to avoid; NULL: ""                           */
-    int64_t     width, height;          /* pixels; 0: the input image's, else the model's default */
-    int         num_frames;             /* frames of a video; 0: the model's default          */
-    double      fps;                    /* frames per second in a video file; 0: the model's   */
-    int         num_inference_steps;    /* denoising steps; 0: the pipeline's default        */
+    const char *negative_prompt;        /* text that describes what to avoid; NULL: ""       */
+    /* size in pixels; 0: that of the input image, else the model's default */
+    int64_t     width, height;
+    int         num_frames;             /* number of frames of a video; 0: the model's default */
+    double      fps;                    /* frames per second in a video file; 0: the model's rate */
+    int         num_inference_steps;    /* number of denoising steps; 0: the pipeline's default */
     double      guidance_scale;         /* guidance scale; negative: the pipeline's default  */
-    /* classifier-free guidance scale for models whose guidance_scale is a distilled input: if
-     * above 1 and there is a negative prompt, each step has a second pass; 0: the pipeline's
-     * default, usually no second pass. */
+    /* Classifier-free guidance scale for models whose guidance_scale is a distilled input. If the
+     * scale is above 1 and there is a negative prompt, each step has a second pass. 0: the
+     * pipeline's default, usually no second pass. */
     double      true_cfg_scale;
-    double      guidance_rescale;       /* rescales the guided prediction: 0 off, 1 to the full
-                                           standard deviation of the conditional prediction (Lin et
-                                           al. 2023, 3.4), for models that support it */
-    int         use_dynamic_cfg;        /* 1: guidance grows from step to step                */
+    /* Rescales the guided prediction towards the standard deviation of the conditional prediction
+     * (Lin et al. 2023, 3.4), for models that support it. 0: off; 1: to the full standard
+     * deviation. */
+    double      guidance_rescale;
+    int         use_dynamic_cfg;        /* 1: the guidance scale grows from step to step      */
     /* Start image: a PNG, JPEG, WebP, GIF or PPM file, which is rotated by its Exif orientation and
      * resized. For models that edit images, this is the image to edit. NULL: none. */
     const char *image;
@@ -346,15 +350,16 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     /* Fraction of the steps that run, starting from the start image with noise added; 0: the
      * pipeline's default. */
     double      strength;
-    int64_t     seed;                   /* 64 bits; seeds above 2^63 - 1 are stored minus 2^64 */
+    int64_t     seed; /* seed of 64 bits; seeds above 2^63 - 1 are stored minus 2^64 */
     int         random_seed;            /* 1: ignore `seed`; rank 0 draws a random seed      */
     int         num_images_per_prompt;
-    int         max_sequence_length;    /* text tokens; 0: the pipeline's default            */
-    /* Name of a scheduler (xd_request_options); NULL: the model's. */
+    int         max_sequence_length;    /* max number of text tokens; 0: the pipeline's default */
+    /* Name of a scheduler (listed by xd_request_options); NULL: the model's scheduler. */
     const char *scheduler;
-    const char *rng;                    /* noise: "philox", or "torch" (as PyTorch on the CPU) */
+    const char *rng; /* generator of noise: "philox", or "torch" (as PyTorch on the CPU) */
     int         enable_tiling;          /* 1: decode in tiles, which needs less memory       */
-    int         no_resolution_binning;  /* 1: keep width and height, use no nearest trained size */
+    /* 1: keep width and height; do not use the nearest trained size */
+    int         no_resolution_binning;
     int         latents_only;           /* 1: return latents only, without VAE decoding      */
     /* Stage: "text", "denoise", "decode". */
     void      (*on_stage)(void *cookie, const char *stage);
@@ -394,11 +399,11 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
      * size; 0: as in the config. */
     double      flow_shift;
     /* Values that replace those of the same keys in scheduler_config.json. 0, NULL, and for eta a
-     * negative number: the file's value. For the first five, 1 is true and -1 is false.
-     * use_flow_sigmas also sets prediction_type to flow_prediction. */
+     * negative number, stand for the file's value. In the first five fields, 1 is true and -1 is
+     * false. use_flow_sigmas also sets prediction_type to flow_prediction. */
     int         use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_flow_sigmas;
     int         stochastic_sampling, solver_order;
-    double      eta;                    /* for DDIM and TCD, from 0 to 1                     */
+    double      eta;                    /* eta of DDIM and TCD, from 0 to 1                  */
     const char *algorithm_type, *solver_type, *timestep_spacing, *final_sigmas_type;
     /* Lists of the noise levels or the timesteps of all steps, "1,0.75,0.5", for schedulers that
      * accept such a list. NULL: the schedule is computed from num_inference_steps. */
@@ -517,8 +522,8 @@ typedef struct xd_result xd_result;     /* the images of one request            
  * after a failure. Collective: all ranks pass equal requests, except for pixels, noise and
  * callbacks. */
 XD_API xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e);
-XD_API int       xd_result_count(const xd_result *r);   /* returns the number of images      */
-/* Returns the pixels of image i, RGB without gaps between rows; NULL: the result has only
+XD_API int       xd_result_count(const xd_result *r); /* returns the number of images of a result */
+/* Returns the pixels of image i, RGB without gaps between rows, or NULL if the result has only
  * latents. */
 XD_API const xd_image *xd_result_image(const xd_result *r, int i);
 /* Returns the seed of image i, in the form of xd_request.seed. Texts and JSON have the seed as 0 ..
@@ -529,7 +534,7 @@ XD_API int64_t   xd_result_seed(const xd_result *r, int i);
 XD_API const char *xd_result_json(const xd_result *r, int i);
 XD_API const char *xd_result_parameters(const xd_result *r, int i);
 /* Returns the seconds that a part of the request took: "text", "load", "denoise", "decode",
- * "total", "first_step"; -1: unknown. */
+ * "total", "first_step". Returns -1 if the time is unknown. */
 XD_API double    xd_result_seconds(const xd_result *r, const char *part);
 /* Writes image i to a file. The file name extension selects the format: .png .jpg .jpeg .webp .ppm,
  * .safetensors (latents). Formats of a video are .mp4 .mov .mkv .webm .gif .rgb (raw frames without
