@@ -29,7 +29,7 @@ enum { XD_ARRAY_DIMS = 5 };
 typedef struct xd_array {
     const char *name;           /* for a weight, the tensor's name in the weight file; else NULL */
     const char *dtype;          /* element type: "f32", "bf16" or "f16"                        */
-    const void *data;           /* first element; NULL: the tensor is absent                   */
+    const void *data;           /* address of the first element; NULL: the tensor is absent    */
     int64_t     nd, d[XD_ARRAY_DIMS];   /* number of dimensions, and the shape d[0..nd)        */
 } xd_array;
 
@@ -37,7 +37,7 @@ typedef struct xd_module xd_module;
 
 typedef struct xd_module_args { /* call xd_module_args_init, then set fields                   */
     size_t          size;
-    const char     *config;     /* JSON text; "_class_name" selects the network                */
+    const char     *config;     /* config as JSON text; "_class_name" selects the network      */
     /* [nweights] weights. Weights whose names the network does not declare are ignored. */
     const xd_array *weights;
     int64_t         nweights;

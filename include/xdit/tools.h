@@ -112,11 +112,13 @@ typedef struct xd_option {
     const char    *help;        /* help text of one line                                     */
 } xd_option;
 
-XD_API const xd_option *xd_request_options(int *n);     /* [*n] options of xd_request          */
+/* returns an array of the *n options of xd_request */
+XD_API const xd_option *xd_request_options(int *n);
 /* Returns the i-th (from 0) scheduler name of stable-diffusion-webui that xd_request.scheduler
  * accepts; NULL: there are no more. */
 XD_API const char      *xd_scheduler_webui(int i);
-XD_API const xd_option *xd_parallel_options(int *n);    /* [*n] options of xd_parallel         */
+/* returns an array of the *n options of xd_parallel */
+XD_API const xd_option *xd_parallel_options(int *n);
 
 /* ---- latents --------------------------------------------------------------------------------- */
 
@@ -159,7 +161,7 @@ XD_API int       xd_device_refused(const xd_engine *g);
 
 typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     size_t      size;
-    const char *model;          /* a model directory; configs are enough                       */
+    const char *model;          /* model directory; only the configs are needed                */
     const xd_request *request;  /* request to predict; its prompts are ignored                  */
     int         ranks;          /* number of ranks; 0: all ranks of the cluster                */
     const char *cluster;        /* machine: "8xH100", "2x8xL40" or a file; NULL: this machine  */
@@ -170,7 +172,7 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     int         all;            /* 1: also list impossible plans, with the reason               */
     int         explain;        /* N: print details of plan N (from 1); 0: print the table     */
     int         json;           /* 1: print JSON, not a table                                  */
-    void      (*line)(void *cookie, const char *line);  /* gets each line of the output        */
+    void      (*line)(void *cookie, const char *line);  /* called with each line of the output */
     void       *cookie;         /* first argument of `line` and `log`                          */
     int         log_level;      /* lines up to this level are passed to `log`                  */
     void      (*log)(void *cookie, int level, const char *line);
@@ -198,7 +200,7 @@ XD_API void      xd_advise_args_init_size(xd_advise_args *a, size_t size);
 typedef struct xd_plans xd_plans;
 
 typedef struct xd_plans_info {
-    const char *model;          /* the model's directory                                      */
+    const char *model;          /* directory of the model                                     */
     const char *cluster;        /* name of the machine                                        */
     /* number of ranks of the plans; number of ranks of the machine */
     int         ranks, cluster_ranks;
@@ -212,11 +214,11 @@ typedef struct xd_plans_info {
 } xd_plans_info;
 
 typedef struct xd_plan_info {   /* the prediction of one plan; the fastest plan is first      */
-    const char *name;           /* short name for xd_parallel_read, "u2cfg2"                  */
-    const char *flags;          /* flags, "--ulysses_degree 2 --use_cfg_parallel"; "": one rank */
-    const char *text;           /* description, "cfg 2 x ulysses 2"                           */
+    const char *name;           /* plan as a short name for xd_parallel_read, "u2cfg2"        */
+    const char *flags; /* plan as flags, "--ulysses_degree 2 --use_cfg_parallel"; "": one rank */
+    const char *text;           /* plan as a description, "cfg 2 x ulysses 2"                 */
     const char *refused;        /* why the plan is impossible; NULL: it is possible            */
-    xd_parallel parallel;       /* the plan, for xd_open_args                                 */
+    xd_parallel parallel;       /* the degrees and options of the plan, for xd_open_args      */
     int         predicted;      /* 0: refused before prediction; the fields below are 0        */
     int         ranks;          /* number of ranks that the plan uses                         */
     int         same_image;     /* 1: generates the image of one rank with full attention in the
@@ -236,10 +238,10 @@ typedef struct xd_plan_info {   /* the prediction of one plan; the fastest plan 
 } xd_plan_info;
 
 typedef struct xd_plan_rank {   /* one rank of a plan                                         */
-    int64_t text, transformer, vae;     /* bytes of weights                                   */
-    int64_t text_tmp, transformer_tmp, vae_tmp; /* bytes of activations                        */
+    int64_t text, transformer, vae;     /* bytes of weights, by component                     */
+    int64_t text_tmp, transformer_tmp, vae_tmp; /* bytes of activations, by component          */
     int64_t method_bytes;       /* part of transformer_tmp: stale values and message buffers   */
-    int64_t peak;               /* peak bytes                                                 */
+    int64_t peak;               /* peak bytes of the rank's memory                            */
     /* Seconds of computing, and of waiting for messages, in a later step. */
     double  busy_s, wait_s;
     double  sent, sent_hosts;   /* bytes sent in a later step; the part sent to other hosts    */
@@ -331,7 +333,7 @@ typedef struct xd_comparison {  /* call xd_comparison_init before xd_compare_ima
     /* Structural similarity (Wang et al. 2004), mean over the channels; 1: equal. */
     double  ssim;
     double  mean;               /* mean absolute difference of levels (0 to 255)               */
-    int64_t most;               /* largest difference of levels                               */
+    int64_t most;               /* largest difference of two levels (0 to 255)                */
     int64_t worst;              /* index of the frame with the lowest PSNR, from 0              */
 } xd_comparison;
 #define xd_comparison_init(c) xd_comparison_init_size((c), sizeof *(c))
@@ -347,7 +349,7 @@ typedef struct xd_trace_args {  /* call xd_trace_args_init, then set fields     
     const char *svg;            /* SVG file for a drawing of the trace; NULL: no drawing       */
     int         step;           /* step to summarize and draw, from 1; 0: the last one         */
     int         reserved;       /* must be 0                                                 */
-    void      (*line)(void *cookie, const char *line);  /* gets each line of the output        */
+    void      (*line)(void *cookie, const char *line);  /* called with each line of the output */
     void       *cookie;
 } xd_trace_args;
 #define xd_trace_args_init(a) xd_trace_args_init_size((a), sizeof *(a))
@@ -367,7 +369,7 @@ typedef struct xd_compare_args { /* call xd_compare_args_init, then set fields *
     const char *difference;
     int         json;           /* 1: print JSON, not text                                    */
     int         threads;        /* number of threads; 0: all cores                            */
-    void      (*line)(void *cookie, const char *line);  /* gets each line of the output       */
+    void      (*line)(void *cookie, const char *line);  /* called with each line of the output */
     void       *cookie;
 } xd_compare_args;
 #define xd_compare_args_init(a) xd_compare_args_init_size((a), sizeof *(a))
@@ -386,7 +388,7 @@ typedef struct xd_inspect_args { /* call xd_inspect_args_init, then set fields *
      * a summary. */
     const char *tensors;
     int         json;           /* 1: print JSON, not text                                    */
-    void      (*line)(void *cookie, const char *line);  /* gets each line of the output       */
+    void      (*line)(void *cookie, const char *line);  /* called with each line of the output */
     void       *cookie;
 } xd_inspect_args;
 #define xd_inspect_args_init(a) xd_inspect_args_init_size((a), sizeof *(a))
@@ -404,10 +406,10 @@ typedef struct xd_bench_turn {  /* the timed runs of a stage of a benchmark     
 
 typedef struct xd_bench_args {  /* call xd_bench_args_init, then set fields */
     size_t      size;
-    const char *config;         /* model directory                                           */
-    int         random_weights; /* 1: use pseudo-random weights; configs are enough          */
+    const char *config;         /* directory of the model to time                            */
+    int         random_weights; /* 1: use pseudo-random weights, so that only configs are needed */
     int         share_layers;   /* 1: random weights of blocks of one kind share memory       */
-    int64_t     width, height;  /* 0: the model's default                                    */
+    int64_t     width, height;  /* size in pixels; 0: the model's default                    */
     int         num_frames;     /* number of frames of a video; 0: the model's default        */
     const char *layers;         /* number of blocks of each kind, as in xd_open_args         */
     int         max_sequence_length;    /* number of text tokens; 0: the pipeline's default  */
@@ -420,7 +422,7 @@ typedef struct xd_bench_args {  /* call xd_bench_args_init, then set fields */
      * NULL: all. */
     const char *parts;
     int         json;           /* 1: print JSON, not text                                   */
-    void      (*line)(void *cookie, const char *line);  /* gets each line of the output      */
+    void      (*line)(void *cookie, const char *line);  /* called with each line of the output */
     void       *cookie;
     /* With several ranks: the plan to compare with one rank on the same work, which is "step" and
      * (with use_parallel_vae) "vae". Collective; rank 0 gets the output lines. */
@@ -447,7 +449,8 @@ typedef struct xd_probe_args {  /* call xd_probe_args_init, then set fields */
     /* File to write, for xd_advise_args.cluster; "-": pass the file's content to `line` instead;
      * NULL: this machine's default file below $XDG_CACHE_HOME or ~/.cache. */
     const char *output;
-    void      (*line)(void *cookie, const char *line);  /* gets the file's name or its content    */
+    /* called with the file's name or the file's content */
+    void      (*line)(void *cookie, const char *line);
     void       *cookie;
     int         log_level;      /* lines up to this level are passed to `log`                   */
     void      (*log)(void *cookie, int level, const char *line);
@@ -471,7 +474,7 @@ typedef struct xd_convert_args { /* call xd_convert_args_init, then set fields *
      * "int4". NULL: the types in the source files; but if weights_dtype is f32 or bf16, text
      * encoders get this type too. */
     const char *weights_dtype, *text_weights_dtype;
-    const xd_component_file *files;     /* [nfiles] files that replace weights                */
+    const xd_component_file *files;     /* [nfiles] files that replace the weights of components */
     const xd_lora *loras, *loras_2;     /* [nloras], [nloras_2] LoRA files, added to the weights */
     int         nfiles, nloras, nloras_2;
     int         ncomponents;

@@ -317,7 +317,7 @@ typedef struct xd_progress {    /* a denoising step that has ended              
 } xd_progress;
 
 typedef struct xd_texts {       /* a list of texts; n 0: none                                */
-    const char *const *v;       /* [n] texts; a NULL entry is ""                             */
+    const char *const *v;       /* [n] the texts; a NULL entry counts as ""                  */
     int64_t            n;
 } xd_texts;
 
@@ -361,9 +361,9 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     /* 1: keep width and height; do not use the nearest trained size */
     int         no_resolution_binning;
     int         latents_only;           /* 1: return latents only, without VAE decoding      */
-    /* Stage: "text", "denoise", "decode". */
+    /* Called when a stage of the request begins. `stage` is "text", "denoise" or "decode". */
     void      (*on_stage)(void *cookie, const char *stage);
-    void      (*on_step)(void *cookie, const xd_progress *p);   /* called after each step     */
+    void      (*on_step)(void *cookie, const xd_progress *p); /* called after each denoising step */
     /* Called on rank 0 before anything is loaded, once for each image i (from 0), with the image's
      * number of frames. If it returns 0, the image is skipped on all ranks, and the result has no
      * data for the image. NULL: all images are generated. */

@@ -25,8 +25,9 @@ typedef struct xd_dev    xd_dev;
 /* A queue of work of a device. NULL stands for the device's default queue. */
 typedef struct xd_stream xd_stream;
 typedef struct xd_ops    xd_ops;
-typedef struct xd_dev_lanes xd_dev_lanes;       /* lanes of the device (backend/lanes.h)    */
-typedef struct xd_dev_graphs xd_dev_graphs;     /* recording of kernels (backend/graphs.h)  */
+/* functions of the lanes, queues of work (backend/lanes.h) */
+typedef struct xd_dev_lanes xd_dev_lanes;
+typedef struct xd_dev_graphs xd_dev_graphs; /* functions that record kernels (backend/graphs.h) */
 typedef struct xd_dev_name { char s[32]; } xd_dev_name;
 
 enum { XD_FETCH_PLACES = 4 };
@@ -96,8 +97,8 @@ typedef struct xd_dev_ops {
 struct xd_dev {
     const xd_dev_ops *mem;
     const xd_ops     *ops;
-    const xd_dev_lanes *lanes;          /* NULL: the device has a single queue of work        */
-    const xd_dev_graphs *graphs;        /* NULL: the device cannot record graphs              */
+    const xd_dev_lanes *lanes;          /* functions of the lanes (queues); NULL: a single queue */
+    const xd_dev_graphs *graphs;        /* functions that record graphs; NULL: the device cannot */
     char              name[32];         /* name of the device, e.g. "cpu-amx", "cuda:0", "count" */
     /* 1: a count device (it computes nothing); never dereference its addresses */
     int               counts;
@@ -243,7 +244,7 @@ typedef struct xd_weight {
     xd_dtype type;              /* type of the packed elements: compute type, I8 or F8E4M3     */
     /* number of the packed layout, which the device chooses; 0: plain [out,in] rows */
     int      layout;
-    int64_t  out, in;           /* output channels; input channels of one group               */
+    int64_t  out, in;           /* number of output channels; of input channels of one group  */
     int      nk;                /* number of spatial dimensions: 0 (linear), 2 or 3            */
     int      kernel[3];         /* kernel size along t,h,w; 1 in unused dimensions            */
     int      stride[3];         /* stride of a convolution, on which packing may depend       */
@@ -327,7 +328,7 @@ typedef struct xd_attn_args {
     float          scale;
     int64_t        window;      /* 0: all keys; else query i sees keys |i - j| <= window      */
     int            causal;      /* 1: query i sees only keys j <= i                           */
-    float          softcap;     /* 0: no soft cap                                             */
+    float          softcap;     /* the soft cap of the scores; 0: no cap                      */
     int            int8;        /* 1: int8 scores, if the device has them (int8_attn)         */
 } xd_attn_args;
 
@@ -412,7 +413,7 @@ typedef struct xd_qk_heads { xd_tensor out, in, gain, bias; } xd_qk_heads;
 typedef struct xd_qknorm {
     xd_tensor out, in, gain, bias, cos, sin;
     int       norm;             /* 0: no norm, only gain, bias and the rotation               */
-    int       rms;              /* 1: RMS norm, 0: layer norm                                 */
+    int       rms;              /* 1: the norm is an RMS norm; 0: it is a layer norm          */
     int       halves;
     float     eps;
     xd_qk_heads also;

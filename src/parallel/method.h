@@ -49,9 +49,9 @@ extern const xd_method *const xd_methods[];
 enum { XD_MAXMETHODS = 12 };
 typedef struct xd_method_stack {
     const xd_hooks *head;         /* first entry of the stack, for xd_exec.hooks                */
-    const xd_method *const *methods;    /* the methods that were opened                      */
+    const xd_method *const *methods;    /* the parallel methods that were opened             */
     xd_hooks       *open[XD_MAXMETHODS];
-    size_t        bytes;        /* device memory in use until close                             */
+    size_t        bytes;        /* bytes of device memory, in use until close                   */
 } xd_method_stack;
 xd_status xd_method_stack_open(xd_method_stack *c, const xd_method_args *a, xd_err *e);
 /* Opens a stack with the given methods in place of xd_methods. Refuses more than XD_MAXMETHODS

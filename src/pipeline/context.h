@@ -55,7 +55,7 @@ typedef struct xd_context {
     long long    holds;         /* bytes of loaded weights, as last passed to xd_budget_hold      */
     const xd_canceller *cancel; /* cancellation of the running request; NULL: none             */
     xd_trace    *trace;         /* recorder of events; NULL: no recording                      */
-    xd_balance  *balance; /* sizes of uneven shards; NULL: even shards                   */
+    xd_balance  *balance; /* relative sizes of uneven shards; NULL: even shards          */
     uint64_t     hash;          /* hash of the model                                           */
 } xd_context;
 

@@ -29,7 +29,7 @@ typedef struct xd_replayed {
 } xd_replayed;
 
 typedef struct xd_replay {
-    xd_dev     *dev;            /* NULL: passes are not recorded                               */
+    xd_dev     *dev;            /* device that records passes; NULL: no recording              */
     xd_replayed v[XD_REPLAYS];
     /* number of keys in v; index + 1 in v of the pass being recorded, or 0 */
     int         n, recorded;

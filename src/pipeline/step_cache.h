@@ -89,7 +89,7 @@ struct xd_cache_unit {          /* state of a guidance pass for one patch, or fo
     int    known;               /* number of available terms of the Taylor expansion           */
     int    measured;            /* 1: xd_cache_pass.before is valid                            */
     int    reused, run; /* number of skipped steps: in total; since the last computed step */
-    int    step;                /* index of the last computed step                             */
+    int    step;                /* index of the last step that was computed                    */
     int    turn;                /* index of the newest term in xd_cache_pass.value             */
     double sum;                 /* sum of changes since the last computed step (teacache)      */
 };

@@ -14,7 +14,7 @@ typedef struct xd_token_ids {   /* token ids of a text for one encoder          
 typedef struct xd_prompt {      /* one prompt or negative prompt                               */
     xd_token_ids ids[XD_MAXTEXT];       /* token ids for each text encoder                     */
     int64_t      rows;          /* number of rows of the embedding                             */
-    xd_cond      cond;          /* the embedding                                               */
+    xd_cond      cond;          /* embedding of the text                                       */
     int          known;         /* 1: an earlier request has cached the embedding              */
 } xd_prompt;
 

@@ -17,12 +17,12 @@ enum { XD_PLAN_ROWS = 32 };     /* maximum number of rows of the table          
 /* What a plan must have, in addition to an option, so that the option has an effect. */
 typedef enum xd_plan_needs {
     XD_NEEDS_NOTHING,
-    XD_NEEDS_STAGES,            /* more than one pipeline stage                                */
-    XD_NEEDS_PATCHES,           /* patches that pass through the pipeline stages               */
-    XD_NEEDS_FLOWING_TEXT,      /* text rows that are sent with patches between pipeline stages */
+    XD_NEEDS_STAGES,            /* the plan has more than one pipeline stage                   */
+    XD_NEEDS_PATCHES,           /* the plan has patches that pass through pipeline stages      */
+    XD_NEEDS_FLOWING_TEXT,      /* text rows are sent with patches from stage to stage          */
     XD_NEEDS_RING,
-    XD_NEEDS_STALE,             /* steps that use the previous step's keys and values          */
-    XD_NEEDS_GROUP,             /* several ranks that compute one image                        */
+    XD_NEEDS_STALE,             /* steps use the previous step's keys and values               */
+    XD_NEEDS_GROUP,             /* several ranks compute one image                             */
 } xd_plan_needs;
 
 /* How a plan's image differs from the image of one rank, smallest difference first: not at all, by
@@ -39,10 +39,10 @@ typedef struct xd_plan_row {
     /* The axis of parallelism whose degree the option sets; XD_NAXES: the option is not a
      * degree. */
     int           axis;
-    const char   *word;         /* name in --plan, e.g. "u"; NULL: none                        */
+    const char   *word;         /* name of the option in --plan, e.g. "u"; NULL: none          */
     /* For kind FLAG: the number after the name in --plan; 0: the number is the option's value. */
     int           name_number;
-    const char   *default_text; /* value if the option is absent                               */
+    const char   *default_text; /* value of the option if it is not given                      */
     xd_plan_needs needs;
     /* Text for the option in a plan's description, with # in place of the value; NULL: the
      * description omits the option. */

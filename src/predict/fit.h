@@ -17,7 +17,7 @@ typedef struct xd_fit {
     double             space;
     double             held;    /* bytes of weights that are already loaded                    */
     int                huge;    /* 1: the image alone is too large: count only smaller images  */
-    int                only;    /* XD_FIT_*: try only these changes; 0: all                      */
+    int                only;    /* try only these changes (XD_FIT_*); 0: all changes             */
 } xd_fit;
 
 typedef struct xd_fit_choice {  /* the option changes of the first advice; all 0: no advice      */

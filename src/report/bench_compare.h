@@ -34,7 +34,7 @@ typedef struct xd_bench_pair {
     const xd_bench_args *a;
     xd_bench_side one, all;     /* the setup of one rank; the setup of the plan                */
     xd_cond   text;             /* synthetic encoded prompt                                    */
-    float    *lat;              /* latents to decode                                           */
+    float    *lat;              /* latents that the VAE decodes                                */
     const char *unit;           /* name of the timed work in results, "a step"                 */
     void    (*work)(struct xd_bench_pair *d, xd_bench_side *s);
     int       warm, rounds;     /* number of warm-up rounds; number of reported rounds         */
@@ -45,7 +45,7 @@ typedef struct xd_bench_pair {
     /* Bytes that are sent in the first timed step by this rank, and by all ranks: `sent` is
      * measured, `count` is predicted by counting. */
     int64_t   sent[2], count[2];
-    int       parts;            /* number of results printed so far                            */
+    int       parts;            /* number of results that were printed so far                  */
 } xd_bench_pair;
 
 /* Runs all rounds of the comparison; stops early if a rank has failed. The call is collective. */

@@ -16,7 +16,7 @@ typedef struct xd_difference {  /* sums over all compared frames; initialize wit
     int64_t frames, levels;     /* number of frames, and of levels (0 to 255), compared so far */
     double  squared, absolute;  /* sums of squared and of absolute differences of levels      */
     double  ssim;               /* sum of the frames' SSIM                                    */
-    int     most;               /* maximum difference of a level                              */
+    int     most;               /* maximum difference of two levels (0 to 255)                */
     double  worst_squared;      /* sum of squared differences of frame `worst`                 */
     int64_t worst;              /* index of the frame with the largest sum of squared differences */
 } xd_difference;

@@ -15,7 +15,7 @@ struct xd_plans {
     double         space; /* bytes that a process of this machine may map; 0: no limit         */
     char          *texts[3];    /* copies of the model directory and of texts of the plan       */
     xd_plans_info  info;
-    xd_plan_info  *plan;        /* [info.count] predictions                                    */
+    xd_plan_info  *plan;        /* [info.count] prediction of each plan                        */
     xd_plan_rank **rank;        /* [info.count][plan.ranks]; NULL: the plan was not predicted   */
 };
 

@@ -8,7 +8,7 @@
 
 typedef struct xd_prober {
     xd_dev  *dev;
-    xd_comm *all, *host;        /* all ranks; ranks of this host                               */
+    xd_comm *all, *host;        /* all ranks; the ranks of this host                           */
     int      quiet;             /* 1: the other ranks sleep, so do not synchronize with them   */
     int      apart;             /* 1: an asynchronous device with its own memory               */
     int      slow;              /* 1: simulated hardware, so use small sizes                   */

@@ -15,13 +15,17 @@
 typedef struct xd_sched_cfg {
     int    num_train_timesteps;
     double beta_start, beta_end;
-    char   beta_schedule[XD_FIELD_TEXT];        /* "linear", "scaled_linear", "squaredcos_cap_v2" */
-    char   prediction_type[XD_FIELD_TEXT];      /* epsilon, sample, v_prediction, flow_prediction */
-    char   timestep_spacing[XD_FIELD_TEXT];     /* "linspace", "leading", "trailing"            */
+    /* schedule of beta: "linear", "scaled_linear" or "squaredcos_cap_v2" */
+    char   beta_schedule[XD_FIELD_TEXT];
+    /* what the model predicts: "epsilon", "sample", "v_prediction" or "flow_prediction" */
+    char   prediction_type[XD_FIELD_TEXT];
+    /* spacing of the timesteps: "linspace", "leading" or "trailing" */
+    char   timestep_spacing[XD_FIELD_TEXT];
     int    steps_offset;
     int    solver_order;
-    char   algorithm_type[XD_FIELD_TEXT];       /* "dpmsolver++" (others: XD_EUNSUPPORTED)      */
-    char   solver_type[XD_FIELD_TEXT];          /* "midpoint", "heun"                           */
+    /* DPM-Solver: "dpmsolver++"; other algorithms are refused */
+    char   algorithm_type[XD_FIELD_TEXT];
+    char   solver_type[XD_FIELD_TEXT];          /* DPM-Solver: "midpoint" or "heun"             */
     int    lower_order_final, euler_at_final;
     int    original_inference_steps; /* LCM, TCD: timesteps from which steps are chosen */
     /* timestep_scaling is for LCM. eta is for DDIM and TCD, and only the request sets eta. */
@@ -31,23 +35,24 @@ typedef struct xd_sched_cfg {
     int    use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_lu_lambdas;
     int    use_flow_sigmas;
     double flow_shift;
-    char   final_sigmas_type[XD_FIELD_TEXT];    /* "zero", "sigma_min"                          */
+    char   final_sigmas_type[XD_FIELD_TEXT];    /* last noise level: "zero" or "sigma_min"      */
     double lambda_min_clipped;
     char   variance_type[XD_FIELD_TEXT];
     int    thresholding;
     double dynamic_thresholding_ratio, sample_max_value;
     int    rescale_betas_zero_snr;
     double snr_shift_scale; /* shift of the signal-to-noise ratio (see xd_levels_shifted) */
-    int    clip_sample, set_alpha_to_one;       /* for DDIM                                     */
+    int    clip_sample, set_alpha_to_one; /* DDIM: 1: clip clean latents; 1: the last acp is 1 */
     double clip_sample_range;
-    char   interpolation_type[XD_FIELD_TEXT];   /* for Euler: "linear", "log_linear"            */
-    char   timestep_type[XD_FIELD_TEXT];        /* for Euler: "discrete", "continuous"          */
+    char   interpolation_type[XD_FIELD_TEXT];   /* Euler: interpolation, "linear" or "log_linear" */
+    char   timestep_type[XD_FIELD_TEXT];        /* Euler: timesteps, "discrete" or "continuous" */
     /* range of respaced noise levels; NaN: the range of the schedule */
     double sigma_min, sigma_max;
-    double shift, base_shift, max_shift, shift_terminal;        /* for rectified flow           */
+    /* rectified flow: shifts of the noise levels */
+    double shift, base_shift, max_shift, shift_terminal;
     int64_t base_image_seq_len, max_image_seq_len;
     int    use_dynamic_shifting, invert_sigmas, stochastic_sampling;
-    char   time_shift_type[XD_FIELD_TEXT];      /* "exponential", "linear"                      */
+    char   time_shift_type[XD_FIELD_TEXT];      /* dynamic shift: "exponential" or "linear"     */
 } xd_sched_cfg;
 
 /* XD_SCHED is a row of xd_sampler.fields: a config key with its kind (xd_field) and default.
@@ -83,7 +88,7 @@ typedef struct xd_sampling xd_sampling;         /* schedule and history of one r
 
 typedef struct xd_steps {       /* parameters of a schedule from the request                    */
     int     steps;
-    int64_t tokens;             /* image tokens, used for dynamic shifting                     */
+    int64_t tokens;             /* number of image tokens, used for dynamic shifting           */
     /* 1: the unshifted levels are 1 .. 1/steps. Only for rectified flow, and for unipc with
      * use_flow_sigmas. */
     int     own_sigmas;
@@ -107,11 +112,11 @@ typedef struct xd_steps {       /* parameters of a schedule from the request    
  * samplers accept a list only with, or only without, use_flow_sigmas. */
 enum { XD_TAKES_SIGMAS = 1, XD_TAKES_TIMES = 2 };
 
-enum { XD_MAXHIST = 4 };        /* max number of history arrays                                  */
+enum { XD_MAXHIST = 4 };        /* maximum number of history arrays of a sampler                 */
 
 typedef struct xd_sampler {
     const char *name;           /* value of --scheduler, e.g. "dpm++"                           */
-    const char *webui;          /* name in stable-diffusion-webui; NULL: none                   */
+    const char *webui;          /* name of the sampler in stable-diffusion-webui; NULL: none    */
     /* Name in stable-diffusion-webui of the variant with algorithm_type sde-dpmsolver++; NULL:
      * none. */
     const char *webui_sde;
@@ -140,7 +145,7 @@ typedef struct xd_sampler {
      * two factors. `step` may be the number of steps, for the latents after the last step. The
      * pointer is NULL if the sampler cannot start from an image. */
     void (*shares)(const xd_sampling *s, int step, double of[2]);
-    int flow;                   /* 1: a sampler of rectified flow                              */
+    int flow;                   /* 1: the sampler is for models of rectified flow              */
 } xd_sampler;
 
 struct xd_sampling {

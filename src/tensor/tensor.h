@@ -38,7 +38,7 @@ size_t      xd_dtype_block_bytes(xd_dtype t);
 /* returns the bytes of n elements (complete blocks) */
 size_t      xd_dtype_bytes(xd_dtype t, int64_t n);
 
-/* Makes a contiguous tensor. */
+/* Returns a contiguous tensor of the given type and shape. */
 xd_tensor xd_view(void *p, xd_dtype t, int nd, const int64_t *d);
 xd_tensor xd_view2(void *p, xd_dtype t, int64_t rows, int64_t cols);
 /* returns a view of rows [start, start+n) */

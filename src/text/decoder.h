@@ -58,8 +58,8 @@ typedef struct xd_decoder {
 /* Returns 1 if the layer has sliding-window attention over the last c->window positions. */
 int xd_decoder_slides(const xd_decoder *c, int layer);
 
-/* Declare tensors that are in files but are not read by this network: lm_head, with its full name;
- * the vision tower of Qwen2.5-VL; the vision tower and projector of Mistral 3. */
+/* Declare tensors that are in files but are not read by this network: lm_head (by its full name);
+ * the vision tower of Qwen2.5-VL; the vision tower and the projector of Mistral 3. */
 void xd_decoder_head(xd_decl *d, const xd_decoder *c, const char *name);
 void xd_qwen25vl_tower(xd_decl *d, const xd_decoder *c);
 void xd_mistral3_tower(xd_decl *d, const xd_decoder *c);

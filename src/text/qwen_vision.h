@@ -16,11 +16,11 @@ typedef struct xd_qwen_vision {
 
 typedef struct xd_qwen_vision_glob {
     xd_lin    patches, up, down;
-    xd_tensor norm;             /* [dim]                                                       */
+    xd_tensor norm;             /* [dim] gain of the norm                                      */
 } xd_qwen_vision_glob;
 
 typedef struct xd_qwen_vision_block {
-    xd_tensor norm1, norm2;     /* [dim]                                                       */
+    xd_tensor norm1, norm2;     /* [dim] gain of the norm                                      */
     xd_lin    qkv, proj, gate_up, down;
 } xd_qwen_vision_block;
 

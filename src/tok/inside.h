@@ -28,7 +28,8 @@
 enum { XD_FAILED_MEMORY = 1, XD_FAILED_ENDLESS = 2 };
 
 typedef struct xd_bytes_buf { char *p; size_t len, cap; int failed; } xd_bytes_buf;
-void xd_bytes_add(xd_bytes_buf *b, const void *p, size_t n);    /* sets `failed` if out of memory */
+/* appends bytes; sets `failed` if out of memory */
+void xd_bytes_add(xd_bytes_buf *b, const void *p, size_t n);
 void xd_bytes_free(xd_bytes_buf *b);
 typedef struct xd_slice { const char *p; size_t len; } xd_slice;        /* a text, borrowed     */
 
@@ -144,7 +145,7 @@ enum { XD_PIECE_NORMAL = 1, XD_PIECE_UNKNOWN, XD_PIECE_CONTROL, XD_PIECE_USER };
 enum { XD_PIECE_MAX = 1024 };           /* max bytes of a piece; longer ones are refused       */
 
 typedef struct xd_piece {
-    size_t at, len;                     /* position of the piece in xd_vocab.text              */
+    size_t at, len;                     /* offset and length of the piece in xd_vocab.text     */
     double score;
     int    type;
 } xd_piece;
@@ -164,7 +165,8 @@ xd_status xd_vocab_spiece(xd_vocab *v, const char *data, size_t len, int type, c
 xd_status xd_vocab_json(xd_vocab *v, const xd_json *j, const char *what, xd_err *e);
 xd_status xd_vocab_add(xd_vocab *v, const char *s, size_t len, double score, int type,
                        const char *what, xd_err *e);
-void      xd_vocab_model(const xd_vocab *v, xd_bytes_buf *model);       /* writes a ModelProto  */
+/* writes the vocabulary as a ModelProto */
+void      xd_vocab_model(const xd_vocab *v, xd_bytes_buf *model);
 void      xd_vocab_free(xd_vocab *v);
 
 /* ---- normalization -------------------------------------------------------------------------- */
@@ -177,7 +179,7 @@ typedef struct xd_charsmap {            /* character map that normalizes text; b
 
 xd_status xd_charsmap_open(xd_charsmap *m, const char *map, size_t len, const char *what,
                            xd_err *e);
-/* Appends the normalized form of a text, which is valid UTF-8. */
+/* Appends the normalized form of a text, which must be valid UTF-8. */
 void      xd_charsmap_apply(const xd_charsmap *m, const char *s, size_t len, xd_bytes_buf *out);
 
 /* ---- added tokens --------------------------------------------------------------------------- */
@@ -197,16 +199,16 @@ void xd_ids_add(xd_ids *o, int32_t id);
 
 /* ---- pieces without scores ------------------------------------------------------------------ */
 
-enum { XD_PIECES_MAX = 1 << 24 };       /* all ids are smaller                                  */
+enum { XD_PIECES_MAX = 1 << 24 };       /* upper limit of all ids of pieces                     */
 
 typedef struct xd_piece_id { size_t at, len; int32_t id; } xd_piece_id;
 
 typedef struct xd_pieces {
     xd_piece_id *p;
     int          n, top;                /* number of pieces; all ids are below `top`            */
-    size_t       longest;               /* bytes of the longest piece                           */
+    size_t       longest;               /* length in bytes of the longest piece                 */
     int32_t     *slot;                  /* hash table of indices of pieces; -1: empty slot      */
-    size_t       slots;                 /* a power of two                                       */
+    size_t       slots;                 /* number of slots of the hash table, a power of two    */
     xd_bytes_buf text;
 } xd_pieces;
 
@@ -228,7 +230,7 @@ size_t    xd_text_hash(const char *s, size_t len);
 
 typedef struct xd_bpe xd_bpe;
 typedef struct xd_bpe_files {           /* files of a BPE tokenizer; names are for errors       */
-    const xd_json *vocab;               /* object {piece: id}                                   */
+    const xd_json *vocab;               /* vocabulary as a JSON object {piece: id}              */
     const char    *vocab_name;
     const char    *merges;              /* content of merges.txt; NULL: use `list`              */
     size_t         len;
@@ -239,7 +241,7 @@ typedef struct xd_bpe_files {           /* files of a BPE tokenizer; names are f
      * (SentencePiece BPE). */
     const xd_vocab *pieces;
 } xd_bpe_files;
-/* Keeps no reference to the files. */
+/* The opened tokenizer keeps no reference to the content of the files. */
 xd_status xd_bpe_open(xd_bpe **b, const xd_bpe_files *f, xd_err *e);
 void      xd_bpe_close(xd_bpe *b);
 /* Makes s the piece that stands for unknown bytes. Refuses a vocabulary that has neither this piece
@@ -260,9 +262,9 @@ typedef struct xd_clip xd_clip;
 xd_status xd_clip_open(xd_clip **c, const xd_bpe_files *f, xd_err *e);
 void      xd_clip_close(xd_clip *c);
 xd_bpe   *xd_clip_bpe(const xd_clip *c);
-/* Appends the normalized form of a text, which is valid UTF-8. */
+/* Appends the normalized form of a text, which must be valid UTF-8. */
 void      xd_clip_normalize(const char *s, size_t len, xd_bytes_buf *out);
-/* Appends the ids of normalized text. */
+/* Appends the token ids of a text that is already normalized. */
 void      xd_clip_words(const xd_clip *c, const char *s, size_t len, xd_ids *out);
 
 /* ---- patterns ------------------------------------------------------------------------------- */
@@ -299,13 +301,13 @@ typedef struct xd_lm_files {
     xd_lm_class    named;
     const char    *unknown;             /* default unk_token of the class                       */
 } xd_lm_files;
-/* Keeps no reference to the files. */
+/* The opened tokenizer keeps no reference to the content of the files. */
 xd_status xd_lm_open(xd_lm **l, const xd_lm_files *f, xd_err *e);
 void      xd_lm_close(xd_lm *l);
 const xd_pieces *xd_lm_pieces(const xd_lm *l);
-/* Appends the normalized form of a text, which is valid UTF-8. */
+/* Appends the normalized form of a text, which must be valid UTF-8. */
 void      xd_lm_normalize(const xd_lm *l, const char *s, size_t len, xd_bytes_buf *out);
-/* Appends the ids of normalized text. */
+/* Appends the token ids of a text that is already normalized. */
 void      xd_lm_words(const xd_lm *l, const char *s, size_t len, xd_ids *out);
 
 /* ---- BERT's tokenizer ----------------------------------------------------------------------- */
@@ -322,20 +324,20 @@ xd_status xd_bert_rules_of_json(xd_bert_rules *r, const xd_json *tj, const char 
 
 typedef struct xd_bert xd_bert;
 typedef struct xd_bert_files {
-    const char    *lines;               /* content of vocab.txt; NULL: use `vocab`              */
+    const char    *lines;               /* content of vocab.txt; NULL: the vocabulary is `vocab` */
     size_t         len;
-    const xd_json *vocab;               /* object {piece: id}                                   */
-    const char    *name;                /* name of the file in errors                           */
+    const xd_json *vocab;               /* vocabulary as a JSON object {piece: id}              */
+    const char    *name;                /* name of the file in error messages                   */
     xd_bert_rules  rules;
 } xd_bert_files;
-/* Keeps no reference to the files. */
+/* The opened tokenizer keeps no reference to the content of the files. */
 xd_status xd_bert_open(xd_bert **b, const xd_bert_files *f, xd_err *e);
 void      xd_bert_unknown(xd_bert *b, int32_t id);      /* sets the id of unknown words          */
 void      xd_bert_close(xd_bert *b);
 const xd_pieces *xd_bert_pieces(const xd_bert *b);
-/* Appends the normalized form of a text, which is valid UTF-8. */
+/* Appends the normalized form of a text, which must be valid UTF-8. */
 void      xd_bert_normalize(const xd_bert *b, const char *s, size_t len, xd_bytes_buf *out);
-/* Appends the ids of normalized text. */
+/* Appends the token ids of a text that is already normalized. */
 void      xd_bert_words(const xd_bert *b, const char *s, size_t len, xd_ids *out);
 
 /* ---- a tokenizer ----------------------------------------------------------------------------- */
@@ -344,7 +346,7 @@ struct xd_tok {
     xd_clip    *clip;                   /* CLIP's tokenizer, or NULL                            */
     xd_bert    *bert;                   /* BERT's tokenizer, or NULL                            */
     xd_lm      *lm;                     /* a language model's tokenizer, or NULL                */
-    /* T5's tokenizer uses the next six fields. */
+    /* The six fields from `v` to `longest` are for T5's tokenizer. */
     xd_vocab    v;
     xd_charsmap map;
     xd_spm     *spm;
@@ -354,7 +356,7 @@ struct xd_tok {
     xd_added   *added;
     int         nadded, capadded;
     int32_t    *slot;                   /* hash table of added tokens by name; -1: empty slot   */
-    size_t      slots;                  /* a power of two                                       */
+    size_t      slots;                  /* number of slots of the hash table, a power of two    */
     /* Indices of the added tokens to find in raw text (order[0]) and in normalized text, sorted by
      * the tokens' text. */
     int32_t    *order[2];
@@ -363,7 +365,7 @@ struct xd_tok {
     xd_ids      head, tail;             /* special ids that are put before a text; after a text */
     int         pad_left;               /* 1: padding is before the text                        */
     int32_t     next;                   /* id of the next token outside the vocabulary          */
-    int64_t     max;                    /* model_max_length; 0: none                            */
+    int64_t     max;                    /* maximum number of ids (model_max_length); 0: none    */
     int         cut_left;               /* 1: truncation drops the beginning of the text        */
 };
 
@@ -402,7 +404,7 @@ xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e);
 
 /* The tokenizer.json of a language model, whose large vocabulary is not parsed into a JSON tree. */
 struct xd_lm_json {
-    char      *text;                    /* content of the file; owned                           */
+    char      *text;                    /* content of the file, owned by this struct            */
     size_t     len;
     xd_skimmed skim;
     xd_json   *rules;                   /* the parsed JSON document without vocab and merges    */

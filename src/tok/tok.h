@@ -45,14 +45,16 @@ xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max,
 xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_t max,
                            int no_special, int32_t **ids, int64_t *n, int64_t *untruncated,
                            xd_err *e);
-int64_t   xd_tok_vocab(const xd_tok *t);        /* size of the vocabulary; all ids are smaller */
+/* returns the size of the vocabulary, which exceeds all ids */
+int64_t   xd_tok_vocab(const xd_tok *t);
 int32_t   xd_tok_bos(const xd_tok *t);          /* id of the token that begins a text; -1: none */
 /* id of the token that ends a text; -1: none, as for language models */
 int32_t   xd_tok_eos(const xd_tok *t);
 int32_t   xd_tok_pad(const xd_tok *t);          /* id of the padding token; -1: not in the config */
-int       xd_tok_is_lm(const xd_tok *t);        /* 1: tokenizer of a decoder language model  */
-int       xd_tok_pads_left(const xd_tok *t);    /* 1: padding_side is "left"                 */
-int64_t   xd_tok_max(const xd_tok *t);          /* model_max_length (77 for CLIP); 0: unknown */
+/* returns 1 for the tokenizer of a decoder language model */
+int       xd_tok_is_lm(const xd_tok *t);
+int       xd_tok_pads_left(const xd_tok *t);    /* returns 1 if padding_side is "left"       */
+int64_t   xd_tok_max(const xd_tok *t); /* returns model_max_length (77 for CLIP), or 0 if unknown */
 
 /* ---- prompts of language models ------------------------------------------------------------ */
 
@@ -62,13 +64,13 @@ typedef struct xd_tok_frame {   /* a pipeline's template (frame) around a prompt
     const char *text;           /* rendered chat template, "{}" in the prompt's place; or NULL */
     int64_t     max; /* max number of ids, not counting the `drop` leading ids; 0: no limit */
     int64_t     drop;           /* number of leading ids whose embeddings the pipeline drops   */
-    int         pad;            /* 1: pad to max + drop ids                                    */
-    int         no_special;     /* 1: do not add special tokens; `text` has them               */
+    int         pad;            /* 1: texts are padded to max + drop ids                       */
+    int         no_special;     /* 1: no special tokens are added, because `text` has them     */
     xd_tok_side side;           /* side of the padding; OWN: the side in the tokenizer's config */
 } xd_tok_frame;
 
 typedef struct xd_tok_row {
-    int32_t *ids;               /* [n], malloc'ed                                              */
+    int32_t *ids;               /* [n] token ids, malloc'ed                                    */
     int64_t  n;
     int64_t  first, real; /* ids[first] .. ids[first + real - 1] are text, the others padding */
     int64_t  drop;              /* number of leading ids of text that are dropped              */
@@ -106,6 +108,7 @@ char *xd_caption_clean(const char *text);
  * names and sizes, which captions from the web have. */
 char *xd_caption_of_web(const char *text);
 
-void      xd_tok_about(xd_fact *fact, void *cookie);    /* reports libraries and versions     */
+/* reports the tokenizers' libraries and their versions */
+void      xd_tok_about(xd_fact *fact, void *cookie);
 
 #endif

@@ -9,7 +9,7 @@
 #include "exec/op.h"
 
 typedef struct xd_feed {        /* the input of a convolution, with an optional norm before it */
-    xd_tensor      in;          /* this rank's rows, [1,H,W,C]                                 */
+    xd_tensor      in;          /* this rank's rows of the input, [1,H,W,C]                    */
     /* Sums of the group norm that is applied first and followed by SiLU; NULL: no group norm. */
     const xd_gsum *sum;
     int            rms;         /* 1: RMS norm over channels, followed by SiLU                 */

@@ -8,7 +8,7 @@
 
 enum {
     XD_CAUSAL_LEVELS = 8,       /* max number of resolutions                                  */
-    XD_CAUSAL_RES    = 8,       /* max residual blocks per level                              */
+    XD_CAUSAL_RES    = 8,       /* maximum number of residual blocks per level                */
     XD_CAUSAL_MID    = 2,       /* residual blocks in the middle, at the lowest resolution    */
 };
 
@@ -39,7 +39,7 @@ typedef struct xd_causal_level { /* a level: residual blocks at one resolution, 
     xd_cnv        time;         /* convolution over frames that halves or doubles their number */
 } xd_causal_level;
 
-typedef struct xd_causal_half { /* the encoder or the decoder                                  */
+typedef struct xd_causal_half { /* weights of the encoder, or of the decoder                   */
     xd_cnv          in, out;
     xd_causal_level level[XD_CAUSAL_LEVELS];    /* the levels in execution order               */
     xd_causal_res   mid[XD_CAUSAL_MID];

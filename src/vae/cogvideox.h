@@ -7,7 +7,7 @@
 enum {
     /* max number of levels (resolutions), for at most 128 pixels per latent cell */
     XD_COG_LEVELS = 8,
-    XD_COG_RES    = 16,         /* max residual blocks per level                              */
+    XD_COG_RES    = 16,         /* maximum number of residual blocks per level                */
     XD_COG_MID    = 2,          /* residual blocks in the middle, at the lowest resolution    */
 };
 
@@ -18,7 +18,7 @@ typedef struct xd_cog_cfg {
     char     act[XD_FIELD_TEXT];
     xd_names down, up;
     xd_ints  widths;            /* channels of each level (block_out_channels), finest first   */
-    int      halvings;          /* log2 of temporal_compression_ratio                          */
+    int      halvings;          /* log2 of the config key temporal_compression_ratio           */
 } xd_cog_cfg;
 
 /* A group norm. In the decoder it is a spatial norm: the result is multiplied by y(z), then b(z) is
@@ -37,7 +37,7 @@ typedef struct xd_cog_level {   /* a level: residual blocks at one resolution, t
     xd_cnv     up[4];           /* decoder: upsampling convolution (xd_band_enlarge)           */
 } xd_cog_level;
 
-typedef struct xd_cog_half {    /* the encoder or the decoder                                  */
+typedef struct xd_cog_half {    /* weights of the encoder, or of the decoder                   */
     xd_cnv       in, out;
     xd_cog_level level[XD_COG_LEVELS];  /* the levels in execution order                       */
     xd_cog_res   mid[XD_COG_MID];

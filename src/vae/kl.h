@@ -8,7 +8,7 @@
 enum {
     /* max number of levels (resolutions), for at most 128 pixels per latent cell */
     XD_KL_LEVELS = 8,
-    XD_KL_RES    = 16,          /* max residual blocks per level                              */
+    XD_KL_RES    = 16,          /* maximum number of residual blocks per level                */
 };
 
 typedef struct xd_kl_cfg {
@@ -32,7 +32,7 @@ typedef struct xd_kl_level {    /* a level: residual blocks at one resolution, t
     xd_cnv     up[4];           /* decoder: upsampling convolution (xd_band_enlarge)           */
 } xd_kl_level;
 
-typedef struct xd_kl_half {     /* the encoder or the decoder                                  */
+typedef struct xd_kl_half {     /* weights of the encoder, or of the decoder                   */
     xd_cnv      in, out;
     xd_kl_level level[XD_KL_LEVELS];    /* the levels in execution order                       */
     xd_kl_res   mid[2];
@@ -73,7 +73,7 @@ typedef struct xd_kl_glob {
 
 xd_status xd_kl_check(xd_kl_cfg *c, xd_err *e);
 void      xd_kl_weights(xd_decl *d, const xd_kl_cfg *c, xd_kl_glob *g);
-int64_t   xd_kl_cell(const xd_kl_cfg *c);       /* pixels per side of a latent cell            */
+int64_t   xd_kl_cell(const xd_kl_cfg *c);       /* returns the pixels per side of a latent cell */
 /* Implement the functions decode and encode of xd_vae. */
 void      xd_kl_decode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor lat,
                        xd_tensor rgb);

@@ -102,7 +102,7 @@ double xd_burst_amx(void);              /* measures GFLOP/s like `burst`, with t
 typedef struct xd_dnn xd_dnn;
 
 typedef struct xd_cpu_dev {
-    xd_dev            dev;      /* dev.priv is this struct                                    */
+    xd_dev            dev;      /* device interface; dev.priv points to this struct           */
     xd_isa            isa;
     int               emulate;  /* 1: computes in bf16 even if bf16 arithmetic is emulated    */
     const xd_kernels *k;

@@ -91,7 +91,7 @@ typedef struct xd_cuda_stamps {
 } xd_cuda_stamps;
 
 typedef struct xd_cuda_dev {
-    xd_dev                dev;          /* dev.priv is this struct                             */
+    xd_dev                dev;          /* device interface; dev.priv points to this struct    */
     const xd_cuda_driver *cu;
     const xd_cublaslt    *lt;
     CUdevice              device;

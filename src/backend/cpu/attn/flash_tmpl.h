@@ -180,7 +180,7 @@ typedef struct block {
      * two. `low`: the negative reference, or 0 if the reference is -infinity. */
     float  *top, *low;
     int     begun;              /* 1: `o` has the accumulators of earlier key blocks          */
-    const char *in[XD_ATTN_TILE_ROWS];  /* addresses of the query rows                        */
+    const char *in[XD_ATTN_TILE_ROWS];  /* addresses of the rows of queries                   */
     /* addresses of the query rows of the next block; any valid rows after the last block */
     const char *next[XD_ATTN_TILE_ROWS];
     char   *out[XD_ATTN_TILE_ROWS];     /* addresses of the output rows                       */

@@ -46,7 +46,7 @@ typedef struct xd_attn_form {
 typedef struct xd_attn_plan {
     /* dimensions as in xd_attn_args; m is the number of keys in all segments */
     int64_t B, n, H, D, Hk, m;
-    int64_t rep;                /* query heads per key head                                   */
+    int64_t rep;                /* number of query heads for each key head                    */
     int64_t rows, blocks;       /* queries in a block; number of query blocks of a head       */
     int64_t max_rows;        /* maximum queries of a block for which a thread's scratch has space */
     int64_t keys, kblocks;      /* keys in a block; number of key blocks                      */

@@ -37,10 +37,10 @@ static const float LIFT = 0x1p60f;
 
 /* The softmax of 32 queries and keys: its input scores and its output probabilities. */
 typedef struct softmax_state {
-    float       *s;             /* scores, [32][STEP_KEYS]                                    */
+    float       *s;             /* [32][STEP_KEYS] attention scores                           */
     const float *bias;          /* bias of query row 0, or NULL                               */
     int64_t      bias_step;
-    unit        *p;             /* probabilities [32][DEEP]                                   */
+    unit        *p;             /* [32][DEEP] probabilities, in 32-bit units                  */
     const float *low;           /* for each query row, the addend of its scaled scores        */
 } softmax_state;
 

@@ -21,7 +21,7 @@
 enum {
     XD_STEP_BYTES = 64,
     XD_SIDE = 32,               /* rows of a register block, and columns of a register block  */
-    XD_PAIR_BYTES = 2048,       /* bytes of two adjacent tiles                                */
+    XD_PAIR_BYTES = 2048,       /* bytes of two adjacent tiles of weights                     */
     XD_SUMS = XD_SIDE * XD_SIDE,        /* floats in a register block, stored tile by tile    */
 };
 
@@ -55,6 +55,7 @@ static inline int64_t xd_amx_job_steps(int64_t row_bytes)
 
 extern const xd_gemm_kernels xd_cpu_gemm_amx_bf16;
 extern const xd_gemm_kernels xd_cpu_gemm_amx_int8;
-extern const xd_gemm_kernels xd_cpu_gemm_amx_e4m3;    /* weights packed as in e4m3.c           */
+/* kernels for e4m3 weights, packed as in e4m3.c */
+extern const xd_gemm_kernels xd_cpu_gemm_amx_e4m3;
 
 #endif

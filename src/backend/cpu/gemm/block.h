@@ -45,7 +45,8 @@ typedef struct xd_gemm_job {
     int64_t        panels, group;
     int64_t        per;                 /* number of panels that a thread processes at a time */
     int64_t        side;  /* maximum number of panels whose chunks are processed together; 0: one */
-    /* scratch: `tmp_bytes` per thread, of which the first `sum_bytes` hold accumulators */
+    /* scratch memory: `tmp_bytes` bytes per thread, of which the first `sum_bytes` are for
+     * accumulators */
     char          *tmp;
     size_t         tmp_bytes, sum_bytes;
 } xd_gemm_job;
@@ -128,15 +129,15 @@ typedef struct xd_gemm_kernels {
  * set has no such kernels. */
 const xd_gemm_kernels *xd_cpu_gemm_alone(xd_isa isa, xd_dtype type);
 
-extern const xd_gemm_kernels xd_cpu_gemm_bf16;        /* BF16 weights: AVX512_BF16             */
-extern const xd_gemm_kernels xd_cpu_gemm_int8;        /* I8 weights: AVX-512 and VNNI          */
-/* F8E4M3 weights with BF16 inputs: AVX512_BF16 */
+extern const xd_gemm_kernels xd_cpu_gemm_bf16; /* kernels for BF16 weights, with AVX512_BF16 */
+extern const xd_gemm_kernels xd_cpu_gemm_int8; /* kernels for I8 weights, with AVX-512 and VNNI */
+/* kernels for F8E4M3 weights with BF16 inputs, with AVX512_BF16 */
 extern const xd_gemm_kernels xd_cpu_gemm_e4m3;
-/* F8E4M3 weights, packed as for xd_cpu_gemm_e4m3, with F32 inputs: AVX-512 */
+/* kernels for F8E4M3 weights, packed as for xd_cpu_gemm_e4m3, with F32 inputs and AVX-512 */
 extern const xd_gemm_kernels xd_cpu_gemm_e4m3_f32;
-extern const xd_gemm_kernels xd_cpu_gemm_f32;         /* F32 weights: AVX2                     */
-/* F32 weights: AVX-512, only for the low-rank products of product.c. oneDNN computes all other F32
- * GEMMs on AVX-512. */
+extern const xd_gemm_kernels xd_cpu_gemm_f32;         /* kernels for F32 weights, with AVX2    */
+/* kernels for F32 weights, with AVX-512, only for the low-rank products of product.c. oneDNN
+ * computes all other F32 GEMMs on AVX-512. */
 extern const xd_gemm_kernels xd_cpu_gemm_f32_wide;
 
 #endif
