@@ -361,7 +361,8 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     /* 1: keep width and height; do not use the nearest trained size */
     int         no_resolution_binning;
     int         latents_only;           /* 1: return latents only, without VAE decoding      */
-    /* Called when a stage of the request begins. `stage` is "text", "denoise" or "decode". */
+    /* Called when a stage of the request begins. `stage` is "text", "load", "denoise" or
+     * "decode". */
     void      (*on_stage)(void *cookie, const char *stage);
     void      (*on_step)(void *cookie, const xd_progress *p); /* called after each denoising step */
     /* Called on rank 0 before anything is loaded, once for each image i (from 0), with the image's

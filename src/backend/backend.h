@@ -159,8 +159,8 @@ xd_dtype xd_dev_compute(const xd_dev *d, xd_dtype want);
 xd_dtype xd_dev_best(const xd_dev *d);
 /* Measures the peak GFLOP/s of GEMMs of type F32 or BF16 on operands in registers, with `threads`
  * host threads (0: as many as kernels use; devices with processors of their own ignore `threads`).
- * Each thread measures for `seconds`, and at least five bursts. Without bf16 dot products the peak
- * of BF16 is that of F32. Not for count devices. */
+ * Each thread measures for `seconds`, and at least five bursts. If the device has no bf16 dot
+ * products, the peak of BF16 is that of F32. Do not call for count devices. */
 double   xd_dev_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 /* Returns the approximate bytes of code and tables that kernels will allocate when the calls that
  * were counted for them first run. The bytes are in host memory, or in device memory if the device
@@ -248,7 +248,7 @@ typedef struct xd_weight {
     int      nk;                /* number of spatial dimensions: 0 (linear), 2 or 3            */
     int      kernel[3];         /* kernel size along t,h,w; 1 in unused dimensions            */
     int      stride[3];         /* stride of a convolution, on which packing may depend       */
-    int      groups;            /* number of groups of a convolution; 1 unless it is grouped  */
+    int      groups;            /* number of groups of a convolution; 1: not grouped          */
     int      floats;            /* for I8 weights, 1: the GEMM does not quantize its input    */
     void    *p;
     size_t   bytes;
@@ -329,7 +329,7 @@ typedef struct xd_attn_args {
     int64_t        window;      /* 0: all keys; else query i sees keys |i - j| <= window      */
     int            causal;      /* 1: query i sees only keys j <= i                           */
     float          softcap;     /* the soft cap of the scores; 0: no cap                      */
-    int            int8;        /* 1: int8 scores, if the device has them (int8_attn)         */
+    int            int8;        /* 1: int8 scores, if the device supports them (int8_attn)    */
 } xd_attn_args;
 
 /* Arguments of a norm of rows: out[n,C] = norm(in) * gain + bias, then * (1 + scale) + shift.

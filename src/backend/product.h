@@ -3,8 +3,8 @@
  *
  * The products are computed as GEMMs of the host's best instruction set, whatever the device is.
  * Threads may add to different rows concurrently. An element of the result does not depend on which
- * other rows and columns are computed: the sum runs over k in f32, in an order that depends on the
- * rank alone. */
+ * other rows and columns are computed: the sum runs over k in f32, in an order that depends only on
+ * the rank of the matrices. */
 #ifndef XD_BACKEND_PRODUCT_H
 #define XD_BACKEND_PRODUCT_H
 

@@ -15,21 +15,25 @@ typedef enum xd_method_use { XD_FOR_DIT, XD_FOR_VAE, XD_FOR_TEXT } xd_method_use
 typedef struct xd_method_args {
     xd_method_use     what;
     const xd_topo   *topo;
-    /* DIT: layout of the tokens. VAE: layout of the rows of the latents, which the ranks `rows`
-     * split. */
+    /* For a transformer: layout of the tokens. For a VAE: layout of the rows of the latents, which
+     * the ranks `rows` split. */
     const xd_layout *lay;
     xd_dev          *dev; /* device; while memory is counted, a device that computes nothing */
     xd_dtype         act;       /* compute type                                                 */
-    /* DIT: attention heads that this tensor-parallel rank has; elements per head. */
+    /* For a transformer: attention heads that this tensor-parallel rank has; elements per head. */
     int64_t          heads, head_dim;
-    int              sites;     /* DIT: number of self-attention layers per block               */
-    int              first, last;       /* DIT: range of the blocks of this rank's pipeline stage */
-    int              npass;     /* DIT: guidance passes per step, of all cfg ranks together     */
-    /* DIT: 1: the ring axis uses the previous step's K, V (DistriFusion) */
+    int              sites;     /* transformer: number of self-attention layers per block       */
+    /* transformer: blocks [first, last) of this rank's pipeline stage */
+    int              first, last;
+    int              npass;     /* transformer: guidance passes per step, of all cfg ranks      */
+    /* For a transformer, 1: the ring axis uses the previous step's keys and values
+     * (DistriFusion). */
     int              displaced;
-    const int64_t   *window;    /* DIT: [t,h,w] size of the attention window in image tokens, 0:
-                                   the complete axis; NULL: no window                          */
-    /* DIT: table of the attention outputs that are reused (fast_attn.h); NULL: none */
+    /* For a transformer: [t,h,w] size of the attention window in image tokens (0: the complete
+     * axis); NULL: no window. */
+    const int64_t   *window;
+    /* For a transformer: table of the attention outputs that are reused (fast_attn.h); NULL:
+     * none. */
     struct xd_attn_table *ways;
     xd_comm         *rows;      /* VAE: ranks that split the rows of an image; NULL: none        */
 } xd_method_args;
@@ -54,8 +58,8 @@ typedef struct xd_method_stack {
     size_t        bytes;        /* bytes of device memory, in use until close                   */
 } xd_method_stack;
 xd_status xd_method_stack_open(xd_method_stack *c, const xd_method_args *a, xd_err *e);
-/* Opens a stack with the given methods in place of xd_methods. Refuses more than XD_MAXMETHODS
- * methods. */
+/* Opens a stack of the given parallel methods instead of the methods in xd_methods. Refuses more
+ * than XD_MAXMETHODS methods. */
 xd_status xd_method_stack_open_of(xd_method_stack *c, const xd_method *const *methods,
                                   const xd_method_args *a, xd_err *e);
 void      xd_method_stack_close(xd_method_stack *c);

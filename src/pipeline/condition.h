@@ -1,5 +1,5 @@
 /* condition.h - makes the conditioning video of image-to-video models. The first frame of this
- * video, and in some requests the last one, are given images; all other frames are grey. */
+ * video, and in some requests the last frame, are given images; all other frames are grey. */
 #ifndef XD_PIPELINE_CONDITION_H
 #define XD_PIPELINE_CONDITION_H
 

@@ -21,7 +21,7 @@ typedef struct xd_need {
     size_t host_work, host;     /* bytes of host memory: extra while weights are loaded; peak   */
     /* Bytes of pinned host memory for streamed blocks: of text encoders; of all networks. */
     size_t pinned_text, pinned;
-    size_t streamed;            /* transformer bytes copied each time its blocks run            */
+    size_t streamed;            /* bytes of weights copied each time the transformer's blocks run */
 } xd_need;
 
 /* Limits in bytes on the memory that a request may use on this host. */

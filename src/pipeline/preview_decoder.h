@@ -10,7 +10,7 @@
 /* Counts the bytes of the preview decoder's weights and the scratch bytes of decoding; both are 0
  * if the request needs no preview decoder on this rank. */
 xd_status xd_preview_count(xd_job *j, size_t *weights, size_t *bytes, xd_err *e);
-/* Loads the preview decoder if the request needs it on this rank. The call is local. */
+/* Loads the preview decoder if the request needs this decoder on this rank. The call is local. */
 xd_status xd_preview_load(xd_job *j, xd_err *e);
 /* Decodes a frame of clean latents [C,h,w] to malloc'ed pixels [size.rows,size.cols,3]. Returns
  * NULL if there is no preview decoder, decoding failed, or the request was cancelled. */

@@ -13,8 +13,8 @@ typedef struct xd_predicted_times {  /* seconds of the request for which the pla
     int    logged;  /* 1: total_s was logged, with the plan or with the bytes to read */
 } xd_predicted_times;
 
-/* Warns on rank 0 of a request far larger than the model's own size if `seconds`, its predicted
- * time (negative: unknown), is long. */
+/* Warns on rank 0 if a request is far larger than the model's own size and `seconds`, the predicted
+ * time of the request (negative: unknown), is long. */
 void xd_warn_far_larger(const xd_job *j, double seconds);
 
 /* Chooses the degrees of a->parallel that are 0 so that all ranks are used, in the way that a->plan

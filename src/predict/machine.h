@@ -106,8 +106,8 @@ xd_status xd_cost_device_open(xd_cost_device **r, xd_dev *count, const xd_machin
                               xd_err *e);
 void      xd_cost_device_close(xd_cost_device **r);
 xd_dev   *xd_cost_device_dev(xd_cost_device *r);
-/* Sets the bytes of weights that later ops read again and again, from which their cache hits are
- * predicted. */
+/* Sets the bytes of weights that later ops read again and again. From these bytes, the device
+ * predicts the cache hits of the ops. */
 void      xd_cost_device_weights(xd_cost_device *r, double bytes);
 /* Returns the predicted seconds of the ops since the last call of this function. If `alone` is 1,
  * the ops are predicted as if all other ranks were idle. */

@@ -16,8 +16,8 @@ typedef struct xd_prediction_rank {
     double  busy_s, wait_s; /* seconds of computing and of waiting, per step after the first ones */
     double  sent, between; /* bytes sent per step after the first ones; part of it between hosts */
     double  sent_all;           /* bytes sent per request                                      */
-    /* Number of blocks and of streamed blocks, of the transformer and of the text encoder that has
-     * the most streamed blocks. */
+    /* Number of blocks, and of streamed blocks, of the transformer; the same two numbers of the
+     * text encoder that has the most streamed blocks. */
     int     dit_blocks, dit_streamed, text_blocks, text_streamed;
 } xd_prediction_rank;
 
@@ -45,7 +45,7 @@ typedef struct xd_prediction {
     int     steps, exact;       /* steps per image; number of exact steps among them           */
     int     rounds;             /* number of images that a replica generates in sequence          */
     double  from_s, to_s;       /* begin and end of the last simulated step (event times)        */
-    double  sent;               /* bytes sent per request by all ranks                          */
+    double  sent;               /* bytes that all ranks send for a request                      */
     double  peak; /* peak bytes of the device (GPUs) or host (CPU) that needs the most */
     double  streamed; /* bytes of streamed weights that the rank with the most copies per step */
     double  upload;             /* bytes/s at which streamed weights are copied to the device   */
@@ -56,7 +56,7 @@ typedef struct xd_prediction {
     double  left_out;
     /* 1 if attention scores are int8; 1 if attention is windowed (inexact) */
     int     int8_attn, windowed;
-    int     fp8_gemms;          /* 1: GEMMs in fp8, with a small effect on the image            */
+    int     fp8_gemms;          /* 1: inputs of GEMMs are fp8, which changes the image a little */
     int     fast_attn;          /* 1: attention outputs are reused (DiTFastAttn)               */
     int     keeps_refs;         /* 1: steps reuse keys and values of reference images           */
     xd_prediction_rank *rank;     /* [ranks] prediction for each rank, malloc'ed                 */

@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 
-/* Checks the binding mode `bind`. Returns XD_EINVAL if it is unknown; NULL is valid. */
+/* Checks the binding mode `bind`. Returns XD_EINVAL if the mode is unknown. `bind` may be NULL. */
 xd_status xd_affinity_check(const char *bind, xd_err *e);
 /* Binds the calling thread, and the threads that it starts later, to this rank's share of its
  * host's CPUs. `bind` is "auto" (bind if the host has several ranks), "cores" (always bind; a

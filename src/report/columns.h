@@ -11,7 +11,8 @@ enum { XD_MAXCOLUMNS = 16 };
 
 typedef struct xd_column {
     const char *title;
-    int         gap, width;     /* spaces before the column; width in letters, < 0: left-aligned */
+    /* spaces before the column; width in letters (negative: left-aligned) */
+    int         gap, width;
     /* Order in which columns are hidden if the table is too wide, lowest number first; 0: never
      * hidden. */
     int         removal;

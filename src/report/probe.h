@@ -10,8 +10,8 @@ typedef struct xd_prober {
     xd_dev  *dev;
     xd_comm *all, *host;        /* all ranks; the ranks of this host                           */
     int      quiet;             /* 1: the other ranks sleep, so do not synchronize with them   */
-    int      apart;             /* 1: an asynchronous device with its own memory               */
-    int      slow;              /* 1: simulated hardware, so use small sizes                   */
+    int      apart;             /* 1: the device is asynchronous and has its own memory        */
+    int      slow;              /* 1: the hardware is simulated, so small sizes are measured   */
 } xd_prober;
 
 /* Measures the kernel rates of a rank while all ranks work. The result is the mean over the ranks,
@@ -28,8 +28,8 @@ xd_status xd_probe_wires(xd_prober *p, xd_machine *m, xd_err *e);
 xd_status xd_probe_device_wires(xd_prober *p, xd_machine *m, xd_err *e);
 
 /* Measures the bytes/s of reading a file that is not in the page cache, in the way in which weights
- * are read. Writes a file of `bytes` bytes to directory `dir` for it, and removes the file. Returns
- * 0 if the rate cannot be measured, with the reason in `why`. Call on one rank. */
+ * are read. For the measurement, writes a file of `bytes` bytes to directory `dir` and removes the
+ * file. Returns 0 if the rate cannot be measured, with the reason in `why`. Call on one rank. */
 double    xd_probe_read(const char *dir, size_t bytes, char *why, size_t size);
 
 /* Returns the mean of v over all ranks. The call is collective. */

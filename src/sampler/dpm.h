@@ -17,9 +17,9 @@ void      xd_dpm_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat
 /* Returns 1 if every step adds noise (sde-dpmsolver++). */
 int       xd_dpm_noisy(const xd_sched_cfg *c);
 
-/* A step adds the prediction at the start of the step (m) and the first and second slope of the
- * prediction, each times a factor. These are the factors. `h` is the length of the step in half the
- * log signal-to-noise ratio. */
+/* The factors of a step. A step adds the prediction at its start (m) and the first and the second
+ * slope of the prediction, each times a factor. `h` is the length of the step in half the log
+ * signal-to-noise ratio. */
 typedef struct xd_slopes { double m, first, second; } xd_slopes;
 xd_slopes xd_dpm_slopes(const xd_sched_cfg *c, double alpha, double h, int order);
 

@@ -17,7 +17,7 @@ typedef struct xd_decoder_kind {
      * and MLP each have a norm before and a norm after. */
     int         gemma;
     int         capped;         /* 1: attention uses attn_logit_softcapping                     */
-    int         windows;        /* 1: sliding_window counts only with use_sliding_window        */
+    int         windows;        /* 1: sliding_window is ignored unless use_sliding_window is set */
     /* Used if the config has no layer_types. A value n > 0: every n-th layer has full attention,
      * and the other layers have the window. 0: layers from max_window_layers on have the window. */
     int         pattern;
@@ -25,7 +25,7 @@ typedef struct xd_decoder_kind {
 
 typedef struct xd_decoder_rope {        /* frequencies of a rotary embedding                   */
     double  theta, factor, low, high;
-    int64_t positions;          /* original_max_position_embeddings                            */
+    int64_t positions;          /* number of positions (original_max_position_embeddings)      */
     char    type[XD_FIELD_TEXT];
 } xd_decoder_rope;
 
@@ -45,7 +45,7 @@ typedef struct xd_decoder {
     xd_decoder_rope rope, local;
     char     act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
     xd_names layer_types;
-    xd_ints  mrope;             /* mrope_section: rotary pairs of a head for each of t, h, w   */
+    xd_ints  mrope;             /* rotary pairs of a head for t, for h and for w (mrope_section) */
     xd_qwen_vision vision;      /* the vision tower of Qwen2.5-VL                              */
     /* Number of blocks of the vision tower, which come before the blocks of the language model; 0:
      * the tower is not used. */

@@ -70,7 +70,7 @@ void xd_lower(int32_t c, xd_bytes_buf *out);                    /* appends the l
 
 enum { XD_FIND_BYTES = 1 };             /* a pattern matches bytes, not UTF-8 characters        */
 typedef struct xd_finder xd_finder;
-xd_finder *xd_finder_open(const char *pattern, int flags);      /* NULL: out of memory         */
+xd_finder *xd_finder_open(const char *pattern, int flags);      /* returns NULL if out of memory */
 void       xd_finder_close(xd_finder *f);
 /* Searches a text for a pattern from s[at] on, or only at s[at] if `here` is 1. Returns 1 if found;
  * then span[0] to span[1] is the match, followed by the bounds of the match's groups. */
@@ -391,7 +391,8 @@ typedef enum xd_tok_kind {
     XD_TOK_T5, XD_TOK_CLIP, XD_TOK_BERT, XD_TOK_LM, XD_TOK_KINDS
 } xd_tok_kind;
 /* Parsed files of a tokenizer directory that have special tokens: cfg (tokenizer_config.json), map
- * (special_tokens_map.json), old (added_tokens.json), tj (tokenizer.json). Any may be NULL. */
+ * (special_tokens_map.json), old (added_tokens.json), tj (tokenizer.json). Each of the four
+ * pointers may be NULL. */
 typedef struct xd_special_files {
     const xd_json *cfg, *map, *old, *tj;
     int            spiece;              /* 1: a T5 tokenizer with a file spiece.model           */
@@ -437,7 +438,7 @@ int       xd_special_extra_ids(const xd_json *cfg); /* returns the number of T5'
 int       xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, size_t at,
                         size_t from, size_t *begin, size_t *end);
 
-/* Appends the ids of one word, which is valid UTF-8. */
+/* Appends the token ids of one word, which must be valid UTF-8. */
 void xd_unigram(const xd_tok *t, const char *s, size_t len, xd_ids *out);
 
 #endif

@@ -56,7 +56,7 @@ typedef struct xd_post {
 xd_prim *xd_prim_find(xd_dnn *d, const int64_t key[XD_PRIM_KEY]);
 /* Adds a primitive descriptor (or NULL) to the cache, which then owns the descriptor. */
 xd_prim *xd_prim_add(xd_dnn *d, const int64_t key[XD_PRIM_KEY], dnnl_primitive_desc_t pd);
-/* Creates a primitive outside the cache. The caller releases it with xd_prim_free. */
+/* Creates a primitive outside the cache. The caller frees the primitive with xd_prim_free. */
 xd_prim *xd_prim_new(dnnl_primitive_desc_t pd);
 void     xd_prim_free(xd_prim *p);
 /* Exchanges the contents of primitive `p`, which is in the cache, and primitive `q`. */

@@ -70,7 +70,7 @@ enum { WHOLE_STEPS = TILES || QUADS };
 
 /* Returns the number of the key in the low half of packed unit u of the values. The high half holds
  * the next key or, with padding to full steps, the key 16 positions later within each group of 32
- * keys. In the latter order two vectors of probabilities form units without a shuffle across
+ * keys. With padding, two vectors of probabilities form 32-bit units without a shuffle across
  * lanes. */
 static int64_t key_of_unit(int64_t u)
 {

@@ -39,8 +39,8 @@ static void init_block(const job *w, const block *k)
     for (int64_t i = 0; i < k->n; i++) {
         k->top[i] = -INFINITY;
         k->l[i] = 0;
-        v_store(k->o + (i + 1) * w->p.dp - LANES, v_zero());    /* a tile may leave half of this
-                                                                 * vector unwritten */
+        /* a tile may leave half of the last vector of a row unwritten */
+        v_store(k->o + (i + 1) * w->p.dp - LANES, v_zero());
     }
 }
 

@@ -77,7 +77,8 @@ static inline __m512i bf16_pairs(const char *x, int64_t i, int64_t n)
     return _mm512_maskz_loadu_epi16(m, x + i * 2);
 }
 
-/* Returns the odd elements of bf16 pairs as floats. (A shift by 16 returns the even ones.) */
+/* Returns the odd elements of bf16 pairs as floats. (A left shift of a pair by 16 returns the even
+ * element.) */
 static inline __m512i odd_bf16(__m512i x)
 {
     return _mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000u));
