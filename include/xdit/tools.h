@@ -62,11 +62,11 @@ XD_API int       xd_rank_group_size(const xd_rank_group *g);
 XD_API xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *bytes, xd_err *e);
 
 /* Opens a second engine *g on the weights and settings of the engine `of`. The new engine can
- * generate while a request of `of` yields in on_turn. alone 0: the new engine has the ranks and the
- * plan of `of`, and calls are collective over these ranks. alone 1: the new engine has only this
- * rank, and the call is local. An engine with `alone` 1 needs a call of xd_load_everywhere before,
- * and a rank must not use this engine and an engine of several ranks at the same time. Close *g
- * before `of`. */
+ * generate while a request of `of` yields in on_turn. If `alone` is 0, the new engine has the ranks
+ * and the plan of `of`, and calls are collective over these ranks. If `alone` is 1, the new engine
+ * has only this rank, and the call is local. An engine with `alone` 1 needs a call of
+ * xd_load_everywhere before, and a rank must not use this engine and an engine of several ranks at
+ * the same time. Close *g before `of`. */
 XD_API xd_status xd_open_beside(xd_engine **g, xd_engine *of, int alone, xd_err *e);
 /* Loads the weights of all components on all ranks, one copy per host. XD_EUNSUPPORTED: `keep` is
  * not set, or the plan splits weights over ranks or uses stale values. XD_ENOMEM: the weights do
@@ -123,11 +123,11 @@ XD_API const xd_option *xd_parallel_options(int *n);
 /* ---- latents --------------------------------------------------------------------------------- */
 
 /* Decodes latents (from on_tensor, from a request with latents_only, or from the program): f32 of
- * `shape` [T,C,h,w]; an image has T = 1. r: the request that made the latents, whose parameters the
- * result gets, or a request with the prompt ""; its prompts and images are not read. If the
- * request's width, height or number of frames is 0, it is computed from the shape. Loads only the
- * autoencoder. XD_EINVAL: the shape does not match the request. Collective: rank 0 reads the
- * latents; `shape` is equal on all ranks. */
+ * `shape` [T,C,h,w]; an image has T = 1. `r` is the request that made the latents, or a request
+ * with the prompt "". The result gets the parameters of `r`, whose prompts and images are not read.
+ * If the request's width, height or number of frames is 0, it is computed from the shape. Loads
+ * only the autoencoder. XD_EINVAL: the shape does not match the request. Collective: rank 0 reads
+ * the latents; `shape` is equal on all ranks. */
 XD_API xd_status xd_decode(xd_engine *g, const xd_request *r, const float *latents,
                            const int64_t shape[4], xd_result **out, xd_err *e);
 
@@ -244,7 +244,8 @@ typedef struct xd_plan_rank {   /* one rank of a plan                           
     int64_t peak;               /* peak bytes of the rank's memory                            */
     /* Seconds of computing, and of waiting for messages, in a later step. */
     double  busy_s, wait_s;
-    double  sent, sent_hosts;   /* bytes sent in a later step; the part sent to other hosts    */
+    /* bytes sent in a step after the first steps; the part sent to other hosts */
+    double  sent, sent_hosts;
 } xd_plan_rank;
 
 /* Predicts all plans that match `a`. If no plan is possible, the function fails, *out is NULL, and

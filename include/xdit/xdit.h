@@ -133,7 +133,7 @@ typedef struct xd_parallel {
     const char *attn_layer_num_for_pp; /* blocks of each pipeline stage, "10,9,9"; NULL: balanced */
     /* Number of ranks, from rank 0 on, that split text encoders. */
     int text_tensor_parallel_degree;
-    int patches_without_stages; /* for measurements: 1: use patches even with a single stage   */
+    int patches_without_stages; /* 1: use patches even with a single stage (for measurements)  */
     int reserved[8];            /* for future options; must be 0                             */
     const char *reserved_text[3];       /* for future options; must be NULL                  */
 } xd_parallel;
@@ -434,10 +434,11 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     double          seconds;
     /* Quality of JPEG and WebP files that xd_result_save writes, 0 to 100. Negative: 95. */
     int64_t         output_quality;
-    /* `previews`: number of previews per image, spread evenly over the steps. preview_every: n: a
-     * preview after each n-th step. 0: no previews. A preview is an image of the clean latents that
-     * a step predicts, at most 512 pixels a side; for a video, of its first frame. Previews do not
-     * change the result. All ranks must pass the same `previews` and preview_every. */
+    /* `previews` is the number of previews per image, which are spread evenly over the steps. With
+     * preview_every n there is a preview after each n-th step. 0: no previews. A preview is an
+     * image of the clean latents that a step predicts, at most 512 pixels a side; for a video, of
+     * its first frame. Previews do not change the result. All ranks must pass the same `previews`
+     * and preview_every. */
     int             previews, preview_every;
     /* Called with each preview, after on_step, on rank 0; with data parallelism also on the first
      * rank of every other replica, for the image that this replica generates. */

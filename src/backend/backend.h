@@ -379,9 +379,9 @@ typedef struct xd_addmul { xd_tensor acc, gate, in; } xd_addmul;
 typedef struct xd_axpby_args { xd_tensor y, x; float a, b; } xd_axpby_args;
 
 /* Computes out[t,h,w,O] = conv(in[T,H,W,C], w) + bias (+ residual), channels last. With a 2-D
- * kernel, T is a batch of frames. lo, hi: zero padding before and after, for the axes t,h,w. bias:
- * [O] F32, or absent. residual: same shape as out, or absent; may be `out`. `in` has the type of
- * the weight. */
+ * kernel, T is a batch of frames. `lo` and `hi` are the zero padding before and after the image on
+ * the axes t,h,w. `bias` is [O] F32, or absent. `residual` has the shape of `out`, or is absent; it
+ * may be `out`. `in` has the type of the weight. */
 typedef struct xd_conv {
     xd_tensor        out, in, bias, residual;
     const xd_weight *w;

@@ -45,8 +45,8 @@ typedef struct xd_denoise {
     /* noise that the sampler adds in the step (on the last stage), or absent */
     xd_tensor       noise;
     xd_tensor       extra;      /* further input channels of the transformer (on the first stage) */
-    /* For inpainting (last stage): the mask (1: inpainted), then latents of the image, and noise,
-     * both 0 where the mask is 1. */
+    /* For inpainting, on the last pipeline stage: the mask (1: inpainted), the latents of the
+     * image, and noise. Image and noise are 0 where the mask is 1. */
     xd_tensor       keep[XD_NKEEP];
     xd_tensor       clean; /* clean latents for previews (on the last stage); absent: no previews */
     xd_tensor       ref;        /* this rank's tokens of reference images (on the first stage) */
@@ -75,8 +75,8 @@ typedef struct xd_denoise {
 } xd_denoise;
 
 /* Allocates the request's tensors in the arena and opens the method stack. Errors are stored in the
- * context f->x. cond[p]: complete text embeddings of pass p, on every rank. Collective over the
- * replica. */
+ * context f->x. cond[p] has the complete text embeddings of guidance pass p, on every rank.
+ * Collective over the replica. */
 void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo,
                      xd_arena *tmp, const xd_net *net, const xd_cond *cond);
 void xd_denoise_close(xd_denoise *f);
@@ -99,14 +99,14 @@ void xd_denoise_finish(xd_denoise *f);
 /* Writes the complete latents [t,C,h,w] as F32 to host memory on every rank of the replica. */
 void xd_denoise_latents(xd_denoise *f, float *out);
 /* Calls the request's on_tensor and on_latents, if set, with the latents after a step. The next
- * step continues from the latents that on_latents leaves on the replica's first rank. lat: buffer
- * for the latents. Collective over the replica. */
+ * step continues from the latents that on_latents leaves on the replica's first rank. `lat` is a
+ * buffer for the latents. Collective over the replica. */
 void xd_denoise_report(xd_denoise *f, int step, const xd_progress *p, float *lat);
 /* Writes the clean latents that the last step has predicted in the same way as xd_denoise_latents.
  * The clean latents are valid if xd_preview_due is 1 for the step. */
 void xd_denoise_clean(xd_denoise *f, float *out);
 /* Counts the bytes that denoising needs on this rank: in the arena, and in addition for parallel
- * methods. len: text tokens of each pass. */
+ * methods. `len` is the number of text tokens of each guidance pass. */
 xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
                            size_t *method_bytes, xd_err *e);
 /* Runs one exact pass of the model over all tokens; the prediction is in f->pred[pass]. */

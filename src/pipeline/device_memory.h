@@ -7,7 +7,7 @@
 
 /* Memory need of all ranks that share a device, and the memory of the device. */
 typedef struct xd_device_room {
-    double need, have; /* bytes that the ranks need; free bytes plus bytes of loaded weights */
+    double need, have; /* bytes that the ranks need; bytes that are free or hold loaded weights */
     double kernels;             /* bytes of `need` that are for libraries and kernels           */
     int    ranks;
 } xd_device_room;

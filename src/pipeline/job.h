@@ -22,7 +22,7 @@ typedef struct xd_job_paste {
 typedef struct xd_job {
     xd_context *ctx;
     const xd_request *r;
-    /* height and width in pixels that are requested; that are generated */
+    /* height and width in pixels: the requested size; the generated size */
     int64_t     asked[2], size[2];
     int64_t     frames;         /* frames of the result; 1 for an image                        */
     double      fps;            /* frames per second of a video file; 0: the result is an image */
@@ -41,8 +41,8 @@ typedef struct xd_job {
     uint8_t    *skips;
     double      guidance;       /* guidance scale that combines the two passes (xd_job_guidance) */
     double      distilled;      /* guidance scale input of the transformer, or NaN             */
-    /* Fraction of the training timesteps at which the second transformer takes over; negative:
-     * the model has one transformer. */
+    /* Fraction of the training timesteps below which the second transformer is used; negative: the
+     * model has one transformer. */
     double      boundary;
     double      guidance_2;     /* guidance scale of the steps below the boundary              */
     int         both;           /* 1: both transformers stay loaded (xd_memory_plan)           */
@@ -112,9 +112,10 @@ xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e);
  * the second and third text encoder. */
 typedef enum xd_job_text_kind { XD_TEXT_NEGATIVE, XD_TEXT_2, XD_TEXT_3, XD_TEXT_NEGATIVE_2,
                                 XD_TEXT_NEGATIVE_3, XD_JOB_TEXTS } xd_job_text_kind;
-/* Returns the text of this kind that belongs to prompt number `prompt`, or NULL. */
+/* Returns the text of kind `kind` that belongs to prompt number `prompt`, or NULL if there is
+ * none. */
 const char *xd_job_text(const xd_request *r, xd_job_text_kind kind, int64_t prompt);
-/* Returns 1 if any prompt has a text of this kind. */
+/* Returns 1 if any prompt has a text of kind `kind` (xd_job_text_kind). */
 int       xd_job_has_text(const xd_request *r, xd_job_text_kind kind);
 const char *xd_job_text_name(xd_job_text_kind kind);
 /* Returns the number of negative prompts, which is 1 or the number of prompts. */

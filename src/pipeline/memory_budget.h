@@ -17,8 +17,8 @@ double xd_budget_left(const xd_context *ctx, double have, double held);
 /* Returns the smaller of `have` and the memory budget, in bytes. */
 double xd_budget_least(const xd_context *ctx, double have);
 /* Writes the limit that a request exceeds as part of an error message: "memory and 3 GB are
- * available" or, if the memory budget is the limit (tight 1), "a budget of 3 GB (--memory)". who:
- * owner of the memory. */
+ * available" or, if the memory budget is the limit (`tight` 1), "a budget of 3 GB (--memory)".
+ * `who` is the owner of the memory. */
 void   xd_budget_text(const xd_context *ctx, int tight, const char *who, double have, char *out,
                       size_t size);
 

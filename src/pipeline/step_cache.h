@@ -104,7 +104,8 @@ typedef struct xd_cache_pass {
 typedef struct xd_step_cache {
     const xd_cache_spec *spec;
     int           lead;         /* index of the first block after the first range of blocks    */
-    int           from, to;     /* the blocks of this pipeline stage that are in the middle range */
+    /* blocks of this stage that are in the middle range, which may be skipped */
+    int           from, to;
     xd_cache_pass pass[XD_MAXPASS];
     /* decisions that pipeline stages send each other */
     int32_t       received[XD_NHID], sent[XD_NHID];

@@ -14,14 +14,14 @@
 xd_status xd_yield_now(xd_job *j, xd_err *e);
 /* Yields once between two steps. A failure is stored in the context x. */
 void      xd_yield_in_step(xd_job *j, xd_exec *x);
-/* On a computing rank: between xd_yield_begin and xd_yield_end each xd_pause of a context yields
- * for which xd_yield_watch was called. A rank that has failed calls xd_yield_begin and
- * xd_yield_end, too. */
+/* For a rank that computes. Between xd_yield_begin and xd_yield_end, xd_pause yields if it is
+ * called with a context for which xd_yield_watch was called. A rank that has failed calls
+ * xd_yield_begin and xd_yield_end, too. */
 void      xd_yield_begin(xd_job *j);
 void      xd_yield_watch(xd_job *j, xd_exec *x);        /* watches a context; the call is local */
 void      xd_yield_end(xd_job *j);
-/* On a waiting rank: yields together with the computing ranks until one of them calls
- * xd_yield_end. */
+/* For a rank that waits. Yields together with the computing ranks until one of the computing ranks
+ * calls xd_yield_end. */
 xd_status xd_yield_follow(xd_job *j, xd_err *e);
 /* Returns the seconds spent in on_turn since the last call of this function. The call is local. */
 double    xd_yield_seconds(xd_job *j);

@@ -6,8 +6,8 @@
 #include "pipeline/job.h"
 #include "xdit/xdit.h"
 
-typedef struct xd_predicted_times {  /* seconds of the request for which the plan was chosen;     */
-                                     /* negative: unknown */
+/* Predicted seconds of the request for which the plan was chosen; negative: unknown. */
+typedef struct xd_predicted_times {
     double text_s, load_s, denoise_s, decode_s, total_s;
     double read_s;  /* seconds of text, load and decode in which weights are read from disk */
     int    logged;  /* 1: total_s was logged, with the plan or with the bytes to read */
@@ -21,8 +21,9 @@ void xd_warn_far_larger(const xd_job *j, double seconds);
  * names: rank 0 predicts every plan and sends the chosen plan to the other ranks. *take is the
  * chosen plan on every rank with the same a->parallel as rank 0; on other ranks it is the rank's
  * own a->parallel. Before it chooses, and if there is only one rank, rank 0 sets ctx->cold. A
- * request far larger than the model's own size is always predicted. `s`: this rank's status so far;
- * a failed rank does not choose. hosts: number of hosts of the ranks. Collective over all ranks. */
+ * request far larger than the model's own size is always predicted. `s` is this rank's status so
+ * far; a failed rank does not choose a plan. `hosts` is the number of hosts of the ranks.
+ * Collective over all ranks. */
 xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_status s,
                        xd_parallel *take, xd_predicted_times *predicted, xd_err *e);
 

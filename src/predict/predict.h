@@ -13,8 +13,9 @@
 
 typedef struct xd_prediction_rank {
     xd_need need;               /* bytes of memory that the rank needs, by component           */
-    double  busy_s, wait_s; /* seconds of computing and of waiting, per step after the first ones */
-    double  sent, between; /* bytes sent per step after the first ones; part of it between hosts */
+    /* seconds of computing, and of waiting, per step after the first steps */
+    double  busy_s, wait_s;
+    double  sent, between; /* bytes sent per step after the first steps; the part between hosts  */
     double  sent_all;           /* bytes sent per request                                      */
     /* Number of blocks, and of streamed blocks, of the transformer; the same two numbers of the
      * text encoder that has the most streamed blocks. */
@@ -44,7 +45,7 @@ typedef struct xd_prediction {
     int     early;              /* 1: the VAE is loaded together with the transformer          */
     int     steps, exact;       /* steps per image; number of exact steps among them           */
     int     rounds;             /* number of images that a replica generates in sequence          */
-    double  from_s, to_s;       /* begin and end of the last simulated step (event times)        */
+    double  from_s, to_s;       /* times at which the last simulated step begins and ends        */
     double  sent;               /* bytes that all ranks send for a request                      */
     double  peak; /* peak bytes of the device (GPUs) or host (CPU) that needs the most */
     double  streamed; /* bytes of streamed weights that the rank with the most copies per step */

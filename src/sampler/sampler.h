@@ -23,7 +23,7 @@ typedef struct xd_sched_cfg {
     char   timestep_spacing[XD_FIELD_TEXT];
     int    steps_offset;
     int    solver_order;
-    /* DPM-Solver: "dpmsolver++" or "sde-dpmsolver++"           */
+    /* DPM-Solver: "dpmsolver++" or, for the multistep sampler only, "sde-dpmsolver++" */
     char   algorithm_type[XD_FIELD_TEXT];
     char   solver_type[XD_FIELD_TEXT];          /* DPM-Solver: "midpoint" or "heun"             */
     int    lower_order_final, euler_at_final;

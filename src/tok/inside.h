@@ -157,8 +157,8 @@ typedef struct xd_vocab {
     xd_bytes_buf map;                   /* the precompiled character map; may be empty          */
 } xd_vocab;
 
-/* Read a SentencePiece vocabulary from a serialized ModelProto or a tokenizer.json. what: name of
- * the file in errors. */
+/* Read a SentencePiece vocabulary from a serialized ModelProto or a tokenizer.json. `what` is the
+ * name of the file in error messages. */
 enum { XD_SPM_UNIGRAM = 1, XD_SPM_BPE }; /* type of SentencePiece model that is accepted */
 xd_status xd_vocab_spiece(xd_vocab *v, const char *data, size_t len, int type, const char *what,
                           xd_err *e);
@@ -214,8 +214,8 @@ typedef struct xd_pieces {
 
 /* Read the pieces of a vocabulary from a JSON object {piece: id} (in which an empty piece is
  * allowed if `blanks` is 1), from the text of such an object, from a list, or from lines of text,
- * the first of which has id 0. what: name of the file in errors. Call xd_pieces_free also after a
- * failure. */
+ * the first of which has id 0. `what` is the name of the file in error messages. Call
+ * xd_pieces_free also after a failure. */
 xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char *what, xd_err *e);
 xd_status xd_pieces_span(xd_pieces *v, xd_slice span, const char *what, xd_err *e);
 xd_status xd_pieces_list(xd_pieces *v, const xd_vocab *list, const char *what, xd_err *e);
@@ -229,7 +229,7 @@ size_t    xd_text_hash(const char *s, size_t len);
 /* ---- byte pair encoding --------------------------------------------------------------------- */
 
 typedef struct xd_bpe xd_bpe;
-typedef struct xd_bpe_files {           /* files of a BPE tokenizer; names are for errors       */
+typedef struct xd_bpe_files { /* files of a BPE tokenizer; the names are for error messages */
     const xd_json *vocab;               /* vocabulary as a JSON object {piece: id}              */
     const char    *vocab_name;
     const char    *merges;              /* content of merges.txt; NULL: use `list`              */

@@ -71,7 +71,7 @@ enum {
     XD_DNN_SDPA_OUT = 2803,
     XD_DNN_SDPA_LSE = 2804,
     XD_DNN_SDPA_SCALE = 2805,
-    XD_DNN_SDPA_QUERIES = 2809,         /* number of valid rows of each sample                 */
+    XD_DNN_SDPA_QUERIES = 2809, /* attributes of attention: number of valid rows of each sample */
     XD_DNN_SDPA_KEYS = 2810,
 };
 

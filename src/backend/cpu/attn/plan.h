@@ -51,7 +51,7 @@ typedef struct xd_attn_plan {
     int64_t max_rows;        /* maximum queries of a block for which a thread's scratch has space */
     int64_t keys, kblocks;      /* keys in a block; number of key blocks                      */
     int64_t du;         /* 32-bit units in a row of q or k: floats, pairs of bf16, or four int8 */
-    int64_t ldq;                /* units of a packed query row: du rounded up to vectors      */
+    int64_t ldq;                /* `du` rounded up to vectors: units of a packed query row    */
     int64_t kdu;                /* 32-bit units of a packed key                               */
     int64_t dp;                 /* floats in a row of value accumulators: D rounded up         */
     int64_t group;              /* number of (batch, key head) pairs that are packed at a time */

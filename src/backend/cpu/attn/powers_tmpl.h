@@ -23,7 +23,8 @@ static const float ONE = 128;           /* 1.0 in fixed point with 7 fraction bi
 static const float BASE = 0x1.8p23f;    /* a float whose low 16 bits are 0                    */
 /* bf16's exponent bias, plus 2^15 that is subtracted later */
 static const float BIAS = (127 + 256) * 128;
-static const float MOST = 65535; /* largest fixed-point sum, which stands for a NaN probability */
+/* largest fixed-point sum, for which the probability becomes NaN */
+static const float MOST = 65535;
 /* scores below BOUND need no reference score, because their powers of two fit bf16 */
 static const float BOUND = 126;
 /* Scores below FAR, relative to a reference score, stay within 2^15, so a wraparound of the low

@@ -65,7 +65,7 @@ typedef struct block {
     /* number of steps (XD_STEP_BYTES of each row) in the chunk; number of rows in the block */
     int64_t      ks, n;
     /* Packed weights to expand into `b` before the multiplication, or NULL. `left` is the number of
-     * row bytes from this chunk on. */
+     * bytes of a row from this chunk to the end of the row. */
     const char  *packed;
     int64_t      left;
     const char  *next;          /* weights to prefetch, `quads` times QUAD_BYTES               */

@@ -181,7 +181,7 @@ typedef struct resize_args {
 } resize_args;
 
 /* Computes weights = softmax(scale scores) over rows of m elements, which are `ld` elements apart
- * in both arrays. lse: the log-sum-exp of each row, or NULL. */
+ * in both arrays. `lse` receives the log-sum-exp of each row, or is NULL. */
 typedef struct softmax_args {
     void        *weights;
     const float *scores;
