@@ -396,8 +396,8 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     const char *const     *more_images;
     const xd_image *const *more_pixels;
     int64_t     nmore_images;
-    /* Shift of the noise levels (sigmas) of rectified flow, also in place of a shift by image
-     * size; 0: as in the config. */
+    /* Shift of the noise levels (sigmas) of rectified flow, also in place of a shift by image size;
+     * 0: the shift of the config. */
     double      flow_shift;
     /* Values that replace those of the same keys in scheduler_config.json. 0, NULL, and for eta a
      * negative number, stand for the file's value. In the first five fields, 1 is true and -1 is

@@ -326,8 +326,8 @@ typedef struct xd_attn_args {
     int            nkv, nparts;
     const int64_t *kv_len;
     float          scale;
-    int64_t        window;      /* 0: all keys; else query i sees keys |i - j| <= window      */
-    int            causal;      /* 1: query i sees only keys j <= i                           */
+    int64_t        window;      /* query i sees keys j with |i - j| <= window; 0: all keys    */
+    int            causal;      /* 1: causal mask: query i sees only keys j <= i              */
     float          softcap;     /* the soft cap of the scores; 0: no cap                      */
     int            int8;        /* 1: int8 scores, if the device supports them (int8_attn)    */
 } xd_attn_args;
@@ -412,7 +412,7 @@ enum { XD_QKNORM_MAX = 1024 };
 typedef struct xd_qk_heads { xd_tensor out, in, gain, bias; } xd_qk_heads;
 typedef struct xd_qknorm {
     xd_tensor out, in, gain, bias, cos, sin;
-    int       norm;             /* 0: no norm, only gain, bias and the rotation               */
+    int       norm;             /* 1: with the norm; 0: only gain, bias and the rotation      */
     int       rms;              /* 1: the norm is an RMS norm; 0: it is a layer norm          */
     int       halves;
     float     eps;

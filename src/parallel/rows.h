@@ -1,5 +1,5 @@
-/* rows.h - inside parallel: helpers of the methods, for the token rows of a ring member, for views
- * of rows, and for calling the next hook. */
+/* rows.h - inside parallel: functions that parallel methods share: the token rows of a ring member,
+ * views of rows, and calls of the next hook. */
 #ifndef XD_PARALLEL_ROWS_H
 #define XD_PARALLEL_ROWS_H
 

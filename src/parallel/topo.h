@@ -14,14 +14,14 @@ typedef struct xd_degrees { int n[XD_NAXES]; } xd_degrees;
 
 typedef struct xd_topo {
     xd_degrees deg;
-    int        at[XD_NAXES];    /* coordinates of this rank                                     */
+    int        at[XD_NAXES];    /* [axis] coordinates of this rank                              */
     /* [axis] groups of the ranks that differ from this rank only on this axis; this rank is number
      * at[axis]. */
     xd_comm   *group[XD_NAXES];
     /* Group over the axes Ulysses and ring: the ranks that have tokens of this guidance pass. This
      * rank is number at[ULYSSES] + at[RING] * deg[ULYSSES]. */
     xd_comm   *tokens;
-    xd_comm   *replica;         /* ranks that work on one image                                 */
+    xd_comm   *replica;         /* the ranks that compute one image together                    */
     xd_comm   *world;           /* all ranks in use                                             */
 } xd_topo;
 

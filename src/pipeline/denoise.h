@@ -32,11 +32,11 @@ typedef struct xd_denoise {
     int             begin, end; /* steps [begin, end) are computed by `net`                    */
     size_t          mark;       /* start of the arena memory that is used by steps [begin, end) */
     xd_method_stack stack;
-    xd_replay       replay;     /* passes recorded by the device                               */
+    xd_replay       replay;     /* guidance passes whose kernels the device has recorded       */
     /* adaLN parameters: mods[0] for all passes, or one element per pass if the parameters depend on
      * the text. */
     xd_mods         mods[XD_MAXPASS];
-    xd_step_cache   cache;      /* step cache: reuses work of earlier steps                     */
+    xd_step_cache   cache;      /* step cache, which reuses work of earlier steps               */
     xd_tables       tables;     /* position tables on the device                                 */
     xd_cond         cond[XD_MAXPASS]; /* text of each pass: the prompt, the negative prompt      */
     /* This rank's rows of image tokens, patch after patch, [n,C p^2]: the latents (on the first and
@@ -59,7 +59,7 @@ typedef struct xd_denoise {
     xd_req          skip_in[XD_NHID], skip_out[XD_NHID];
     /* [npatch + 1] messages with latents: of each patch, then of all tokens */
     xd_req         *lat_in, *lat_out;
-    int64_t         piece_index; /* number of started work items                                */
+    int64_t         piece_index; /* number of work items that were started                      */
     /* Status of the step: this rank's status, and the worst status of all ranks. */
     int32_t         verdict, worst;
     xd_req          agree;

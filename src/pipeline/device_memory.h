@@ -8,7 +8,7 @@
 /* Memory need of all ranks that share a device, and the memory of the device. */
 typedef struct xd_device_room {
     double need, have; /* bytes that the ranks need; bytes that are free or hold loaded weights */
-    double kernels;             /* bytes of `need` that are for libraries and kernels           */
+    double kernels;             /* the part of `need` that libraries and kernels use, in bytes  */
     int    ranks;
 } xd_device_room;
 

@@ -31,7 +31,7 @@ typedef struct xd_job {
     int64_t     spare;
     int64_t     lat[4];         /* extents of the latents on the host: t, C, h, w              */
     int64_t     numbers;        /* number of elements of the latents                           */
-    int64_t     tokens, features;       /* extents of the latents as tokens [tokens,features]  */
+    int64_t     tokens, features;       /* number of image tokens; number of features of a token */
     xd_layout   lay;
     xd_usual    usual;          /* the model's defaults for the request                        */
     int         npass;          /* max passes per step: 1; 2 with guidance; 3 with skipped layers */

@@ -5,7 +5,7 @@
 
 #include "pipeline/memory_plan.h"
 
-typedef struct xd_offload_parts {       /* the networks whose blocks can be streamed              */
+typedef struct xd_offload_parts {       /* block sizes and streamed blocks of networks            */
     /* Sizes of the blocks of each network. The sizes are 0 if the network is absent, or not on this
      * rank. */
     xd_block_sizes dit, dit2, text[XD_MAXTEXT];

@@ -21,7 +21,7 @@ void xd_colours_close(xd_colours **c);
 int  xd_preview_asked(const xd_job *j);
 int  xd_preview_due(const xd_job *j, int step);
 /* Makes the preview of clean latents [t,C,h,w] and calls the request's on_preview. If there is no
- * memory for the preview, it is skipped and the request continues. */
+ * memory for the preview, the preview is skipped and the request continues. */
 void xd_preview_report(const xd_job *j, const float *clean, const xd_progress *p);
 /* Adds latents [t,C,h,w] and the pixels [frames,H,W,3] decoded from them to the least-squares fit
  * of preview colours. Does nothing if the autoencoder's colours are known or the engine serves no

@@ -11,7 +11,7 @@ typedef struct xd_token_ids {   /* token ids of a text for one encoder          
     int64_t  real;              /* number of token ids that are not padding                    */
 } xd_token_ids;
 
-typedef struct xd_prompt {      /* one prompt or negative prompt                               */
+typedef struct xd_prompt { /* the token ids and the embedding of one prompt or negative prompt */
     xd_token_ids ids[XD_MAXTEXT];       /* token ids for each text encoder                     */
     int64_t      rows;          /* number of rows of the embedding                             */
     xd_cond      cond;          /* embedding of the text                                       */
@@ -21,7 +21,7 @@ typedef struct xd_prompt {      /* one prompt or negative prompt                
 typedef struct xd_prompts {     /* the texts of a request: prompts, then negative prompts      */
     int        n, ntext;        /* number of texts; number of text encoders                    */
     int        prompts;         /* number of prompts; the rest are negative prompts            */
-    xd_prompt *text;            /* [n] the texts                                               */
+    xd_prompt *text;            /* [n] the texts of the request                                */
     int64_t    seen[2];         /* two hashes of the images that encoders read, on rank 0      */
 } xd_prompts;
 
@@ -44,8 +44,8 @@ int64_t   xd_prompts_computed(const xd_prompts *w, const xd_job *j, int i, int k
  * tokens. The tokens of images, which all texts share, are included. */
 xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, size_t *bytes,
                            xd_err *e);
-/* Returns the bytes that the embeddings of all used prompts need in the device's own memory; 0:
- * embeddings are in host memory. */
+/* Returns the bytes that the embeddings of all used prompts need in the device's own memory, or 0
+ * if embeddings are in host memory. */
 size_t    xd_prompts_bytes(const xd_prompts *w, const xd_job *j);
 /* Returns the maximum number of rows of a prompt's embedding. */
 int64_t   xd_prompts_most_rows(const xd_job *j);

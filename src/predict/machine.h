@@ -11,11 +11,11 @@
 #include "backend/backend.h"
 #include "base/json.h"
 
-typedef struct xd_rates {       /* rates of one rank in one compute type                       */
+typedef struct xd_rates {       /* rates of the kernels of one rank in one compute type        */
     double gemm;                /* flop/s of large GEMMs                                       */
-    double gemm_rows;           /* number of rows at which a GEMM reaches half of `gemm`       */
+    double gemm_rows;           /* number of rows at which a GEMM reaches half the rate `gemm` */
     double attn[2];             /* flop/s of attention with head widths 64 and 128             */
-    double attn_keys;           /* number of keys at which attention reaches half of `attn`    */
+    double attn_keys;           /* number of keys at which attention reaches half the rate `attn` */
     double conv;                /* flop/s of convolutions                                      */
     double bytes;               /* bytes/s of all other kernels                                */
     double call_s;              /* overhead of a kernel call in seconds                        */
@@ -24,7 +24,7 @@ typedef struct xd_rates {       /* rates of one rank in one compute type        
     double norm, gnorm, act;
     /* bytes/s at which weights that are not in a CPU cache are read; 0: the rate `bytes`. */
     double weights;
-    double attn_rows;           /* number of queries at which attention reaches half of `attn` */
+    double attn_rows; /* number of queries at which attention reaches half the rate `attn` */
     double int8, fp8;           /* speed-up of large GEMMs with int8 or fp8 weights; 0: estimated */
     /* Speed-up of large GEMMs with inputs and weights in e4m3; 0: the speed-up `fp8`. */
     double fp8_gemm;
@@ -46,7 +46,7 @@ typedef struct xd_machine {
     double   alone;            /* speed-up of a rank while the other ranks of its host idle       */
     xd_rates f32, bf16;
     xd_wire  inside, between;   /* links between ranks of one host; between hosts              */
-    int      sheet;             /* 1: all values are from data sheets, nothing is measured      */
+    int      sheet;             /* 1: all rates are from data sheets, none is measured          */
     double   read;              /* bytes/s of reading files outside the page cache; 0: unknown   */
     /* bytes/s from host memory to device memory, and back; 0: unknown.                          */
     double   upload, download;

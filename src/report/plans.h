@@ -8,12 +8,13 @@
 struct xd_plans {
     xd_advise_args a;           /* arguments of xd_plans_make, valid only until it returns      */
     xd_request     r;           /* request of the arguments, valid as long as `a`                */
-    xd_engine     *g; /* engine opened for the predictions, closed after them             */
+    xd_engine     *g; /* engine opened for the predictions, closed when they are made     */
     xd_machine     m;
     xd_search      s;
     const char    *device;      /* device in the arguments or in `m`; NULL: the CPU            */
     double         space; /* bytes that a process of this machine may map; 0: no limit         */
-    char          *texts[3];    /* copies of the model directory and of texts of the plan       */
+    /* copies of the name of the model directory and of texts of the plan */
+    char          *texts[3];
     xd_plans_info  info;
     xd_plan_info  *plan;        /* [info.count] prediction of each plan                        */
     xd_plan_rank **rank;        /* [info.count][plan.ranks]; NULL: the plan was not predicted   */

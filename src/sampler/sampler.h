@@ -140,7 +140,7 @@ typedef struct xd_sampler {
      * noise. */
     void (*clean)(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
     int takes;                  /* the accepted lists: bits XD_TAKES_SIGMAS, XD_TAKES_TIMES   */
-    int last_sigma;             /* 1: a list of sigmas includes the last level                */
+    int last_sigma;             /* 1: a request's list of sigmas includes the last level      */
     /* Latents before a step are of[0] times the clean image plus of[1] times noise: writes these
      * two factors. `step` may be the number of steps, for the latents after the last step. The
      * pointer is NULL if the sampler cannot start from an image. */

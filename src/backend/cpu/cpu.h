@@ -53,9 +53,10 @@ typedef struct xd_kernels {
     /* Converts n elements of any float type to f32. The kernel runs on one thread. */
     void (*widen)(float *to, const void *from, xd_dtype t, int64_t n);
     /* Kernels of quantdot.c, which run on one thread. `most` returns the largest magnitude of a row
-     * of n F32 or BF16 elements (NaN: some are non-finite). `integers` writes the row times `by`,
-     * rounded and clamped. `int_dot` computes dot products of such a row with m rows that are `ldw`
-     * bytes apart; n is a multiple of 64. `float_dot` does the same for a row of floats. */
+     * of n F32 or BF16 elements, or NaN if an element is not finite. `integers` writes the row
+     * times `by`, rounded and clamped. `int_dot` computes dot products of such a row with m rows
+     * that are `ldw` bytes apart; n is a multiple of 64. `float_dot` does the same for a row of
+     * floats. */
     float (*most)(const void *x, xd_dtype t, int64_t n);
     void (*integers)(int8_t *q, const void *x, xd_dtype t, float by, int64_t n);
     void (*int_dot)(int32_t *sum, const int8_t *x, const int8_t *w, int64_t ldw, int64_t m,

@@ -181,7 +181,7 @@ typedef struct block {
     float  *top, *low;
     int     begun;              /* 1: `o` has the accumulators of earlier key blocks          */
     const char *in[XD_ATTN_TILE_ROWS];  /* addresses of the rows of queries                   */
-    /* addresses of the query rows of the next block; any valid rows after the last block */
+    /* addresses of the query rows of the next block; after the last block, of any valid rows */
     const char *next[XD_ATTN_TILE_ROWS];
     char   *out[XD_ATTN_TILE_ROWS];     /* addresses of the output rows                       */
 } block;

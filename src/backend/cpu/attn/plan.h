@@ -29,7 +29,8 @@ enum {
     XD_ATTN_TILE_KEYS = 64,
     XD_ATTN_STRIP = 32,         /* queries of a strip, which are multiplied together in AMX tiles */
     XD_ATTN_STEP_KEYS = 32,             /* keys in a step of the softmax                      */
-    XD_ATTN_PART = 8,                   /* steps of the softmax before a multiply by the values  */
+    /* number of softmax steps (a part) whose probabilities are multiplied by the values together */
+    XD_ATTN_PART = 8,
     /* number of floats in the workspace of amx.c */
     XD_ATTN_WORKSPACE = XD_ATTN_STRIP * XD_ATTN_STEP_KEYS * (XD_ATTN_PART / 2 + 4),
 };

@@ -26,7 +26,9 @@ enum {
 };
 
 typedef struct xd_amx_job {
-    xd_gemm_job of;              /* the GEMM: input `in`, `ldi`, weight `w`, fields for finish.h */
+    /* The input `in` (rows `ldi` bytes apart), the weight `w`, and the fields that finish.h
+     * reads. */
+    xd_gemm_job of;
     int64_t    row_bytes;       /* bytes of an input row                                      */
     int        ready;           /* 1: the input is already stored as tiles, [32 rows][step]   */
     int        floats;          /* 1: the input is F32, converted to row_bytes of bf16         */

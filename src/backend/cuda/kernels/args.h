@@ -146,7 +146,8 @@ typedef struct gnorm_args {
     const double *sums;
     const float  *gain, *bias, *scale, *shift;
     int64_t       C, n, d[3], s_out[3], s_in[3], s_scale[3], s_shift[3], cell[3];
-    int64_t       s_group, s_moment;    /* strides of `sums`                                   */
+    /* strides of `sums` between groups, and between the two moments */
+    int64_t       s_group, s_moment;
     int64_t       each;                 /* number of elements that a block normalizes          */
     int           in_type, out_type, groups, silu;
     double        count;
