@@ -14,9 +14,9 @@
       "compute type: f32, bf16, or f16 (GPU only) (default: the fastest)" },                      \
     { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, XD_WEIGHT_TYPES, "TYPE",             \
       "weights: f32, bf16, int8, fp8, int4 or auto (default: as --dtype). Type of the matrices "  \
-      "of the transformer. int8 and fp8 halve the memory of bf16, and int8 is faster; the image " \
-      "changes a little. int4, on the CPU, needs a quarter and changes the image more. auto: "    \
-      "int8 or fp8 if the files have it" },                                                       \
+      "of the transformer. int8 and fp8 need half the memory of bf16 and change the image a "     \
+      "little; int8 is also faster than bf16. int4 (CPU only) needs a quarter of the memory of "  \
+      "bf16 and changes the image more. auto: int8 or fp8 if the files have this type" },         \
     { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, XD_WEIGHT_TYPES, "TYPE",   \
       "type of the T5 text encoder's weights (default: as --dtype)" }
 
