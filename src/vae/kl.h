@@ -65,8 +65,7 @@ typedef struct xd_kl_glob {
     { "use_quant_conv", offsetof(xd_kl_cfg, quant), 'b', 1, NULL },                               \
     { "use_post_quant_conv", offsetof(xd_kl_cfg, post_quant), 'b', 1, NULL },                     \
     { "mid_block_add_attention", offsetof(xd_kl_cfg, mid_attention), 'b', 1, NULL },              \
-    /* ignored: norms and sums are always f32 */
-    { "force_upcast", 0, '-', 0, NULL },             \
+    { "force_upcast", 0, '-', 0, NULL },    /* ignored: norms and sums are always f32 */          \
     { "_class_name", 0, '-', 0, NULL },                                                           \
     { "_diffusers_version", 0, '-', 0, NULL },                                                    \
     { "_name_or_path", 0, '-', 0, NULL }
