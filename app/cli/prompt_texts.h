@@ -13,7 +13,7 @@ typedef struct xd_prompt_texts {
  * request's options, because it replaces options of the same names. */
 xd_opt_table xd_prompt_texts_table(xd_prompt_texts *t);
 /* Sets the text lists of a request whose prompts are already set; the texts are borrowed.
- * XD_EINVAL: an option has neither one text nor one text per prompt. */
+ * Returns XD_EINVAL if the number of an option's texts is neither 1 nor the number of prompts. */
 xd_status xd_prompt_texts_set(const xd_prompt_texts *t, xd_request *r, xd_err *e);
 void      xd_prompt_texts_free(xd_prompt_texts *t);
 

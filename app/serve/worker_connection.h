@@ -20,7 +20,8 @@ typedef struct xd_running {
     atomic_int         cancelled;
 } xd_running;
 
-/* Returns the task id of a frame XD_FRAME_RUN, from its first argument "--id=ID"; "": none. */
+/* Returns the task id that a frame XD_FRAME_RUN has in its first argument "--id=ID", or "" if the
+ * frame has no such argument. */
 const char *xd_frame_task_id(const xd_frame *f);
 
 typedef struct xd_received_frame {

@@ -48,7 +48,7 @@ typedef struct ready {
     const xd_lora_term *t;
     factor    f[2];
     xd_tensor whole;            /* full difference, mapped from its file; or absent            */
-    float    *by;               /* DoRA: scale of each row, or of each column of the sum       */
+    float    *by;               /* DoRA: scale of each row or column of weight + difference    */
 } ready;
 
 typedef struct sum {            /* all LoRA terms of one tensor while it is packed             */

@@ -16,7 +16,7 @@ const xd_method *const xd_methods[] = {
     &xd_method_references,      /* without PipeFusion: adds stored K, V of references          */
     &xd_method_displaced,       /* DistriFusion: adds other ranks' K, V of the last step       */
     &xd_method_ring,            /* ring attention: adds the K, V of the other ring ranks       */
-    &xd_method_halo,            /* VAE in bands of rows: convolutions, norms, attention        */
+    &xd_method_halo,            /* parallel VAE: one band of image rows for each rank          */
     &xd_method_tensor,          /* sums the partial results of tensor shards                   */
     &xd_method_window,          /* local attention: query tiles over boxes of keys             */
     NULL,                       /* last in the order: the attention kernel                     */

@@ -17,8 +17,8 @@ enum { NAME, ATTRIBUTE, VALUE, SINGLE, DOUBLE, GAP, BLANK, RUNS };
 struct xd_tags {
     const char *s;
     size_t      len;
-    uint32_t   *end[RUNS];              /* [len + 1]: end of the run that begins at an offset   */
-    uint32_t   *scan;                   /* [len + 1]: scan that reached an offset, or 0         */
+    uint32_t   *end[RUNS];      /* [len + 1]: end of the run of characters that begins at index */
+    uint32_t   *scan;           /* [len + 1]: number of the scan that reached index, or 0       */
     uint32_t   *ends;                   /* [len + 2]: end of the tag of each scan               */
     uint32_t    scans;
 };

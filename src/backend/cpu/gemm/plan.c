@@ -55,8 +55,8 @@ static int64_t max_rows(const xd_gemm_job *p, int expands)
                                            : most;
 }
 
-/* Returns the number of weight panels that a thread processes together. The number is as high as
- * possible, unless fewer panels keep more threads busy in the last round of work. Input rows are
+/* Returns the number of weight panels that a thread processes together. More panels
+ * are better, unless fewer panels keep more threads busy in the last round of work. Input rows are
  * copied once for all panels that are processed together, and the copy takes as long as multiplying
  * by an eighth of a panel. */
 static int64_t panels_side_by_side(const xd_gemm_job *p, int threads)
