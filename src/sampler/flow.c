@@ -171,16 +171,9 @@ static xd_status lcm_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps 
 
 static const xd_field fields[] = {
     XD_SCHED_SIGMAS,
-    XD_SCHED(num_train_timesteps, 'i', 1000, NULL),
-    XD_SCHED(shift, 'd', 1, NULL),
-    XD_SCHED(use_dynamic_shifting, 'b', 0, NULL),
-    XD_SCHED(base_shift, 'd', 0.5, NULL),
-    XD_SCHED(max_shift, 'd', 1.15, NULL),
-    XD_SCHED(base_image_seq_len, 'l', 256, NULL),
-    XD_SCHED(max_image_seq_len, 'l', 4096, NULL),
+    XD_SCHED_FLOW,
     XD_SCHED(invert_sigmas, 'b', 0, NULL),
     XD_SCHED(shift_terminal, 'd', 0, NULL),
-    XD_SCHED(time_shift_type, 's', 0, "exponential"),
     XD_SCHED(stochastic_sampling, 'b', 0, NULL),
     { NULL, 0, 0, 0, NULL },
 };

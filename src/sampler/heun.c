@@ -177,14 +177,7 @@ static const xd_field fields[] = {
 /* Config keys of rectified flow. The keys of dynamic shifting are those of the Euler scheduler,
  * whose noise levels are used here; FlowMatchHeunDiscreteScheduler has no such keys. */
 static const xd_field flow_fields[] = {
-    XD_SCHED(num_train_timesteps, 'i', 1000, NULL),
-    XD_SCHED(shift, 'd', 1, NULL),
-    XD_SCHED(use_dynamic_shifting, 'b', 0, NULL),
-    XD_SCHED(base_shift, 'd', 0.5, NULL),
-    XD_SCHED(max_shift, 'd', 1.15, NULL),
-    XD_SCHED(base_image_seq_len, 'l', 256, NULL),
-    XD_SCHED(max_image_seq_len, 'l', 4096, NULL),
-    XD_SCHED(time_shift_type, 's', 0, "exponential"),
+    XD_SCHED_FLOW,
     { NULL, 0, 0, 0, NULL },
 };
 

@@ -74,6 +74,15 @@ typedef struct xd_sched_cfg {
     XD_SCHED(use_beta_sigmas, 'b', 0, NULL),                    \
     XD_SCHED(sigma_min, 'd', NAN, NULL),                        \
     XD_SCHED(sigma_max, 'd', NAN, NULL)
+#define XD_SCHED_FLOW                                           \
+    XD_SCHED(num_train_timesteps, 'i', 1000, NULL),             \
+    XD_SCHED(shift, 'd', 1, NULL),                              \
+    XD_SCHED(use_dynamic_shifting, 'b', 0, NULL),               \
+    XD_SCHED(base_shift, 'd', 0.5, NULL),                       \
+    XD_SCHED(max_shift, 'd', 1.15, NULL),                       \
+    XD_SCHED(base_image_seq_len, 'l', 256, NULL),               \
+    XD_SCHED(max_image_seq_len, 'l', 4096, NULL),               \
+    XD_SCHED(time_shift_type, 's', 0, "exponential")
 #define XD_SCHED_SHIFTS                                         \
     XD_SCHED(use_flow_sigmas, 'b', 0, NULL),                    \
     XD_SCHED(flow_shift, 'd', 1, NULL),                         \
