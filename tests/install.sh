@@ -15,8 +15,8 @@ png() { [ "$(head -c 4 "$1" | tail -c 3)" = PNG ]; }
 
 check "meson install" env DESTDIR="$T/root" meson install -C "$build" --no-rebuild
 cp "$build/meson-logs/install-log.txt" "$T/installed.txt"
-for f in /bin/xdit /include/xdit/xdit.h /include/xdit/tools.h /include/xdit/module.h \
-    /libxdit.so /libxdit.a /pkgconfig/xdit.pc /man1/xdit.1; do
+for f in /bin/xdit /include/xdit/err.h /include/xdit/xdit.h /include/xdit/tools.h \
+    /include/xdit/module.h /libxdit.so /libxdit.a /pkgconfig/xdit.pc /man1/xdit.1; do
     check "installs $f" there "$f"
 done
 for f in /bash-completion/completions/xdit.bash /zsh/site-functions/_xdit \
@@ -39,7 +39,7 @@ header() { h=$1; shift; echo "#include <xdit/$h>" | "$@" -std=c99 -Wall -Wextra 
     -x c -fsyntax-only $(flags --cflags) -; }
 cxx() { echo "#include <xdit/$1>" | c++ -Wall -Wextra -Werror -x c++ -fsyntax-only \
     $(flags --cflags) -; }
-for h in xdit.h tools.h module.h; do
+for h in err.h xdit.h tools.h module.h; do
     check "$h alone is C99" header $h "$@"
     check "$h alone is C++" cxx $h
 done

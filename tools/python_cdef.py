@@ -3,9 +3,9 @@
 
     tools/python_cdef.py OUTPUT INCLUDE CC [ARG...]
 
-Preprocesses INCLUDE/xdit/tools.h and module.h, which include xdit.h, by the C compiler CC and
-writes a Python module with the declarations of these headers in one string, CDEF, and the version
-of the headers in VERSION. What system headers declare is known to cffi.
+Preprocesses INCLUDE/xdit/tools.h and module.h, which include xdit.h and err.h, by the C compiler
+CC and writes a Python module with the declarations of these headers in one string, CDEF, and the
+version of the headers in VERSION. What system headers declare is known to cffi.
 """
 import pathlib
 import re

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "from_xdit/xdit_line.h"
+#include "xdit/tools.h"
 
 typedef struct xd_translation {        /* a translated command; initialize with {0} */
     int         n, cap;

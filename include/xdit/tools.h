@@ -24,7 +24,6 @@ extern "C" {
  * reason why there is no GPU, else "cuda_driver", "cuda:0" and so on ("cuda_old:0": an unsupported
  * GPU), "cuda_peers", "cublaslt" or "cublaslt_error", "nccl" or "nccl_error", and
  * "cuda_kernels_error". */
-typedef void xd_fact(void *cookie, const char *name, const char *value);
 XD_API void xd_about(xd_fact *fact, void *cookie);
 
 /* Returns nonzero if an MPI launcher (mpirun, srun) has started this process, and then sets *rank,

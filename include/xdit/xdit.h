@@ -62,6 +62,8 @@
 #ifndef XDIT_XDIT_H
 #define XDIT_XDIT_H
 
+#include "xdit/err.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -89,29 +91,6 @@ extern "C" {
  * with XDIT_VERSION_NUMBER. */
 XD_API const char *xd_version(void);
 XD_API int         xd_version_number(void);
-
-/* ---- errors and log ------------------------------------------------------------------- */
-
-typedef enum xd_status {
-    XD_OK = 0,
-    XD_ENOMEM,                  /* not enough memory, as measured or predicted                */
-    XD_EINVAL,                  /* the request or an argument is wrong                       */
-    XD_EIO,                     /* a file or directory cannot be read or written             */
-    XD_EFORMAT,                 /* the content of a file is wrong                            */
-    XD_EUNSUPPORTED,            /* valid, but not supported by this library or machine       */
-    XD_ECOMM,                   /* messages between ranks failed                             */
-    XD_EDEVICE,                 /* a device failed                                           */
-    XD_ECANCELLED               /* xd_cancel was called                                      */
-} xd_status;
-
-typedef struct xd_err { /* an error; initialize with {0}; keeps the first failure; fixed size */
-    xd_status code;
-    int       rank;             /* number of the rank that failed; -1: not known to all ranks */
-    char      msg[4096]; /* one sentence with the failure, the file or field, and the values */
-} xd_err;
-
-/* Levels of log lines. A log_level includes the lines of all levels before it. */
-enum { XD_LOG_ERROR, XD_LOG_WARN, XD_LOG_INFO, XD_LOG_DEBUG };
 
 /* ---- an engine: a model, loaded and ready ---------------------------------------------- */
 

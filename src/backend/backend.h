@@ -18,7 +18,6 @@
 #define XD_BACKEND_BACKEND_H
 
 #include "base/err.h"
-#include "base/facts.h"
 #include "tensor/tensor.h"
 
 typedef struct xd_dev    xd_dev;

@@ -9,8 +9,9 @@
 
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 
-#include "xdit/xdit.h"          /* declares xd_status and xd_err, which are public */
+#include "xdit/err.h"           /* declares xd_status and xd_err, which are public */
 
 #if defined(__GNUC__)
 #define XD_PRINTF(a, b) __attribute__((format(printf, a, b)))

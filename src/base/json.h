@@ -11,7 +11,6 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/facts.h"
 
 typedef struct xd_json xd_json;         /* a value inside a JSON document; borrowed          */
 

@@ -14,7 +14,6 @@
 
 #include "base/cpus.h"
 #include "base/err.h"
-#include "base/facts.h"
 #include "tensor/tensor.h"
 
 typedef struct xd_comm xd_comm;

@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/facts.h"
 
 /* UTF-8 texts that are stored in an image file; the list ends with a NULL key. A PNG has one tEXt
  * chunk per text, or iTXt if the text is not Latin-1. JPEG and WebP have an Exif block, in which

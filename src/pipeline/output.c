@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "io/video.h"
+#include "xdit/tools.h"
 
 enum { MAXNAME = 4096 };
 

@@ -3,6 +3,7 @@
 #define XD_PIPELINE_OUTPUT_H
 
 #include "io/image.h"
+#include "xdit/xdit.h"
 
 /* Writes one image or video in the format of the file name. If the format is an image format, each
  * frame of a video becomes a file. `quality` is that of xd_image_write_at. */

@@ -12,6 +12,7 @@
 #include "io/image.h"
 #include "model/model.h"
 #include "tok/tok.h"
+#include "xdit/tools.h"
 
 static void report_number(xd_fact *fact, void *cookie, const char *name, size_t n)
 {

@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/facts.h"
 
 typedef struct xd_tok xd_tok;
 

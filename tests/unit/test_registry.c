@@ -12,6 +12,7 @@
 #include "families/recipe.h"
 #include "parallel/method.h"
 #include "sampler/sampler.h"
+#include "xdit/tools.h"
 
 static int kept;
 

@@ -1,0 +1,31 @@
+/* err.h - the types that all other headers need: status codes, the error record, levels of log
+ * lines, the callback of facts. xdit.h includes this header and documents errors. */
+#ifndef XDIT_ERR_H
+#define XDIT_ERR_H
+
+typedef enum xd_status {
+    XD_OK = 0,
+    XD_ENOMEM,                  /* not enough memory, as measured or predicted                */
+    XD_EINVAL,                  /* the request or an argument is wrong                       */
+    XD_EIO,                     /* a file or directory cannot be read or written             */
+    XD_EFORMAT,                 /* the content of a file is wrong                            */
+    XD_EUNSUPPORTED,            /* valid, but not supported by this library or machine       */
+    XD_ECOMM,                   /* messages between ranks failed                             */
+    XD_EDEVICE,                 /* a device failed                                           */
+    XD_ECANCELLED               /* xd_cancel was called                                      */
+} xd_status;
+
+typedef struct xd_err { /* an error; initialize with {0}; keeps the first failure; fixed size */
+    xd_status code;
+    int       rank;             /* number of the rank that failed; -1: not known to all ranks */
+    char      msg[4096]; /* one sentence with the failure, the file or field, and the values */
+} xd_err;
+
+/* Levels of log lines. A log_level includes the lines of all levels before it. */
+enum { XD_LOG_ERROR, XD_LOG_WARN, XD_LOG_INFO, XD_LOG_DEBUG };
+
+/* A callback of the program that receives a fact of xd_about (tools.h): its name and its value,
+ * which are valid during the call. */
+typedef void xd_fact(void *cookie, const char *name, const char *value);
+
+#endif
