@@ -14,23 +14,16 @@
 #include "exec/op.h"
 #include "vae/bands.h"
 #include "vae/causal.h"
+#include "vae/maps.h"
 #include "vae/scale_rows.h"
 
-enum {
-    PAST       = 2,             /* past frames that a convolution over frames reads             */
-    MAX_CACHES = 2 + 2 * XD_CAUSAL_MID + XD_CAUSAL_LEVELS * (2 * XD_CAUSAL_RES + 1),
-};
+enum { MAX_CACHES = 2 + 2 * XD_CAUSAL_MID + XD_CAUSAL_LEVELS * (2 * XD_CAUSAL_RES + 1) };
 
 /* Epsilon of the RMS norms, the square of 1e-12: diffusers divides a vector by the maximum of its
  * length and 1e-12. */
 static const float EPS = 1e-24f;
 
-/* Max bytes of the frames that are normalized together. The number of frames is computed as if
- * frames were square, because a rank that has only some rows of the frames must use the same number
- * as the other ranks. */
-static const int64_t few_frames = (int64_t)5 << 27;
-
-typedef struct kept { xd_tensor t; int64_t n; } kept;   /* PAST frames; the last n are valid     */
+typedef struct kept { xd_tensor t; int64_t n; } kept;   /* XD_PAST frames; the last n are valid  */
 
 typedef struct run {
     xd_exec              *x;
@@ -46,37 +39,12 @@ typedef struct run {
 } run;
 
 static const xd_tensor none;
-static const int       pad1[3] = { 0, 1, 1 };
-
-static xd_tensor map_as(run *r, xd_dtype type, int64_t T, int64_t H, int64_t W, int64_t C)
-{
-    return xd_new_as(r->x, type, 4, (int64_t[]){ T, H, W, C });
-}
-
-static xd_tensor new_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
-{
-    return map_as(r, r->x->act, T, H, W, C);
-}
-
-/* Replaces the current map h by a map of this shape. The memory at `base` is reallocated without
- * moving anything, so the old h stays readable until it is overwritten. */
-static void replace_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
-{
-    xd_arena_rewind(r->x->tmp, r->base);
-    r->h = new_map(r, T, H, W, C);
-}
-
-/* Returns a view of a map [T,H,W,C] as rows [n,C]. */
-static xd_tensor as_rows(xd_tensor t)
-{
-    return xd_reshape(t, 2, (int64_t[]){ t.d[0] * t.d[1] * t.d[2], t.d[3] });
-}
 
 /* ---- kept frames ------------------------------------------------------------------ */
 
 static void keep_for(run *r, int64_t H, int64_t W, const xd_cnv *w)
 {
-    r->cache[r->ncache++] = (kept){ map_as(r, w->w.type, PAST, H, W, w->w.in), 0 };
+    r->cache[r->ncache++] = (kept){ xd_map_as(r->x, w->w.type, XD_PAST, H, W, w->w.in), 0 };
 }
 
 static void keep_res(run *r, int64_t H, int64_t W, const xd_causal_res *w)
@@ -117,14 +85,6 @@ static void open_caches(run *r, int64_t H, int64_t W)
 
 /* ---- convolutions -------------------------------------------------------------------------- */
 
-static int64_t frames_at_once(const run *r, xd_tensor in)
-{
-    int64_t frame = in.d[2] * in.d[2] * in.d[3] * (int64_t)xd_dtype_size(r->x->act);
-    int64_t n = few_frames / frame - PAST;
-    n = n > 1 ? n : 1;
-    return n < in.d[0] ? n : in.d[0];
-}
-
 /* Computes out = conv(in) + plus, with `absent` frames of zeros before `in`. */
 static void convolve(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w, int64_t absent,
                      xd_tensor plus)
@@ -132,14 +92,6 @@ static void convolve(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w, int64
     const int *k = w->w.kernel;
     const int  lo[3] = { (int)absent, k[1] / 2, k[2] / 2 }, hi[3] = { 0, k[1] / 2, k[2] / 2 };
     xd_conv2d_into(r->x, out, in, w, &(xd_conv_options){ .lo = lo, .hi = hi, .residual = plus });
-}
-
-/* Copies the last n frames of `from` to the n frames before frame PAST of `to`. Frames are copied
- * one by one, as `to` and `from` may be the same buffer. */
-static void keep_last(run *r, xd_tensor to, xd_tensor from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        xd_copy_to(r->x, xd_rows(to, PAST - n + i, 1), xd_rows(from, from.d[0] - n + i, 1));
 }
 
 /* Copies frames, normalized by an RMS norm and SiLU unless gain is NULL. */
@@ -157,20 +109,20 @@ static void conv_frames(run *r, xd_tensor out, xd_tensor in, const xd_tensor *ga
     xd_exec  *x = r->x;
     size_t    mark = xd_arena_mark(x->tmp);
     kept     *k = r->ncache ? &r->cache[r->at++] : NULL;
-    int64_t   T = in.d[0], n = frames_at_once(r, in), p = k ? k->n : 0;
-    xd_tensor buf = map_as(r, w->w.type, PAST + n, in.d[1], in.d[2], in.d[3]);
+    int64_t   T = in.d[0], n = xd_map_frames(x, in), p = k ? k->n : 0;
+    xd_tensor buf = xd_map_as(x, w->w.type, XD_PAST + n, in.d[1], in.d[2], in.d[3]);
     if (p)
-        keep_last(r, buf, k->t, p);
+        xd_map_keep(x, buf, k->t, p);
     for (int64_t t = 0; t < T; t += n) {
         int64_t m = xd_min(n, T - t), was = p;
-        read_frames(r, xd_rows(buf, PAST, m), xd_rows(in, t, m), gain);
-        convolve(r, xd_rows(out, t, m), xd_rows(buf, PAST - was, was + m), w, PAST - was,
+        read_frames(r, xd_rows(buf, XD_PAST, m), xd_rows(in, t, m), gain);
+        convolve(r, xd_rows(out, t, m), xd_rows(buf, XD_PAST - was, was + m), w, XD_PAST - was,
                  plus.p ? xd_rows(plus, t, m) : none);
-        p = xd_min(PAST, was + m);
+        p = xd_min(XD_PAST, was + m);
         if (t + m < T)
-            keep_last(r, buf, xd_rows(buf, 0, PAST + m), p);
+            xd_map_keep(x, buf, xd_rows(buf, 0, XD_PAST + m), p);
         else if (k)
-            keep_last(r, k->t, xd_rows(buf, 0, PAST + m), p);
+            xd_map_keep(x, k->t, xd_rows(buf, 0, XD_PAST + m), p);
     }
     if (k)
         k->n = p;
@@ -194,38 +146,21 @@ static void conv(run *r, xd_tensor out, xd_tensor in, const xd_tensor *gain, con
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 
-/* Applies the shortcut's 1x1 convolution to the map `old` at the arena's base, in place. A frame is
- * written only after the frames whose memory it overwrites have been read. */
-static xd_tensor reshape_channels(run *r, xd_tensor old, const xd_lin *w)
-{
-    xd_exec  *x = r->x;
-    size_t    mark = xd_arena_mark(x->tmp);
-    int64_t   T = old.d[0], C = w->w.out, d[4] = { T, old.d[1], old.d[2], C };
-    xd_tensor s = new_map(r, 1, d[1], d[2], C), to = xd_view(old.p, old.type, 4, d);
-    for (int64_t i = 0; i < T; i++) {
-        int64_t t = C > old.d[3] ? T - 1 - i : i;
-        xd_linear_into(x, as_rows(s), as_rows(xd_rows(old, t, 1)), w);
-        xd_copy_to(x, xd_rows(to, t, 1), s);
-    }
-    xd_arena_rewind(x->tmp, mark);
-    return to;
-}
-
 /* Runs a residual block: h = shortcut(h) + conv2(silu(norm2(conv1(silu(norm1(h)))))) */
 static void run_residual(run *r, const xd_causal_res *w)
 {
     xd_tensor h = r->h;
     int64_t   in = w->conv1.w.in, out = w->conv1.w.out, *d = h.d;
     if (out > in)
-        replace_map(r, d[0], d[1], d[2], out);
+        r->h = xd_map_at(r->x, r->base, d[0], d[1], d[2], out);
     size_t    mark = xd_arena_mark(r->x->tmp);
-    xd_tensor a = new_map(r, d[0], d[1], d[2], out);
+    xd_tensor a = xd_map(r->x, d[0], d[1], d[2], out);
     conv(r, a, h, &w->gain1, &w->conv1, none);
     if (in != out)
-        h = reshape_channels(r, h, &w->shortcut);
+        h = xd_map_reshape(r->x, h, &w->shortcut);
     conv(r, h, a, &w->gain2, &w->conv2, h);
     if (in != out)
-        replace_map(r, d[0], d[1], d[2], out);
+        r->h = xd_map_at(r->x, r->base, d[0], d[1], d[2], out);
     else
         xd_arena_rewind(r->x->tmp, mark);
 }
@@ -236,7 +171,7 @@ static void attend(run *r, xd_tensor h)
     xd_exec  *x = r->x;
     size_t    mark = xd_arena_mark(x->tmp);
     int64_t   C = h.d[3];
-    xd_tensor flat = as_rows(h), qkv = xd_new(x, flat.d[0], 3 * C), q[3];
+    xd_tensor flat = xd_map_rows(h), qkv = xd_new(x, flat.d[0], 3 * C), q[3];
     size_t    above = xd_arena_mark(x->tmp);
     xd_tensor a = xd_rms_norm(x, flat, xd_reshape(r->w->attn_gain, 1, &C), EPS);
     xd_linear_into(x, qkv, a, &r->w->qkv);
@@ -266,9 +201,9 @@ static void double_frames(run *r, const xd_cnv *w)
         r->at += r->ncache > 0;
         return;
     }
-    replace_map(r, 2 * T, H, W, C);
+    r->h = xd_map_at(r->x, r->base, 2 * T, H, W, C);
     size_t    mark = xd_arena_mark(r->x->tmp);
-    xd_tensor two = new_map(r, T, H, W, 2 * C);
+    xd_tensor two = xd_map(r->x, T, H, W, 2 * C);
     conv_frames(r, two, old, NULL, w, none);
     two = xd_permute(xd_reshape(two, 4, (int64_t[]){ T, H * W, 2, C }), (int[]){ 0, 2, 1, 3 });
     xd_copy_to(r->x, xd_reshape(r->h, 4, two.d), two);
@@ -285,18 +220,18 @@ static void halve_frames(run *r, const xd_cnv *w)
     kept     *k = r->ncache ? &r->cache[r->at++] : NULL;
     if (r->first) {
         if (k)
-            keep_last(r, k->t, h, 1);
+            xd_map_keep(x, k->t, h, 1);
         return;
     }
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor buf = new_map(r, 1 + T, h.d[1], h.d[2], h.d[3]);
-    xd_copy_to(x, xd_rows(buf, 0, 1), xd_rows(k->t, PAST - 1, 1));
+    xd_tensor buf = xd_map(x, 1 + T, h.d[1], h.d[2], h.d[3]);
+    xd_copy_to(x, xd_rows(buf, 0, 1), xd_rows(k->t, XD_PAST - 1, 1));
     xd_copy_to(x, xd_rows(buf, 1, T), h);
     for (int64_t i = 0; i < T / 2; i++)
-        convolve(r, xd_rows(h, i, 1), xd_rows(buf, 2 * i, PAST + 1), w, 0, none);
-    keep_last(r, k->t, buf, 1);
+        convolve(r, xd_rows(h, i, 1), xd_rows(buf, 2 * i, XD_PAST + 1), w, 0, none);
+    xd_map_keep(x, k->t, buf, 1);
     xd_arena_rewind(x->tmp, mark);
-    replace_map(r, T / 2, h.d[1], h.d[2], h.d[3]);
+    r->h = xd_map_at(x, r->base, T / 2, h.d[1], h.d[2], h.d[3]);
 }
 
 /* Doubles the rows and columns of the map h (and its frames, if `time` is set). The frames are
@@ -306,28 +241,20 @@ static void run_upsample(run *r, const xd_causal_level *w, int time)
     if (time)
         double_frames(r, &w->time);
     xd_tensor old = r->h;
-    replace_map(r, old.d[0], 2 * old.d[1], 2 * old.d[2], w->up[0].w.out);
+    r->h = xd_map_at(r->x, r->base, old.d[0], 2 * old.d[1], 2 * old.d[2], w->up[0].w.out);
     for (int64_t t = old.d[0] - 1; t >= 0; t--)
         xd_band_enlarge(r->x, xd_rows(r->h, t, 1), xd_rows(old, t, 1), w->up, none);
 }
 
-/* Halves the rows and columns of the map h (and its frames, if `time` is set) by a convolution with
- * stride 2. Pads only below and on the right, so that output cell i reads pixels 2i .. 2i+2. */
+/* Halves the rows and columns of the map h (and its frames, if `time` is set). */
 static void run_downsample(run *r, const xd_causal_level *w, int time)
 {
-    xd_exec  *x = r->x;
     xd_tensor old = r->h;
     int64_t   d[4] = { old.d[0], old.d[1] / 2, old.d[2] / 2, old.d[3] };
     xd_tensor to = xd_view(old.p, old.type, 4, d);
-    for (int64_t t = 0; t < d[0]; t++) {
-        size_t    mark = xd_arena_mark(x->tmp);
-        xd_tensor s = new_map(r, 1, d[1], d[2], d[3]);
-        xd_conv2d_into(x, s, xd_rows(old, t, 1), &w->down,
-                       &(xd_conv_options){ .stride = 2, .hi = pad1 });
-        xd_copy_to(x, xd_rows(to, t, 1), s);
-        xd_arena_rewind(x->tmp, mark);
-    }
-    replace_map(r, d[0], d[1], d[2], d[3]);
+    for (int64_t t = 0; t < d[0]; t++)
+        xd_map_halve(r->x, xd_rows(to, t, 1), xd_rows(old, t, 1), &w->down);
+    r->h = xd_map_at(r->x, r->base, d[0], d[1], d[2], d[3]);
     if (time)
         halve_frames(r, &w->time);
 }
@@ -362,13 +289,13 @@ static void add_enlarged(run *r, xd_tensor in, int l)
     int64_t  step = in.d[3] / r->h.d[3], share = 4 * ft / step;
     for (int64_t t = 0; t < r->h.d[0]; t++) {
         size_t    mark = xd_arena_mark(x->tmp);
-        xd_tensor h = xd_rows(r->h, t, 1), s = new_map(r, 1, h.d[1], h.d[2], h.d[3]);
+        xd_tensor h = xd_rows(r->h, t, 1), s = xd_map(x, 1, h.d[1], h.d[2], h.d[3]);
         xd_tensor from = xd_rows(in, (t + skip) / ft, 1);
         int       a = (int)((t + skip) % ft);
         for (int q = 0; q < 4; q++)
             xd_copy_to(x, every(s, (int[]){ q / 2, q % 2 }, 2, 0, 1),
                        every(from, (int[]){ 0, 0 }, 1, (4 * a + q) / share, step));
-        xd_add(x, as_rows(h), as_rows(s));
+        xd_add(x, xd_map_rows(h), xd_map_rows(s));
         xd_arena_rewind(x->tmp, mark);
     }
 }
@@ -401,13 +328,13 @@ static void add_reduced(run *r, xd_tensor in, int l)
     int64_t  step = r->h.d[3] / in.d[3], all = f * f * ft, skip = r->first ? (ft - 1) * f * f : 0;
     for (int64_t t = 0; t < r->h.d[0]; t++) {
         size_t    mark = xd_arena_mark(x->tmp);
-        xd_tensor h = xd_rows(r->h, t, 1), s = new_map(r, 1, h.d[1], h.d[2], h.d[3]);
+        xd_tensor h = xd_rows(r->h, t, 1), s = xd_map(x, 1, h.d[1], h.d[2], h.d[3]);
         xd_tensor mean = xd_new_as(x, XD_F32, 3, (int64_t[]){ h.d[1], h.d[2], in.d[3] });
         for (int64_t k = 0; k < step; k++) {
             mean_of(r, mean, in, f, t * all + k * (all / step) - skip, all / step);
             xd_copy_to(x, every(s, (int[]){ 0, 0 }, 1, k, step), mean);
         }
-        xd_add(x, as_rows(h), as_rows(s));
+        xd_add(x, xd_map_rows(h), xd_map_rows(s));
         xd_arena_rewind(x->tmp, mark);
     }
 }
@@ -420,7 +347,7 @@ static void move_down(run *r, size_t base, xd_tensor in)
     xd_tensor from = r->h;
     int64_t   part = xd_count(in), all = xd_count(from), size = (int64_t)xd_dtype_size(from.type);
     r->base = base;
-    replace_map(r, from.d[0], from.d[1], from.d[2], from.d[3]);
+    r->h = xd_map_at(r->x, r->base, from.d[0], from.d[1], from.d[2], from.d[3]);
     for (int64_t i = 0; i < all; i += part) {
         int64_t n = xd_min(part, all - i);
         xd_copy_to(r->x, xd_view((char *)r->h.p + i * size, from.type, 1, &n),
@@ -436,7 +363,7 @@ static void run_level(run *r, int l)
     xd_tensor in = r->h;
     if (cut) {
         r->base = xd_arena_mark(r->x->tmp);
-        replace_map(r, in.d[0], in.d[1], in.d[2], in.d[3]);
+        r->h = xd_map_at(r->x, r->base, in.d[0], in.d[1], in.d[2], in.d[3]);
         xd_copy_to(r->x, r->h, in);
     }
     for (int i = 0; i < xd_causal_residuals(r->c, r->dec); i++)
@@ -476,7 +403,7 @@ static void run_chunk(run *r, xd_tensor in, xd_tensor out)
     size_t mark = xd_arena_mark(r->x->tmp);
     r->base = mark;
     r->at = 0;
-    replace_map(r, in.d[0], in.d[1], in.d[2], r->w->in.w.out);
+    r->h = xd_map_at(r->x, r->base, in.d[0], in.d[1], in.d[2], r->w->in.w.out);
     conv(r, r->h, in, NULL, &r->w->in, none);
     if (r->dec)
         run_middle(r);
@@ -496,7 +423,7 @@ static void run_patches(run *r, xd_tensor in, xd_tensor out)
     int64_t   p = r->c->patch;
     xd_tensor rgb = r->dec ? out : in, map = rgb;
     if (p > 1)
-        map = map_as(r, XD_F32, rgb.d[0], rgb.d[1] / p, rgb.d[2] / p, 3 * p * p);
+        map = xd_map_as(r->x, XD_F32, rgb.d[0], rgb.d[1] / p, rgb.d[2] / p, 3 * p * p);
     if (p > 1 && !r->dec)
         copy_patches(r, map, rgb, 0);
     run_chunk(r, r->dec ? in : map, r->dec ? map : out);
@@ -522,20 +449,6 @@ static void run_chunks(run *r, xd_tensor in, xd_tensor out, int64_t n, int64_t m
     }
 }
 
-/* Checks that the pixels and the latents of this rank have matching extents. A rank's band of rows
- * may be empty. */
-static int extents_fit(xd_exec *x, const xd_vae_info *v, xd_tensor rgb, xd_tensor lat, int64_t C)
-{
-    int64_t f = v->cell[1];
-    return xd_check(x, rgb.nd == 4 && lat.nd == 4 && rgb.d[0] > 0 && lat.d[0] > 0 && lat.d[2] > 0 &&
-                    rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f && rgb.d[3] == 3 &&
-                    lat.d[3] == C && xd_vae_latents(v, rgb.d[0]) == lat.d[0],
-                    "vae: %lld frames of %lld x %lld pixels do not match %lld frames of %lld x "
-                    "%lld cells of %lld channels", (long long)rgb.d[0], (long long)rgb.d[2],
-                    (long long)rgb.d[1], (long long)lat.d[0], (long long)lat.d[2],
-                    (long long)lat.d[1], (long long)lat.d[3]);
-}
-
 /* Decodes normalized latents: lat = (z - mean) / std, with the mean and std of each channel. */
 void xd_causal_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
 {
@@ -547,16 +460,15 @@ void xd_causal_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     run         r = { .x = x, .c = c, .w = &g->dec, .dec = 1 };
     xd_vae_info v;
     xd_causal_info(c, &v);
-    if (!extents_fit(x, &v, rgb, lat, C) ||
-        !xd_check(x, rgb.d[0] == xd_vae_frames(&v, lat.d[0]),
-                  "vae: the output has %lld frames and needs %lld", (long long)rgb.d[0],
-                  (long long)xd_vae_frames(&v, lat.d[0])))
+    if (!xd_map_video_fits(x, rgb, lat, v.cell[1], C, xd_vae_latents(&v, rgb.d[0])) ||
+        !xd_map_frames_fit(x, rgb.d[0], xd_vae_frames(&v, lat.d[0])))
         return;
     for (int64_t i = 0; i < C; i++)
         gain[i] = (float)c->std.v[i], bias[i] = (float)c->mean.v[i];
     xd_tensor z = xd_new_as(x, XD_F32, 4, lat.d);
     size_t    above = xd_arena_mark(x->tmp);
-    xd_linear_into(x, as_rows(z), xd_scale_rows(x, as_rows(lat), gain, bias), &g->post_quant);
+    xd_linear_into(x, xd_map_rows(z), xd_scale_rows(x, xd_map_rows(lat), gain, bias),
+                   &g->post_quant);
     xd_arena_rewind(x->tmp, above);
     run_chunks(&r, z, rgb, 1, v.cell[0]);
     xd_arena_rewind(x->tmp, mark);
@@ -575,7 +487,7 @@ void xd_causal_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor mome
     run         r = { .x = x, .c = c, .w = &g->enc };
     xd_vae_info v;
     xd_causal_info(c, &v);
-    if (!extents_fit(x, &v, rgb, moments, 2 * C))
+    if (!xd_map_video_fits(x, rgb, moments, v.cell[1], 2 * C, xd_vae_latents(&v, rgb.d[0])))
         return;
     for (int64_t i = 0; i < C; i++) {
         gain[i] = (float)(1 / c->std.v[i]), bias[i] = (float)(-c->mean.v[i] / c->std.v[i]);
@@ -583,7 +495,7 @@ void xd_causal_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor mome
     }
     run_chunks(&r, rgb, moments, v.cell[0], 1);
     xd_tensor m = xd_new_as(x, XD_F32, 4, moments.d);
-    xd_linear_into(x, as_rows(m), as_rows(moments), &g->quant);
-    xd_copy_to(x, as_rows(moments), xd_scale_rows(x, as_rows(m), gain, bias));
+    xd_linear_into(x, xd_map_rows(m), xd_map_rows(moments), &g->quant);
+    xd_copy_to(x, xd_map_rows(moments), xd_scale_rows(x, xd_map_rows(m), gain, bias));
     xd_arena_rewind(x->tmp, mark);
 }

@@ -14,19 +14,14 @@
 #include "exec/op.h"
 #include "vae/bands.h"
 #include "vae/cogvideox.h"
+#include "vae/maps.h"
 #include "vae/vae.h"
 
 enum {
-    PAST       = 2,             /* past frames that a convolution over time reads               */
     MAX_CACHES = 2 + 2 * (XD_COG_MID + XD_COG_LEVELS * XD_COG_RES),
     LATENTS    = 2,             /* latent frames per batch: num_latent_frames_batch_size        */
     SAMPLES    = 8,             /* video frames per batch: num_sample_frames_batch_size         */
 };
-
-/* Max bytes of the frames that are normalized together. The number of frames is computed as if
- * frames were square, because a rank that has only some rows of the frames must use the same number
- * as the other ranks. */
-static const int64_t few_frames = (int64_t)5 << 27;
 
 typedef struct run {
     xd_exec          *x;
@@ -36,44 +31,19 @@ typedef struct run {
     size_t            base;     /* arena mark below the map h                                 */
     xd_tensor         h;        /* [T,H,W,C] at `base`: the current map                       */
     xd_tensor         z;        /* [t,h,w,C] F32: latent frames of the batch (decoder)           */
-    xd_tensor         cache[MAX_CACHES];        /* kept frames [PAST,H,W,C] per convolution   */
+    xd_tensor         cache[MAX_CACHES];        /* kept frames [XD_PAST,H,W,C] per convolution */
     int               ncache;   /* convolutions in `cache`; 0: there is only one batch        */
     int               at;       /* index in `cache` of the next convolution                   */
     int               first;    /* 1: first batch, so no frames are kept yet                  */
 } run;
 
 static const xd_tensor none;
-static const int       pad1[3] = { 0, 1, 1 };
-
-static xd_tensor map_as(run *r, xd_dtype type, int64_t T, int64_t H, int64_t W, int64_t C)
-{
-    return xd_new_as(r->x, type, 4, (int64_t[]){ T, H, W, C });
-}
-
-static xd_tensor new_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
-{
-    return map_as(r, r->x->act, T, H, W, C);
-}
-
-/* Replaces the current map h by a map of this shape. The memory at `base` is reallocated without
- * moving anything, so the old h stays readable until it is overwritten. */
-static void replace_map(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
-{
-    xd_arena_rewind(r->x->tmp, r->base);
-    r->h = new_map(r, T, H, W, C);
-}
-
-/* Returns a view of a map [T,H,W,C] as rows [n,C]. */
-static xd_tensor as_rows(xd_tensor t)
-{
-    return xd_reshape(t, 2, (int64_t[]){ t.d[0] * t.d[1] * t.d[2], t.d[3] });
-}
 
 /* ---- kept frames ------------------------------------------------------------------ */
 
 static void keep_for(run *r, int64_t H, int64_t W, const xd_cnv *w)
 {
-    r->cache[r->ncache++] = map_as(r, w->w.type, PAST, H, W, w->w.in);
+    r->cache[r->ncache++] = xd_map_as(r->x, w->w.type, XD_PAST, H, W, w->w.in);
 }
 
 static void keep_res(run *r, int64_t H, int64_t W, const xd_cog_res *w)
@@ -119,7 +89,7 @@ static xd_tensor new_beside(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
         if ((char *)last->p + xd_bytes(*last) - (char *)t.p >= (ptrdiff_t)xd_bytes(t))
             return t;
     }
-    return new_map(r, T, H, W, C);
+    return xd_map(r->x, T, H, W, C);
 }
 
 /* ---- convolutions over time ---------------------------------------------------------------- */
@@ -140,7 +110,7 @@ static xd_tensor of_latent(run *r, const xd_lin *w)
 {
     xd_tensor t = xd_new_as(r->x, XD_F32, 4,
                             (int64_t[]){ r->z.d[0], r->z.d[1], r->z.d[2], w->w.out });
-    xd_linear_into(r->x, as_rows(t), as_rows(r->z), w);
+    xd_linear_into(r->x, xd_map_rows(t), xd_map_rows(r->z), w);
     return t;
 }
 
@@ -188,21 +158,6 @@ static void read_feed(run *r, xd_tensor to, const feed *f, int64_t t)
     }
 }
 
-/* Copies PAST frames one by one, because source and destination may overlap. */
-static void move_past(run *r, xd_tensor to, xd_tensor from)
-{
-    for (int i = 0; i < PAST; i++)
-        xd_copy_to(r->x, xd_rows(to, i, 1), xd_rows(from, i, 1));
-}
-
-static int64_t frames_at_once(const run *r, xd_tensor in)
-{
-    int64_t frame = in.d[2] * in.d[2] * in.d[3] * (int64_t)xd_dtype_size(r->x->act);
-    int64_t n = few_frames / frame - PAST;
-    n = n > 1 ? n : 1;
-    return n < in.d[0] ? n : in.d[0];
-}
-
 /* Computes out = conv(f) + plus, where plus may be the tensor `out`. The input of the convolution
  * is extended by copies of the input's first frame before that frame. */
 static void causal_conv(run *r, xd_tensor out, const feed *f, const xd_cnv *w, xd_tensor plus)
@@ -210,45 +165,27 @@ static void causal_conv(run *r, xd_tensor out, const feed *f, const xd_cnv *w, x
     xd_exec  *x = r->x;
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor in = f->in, cache = r->ncache ? r->cache[r->at++] : none;
-    int64_t   T = in.d[0], n = frames_at_once(r, in);
-    xd_tensor buf = map_as(r, w->w.type, PAST + n, in.d[1], in.d[2], in.d[3]);
-    xd_tensor past = xd_rows(buf, 0, PAST);
+    int64_t   T = in.d[0], n = xd_map_frames(x, in);
+    xd_tensor buf = xd_map_as(x, w->w.type, XD_PAST + n, in.d[1], in.d[2], in.d[3]);
     for (int64_t t = 0; t < T; t += n) {
         int64_t k = T - t < n ? T - t : n;
-        read_feed(r, xd_rows(buf, PAST, k), f, t);
+        read_feed(r, xd_rows(buf, XD_PAST, k), f, t);
         if (!t && r->first)
-            for (int i = 0; i < PAST; i++)
-                xd_copy_to(x, xd_rows(buf, i, 1), xd_rows(buf, PAST, 1));
+            for (int i = 0; i < XD_PAST; i++)
+                xd_copy_to(x, xd_rows(buf, i, 1), xd_rows(buf, XD_PAST, 1));
         else if (!t)
-            move_past(r, past, cache);
-        xd_conv3d_into(x, xd_rows(out, t, k), xd_rows(buf, 0, PAST + k), w,
+            xd_map_keep(x, buf, cache, XD_PAST);
+        xd_conv3d_into(x, xd_rows(out, t, k), xd_rows(buf, 0, XD_PAST + k), w,
                        plus.p ? xd_rows(plus, t, k) : none);
         if (t + k < T)
-            move_past(r, past, xd_rows(buf, k, PAST));
+            xd_map_keep(x, buf, xd_rows(buf, k, XD_PAST), XD_PAST);
         else if (r->ncache)
-            move_past(r, cache, xd_rows(buf, k, PAST));
+            xd_map_keep(x, cache, xd_rows(buf, k, XD_PAST), XD_PAST);
     }
     xd_arena_rewind(x->tmp, mark);
 }
 
 /* ---- blocks -------------------------------------------------------------------------------- */
-
-/* Applies the shortcut's 1x1 convolution to the map `old` at the arena's base, in place. A frame is
- * written only after the frames whose memory it overwrites have been read. */
-static xd_tensor reshape_channels(run *r, xd_tensor old, const xd_lin *w)
-{
-    xd_exec  *x = r->x;
-    size_t    mark = xd_arena_mark(x->tmp);
-    int64_t   T = old.d[0], C = w->w.out, d[4] = { T, old.d[1], old.d[2], C };
-    xd_tensor s = new_map(r, 1, d[1], d[2], C), to = xd_view(old.p, old.type, 4, d);
-    for (int64_t i = 0; i < T; i++) {
-        int64_t t = C > old.d[3] ? T - 1 - i : i;
-        xd_linear_into(x, as_rows(s), as_rows(xd_rows(old, t, 1)), w);
-        xd_copy_to(x, xd_rows(to, t, 1), s);
-    }
-    xd_arena_rewind(x->tmp, mark);
-    return to;
-}
 
 /* Runs a residual block: h = shortcut(h) + conv2(silu(norm2(conv1(silu(norm1(h)))))) */
 static void run_residual(run *r, const xd_cog_res *w)
@@ -257,7 +194,7 @@ static void run_residual(run *r, const xd_cog_res *w)
     xd_tensor h = r->h;
     int64_t   in = w->conv1.w.in, out = w->conv1.w.out, *d = h.d;
     if (out > in)
-        replace_map(r, d[0], d[1], d[2], out);
+        r->h = xd_map_at(x, r->base, d[0], d[1], d[2], out);
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor a = new_beside(r, d[0], d[1], d[2], out);
     size_t    above = xd_arena_mark(x->tmp);
@@ -265,11 +202,11 @@ static void run_residual(run *r, const xd_cog_res *w)
     causal_conv(r, a, &f, &w->conv1, none);
     xd_arena_rewind(x->tmp, above);
     if (in != out)
-        h = reshape_channels(r, h, &w->shortcut);
+        h = xd_map_reshape(x, h, &w->shortcut);
     f = norm_feed(r, a, &w->norm2);
     causal_conv(r, h, &f, &w->conv2, h);
     if (in != out)
-        replace_map(r, d[0], d[1], d[2], out);
+        r->h = xd_map_at(x, r->base, d[0], d[1], d[2], out);
     else
         xd_arena_rewind(x->tmp, mark);
 }
@@ -288,7 +225,7 @@ static void run_upsample(run *r, const xd_cog_level *level, int time)
     xd_exec  *x = r->x;
     xd_tensor old = r->h;
     int64_t   T = old.d[0], twice = time && T > 1, odd = twice && T % 2;
-    replace_map(r, twice ? 2 * T - odd : T, 2 * old.d[1], 2 * old.d[2], old.d[3]);
+    r->h = xd_map_at(x, r->base, twice ? 2 * T - odd : T, 2 * old.d[1], 2 * old.d[2], old.d[3]);
     for (int64_t t = T - 1; t >= 0; t--) {
         size_t    mark = xd_arena_mark(x->tmp);
         int64_t   to = twice && t ? 2 * t - odd : t;
@@ -310,9 +247,8 @@ static xd_tensor mean_of(xd_exec *x, xd_tensor two)
     return m;
 }
 
-/* Halves the rows and columns of the map h by a convolution with stride 2, after averaging pairs of
- * frames if `time` is set (except the first of an odd number). Pads only below and on the right, so
- * that output cell i reads pixels 2i .. 2i+2. */
+/* Halves the rows and columns of the map h, after averaging pairs of frames if `time` is set
+ * (except the first of an odd number). */
 static void run_downsample(run *r, const xd_cog_level *level, int time)
 {
     xd_exec  *x = r->x;
@@ -322,14 +258,12 @@ static void run_downsample(run *r, const xd_cog_level *level, int time)
     xd_tensor to = xd_view(old.p, old.type, 4, d);
     for (int64_t t = 0; t < n; t++) {
         size_t    mark = xd_arena_mark(x->tmp);
-        xd_tensor s = new_map(r, 1, d[1], d[2], d[3]);
         xd_tensor in = half && (t || !odd) ? mean_of(x, xd_rows(old, 2 * t - odd, 2))
                                            : xd_rows(old, t, 1);
-        xd_conv2d_into(x, s, in, &level->down, &(xd_conv_options){ .stride = 2, .hi = pad1 });
-        xd_copy_to(x, xd_rows(to, t, 1), s);
+        xd_map_halve(x, xd_rows(to, t, 1), in, &level->down);
         xd_arena_rewind(x->tmp, mark);
     }
-    replace_map(r, n, d[1], d[2], d[3]);
+    r->h = xd_map_at(x, r->base, n, d[1], d[2], d[3]);
 }
 
 static void run_levels(run *r)
@@ -351,7 +285,7 @@ static void begin_batch(run *r, xd_tensor in)
     feed f = plain_feed(in);
     r->base = xd_arena_mark(r->x->tmp);
     r->at = 0;
-    replace_map(r, in.d[0], in.d[1], in.d[2], r->w->in.w.out);
+    r->h = xd_map_at(r->x, r->base, in.d[0], in.d[1], in.d[2], r->w->in.w.out);
     causal_conv(r, r->h, &f, &r->w->in, none);
 }
 
@@ -362,7 +296,7 @@ static void decode_batch(run *r, xd_tensor lat, xd_tensor rgb, const xd_lin *bef
     r->z = lat;
     if (before) {
         r->z = xd_new_as(x, XD_F32, 4, lat.d);
-        xd_linear_into(x, as_rows(r->z), as_rows(lat), before);
+        xd_linear_into(x, xd_map_rows(r->z), xd_map_rows(lat), before);
     }
     begin_batch(r, r->z);
     run_middle(r);
@@ -383,41 +317,20 @@ static void encode_batch(run *r, xd_tensor rgb, xd_tensor moments, const xd_lin 
     xd_tensor m = after ? xd_new_as(x, XD_F32, 4, moments.d) : moments;
     causal_conv(r, m, &f, &r->w->out, none);
     if (after)
-        xd_linear_into(x, as_rows(moments), as_rows(m), after);
+        xd_linear_into(x, xd_map_rows(moments), xd_map_rows(m), after);
     xd_arena_rewind(x->tmp, mark);
-}
-
-/* Checks that the pixels and the latents of this rank have matching extents. A rank's band of rows
- * may be empty. */
-static int extents_fit(xd_exec *x, const xd_cog_cfg *c, xd_tensor rgb, xd_tensor lat,
-                       int64_t rgb_ch, int64_t lat_ch)
-{
-    int64_t f = (int64_t)1 << (xd_cog_levels(c) - 1);
-    return xd_check(x, rgb.nd == 4 && lat.nd == 4 && rgb.d[0] > 0 && lat.d[0] > 0 && lat.d[2] > 0 &&
-                    rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f && rgb.d[3] == rgb_ch &&
-                    lat.d[3] == lat_ch,
-                    "vae: %lld frames of %lld x %lld pixels do not match %lld frames of %lld x "
-                    "%lld cells of %lld channels", (long long)rgb.d[0], (long long)rgb.d[2],
-                    (long long)rgb.d[1], (long long)lat.d[0], (long long)lat.d[2],
-                    (long long)lat.d[1], (long long)lat.d[3]);
-}
-
-static int right_number(xd_exec *x, int64_t is, int64_t want)
-{
-    return xd_check(x, is == want, "vae: the output has %lld frames and needs %lld",
-                    (long long)is, (long long)want);
 }
 
 void xd_cog_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
 {
     const xd_cog_cfg  *c = n->cfg;
     const xd_cog_glob *g = n->glob;
-    const xd_vae_info  v = { .cell = { 1 << c->halvings } };
+    const xd_vae_info  v = { .cell = { 1 << c->halvings, 1 << (xd_cog_levels(c) - 1) } };
     size_t             mark = xd_arena_mark(x->tmp);
     int64_t            T = lat.d[0], done = 0;
     run                r = { .x = x, .c = c, .w = &g->dec, .dec = 1, .first = 1 };
-    if (!extents_fit(x, c, rgb, lat, c->out_channels, c->latent_channels) ||
-        !right_number(x, rgb.d[0], xd_vae_frames(&v, T)))
+    if (!xd_map_video_fits(x, rgb, lat, v.cell[1], c->latent_channels, T) ||
+        !xd_map_frames_fit(x, rgb.d[0], xd_vae_frames(&v, T)))
         return;
     if (T >= 2 * LATENTS)
         open_caches(&r, lat.d[1], lat.d[2]);
@@ -437,12 +350,12 @@ void xd_cog_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
 {
     const xd_cog_cfg  *c = n->cfg;
     const xd_cog_glob *g = n->glob;
-    const xd_vae_info  v = { .cell = { 1 << c->halvings } };
+    const xd_vae_info  v = { .cell = { 1 << c->halvings, 1 << (xd_cog_levels(c) - 1) } };
     size_t             mark = xd_arena_mark(x->tmp);
     int64_t            T = rgb.d[0], done = 0;
     run                r = { .x = x, .c = c, .w = &g->enc, .first = 1 };
-    if (!extents_fit(x, c, rgb, moments, c->in_channels, 2 * c->latent_channels) ||
-        !right_number(x, moments.d[0], xd_vae_latents(&v, T)))
+    if (!xd_map_video_fits(x, rgb, moments, v.cell[1], 2 * c->latent_channels, moments.d[0]) ||
+        !xd_map_frames_fit(x, moments.d[0], xd_vae_latents(&v, T)))
         return;
     if (T >= 2 * SAMPLES)
         open_caches(&r, rgb.d[1], rgb.d[2]);

@@ -14,6 +14,7 @@
 #include "exec/op.h"
 #include "vae/bands.h"
 #include "vae/kl.h"
+#include "vae/maps.h"
 #include "vae/rgb.h"
 
 enum {
@@ -288,15 +289,6 @@ static xd_tensor new_map(run *r, int64_t C)
     return map_as(r, r->x->act, C);
 }
 
-/* Replaces the current map h by a map of this shape. The memory at `base` is reallocated without
- * moving anything: the content (the old h, or a new map written over the old h) stays readable.
- * Memory above the new h is free. */
-static void replace_map(run *r, int64_t H, int64_t W, int64_t C)
-{
-    xd_arena_rewind(r->x->tmp, r->base);
-    r->h = xd_new_as(r->x, r->x->act, 4, (int64_t[]){ 1, H, W, C });
-}
-
 /* Returns a view of the memory at `base` as a map of this shape, for which the memory must be large
  * enough. */
 static xd_tensor view_at_base(const run *r, int64_t H, int64_t W, int64_t C)
@@ -351,7 +343,7 @@ static void other_width(run *r, const xd_kl_res *w)
     xd_tensor old = r->h;
     int64_t   C = w->conv1.w.out;
     int       wider = C > old.d[3];
-    replace_map(r, old.d[1], old.d[2], wider ? C : old.d[3]);
+    r->h = xd_map_at(r->x, r->base, 1, old.d[1], old.d[2], wider ? C : old.d[3]);
     xd_tensor b = new_map(r, C), out = view_at_base(r, old.d[1], old.d[2], C);
     conv3(r, (xd_banded){ .feed = norm_feed(r, old, &w->norm1), .w = &w->conv1, .out = b,
                           .partial = partial_of(r, b) });
@@ -362,7 +354,7 @@ static void other_width(run *r, const xd_kl_res *w)
                           .shortcut = &w->shortcut,
                           .last_first = wider,
                           .partial = partial_of(r, out) });
-    replace_map(r, old.d[1], old.d[2], C);
+    r->h = xd_map_at(r->x, r->base, 1, old.d[1], old.d[2], C);
 }
 
 static void run_residual(run *r, const xd_kl_res *w)
@@ -417,7 +409,7 @@ static void run_middle(run *r, const xd_kl_half *w)
 static void run_upsample(run *r, const xd_cnv w[4])
 {
     xd_tensor old = r->h;
-    replace_map(r, 2 * old.d[1], 2 * old.d[2], old.d[3]);
+    r->h = xd_map_at(r->x, r->base, 1, 2 * old.d[1], 2 * old.d[2], old.d[3]);
     xd_band_enlarge(r->x, r->h, old, w, partial_of(r, r->h));
 }
 
@@ -434,7 +426,7 @@ static void run_downsample(run *r, const xd_cnv *w)
                           .stride = 2,
                           .over = 1,
                           .partial = xd_rows(r->partial, 0, H) });
-    replace_map(r, H, W, C);
+    r->h = xd_map_at(r->x, r->base, 1, H, W, C);
 }
 
 /* Begins a run: allocates the norms' sums for maps of at most `rows` rows. */
@@ -450,7 +442,7 @@ static run begin_run(xd_exec *x, const xd_kl_cfg *c, int64_t rows)
 /* Computes h = conv_in(in) from `in` [1,H,W,C], after an optional 1x1 convolution of `in`. */
 static void run_conv_in(run *r, xd_tensor in, const xd_cnv *before, const xd_cnv *conv_in)
 {
-    replace_map(r, in.d[1], in.d[2], conv_in->w.out);
+    r->h = xd_map_at(r->x, r->base, 1, in.d[1], in.d[2], conv_in->w.out);
     size_t mark = xd_arena_mark(r->x->tmp);
     if (before) {
         xd_tensor z = map_as(r, conv_in->w.type, before->w.out);
@@ -471,24 +463,11 @@ static void run_conv_out(run *r, xd_tensor out, const xd_kl_half *w, const xd_cn
         conv1(r, out, m, after);
 }
 
-/* Checks that the pixels and the latents of this rank have matching extents. A rank's band of rows
- * may be empty. */
-static int extents_fit(xd_exec *x, const xd_kl_cfg *c, xd_tensor rgb, xd_tensor lat, int64_t C)
-{
-    int64_t f = xd_kl_cell(c);
-    return xd_check(x, rgb.nd == 4 && lat.nd == 4 && lat.d[0] == rgb.d[0] && lat.d[2] > 0 &&
-                    rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f &&
-                    lat.d[3] == C,
-                    "vae: an image of %lld x %lld pixels does not match latents of %lld x %lld "
-                    "cells of %lld channels", (long long)rgb.d[2], (long long)rgb.d[1],
-                    (long long)lat.d[2], (long long)lat.d[1], (long long)lat.d[3]);
-}
-
 /* Decodes latents [T,h,w,C] to pixels. Frames are decoded one by one as independent images. */
 void xd_kl_decode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor lat,
                   xd_tensor rgb)
 {
-    if (!extents_fit(x, c, rgb, lat, c->latent_channels))
+    if (!xd_map_image_fits(x, rgb, lat, xd_kl_cell(c), c->latent_channels))
         return;
     for (int64_t t = 0; t < lat.d[0]; t++) {
         size_t mark = xd_arena_mark(x->tmp);
@@ -508,7 +487,7 @@ void xd_kl_decode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor
 void xd_kl_encode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor rgb,
                   xd_tensor moments)
 {
-    if (!extents_fit(x, c, rgb, moments, 2 * c->latent_channels))
+    if (!xd_map_image_fits(x, rgb, moments, xd_kl_cell(c), 2 * c->latent_channels))
         return;
     for (int64_t t = 0; t < rgb.d[0]; t++) {
         size_t mark = xd_arena_mark(x->tmp);

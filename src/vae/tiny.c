@@ -11,6 +11,7 @@
 
 #include "exec/op.h"
 #include "vae/bands.h"
+#include "vae/maps.h"
 #include "vae/scale_rows.h"
 #include "vae/vae.h"
 
@@ -190,11 +191,6 @@ typedef struct run {
     xd_tensor h;                /* [1,H,W,C] at `base`: the current map                        */
 } run;
 
-static xd_tensor flat(xd_tensor map)
-{
-    return xd_reshape(map, 2, (int64_t[]){ map.d[0] * map.d[1] * map.d[2], map.d[3] });
-}
-
 /* Computes out = conv(in) + plus with a 3 x 3 kernel. */
 static void conv3(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tensor plus, int stride)
 {
@@ -205,20 +201,7 @@ static void conv3(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tenso
 
 static void relu(run *r, xd_tensor map)
 {
-    xd_activate(r->x, flat(map), XD_RELU);
-}
-
-static xd_tensor new_map(run *r, xd_dtype type, int64_t H, int64_t W, int64_t C)
-{
-    return xd_new_as(r->x, type, 4, (int64_t[]){ 1, H, W, C });
-}
-
-/* Replaces the current map h by a map of this size, with free memory above it. The memory of the
- * old h stays readable until the new h overwrites it. */
-static void replace_map(run *r, int64_t H, int64_t W, int64_t C)
-{
-    xd_arena_rewind(r->x->tmp, r->base);
-    r->h = new_map(r, r->x->act, H, W, C);
+    xd_activate(r->x, xd_map_rows(map), XD_RELU);
 }
 
 /* Runs a block: h = relu(conv(relu(conv(relu(conv(h))))) + h) */
@@ -226,8 +209,8 @@ static void run_block(run *r, const block *w)
 {
     const xd_tensor none = { 0 };
     size_t          mark = xd_arena_mark(r->x->tmp);
-    xd_tensor       a = new_map(r, r->x->act, r->h.d[1], r->h.d[2], r->h.d[3]);
-    xd_tensor       b = new_map(r, r->x->act, r->h.d[1], r->h.d[2], r->h.d[3]);
+    xd_tensor       a = xd_map(r->x, 1, r->h.d[1], r->h.d[2], r->h.d[3]);
+    xd_tensor       b = xd_map(r->x, 1, r->h.d[1], r->h.d[2], r->h.d[3]);
     conv3(r, a, r->h, &w->conv[0], none, 1);
     relu(r, a);
     conv3(r, b, a, &w->conv[1], none, 1);
@@ -242,7 +225,7 @@ static void run_block(run *r, const block *w)
 static void run_upsample(run *r, const xd_cnv *w)
 {
     xd_tensor old = r->h;
-    replace_map(r, 2 * old.d[1], 2 * old.d[2], old.d[3]);
+    r->h = xd_map_at(r->x, r->base, 1, 2 * old.d[1], 2 * old.d[2], old.d[3]);
     size_t mark = xd_arena_mark(r->x->tmp);
     conv3(r, r->h, xd_enlarge(r->x, old, 1, 2, 2), w, (xd_tensor){ 0 }, 1);
     xd_arena_rewind(r->x->tmp, mark);
@@ -250,13 +233,13 @@ static void run_upsample(run *r, const xd_cnv *w)
 
 static void run_downsample(run *r, const xd_cnv *w)
 {
-    xd_tensor old = r->h, small = new_map(r, r->x->act, old.d[1] / 2, old.d[2] / 2, old.d[3]);
+    xd_tensor old = r->h, small = xd_map(r->x, 1, old.d[1] / 2, old.d[2] / 2, old.d[3]);
     conv3(r, small, old, w, (xd_tensor){ 0 }, 2);
     xd_tensor to = old;
     to.d[1] = small.d[1], to.d[2] = small.d[2];
     to = xd_view(old.p, old.type, 4, to.d);
     xd_copy_to(r->x, to, small);
-    replace_map(r, to.d[1], to.d[2], to.d[3]);
+    r->h = xd_map_at(r->x, r->base, 1, to.d[1], to.d[2], to.d[3]);
 }
 
 static void run_half(run *r, const cfg *c, const half *w, int dec)
@@ -277,49 +260,37 @@ static void clamp_latents(xd_exec *x, xd_tensor z)
     const xd_tensor none = { 0 };
     xd_tensor       all = xd_reshape(z, 1, (int64_t[]){ z.d[1] * z.d[2] * z.d[3] });
     xd_axpby(x, all, 0, none, 1.0f / 3);
-    xd_activate(x, flat(z), XD_TANH);
+    xd_activate(x, xd_map_rows(z), XD_TANH);
     xd_axpby(x, all, 0, none, 3);
-}
-
-/* Checks that the pixels and the latents of this rank have matching extents. A rank's band of rows
- * may be empty. */
-static int extents_fit(xd_exec *x, const cfg *c, xd_tensor rgb, xd_tensor lat, int64_t C)
-{
-    int64_t f = (int64_t)1 << (levels(c) - 1);
-    return xd_check(x, rgb.nd == 4 && lat.nd == 4 && lat.d[0] == rgb.d[0] && lat.d[2] > 0 &&
-                    rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f && lat.d[3] == C,
-                    "vae: an image of %lld x %lld pixels does not match latents of %lld x %lld "
-                    "cells of %lld channels", (long long)rgb.d[2], (long long)rgb.d[1],
-                    (long long)lat.d[2], (long long)lat.d[1], (long long)lat.d[3]);
 }
 
 /* Writes in * gain + bias to `out`, which may have any strides. */
 static void scale_map(xd_exec *x, xd_tensor out, xd_tensor in, float gain, float bias)
 {
     const float g[3] = { gain, gain, gain }, b[3] = { bias, bias, bias };
-    xd_copy_to(x, out, xd_reshape(xd_scale_rows(x, flat(in), g, b), 4, in.d));
+    xd_copy_to(x, out, xd_reshape(xd_scale_rows(x, xd_map_rows(in), g, b), 4, in.d));
 }
 
 static void decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
 {
     const cfg  *c = n->cfg;
     const half *w = &((const glob *)n->glob)->side[1];
-    if (!extents_fit(x, c, rgb, lat, c->latent_channels))
+    if (!xd_map_image_fits(x, rgb, lat, (int64_t)1 << (levels(c) - 1), c->latent_channels))
         return;
     for (int64_t t = 0; t < lat.d[0]; t++) {
         size_t    mark = xd_arena_mark(x->tmp);
         run       r = { .x = x, .base = mark };
         xd_tensor from = xd_rows(lat, t, 1), to = xd_rows(rgb, t, 1);
-        replace_map(&r, lat.d[1], lat.d[2], c->width[1].v[0]);
+        r.h = xd_map_at(x, mark, 1, lat.d[1], lat.d[2], c->width[1].v[0]);
         size_t    above = xd_arena_mark(x->tmp);
-        xd_tensor z = new_map(&r, XD_F32, lat.d[1], lat.d[2], lat.d[3]);
+        xd_tensor z = xd_map_as(x, XD_F32, 1, lat.d[1], lat.d[2], lat.d[3]);
         xd_copy_to(x, z, from);
         clamp_latents(x, z);
         conv3(&r, r.h, z, &w->in, (xd_tensor){ 0 }, 1);
         relu(&r, r.h);
         xd_arena_rewind(x->tmp, above);
         run_half(&r, c, w, 1);
-        xd_tensor out = new_map(&r, XD_F32, to.d[1], to.d[2], 3);
+        xd_tensor out = xd_map_as(x, XD_F32, 1, to.d[1], to.d[2], 3);
         conv3(&r, out, r.h, &w->out, (xd_tensor){ 0 }, 1);
         scale_map(x, to, out, 2, -1);
         xd_arena_rewind(x->tmp, mark);
@@ -344,20 +315,20 @@ static void encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
     const cfg  *c = n->cfg;
     const half *w = &((const glob *)n->glob)->side[0];
     int64_t     C = c->latent_channels;
-    if (!extents_fit(x, c, rgb, moments, 2 * C))
+    if (!xd_map_image_fits(x, rgb, moments, (int64_t)1 << (levels(c) - 1), 2 * C))
         return;
     for (int64_t t = 0; t < rgb.d[0]; t++) {
         size_t    mark = xd_arena_mark(x->tmp);
         run       r = { .x = x, .base = mark };
         xd_tensor to = xd_rows(moments, t, 1);
-        replace_map(&r, rgb.d[1], rgb.d[2], c->width[0].v[0]);
+        r.h = xd_map_at(x, mark, 1, rgb.d[1], rgb.d[2], c->width[0].v[0]);
         size_t    above = xd_arena_mark(x->tmp);
-        xd_tensor in = new_map(&r, XD_F32, rgb.d[1], rgb.d[2], 3);
+        xd_tensor in = xd_map_as(x, XD_F32, 1, rgb.d[1], rgb.d[2], 3);
         scale_map(x, in, xd_rows(rgb, t, 1), 0.5f, 0.5f);
         conv3(&r, r.h, in, &w->in, (xd_tensor){ 0 }, 1);
         xd_arena_rewind(x->tmp, above);
         run_half(&r, c, w, 0);
-        xd_tensor out = new_map(&r, XD_F32, to.d[1], to.d[2], C), mean = to;
+        xd_tensor out = xd_map_as(x, XD_F32, 1, to.d[1], to.d[2], C), mean = to;
         conv3(&r, out, r.h, &w->out, (xd_tensor){ 0 }, 1);
         mean.d[3] = C;
         xd_copy_to(x, mean, out);

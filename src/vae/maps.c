@@ -1,0 +1,90 @@
+/* maps.c - feature maps of autoencoders (maps.h) */
+#include "vae/maps.h"
+
+/* Max bytes of the frames that are normalized together. */
+static const int64_t few_frames = (int64_t)5 << 27;
+
+xd_tensor xd_map_as(xd_exec *x, xd_dtype type, int64_t T, int64_t H, int64_t W, int64_t C)
+{
+    return xd_new_as(x, type, 4, (int64_t[]){ T, H, W, C });
+}
+
+xd_tensor xd_map(xd_exec *x, int64_t T, int64_t H, int64_t W, int64_t C)
+{
+    return xd_map_as(x, x->act, T, H, W, C);
+}
+
+xd_tensor xd_map_at(xd_exec *x, size_t base, int64_t T, int64_t H, int64_t W, int64_t C)
+{
+    xd_arena_rewind(x->tmp, base);
+    return xd_map(x, T, H, W, C);
+}
+
+xd_tensor xd_map_rows(xd_tensor map)
+{
+    return xd_reshape(map, 2, (int64_t[]){ map.d[0] * map.d[1] * map.d[2], map.d[3] });
+}
+
+int64_t xd_map_frames(const xd_exec *x, xd_tensor in)
+{
+    int64_t frame = in.d[2] * in.d[2] * in.d[3] * (int64_t)xd_dtype_size(x->act);
+    int64_t n = few_frames / frame - XD_PAST;
+    n = n > 1 ? n : 1;
+    return n < in.d[0] ? n : in.d[0];
+}
+
+void xd_map_keep(xd_exec *x, xd_tensor to, xd_tensor from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        xd_copy_to(x, xd_rows(to, XD_PAST - n + i, 1), xd_rows(from, from.d[0] - n + i, 1));
+}
+
+xd_tensor xd_map_reshape(xd_exec *x, xd_tensor old, const xd_lin *w)
+{
+    size_t    mark = xd_arena_mark(x->tmp);
+    int64_t   T = old.d[0], C = w->w.out, d[4] = { T, old.d[1], old.d[2], C };
+    xd_tensor s = xd_map(x, 1, d[1], d[2], C), to = xd_view(old.p, old.type, 4, d);
+    for (int64_t i = 0; i < T; i++) {
+        int64_t t = C > old.d[3] ? T - 1 - i : i;
+        xd_linear_into(x, xd_map_rows(s), xd_map_rows(xd_rows(old, t, 1)), w);
+        xd_copy_to(x, xd_rows(to, t, 1), s);
+    }
+    xd_arena_rewind(x->tmp, mark);
+    return to;
+}
+
+void xd_map_halve(xd_exec *x, xd_tensor to, xd_tensor in, const xd_cnv *w)
+{
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor s = xd_map(x, 1, to.d[1], to.d[2], to.d[3]);
+    xd_conv2d_into(x, s, in, w, &(xd_conv_options){ .stride = 2, .hi = (int[]){ 0, 1, 1 } });
+    xd_copy_to(x, to, s);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+int xd_map_image_fits(xd_exec *x, xd_tensor rgb, xd_tensor lat, int64_t f, int64_t C)
+{
+    return xd_check(x, rgb.nd == 4 && lat.nd == 4 && lat.d[0] == rgb.d[0] && lat.d[2] > 0 &&
+                    rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f && lat.d[3] == C,
+                    "vae: an image of %lld x %lld pixels does not match latents of %lld x %lld "
+                    "cells of %lld channels", (long long)rgb.d[2], (long long)rgb.d[1],
+                    (long long)lat.d[2], (long long)lat.d[1], (long long)lat.d[3]);
+}
+
+int xd_map_video_fits(xd_exec *x, xd_tensor rgb, xd_tensor lat, int64_t f, int64_t C,
+                      int64_t frames)
+{
+    return xd_check(x, rgb.nd == 4 && lat.nd == 4 && rgb.d[0] > 0 && lat.d[0] > 0 && lat.d[2] > 0 &&
+                    rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f && rgb.d[3] == 3 &&
+                    lat.d[3] == C && lat.d[0] == frames,
+                    "vae: %lld frames of %lld x %lld pixels do not match %lld frames of %lld x "
+                    "%lld cells of %lld channels", (long long)rgb.d[0], (long long)rgb.d[2],
+                    (long long)rgb.d[1], (long long)lat.d[0], (long long)lat.d[2],
+                    (long long)lat.d[1], (long long)lat.d[3]);
+}
+
+int xd_map_frames_fit(xd_exec *x, int64_t is, int64_t want)
+{
+    return xd_check(x, is == want, "vae: the output has %lld frames and needs %lld",
+                    (long long)is, (long long)want);
+}
