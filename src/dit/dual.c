@@ -6,23 +6,52 @@
 static const double theta = 10000.0;
 static const float  eps = 1e-6f;
 
+/* ---- configuration ------------------------------------------------------------------------ */
+
+xd_status xd_dual_check(xd_dual_cfg *c, int64_t channels, xd_err *e)
+{
+    const xd_config_range r[] = {
+        { "num_attention_heads", c->heads, 1, 4096 },
+        { "attention_head_dim", c->head_dim, 8, 512 },
+        { "in_channels", c->in_ch, channels, 65536 },
+        { "num_layers", c->ndouble, 0, 10000 },
+        { "num_single_layers", c->nsingle, 0, 10000 },
+        { "joint_attention_dim", c->joint, 1, 1 << 24 },
+    };
+    c->out_ch = c->out_ch ? c->out_ch : c->in_ch;
+    c->dim = c->heads * c->head_dim;
+    return xd_check_ranges(r, sizeof r / sizeof r[0], e);
+}
+
+int xd_dual_nlayers(const void *cfg)
+{
+    const xd_dual_cfg *c = cfg;
+    return c->ndouble + c->nsingle;
+}
+
 /* ---- weights ------------------------------------------------------------------------------ */
 
 #define L1(a) 1, (int64_t[]){ a }
 
-void xd_pair_weights(xd_decl *d, const xd_dual_form *f, xd_pair *w)
+void xd_pair_weights(xd_decl *d, const void *cfg, int layer, void *w_)
 {
-    xd_adaln_form a = { .dim = f->dim, .head_dim = f->head_dim, .nmod = f->modulated ? 6 : 0,
-                        .qk_norm = 1 };
+    const xd_dual_cfg *c = cfg;
+    xd_pair           *w = w_;
+    xd_adaln_form      a = { .dim = c->dim, .head_dim = c->head_dim, .nmod = c->modulated ? 6 : 0,
+                             .qk_norm = 1 };
+    (void)layer;
     xd_adaln_weights(d, &a, 0, &w->img);
     xd_adaln_weights(d, &a, 1, &w->txt);
 }
 
-void xd_solo_weights(xd_decl *d, const xd_dual_form *f, xd_solo *w)
+void xd_solo_weights(xd_decl *d, const void *cfg, int layer, void *w_)
 {
     static const char *const qkv[] = { "attn.to_q", "attn.to_k", "attn.to_v" };
-    int64_t D = f->dim, hd = f->head_dim;
-    if (f->modulated)
+    const xd_dual_cfg *c = cfg;
+    xd_solo           *w = w_;
+    int64_t            D = c->dim, hd = c->head_dim;
+    (void)layer;
+    if (c->modulated)
         xd_w_linear(d, &w->mod, "norm.linear",
                     &(xd_linear_spec){ .in = D, .out = 3 * D, .bias = 1, .few = 1 });
     xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = D, .out = { D, D, D },
@@ -38,18 +67,17 @@ void xd_solo_weights(xd_decl *d, const xd_dual_form *f, xd_solo *w)
 
 /* ---- positions ---------------------------------------------------------------------------- */
 
-xd_status xd_dual_axes(xd_ints *axes, int64_t head_dim, xd_err *e)
+xd_status xd_dual_axes(xd_ints *axes, const xd_ints *usual, int64_t head_dim, xd_err *e)
 {
-    static const int64_t usual[XD_DUAL_AXES] = { 16, 56, 56 };
+    static const xd_ints image = { XD_DUAL_AXES, { 16, 56, 56 } };
     int64_t              sum = 0;
-    if (axes->n == 0) {
-        axes->n = XD_DUAL_AXES;
-        memcpy(axes->v, usual, sizeof usual);
-    }
-    if (axes->n != XD_DUAL_AXES)
+    usual = usual ? usual : &image;
+    if (axes->n == 0)
+        *axes = *usual;
+    if (axes->n != usual->n)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: axes_dims_rope has %d axes, not %d",
-                       axes->n, XD_DUAL_AXES);
-    for (int i = 0; i < XD_DUAL_AXES; i++) {
+                       axes->n, usual->n);
+    for (int i = 0; i < axes->n; i++) {
         if (axes->v[i] < 0 || axes->v[i] % 2)
             return xd_fail(e, XD_EFORMAT, "transformer: axes_dims_rope has %lld, which is not "
                            "even", (long long)axes->v[i]);

@@ -19,11 +19,39 @@ typedef struct xd_solo {        /* weights of a single block                    
     xd_tensor norm_q, norm_k;
 } xd_solo;
 
-/* Declare the weights of a double and of a single block. modulated is 1 if each block has linear
- * layers for its modulation. */
-typedef struct xd_dual_form { int64_t dim, head_dim; int modulated; } xd_dual_form;
-void xd_pair_weights(xd_decl *d, const xd_dual_form *f, xd_pair *w);
-void xd_solo_weights(xd_decl *d, const xd_dual_form *f, xd_solo *w);
+/* The part of a config that all models with double and single blocks have. The config of such a
+ * model begins with this struct. */
+typedef struct xd_dual_cfg {
+    int64_t head_dim, in_ch, out_ch, joint, patch;
+    int     heads, ndouble, nsingle;
+    int     modulated;          /* 1: each block has linear layers for its modulation           */
+    xd_ints axes;               /* head features rotated per position axis                     */
+    int64_t dim;                /* D = heads * head_dim                                        */
+} xd_dual_cfg;
+
+/* Rows of a field table that read an xd_dual_cfg. Parameters: the defaults of in_channels,
+ * num_layers, num_single_layers, num_attention_heads and joint_attention_dim. */
+#define XD_DUAL_FIELDS(in_, double_, single_, heads_, joint_)                                     \
+    { "patch_size", offsetof(xd_dual_cfg, patch), 'l', 1, NULL },                                 \
+    { "in_channels", offsetof(xd_dual_cfg, in_ch), 'l', in_, NULL },                              \
+    { "out_channels", offsetof(xd_dual_cfg, out_ch), 'l', 0, NULL },                              \
+    { "num_layers", offsetof(xd_dual_cfg, ndouble), 'i', double_, NULL },                         \
+    { "num_single_layers", offsetof(xd_dual_cfg, nsingle), 'i', single_, NULL },                  \
+    { "attention_head_dim", offsetof(xd_dual_cfg, head_dim), 'l', 128, NULL },                    \
+    { "num_attention_heads", offsetof(xd_dual_cfg, heads), 'i', heads_, NULL },                   \
+    { "joint_attention_dim", offsetof(xd_dual_cfg, joint), 'l', joint_, NULL },                   \
+    { "axes_dims_rope", offsetof(xd_dual_cfg, axes), 'L', 0, NULL }
+
+/* Checks the numbers of a config, which needs at least `channels` input channels. Sets `dim`, and
+ * out_ch if the config has none. */
+xd_status xd_dual_check(xd_dual_cfg *c, int64_t channels, xd_err *e);
+/* Returns the number of blocks; implements the function nlayers of xd_net_def. */
+int       xd_dual_nlayers(const void *cfg);
+
+/* Declare the weights of a double and of a single block; implement the function weights of
+ * xd_block. */
+void xd_pair_weights(xd_decl *d, const void *cfg, int layer, void *w);
+void xd_solo_weights(xd_decl *d, const void *cfg, int layer, void *w);
 
 /* Inputs of a block besides its weights. */
 typedef struct xd_dual_in {
@@ -39,8 +67,9 @@ typedef struct xd_dual_in {
 void xd_pair_run(xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in);
 void xd_solo_run(xd_exec *x, xd_tensor h, const xd_solo *w, const xd_dual_in *in);
 
-/* Checks the widths of the position axes in a config. An empty list becomes (16, 56, 56). */
-xd_status xd_dual_axes(xd_ints *axes, int64_t head_dim, xd_err *e);
+/* Checks the widths of the position axes in a config. An empty list becomes `usual`, whose length
+ * all lists must have. NULL: (16, 56, 56). */
+xd_status xd_dual_axes(xd_ints *axes, const xd_ints *usual, int64_t head_dim, xd_err *e);
 /* Returns the RoPE table of this rank's tokens, [n,head_dim/2] values of fn (cos or sin). The
  * position of an image token is (0, row, column), that of a token of reference image i is (i + 1,
  * row, column). Text tokens are at position 0, where RoPE is the identity. text: the text of the

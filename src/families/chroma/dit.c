@@ -13,23 +13,14 @@ enum { PACK = 2, MOST_LAYERS = 16 };
 static const float rms_eps = 1.1920929e-7f;     /* default epsilon of torch.nn.RMSNorm in f32   */
 
 typedef struct cfg {
-    int64_t head_dim, in_ch, out_ch, joint, patch, sinusoids, hidden;
-    int     heads, ndouble, nsingle, napprox;
-    xd_ints axes;               /* head features rotated per position axis                     */
-    int64_t dim;                /* D = heads * head_dim                                        */
+    xd_dual_cfg dual;
+    int64_t     sinusoids, hidden;      /* of the approximator                                 */
+    int         napprox;
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
 static const xd_field fields[] = {
-    { "patch_size", AT(patch), 'l', 1, NULL },
-    { "in_channels", AT(in_ch), 'l', 64, NULL },
-    { "out_channels", AT(out_ch), 'l', 0, NULL },
-    { "num_layers", AT(ndouble), 'i', 19, NULL },
-    { "num_single_layers", AT(nsingle), 'i', 38, NULL },
-    { "attention_head_dim", AT(head_dim), 'l', 128, NULL },
-    { "num_attention_heads", AT(heads), 'i', 24, NULL },
-    { "joint_attention_dim", AT(joint), 'l', 4096, NULL },
-    { "axes_dims_rope", AT(axes), 'L', 0, NULL },
+    XD_DUAL_FIELDS(64, 19, 38, 24, 4096),
     { "approximator_num_channels", AT(sinusoids), 'l', 64, NULL },
     { "approximator_hidden_dim", AT(hidden), 'l', 5120, NULL },
     { "approximator_layers", AT(napprox), 'i', 5, NULL },
@@ -54,42 +45,29 @@ static xd_status check_config(void *c_, xd_err *e)
 {
     cfg *c = c_;
     const xd_config_range r[] = {
-        { "num_attention_heads", c->heads, 1, 4096 },
-        { "attention_head_dim", c->head_dim, 8, 512 },
-        { "in_channels", c->in_ch, PACK * PACK, 65536 },
-        { "num_layers", c->ndouble, 0, 10000 },
-        { "num_single_layers", c->nsingle, 0, 10000 },
-        { "joint_attention_dim", c->joint, 1, 1 << 24 },
         { "approximator_num_channels", c->sinusoids, 8, 65536 },
         { "approximator_hidden_dim", c->hidden, 1, 1 << 24 },
         { "approximator_layers", c->napprox, 0, MOST_LAYERS },
     };
-    if (xd_check_ranges(r, sizeof r / sizeof r[0], e) != XD_OK)
+    if (xd_dual_check(&c->dual, PACK * PACK, e) != XD_OK ||
+        xd_check_ranges(r, sizeof r / sizeof r[0], e) != XD_OK)
         return XD_EFORMAT;
-    c->out_ch = c->out_ch ? c->out_ch : c->in_ch;
-    c->dim = c->heads * c->head_dim;
     if (c->sinusoids % 8)
         return xd_fail(e, XD_EFORMAT, "transformer: approximator_num_channels %lld does not divide "
                        "by 8", (long long)c->sinusoids);
-    if (c->patch != 1 || c->in_ch % (PACK * PACK) || c->out_ch != c->in_ch)
+    if (c->dual.patch != 1 || c->dual.in_ch % (PACK * PACK) || c->dual.out_ch != c->dual.in_ch)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: patch_size %lld, in_channels %lld and "
                        "out_channels %lld: only patch_size 1 and equal channels that divide by %d "
-                       "are supported", (long long)c->patch, (long long)c->in_ch,
-                       (long long)c->out_ch, PACK * PACK);
-    return xd_dual_axes(&c->axes, c->head_dim, e);
-}
-
-static int nlayers(const void *c_)
-{
-    const cfg *c = c_;
-    return c->ndouble + c->nsingle;
+                       "are supported", (long long)c->dual.patch, (long long)c->dual.in_ch,
+                       (long long)c->dual.out_ch, PACK * PACK);
+    return xd_dual_axes(&c->dual.axes, NULL, c->dual.head_dim, e);
 }
 
 static void info(const void *c_, xd_dit_info *out)
 {
-    const cfg *c = c_;
+    const xd_dual_cfg *c = c_;
     *out = (xd_dit_info){
-        .nlayers = nlayers(c), .heads = c->heads, .head_dim = (int)c->head_dim,
+        .nlayers = xd_dual_nlayers(c), .heads = c->heads, .head_dim = (int)c->head_dim,
         .patch = { 1, PACK, PACK }, .dim = c->dim, .lat_ch = c->in_ch / (PACK * PACK),
         .sample = { 1, 128, 128 }, .text_dim = c->joint, .txt_flows = 1, .sites = 1,
         .local_size = sizeof(local),
@@ -97,25 +75,6 @@ static void info(const void *c_, xd_dit_info *out)
 }
 
 /* ---- weights ------------------------------------------------------------------------------ */
-
-static xd_dual_form block_form(const cfg *c)
-{
-    return (xd_dual_form){ .dim = c->dim, .head_dim = c->head_dim };
-}
-
-static void pair_weights(xd_decl *d, const void *c, int layer, void *w)
-{
-    xd_dual_form f = block_form(c);
-    (void)layer;
-    xd_pair_weights(d, &f, w);
-}
-
-static void solo_weights(xd_decl *d, const void *c, int layer, void *w)
-{
-    xd_dual_form f = block_form(c);
-    (void)layer;
-    xd_solo_weights(d, &f, w);
-}
 
 static void plain(xd_decl *d, xd_lin *w, const char *name, int64_t in, int64_t out)
 {
@@ -135,7 +94,7 @@ static void approximator_weights(xd_decl *d, const cfg *c, glob *g)
         xd_w_vec(d, &g->norm[i], "weight", 1, &c->hidden);
         xd_w_leave(d);
     }
-    plain(d, &g->last, "out_proj", c->hidden, c->dim);
+    plain(d, &g->last, "out_proj", c->hidden, c->dual.dim);
     xd_w_leave(d);
 }
 
@@ -143,10 +102,10 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 {
     const cfg *c = c_;
     glob      *g = g_;
-    plain(d, &g->latents, "x_embedder", c->in_ch, c->dim);
-    plain(d, &g->text, "context_embedder", c->joint, c->dim);
+    plain(d, &g->latents, "x_embedder", c->dual.in_ch, c->dual.dim);
+    plain(d, &g->text, "context_embedder", c->dual.joint, c->dual.dim);
     approximator_weights(d, c, g);
-    plain(d, &g->out, "proj_out", c->dim, c->out_ch);
+    plain(d, &g->out, "proj_out", c->dual.dim, c->dual.out_ch);
 }
 
 /* ---- modulation --------------------------------------------------------------------------- */
@@ -159,10 +118,10 @@ enum part { SOLO, IMAGE, TEXT, HEAD, PARTS };
  * per group. */
 static void parts_of(const xd_net *n, xd_span part[PARTS])
 {
-    const cfg *c = n->cfg;
-    int64_t    nd = c->ndouble, ns = c->nsingle;
-    int64_t    d0 = n->first < nd ? n->first : nd, d1 = n->last < nd ? n->last : nd;
-    int64_t    s0 = n->first - d0, s1 = n->last - d1;
+    const xd_dual_cfg *c = n->cfg;
+    int64_t            nd = c->ndouble, ns = c->nsingle;
+    int64_t            d0 = n->first < nd ? n->first : nd, d1 = n->last < nd ? n->last : nd;
+    int64_t            s0 = n->first - d0, s1 = n->last - d1;
     part[SOLO] = (xd_span){ 3 * s0, 3 * (s1 - s0) };
     part[IMAGE] = (xd_span){ 3 * ns + 6 * d0, 6 * (d1 - d0) };
     part[TEXT] = (xd_span){ 3 * ns + 6 * nd + 6 * d0, 6 * (d1 - d0) };
@@ -210,7 +169,7 @@ static xd_tensor approximate(xd_exec *x, const xd_net *n, double t)
     parts_of(n, part);
     for (int p = 0; p < PARTS; p++)
         rows += part[p].n;
-    xd_tensor out = xd_new_f32(x, rows, c->dim);
+    xd_tensor out = xd_new_f32(x, rows, c->dual.dim);
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor v = xd_new_f32(x, rows, c->sinusoids);
     xd_fill(x, v, fill_inputs, &in);
@@ -229,8 +188,8 @@ static xd_tensor approximate(xd_exec *x, const xd_net *n, double t)
 
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
-    const cfg *c = n->cfg;
-    local     *l = s->local;
+    const xd_dual_cfg *c = n->cfg;
+    local             *l = s->local;
     l->mod = approximate(x, n, in->t);
     l->cos = xd_dual_angles(x, in->cond, &c->axes, cos);
     l->sin = xd_dual_angles(x, in->cond, &c->axes, sin);
@@ -246,43 +205,43 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 static void forward_pair(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
 {
-    const cfg   *c = n->cfg;
-    const local *l = s->local;
-    int64_t      img = 3 * (int64_t)c->nsingle + 6 * (int64_t)x->layer;
-    int64_t      txt = 6 * (int64_t)c->ndouble;
-    xd_dual_in   in = { .txt = vectors(n, l, TEXT, img + txt, 6),
-                        .img = vectors(n, l, IMAGE, img, 6),
-                        .cos = l->cos, .sin = l->sin, .head_dim = c->head_dim };
+    const xd_dual_cfg *c = n->cfg;
+    const local       *l = s->local;
+    int64_t            img = 3 * (int64_t)c->nsingle + 6 * (int64_t)x->layer;
+    int64_t            txt = 6 * (int64_t)c->ndouble;
+    xd_dual_in         in = { .txt = vectors(n, l, TEXT, img + txt, 6),
+                              .img = vectors(n, l, IMAGE, img, 6),
+                              .cos = l->cos, .sin = l->sin, .head_dim = c->head_dim };
     xd_pair_run(x, s->h, w, &in);
 }
 
 static void forward_solo(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
 {
-    const cfg   *c = n->cfg;
-    const local *l = s->local;
-    xd_dual_in   in = { .img = vectors(n, l, SOLO, 3 * (int64_t)(x->layer - c->ndouble), 3),
-                        .cos = l->cos, .sin = l->sin, .head_dim = c->head_dim };
+    const xd_dual_cfg *c = n->cfg;
+    const local       *l = s->local;
+    xd_dual_in         in = { .img = vectors(n, l, SOLO, 3 * (int64_t)(x->layer - c->ndouble), 3),
+                              .cos = l->cos, .sin = l->sin, .head_dim = c->head_dim };
     xd_solo_run(x, s->h, w, &in);
 }
 
 /* Computes the network's output. The rows of the final modulation are shift, then scale. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
-    const glob *g = n->glob;
-    const cfg  *c = n->cfg;
-    xd_tensor   mod = vectors(n, s->local, HEAD, 3 * (int64_t)c->nsingle + 12 * (int64_t)c->ndouble,
-                              2);
+    const glob        *g = n->glob;
+    const xd_dual_cfg *c = n->cfg;
+    int64_t            at = 3 * (int64_t)c->nsingle + 12 * (int64_t)c->ndouble;
+    xd_tensor          mod = vectors(n, s->local, HEAD, at, 2);
     return xd_dual_head(x, s->h, xd_rows(mod, 1, 1), xd_rows(mod, 0, 1), &g->out);
 }
 
-static const xd_block kind_pair = { "transformer_blocks.%d", sizeof(xd_pair), pair_weights,
+static const xd_block kind_pair = { "transformer_blocks.%d", sizeof(xd_pair), xd_pair_weights,
                                     forward_pair };
-static const xd_block kind_solo = { "single_transformer_blocks.%d", sizeof(xd_solo), solo_weights,
-                                    forward_solo };
+static const xd_block kind_solo = { "single_transformer_blocks.%d", sizeof(xd_solo),
+                                    xd_solo_weights, forward_solo };
 
 static const xd_block *block(const void *c, int layer)
 {
-    return layer < ((const cfg *)c)->ndouble ? &kind_pair : &kind_solo;
+    return layer < ((const xd_dual_cfg *)c)->ndouble ? &kind_pair : &kind_solo;
 }
 
 extern const xd_dit xd_dit_chroma;
@@ -293,7 +252,7 @@ const xd_dit xd_dit_chroma = {
              .cfg_size = sizeof(cfg),
              .glob_size = sizeof(glob),
              .check = check_config,
-             .nlayers = nlayers,
+             .nlayers = xd_dual_nlayers,
              .block = block,
              .weights = weights },
     .info = info,

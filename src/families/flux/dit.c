@@ -14,25 +14,16 @@
 enum { PACK = 2 };              /* latent cells per side of a (packed) token                   */
 
 typedef struct cfg {
-    int64_t head_dim, in_ch, out_ch, joint, pooled, patch;
-    int     heads, ndouble, nsingle, guided;
-    xd_ints axes;               /* head features rotated per position axis                     */
-    int64_t dim;                /* D = heads * head_dim                                        */
+    xd_dual_cfg dual;
+    int64_t     pooled;
+    int         guided;
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
 static const xd_field fields[] = {
-    { "patch_size", AT(patch), 'l', 1, NULL },
-    { "in_channels", AT(in_ch), 'l', 64, NULL },
-    { "out_channels", AT(out_ch), 'l', 0, NULL },
-    { "num_layers", AT(ndouble), 'i', 19, NULL },
-    { "num_single_layers", AT(nsingle), 'i', 38, NULL },
-    { "attention_head_dim", AT(head_dim), 'l', 128, NULL },
-    { "num_attention_heads", AT(heads), 'i', 24, NULL },
-    { "joint_attention_dim", AT(joint), 'l', 4096, NULL },
+    XD_DUAL_FIELDS(64, 19, 38, 24, 4096),
     { "pooled_projection_dim", AT(pooled), 'l', 768, NULL },
     { "guidance_embeds", AT(guided), 'b', 0, NULL },
-    { "axes_dims_rope", AT(axes), 'L', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
 
@@ -50,95 +41,64 @@ typedef struct local {
 
 static xd_status check_config(void *c_, xd_err *e)
 {
-    cfg *c = c_;
-    const xd_config_range r[] = {
-        { "num_attention_heads", c->heads, 1, 4096 },
-        { "attention_head_dim", c->head_dim, 8, 512 },
-        { "in_channels", c->in_ch, PACK * PACK, 65536 },
-        { "num_layers", c->ndouble, 0, 10000 },
-        { "num_single_layers", c->nsingle, 0, 10000 },
-        { "joint_attention_dim", c->joint, 1, 1 << 24 },
-        { "pooled_projection_dim", c->pooled, 1, 1 << 24 },
-    };
-    if (xd_check_ranges(r, sizeof r / sizeof r[0], e) != XD_OK)
+    cfg                  *c = c_;
+    xd_dual_cfg          *d = &c->dual;
+    const xd_config_range r = { "pooled_projection_dim", c->pooled, 1, 1 << 24 };
+    if (xd_dual_check(d, PACK * PACK, e) != XD_OK || xd_check_ranges(&r, 1, e) != XD_OK)
         return XD_EFORMAT;
-    c->out_ch = c->out_ch ? c->out_ch : c->in_ch;
-    c->dim = c->heads * c->head_dim;
-    if (c->patch != 1 || c->in_ch % (PACK * PACK) || c->out_ch % (PACK * PACK) || c->out_ch < 1 ||
-        c->out_ch > c->in_ch)
+    if (d->patch != 1 || d->in_ch % (PACK * PACK) || d->out_ch % (PACK * PACK) || d->out_ch < 1 ||
+        d->out_ch > d->in_ch)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: patch_size %lld, in_channels %lld and "
                        "out_channels %lld: only patch_size 1 and channels that divide by %d, no "
-                       "fewer in than out, are supported", (long long)c->patch, (long long)c->in_ch,
-                       (long long)c->out_ch, PACK * PACK);
-    return xd_dual_axes(&c->axes, c->head_dim, e);
+                       "fewer in than out, are supported", (long long)d->patch, (long long)d->in_ch,
+                       (long long)d->out_ch, PACK * PACK);
+    d->modulated = 1;
+    return xd_dual_axes(&d->axes, NULL, d->head_dim, e);
 }
 
 static void info(const void *c_, xd_dit_info *out)
 {
-    const cfg *c = c_;
+    const cfg         *c = c_;
+    const xd_dual_cfg *d = &c->dual;
     *out = (xd_dit_info){
-        .nlayers = c->ndouble + c->nsingle, .heads = c->heads, .head_dim = (int)c->head_dim,
-        .patch = { 1, PACK, PACK }, .dim = c->dim, .lat_ch = c->out_ch / (PACK * PACK),
-        .extra_ch = (c->in_ch - c->out_ch) / (PACK * PACK),
-        .sample = { 1, 128, 128 }, .text_dim = c->joint, .pooled_dim = c->pooled,
+        .nlayers = xd_dual_nlayers(d), .heads = d->heads, .head_dim = (int)d->head_dim,
+        .patch = { 1, PACK, PACK }, .dim = d->dim, .lat_ch = d->out_ch / (PACK * PACK),
+        .extra_ch = (d->in_ch - d->out_ch) / (PACK * PACK),
+        .sample = { 1, 128, 128 }, .text_dim = d->joint, .pooled_dim = c->pooled,
         .guided = c->guided, .txt_flows = 1, .sites = 1, .refs = 1, .local_size = sizeof(local),
     };
 }
 
-static int nlayers(const void *c_)
-{
-    const cfg *c = c_;
-    return c->ndouble + c->nsingle;
-}
-
 /* ---- weights ------------------------------------------------------------------------------ */
-
-static xd_dual_form block_form(const cfg *c)
-{
-    return (xd_dual_form){ .dim = c->dim, .head_dim = c->head_dim, .modulated = 1 };
-}
 
 static int64_t active_width(const void *c)
 {
-    return ((const cfg *)c)->dim;
+    return ((const xd_dual_cfg *)c)->dim;
 }
 
 static int64_t mod_width(const void *c_, int layer)
 {
-    const cfg *c = c_;
+    const xd_dual_cfg *c = c_;
     return (layer < c->ndouble ? 12 : 3) * c->dim;
-}
-
-static void pair_weights(xd_decl *d, const void *c, int layer, void *w)
-{
-    xd_dual_form f = block_form(c);
-    (void)layer;
-    xd_pair_weights(d, &f, w);
-}
-
-static void solo_weights(xd_decl *d, const void *c, int layer, void *w)
-{
-    xd_dual_form f = block_form(c);
-    (void)layer;
-    xd_solo_weights(d, &f, w);
 }
 
 static void weights(xd_decl *d, const void *c_, void *g_)
 {
     const cfg *c = c_;
     glob      *g = g_;
-    int64_t    D = c->dim;
+    int64_t    D = c->dual.dim;
     xd_w_linear(d, &g->latents, "x_embedder",
-                &(xd_linear_spec){ .in = c->in_ch, .out = D, .bias = 1 });
+                &(xd_linear_spec){ .in = c->dual.in_ch, .out = D, .bias = 1 });
     xd_w_linear(d, &g->text, "context_embedder",
-                &(xd_linear_spec){ .in = c->joint, .out = D, .bias = 1 });
+                &(xd_linear_spec){ .in = c->dual.joint, .out = D, .bias = 1 });
     xd_mlp_weights(d, "time_text_embed.timestep_embedder", &g->time, XD_SINUSOIDS, D, D);
     if (c->guided)
         xd_mlp_weights(d, "time_text_embed.guidance_embedder", &g->guidance, XD_SINUSOIDS, D, D);
     xd_mlp_weights(d, "time_text_embed.text_embedder", &g->pooled, c->pooled, D, D);
     xd_w_linear(d, &g->mod, "norm_out.linear",
                 &(xd_linear_spec){ .in = D, .out = 2 * D, .bias = 1 });
-    xd_w_linear(d, &g->out, "proj_out", &(xd_linear_spec){ .in = D, .out = c->out_ch, .bias = 1 });
+    xd_w_linear(d, &g->out, "proj_out",
+                &(xd_linear_spec){ .in = D, .out = c->dual.out_ch, .bias = 1 });
 }
 
 /* ---- conditioning ------------------------------------------------------------------------- */
@@ -159,8 +119,8 @@ static xd_tensor active(xd_exec *x, const xd_net *n, const xd_input *in, const v
 
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
-    const cfg *c = n->cfg;
-    local     *l = s->local;
+    const xd_dual_cfg *c = n->cfg;
+    local             *l = s->local;
     l->active = xd_mods_input(x, n, in, s->kept, active);
     l->cos = xd_dual_angles(x, NULL, &c->axes, cos);
     l->sin = xd_dual_angles(x, NULL, &c->axes, sin);
@@ -194,7 +154,7 @@ static int change_poly(const void *c, double poly[5])
 {
     static const double of_dev[] = { 4.98651651e+02, -2.83781631e+02, 5.58554382e+01,
                                      -3.82021401e+00, 2.64230861e-01 };
-    if (!((const cfg *)c)->ndouble)
+    if (!((const xd_dual_cfg *)c)->ndouble)
         return 0;
     memcpy(poly, of_dev, sizeof of_dev);
     return 1;
@@ -208,7 +168,7 @@ static void forward_pair(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     const local   *l = s->local;
     xd_dual_in     in = { .txt = xd_mod_rows(x, l->active, &w->txt.mod, 6),
                           .img = xd_mod_rows(x, l->active, &w->img.mod, 6), .cos = l->cos,
-                          .sin = l->sin, .head_dim = ((const cfg *)n->cfg)->head_dim };
+                          .sin = l->sin, .head_dim = ((const xd_dual_cfg *)n->cfg)->head_dim };
     xd_pair_run(x, s->h, w, &in);
 }
 
@@ -217,7 +177,7 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     const xd_solo *w = w_;
     const local   *l = s->local;
     xd_dual_in     in = { .img = xd_mod_rows(x, l->active, &w->mod, 3), .cos = l->cos,
-                          .sin = l->sin, .head_dim = ((const cfg *)n->cfg)->head_dim };
+                          .sin = l->sin, .head_dim = ((const xd_dual_cfg *)n->cfg)->head_dim };
     xd_solo_run(x, s->h, w, &in);
 }
 
@@ -230,14 +190,14 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     return xd_dual_head(x, s->h, xd_rows(mod, 0, 1), xd_rows(mod, 1, 1), &g->out);
 }
 
-static const xd_block kind_pair = { "transformer_blocks.%d", sizeof(xd_pair), pair_weights,
+static const xd_block kind_pair = { "transformer_blocks.%d", sizeof(xd_pair), xd_pair_weights,
                                     forward_pair };
-static const xd_block kind_solo = { "single_transformer_blocks.%d", sizeof(xd_solo), solo_weights,
-                                    forward_solo };
+static const xd_block kind_solo = { "single_transformer_blocks.%d", sizeof(xd_solo),
+                                    xd_solo_weights, forward_solo };
 
 static const xd_block *block(const void *c, int layer)
 {
-    return layer < ((const cfg *)c)->ndouble ? &kind_pair : &kind_solo;
+    return layer < ((const xd_dual_cfg *)c)->ndouble ? &kind_pair : &kind_solo;
 }
 
 extern const xd_dit xd_dit_flux;
@@ -248,7 +208,7 @@ const xd_dit xd_dit_flux = {
              .cfg_size = sizeof(cfg),
              .glob_size = sizeof(glob),
              .check = check_config,
-             .nlayers = nlayers,
+             .nlayers = xd_dual_nlayers,
              .block = block,
              .weights = weights },
     .info = info,

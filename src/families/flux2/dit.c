@@ -14,27 +14,18 @@
 enum { AXES = 4, T = 0, ROW = 1, COL = 2, TOKEN = 3 };
 
 typedef struct cfg {
-    int64_t head_dim, in_ch, out_ch, joint, patch, sinusoids;
-    int     heads, ndouble, nsingle, guided;
-    double  mlp_ratio, theta;
-    float   eps;
-    xd_ints axes;               /* head features rotated per position axis                     */
-    int64_t dim, mlp;           /* D = heads * head_dim; width of a feed-forward               */
+    xd_dual_cfg dual;
+    int64_t     sinusoids, mlp; /* mlp: width of a feed-forward                                */
+    int         guided;
+    double      mlp_ratio, theta;
+    float       eps;
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
 static const xd_field fields[] = {
-    { "patch_size", AT(patch), 'l', 1, NULL },
-    { "in_channels", AT(in_ch), 'l', 128, NULL },
-    { "out_channels", AT(out_ch), 'l', 0, NULL },
-    { "num_layers", AT(ndouble), 'i', 8, NULL },
-    { "num_single_layers", AT(nsingle), 'i', 48, NULL },
-    { "attention_head_dim", AT(head_dim), 'l', 128, NULL },
-    { "num_attention_heads", AT(heads), 'i', 48, NULL },
-    { "joint_attention_dim", AT(joint), 'l', 15360, NULL },
+    XD_DUAL_FIELDS(128, 8, 48, 48, 15360),
     { "timestep_guidance_channels", AT(sinusoids), 'l', 256, NULL },
     { "mlp_ratio", AT(mlp_ratio), 'd', 3, NULL },
-    { "axes_dims_rope", AT(axes), 'L', 0, NULL },
     { "rope_theta", AT(theta), 'd', 2000, NULL },
     { "eps", AT(eps), 'f', 1e-6, NULL },
     { "guidance_embeds", AT(guided), 'b', 1, NULL },
@@ -70,73 +61,37 @@ typedef struct local {
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
-static xd_status check_axes(cfg *c, xd_err *e)
-{
-    static const int64_t usual[AXES] = { 32, 32, 32, 32 };
-    int64_t              sum = 0;
-    if (c->axes.n == 0) {
-        c->axes.n = AXES;
-        memcpy(c->axes.v, usual, sizeof usual);
-    }
-    if (c->axes.n != AXES)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: axes_dims_rope has %d axes, not %d",
-                       c->axes.n, AXES);
-    for (int i = 0; i < AXES; i++) {
-        if (c->axes.v[i] < 0 || c->axes.v[i] % 2)
-            return xd_fail(e, XD_EFORMAT, "transformer: axes_dims_rope has %lld, which is not "
-                           "even", (long long)c->axes.v[i]);
-        sum += c->axes.v[i];
-    }
-    if (sum != c->head_dim)
-        return xd_fail(e, XD_EFORMAT, "transformer: the sum of axes_dims_rope is %lld, not "
-                       "attention_head_dim %lld", (long long)sum, (long long)c->head_dim);
-    return XD_OK;
-}
-
 static xd_status check_config(void *c_, xd_err *e)
 {
-    cfg *c = c_;
-    const xd_config_range r[] = {
-        { "num_attention_heads", c->heads, 1, 4096 },
-        { "attention_head_dim", c->head_dim, 8, 512 },
-        { "in_channels", c->in_ch, 1, 65536 },
-        { "num_layers", c->ndouble, 0, 10000 },
-        { "num_single_layers", c->nsingle, 0, 10000 },
-        { "joint_attention_dim", c->joint, 1, 1 << 24 },
-        { "timestep_guidance_channels", c->sinusoids, 2, 1 << 16 },
-    };
-    if (xd_check_ranges(r, sizeof r / sizeof r[0], e) != XD_OK)
+    static const xd_ints  usual = { AXES, { 32, 32, 32, 32 } };
+    cfg                  *c = c_;
+    xd_dual_cfg          *d = &c->dual;
+    const xd_config_range r = { "timestep_guidance_channels", c->sinusoids, 2, 1 << 16 };
+    if (xd_dual_check(d, 1, e) != XD_OK || xd_check_ranges(&r, 1, e) != XD_OK)
         return XD_EFORMAT;
     if (!(c->mlp_ratio > 0 && c->mlp_ratio < 64) || !(c->theta > 1 && c->theta < 1e12) ||
         !(c->eps > 0 && c->eps < 1) || c->sinusoids % 2)
         return xd_fail(e, XD_EFORMAT, "transformer: mlp_ratio %g, rope_theta %g, eps %g and "
                        "timestep_guidance_channels %lld cannot be used", c->mlp_ratio, c->theta,
                        (double)c->eps, (long long)c->sinusoids);
-    c->out_ch = c->out_ch ? c->out_ch : c->in_ch;
-    c->dim = c->heads * c->head_dim;
-    c->mlp = (int64_t)((double)c->dim * c->mlp_ratio);
-    if (c->patch != 1 || c->out_ch != c->in_ch)
+    c->mlp = (int64_t)((double)d->dim * c->mlp_ratio);
+    if (d->patch != 1 || d->out_ch != d->in_ch)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: patch_size %lld, in_channels %lld and "
                        "out_channels %lld: only patch_size 1 and equal channels are supported",
-                       (long long)c->patch, (long long)c->in_ch, (long long)c->out_ch);
-    return check_axes(c, e);
+                       (long long)d->patch, (long long)d->in_ch, (long long)d->out_ch);
+    return xd_dual_axes(&d->axes, &usual, d->head_dim, e);
 }
 
 static void info(const void *c_, xd_dit_info *out)
 {
-    const cfg *c = c_;
+    const cfg         *c = c_;
+    const xd_dual_cfg *d = &c->dual;
     *out = (xd_dit_info){
-        .nlayers = c->ndouble + c->nsingle, .heads = c->heads, .head_dim = (int)c->head_dim,
-        .patch = { 1, 1, 1 }, .dim = c->dim, .lat_ch = c->in_ch, .sample = { 1, 64, 64 },
-        .text_dim = c->joint, .guided = c->guided, .txt_flows = 1, .sites = 1, .refs = 1,
+        .nlayers = xd_dual_nlayers(d), .heads = d->heads, .head_dim = (int)d->head_dim,
+        .patch = { 1, 1, 1 }, .dim = d->dim, .lat_ch = d->in_ch, .sample = { 1, 64, 64 },
+        .text_dim = d->joint, .guided = c->guided, .txt_flows = 1, .sites = 1, .refs = 1,
         .local_size = sizeof(local),
     };
-}
-
-static int nlayers(const void *c_)
-{
-    const cfg *c = c_;
-    return c->ndouble + c->nsingle;
 }
 
 /* ---- weights ------------------------------------------------------------------------------ */
@@ -155,7 +110,7 @@ static const struct names {
 
 static void side_weights(xd_decl *d, const cfg *c, const struct names *n, side *w)
 {
-    int64_t D = c->dim, F = c->mlp, hd = c->head_dim;
+    int64_t D = c->dual.dim, F = c->mlp, hd = c->dual.head_dim;
     xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = n->qkv, .in = D, .out = { D, D, D },
                                              .split = XD_COL, .unit = hd });
     xd_w_vec(d, &w->norm_q, n->norm_q, L1(hd));
@@ -180,7 +135,7 @@ static void solo_weights(xd_decl *d, const void *c_, int layer, void *w_)
 {
     const cfg *c = c_;
     solo      *w = w_;
-    int64_t    D = c->dim, F = c->mlp, hd = c->head_dim;
+    int64_t    D = c->dual.dim, F = c->mlp, hd = c->dual.head_dim;
     (void)layer;
     xd_w_linear(d, &w->in, "attn.to_qkv_mlp_proj",
                 &(xd_linear_spec){ .in = D, .nouts = 5, .outs = (int64_t[]){ D, D, D, F, F },
@@ -205,8 +160,8 @@ static void modulation(xd_decl *d, xd_lin *w, const char *name, int64_t in, int6
 static void scalar_weights(xd_decl *d, const cfg *c, const char *name, xd_mlp *m)
 {
     xd_w_enter(d, "time_guidance_embed.%s", name);
-    plain(d, &m->a, "linear_1", c->sinusoids, c->dim);
-    plain(d, &m->b, "linear_2", c->dim, c->dim);
+    plain(d, &m->a, "linear_1", c->sinusoids, c->dual.dim);
+    plain(d, &m->b, "linear_2", c->dual.dim, c->dual.dim);
     xd_w_leave(d);
 }
 
@@ -214,9 +169,9 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 {
     const cfg *c = c_;
     glob      *g = g_;
-    int64_t    D = c->dim;
-    plain(d, &g->latents, "x_embedder", c->in_ch, D);
-    plain(d, &g->text, "context_embedder", c->joint, D);
+    int64_t    D = c->dual.dim;
+    plain(d, &g->latents, "x_embedder", c->dual.in_ch, D);
+    plain(d, &g->text, "context_embedder", c->dual.joint, D);
     scalar_weights(d, c, "timestep_embedder", &g->time);
     if (c->guided)
         scalar_weights(d, c, "guidance_embedder", &g->guidance);
@@ -224,7 +179,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     modulation(d, &g->mod_txt, "double_stream_modulation_txt.linear", D, 6 * D);
     modulation(d, &g->mod_solo, "single_stream_modulation.linear", D, 3 * D);
     plain(d, &g->mod, "norm_out.linear", D, 2 * D);
-    plain(d, &g->out, "proj_out", D, c->out_ch);
+    plain(d, &g->out, "proj_out", D, c->dual.out_ch);
 }
 
 /* ---- conditioning ------------------------------------------------------------------------- */
@@ -238,20 +193,20 @@ static void fill_angles(void *ctx, float *buf)
     const cfg     *c = t->cfg;
     int64_t        W = t->x->lay->grid[2];
     double         base[256];   /* one value per element pair: heads of up to 512 features     */
-    xd_rope_axes(base, c->theta, &c->axes);
+    xd_rope_axes(base, c->theta, &c->dual.axes);
     for (int64_t i = 0, n = xd_n(t->x, XD_TXT); i < n; i++) {
         int64_t pos[AXES] = { [TOKEN] = xd_where(t->x, XD_TXT, i) };
-        buf = xd_rope_token(buf, base, &c->axes, pos, t->fn);
+        buf = xd_rope_token(buf, base, &c->dual.axes, pos, t->fn);
     }
     for (int64_t i = 0, n = xd_n(t->x, XD_REF); i < n; i++) {
         int64_t pos[AXES] = { 0 };
         int     ref = xd_ref_at(t->x->lay, xd_where(t->x, XD_REF, i), &pos[ROW], &pos[COL]);
         pos[T] = 10 * (ref + 1);
-        buf = xd_rope_token(buf, base, &c->axes, pos, t->fn);
+        buf = xd_rope_token(buf, base, &c->dual.axes, pos, t->fn);
     }
     for (int64_t i = 0, n = xd_n(t->x, XD_IMG); i < n; i++) {
         int64_t at = xd_where(t->x, XD_IMG, i), pos[AXES] = { [ROW] = at / W, [COL] = at % W };
-        buf = xd_rope_token(buf, base, &c->axes, pos, t->fn);
+        buf = xd_rope_token(buf, base, &c->dual.axes, pos, t->fn);
     }
 }
 
@@ -273,8 +228,8 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     l->img = xd_mod_rows(x, l->active, &g->mod_img, 6);
     l->txt = xd_mod_rows(x, l->active, &g->mod_txt, 6);
     l->solo = xd_mod_rows(x, l->active, &g->mod_solo, 3);
-    l->cos = xd_rope_table(x, rows, c->head_dim / 2, fill_angles, c, cos);
-    l->sin = xd_rope_table(x, rows, c->head_dim / 2, fill_angles, c, sin);
+    l->cos = xd_rope_table(x, rows, c->dual.head_dim / 2, fill_angles, c, cos);
+    l->sin = xd_rope_table(x, rows, c->dual.head_dim / 2, fill_angles, c, sin);
 }
 
 static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
@@ -322,7 +277,7 @@ static void forward_pair(xd_exec *x, const xd_net *n, const void *w_, xd_state *
                        modulated(x, c, h[i], mod[i], 0, &sides[i]->qkv), &sides[i]->qkv);
         xd_arena_rewind(x->tmp, mark);
     }
-    xd_qkv a = xd_qkv_open(x, y, &w->img.qkv, c->head_dim);
+    xd_qkv a = xd_qkv_open(x, y, &w->img.qkv, c->dual.head_dim);
     for (int i = 0; i < 2; i++)
         xd_qkv_fill(x, &a, y, &w->img.qkv, &(xd_qkv_rows){ .at = at[i], .n = rows[i],
                                                            .norm_q = sides[i]->norm_q,
@@ -346,11 +301,11 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     xd_tensor    y = xd_linear(x, modulated(x, c, s->h, l->solo, 0, &w->in), &w->in);
     xd_gated_into(x, xd_cols(both, D, w->in.seg[3]), xd_seg(y, &w->in, 3), xd_seg(y, &w->in, 4),
                   XD_SILU);
-    xd_qkv t = xd_qkv_open(x, y, &w->in, c->head_dim);
+    xd_qkv t = xd_qkv_open(x, y, &w->in, c->dual.head_dim);
     xd_qkv_fill(x, &t, y, &w->in, &(xd_qkv_rows){ .n = rows, .norm_q = w->norm_q,
                                                   .norm_k = w->norm_k, .cos = l->cos,
                                                   .sin = l->sin, .eps = c->eps });
-    xd_attn_into(x, xd_heads(xd_cols(both, 0, D), c->head_dim), t.q, t.k, t.v, 0);
+    xd_attn_into(x, xd_heads(xd_cols(both, 0, D), c->dual.head_dim), t.q, t.k, t.v, 0);
     xd_linear_add(x, s->h, xd_rows(l->solo, 2, 1), both, &w->out);
 }
 
@@ -378,7 +333,7 @@ static const xd_block kind_solo = { "single_transformer_blocks.%d", sizeof(solo)
 
 static const xd_block *block(const void *c, int layer)
 {
-    return layer < ((const cfg *)c)->ndouble ? &kind_pair : &kind_solo;
+    return layer < ((const xd_dual_cfg *)c)->ndouble ? &kind_pair : &kind_solo;
 }
 
 extern const xd_dit xd_dit_flux2;
@@ -389,7 +344,7 @@ const xd_dit xd_dit_flux2 = {
              .cfg_size = sizeof(cfg),
              .glob_size = sizeof(glob),
              .check = check_config,
-             .nlayers = nlayers,
+             .nlayers = xd_dual_nlayers,
              .block = block,
              .weights = weights },
     .info = info,
