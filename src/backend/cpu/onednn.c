@@ -36,20 +36,8 @@ static void dims_of(dnnl_dims_t to, const int64_t *from, int nd)
 }
 
 #if DNNL_VERSION_MAJOR >= 3
-xd_status xd_md_strided(xd_md *m, int nd, const int64_t *dims, xd_dtype t, const int64_t *strides)
-{
-    dnnl_dims_t d, s;
-    dims_of(d, dims, nd);
-    dims_of(s, strides, nd);
-    return status_of(dnnl_memory_desc_create_with_strides(m, nd, d, xd_dnn_type(t), s));
-}
-
-xd_status xd_md_tag(xd_md *m, int nd, const int64_t *dims, xd_dtype t, dnnl_format_tag_t tag)
-{
-    dnnl_dims_t d;
-    dims_of(d, dims, nd);
-    return status_of(dnnl_memory_desc_create_with_tag(m, nd, d, xd_dnn_type(t), tag));
-}
+#define INIT_STRIDED dnnl_memory_desc_create_with_strides
+#define INIT_TAG dnnl_memory_desc_create_with_tag
 
 xd_status xd_md_clone(xd_md *to, xd_md_ref from)
 {
@@ -68,20 +56,8 @@ xd_md_ref xd_md_as_ref(const xd_md *m)
     return *m;
 }
 #else
-xd_status xd_md_strided(xd_md *m, int nd, const int64_t *dims, xd_dtype t, const int64_t *strides)
-{
-    dnnl_dims_t d, s;
-    dims_of(d, dims, nd);
-    dims_of(s, strides, nd);
-    return status_of(dnnl_memory_desc_init_by_strides(m, nd, d, xd_dnn_type(t), s));
-}
-
-xd_status xd_md_tag(xd_md *m, int nd, const int64_t *dims, xd_dtype t, dnnl_format_tag_t tag)
-{
-    dnnl_dims_t d;
-    dims_of(d, dims, nd);
-    return status_of(dnnl_memory_desc_init_by_tag(m, nd, d, xd_dnn_type(t), tag));
-}
+#define INIT_STRIDED dnnl_memory_desc_init_by_strides
+#define INIT_TAG dnnl_memory_desc_init_by_tag
 
 xd_status xd_md_clone(xd_md *to, xd_md_ref from)
 {
@@ -99,6 +75,21 @@ xd_md_ref xd_md_as_ref(const xd_md *m)
     return m;
 }
 #endif
+
+xd_status xd_md_strided(xd_md *m, int nd, const int64_t *dims, xd_dtype t, const int64_t *strides)
+{
+    dnnl_dims_t d, s;
+    dims_of(d, dims, nd);
+    dims_of(s, strides, nd);
+    return status_of(INIT_STRIDED(m, nd, d, xd_dnn_type(t), s));
+}
+
+xd_status xd_md_tag(xd_md *m, int nd, const int64_t *dims, xd_dtype t, dnnl_format_tag_t tag)
+{
+    dnnl_dims_t d;
+    dims_of(d, dims, nd);
+    return status_of(INIT_TAG(m, nd, d, xd_dnn_type(t), tag));
+}
 
 size_t xd_md_bytes(xd_md_ref m)
 {
