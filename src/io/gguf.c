@@ -510,14 +510,6 @@ void xd_gguf_free(xd_gguf *g)
     *g = (xd_gguf){ 0 };
 }
 
-const char *xd_gguf_meta(const xd_gguf *g, const char *key)
-{
-    for (int i = 0; i < g->nmeta; i++)
-        if (strcmp(g->meta[2 * i], key) == 0)
-            return g->meta[2 * i + 1];
-    return NULL;
-}
-
 /* ---- shards ------------------------------------------------------------------------------- */
 
 enum { SHARD_TAIL = 20 };       /* length of "-00002-of-00003.gguf"                             */

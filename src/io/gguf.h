@@ -32,9 +32,6 @@ typedef struct xd_gguf {
 xd_status xd_gguf_read(xd_gguf *g, xd_st_file *f, xd_err *e);
 void      xd_gguf_free(xd_gguf *g);
 
-/* Returns the value of a metadata key, or NULL if the file does not have the key. */
-const char *xd_gguf_meta(const xd_gguf *g, const char *key);
-
 /* Returns 1 if `path` is named like a shard, "...-00002-of-00003.gguf", and sets the shard's number
  * and the number of shards (here 2 and 3). */
 int   xd_gguf_is_shard(const char *path, int *no, int *count);

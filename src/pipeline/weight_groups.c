@@ -24,11 +24,6 @@ typedef struct group_request {  /* description of a rank that is sent to the ran
     int64_t  rank;              /* index of the rank among the ranks in use                    */
 } group_request;
 
-static xd_component *part_of(xd_context *ctx, int i)
-{
-    return i == XD_SHARED_VAE ? &ctx->model.vae : xd_model_dit(&ctx->model, i);
-}
-
 /* Returns 1 if ranks share the host memory of streamed blocks, as ranks on devices with their own
  * memory do. */
 static int shares_copies(const xd_context *ctx)
@@ -59,7 +54,7 @@ static void fill_request(group_request *c, xd_context *ctx, int rank, const int 
     memset(c, 0, sizeof *c);
     c->rank = rank;
     for (int i = 0; i < NPART; i++) {
-        const xd_component *p = part_of(ctx, i);
+        const xd_component *p = xd_model_part(&ctx->model, i);
         c->color[i] = -1;
         if (!want[i])
             continue;
@@ -112,8 +107,9 @@ static xd_status group_component(xd_context *ctx, const xd_context *among, const
     int       color = size ? (int)c[h->rank].color[i] : among->world.all->size + h->rank;
     xd_status s = h->ops->split(h, color, h->rank, size ? size : 1, &k, e);
     if (size)
-        part_of(ctx, i)->w->group = (xd_weight_group){ .c = k, .me = among->world.used->rank,
-                                                       .streams = shares_copies(ctx) };
+        xd_model_part(&ctx->model, i)->w->group = (xd_weight_group){
+            .c = k, .me = among->world.used->rank, .streams = shares_copies(ctx)
+        };
     else
         xd_comm_close(&k);
     return s;
@@ -160,9 +156,11 @@ static xd_status find_groups(xd_context *ctx, const xd_context *among, const int
 static xd_status find_among(xd_context *ctx, xd_context *among, const int want[NPART], xd_err *e)
 {
     xd_status s = XD_OK;
-    for (int i = 0; i < NPART; i++)     /* closes groups of a request that failed before loading */
-        if (part_of(ctx, i)->w && !part_of(ctx, i)->w->store)
-            xd_shared_weights_close(part_of(ctx, i));
+    for (int i = 0; i < NPART; i++) {   /* closes groups of a request that failed before loading */
+        xd_component *p = xd_model_part(&ctx->model, i);
+        if (p && p->w && !p->w->store)
+            xd_shared_weights_close(p);
+    }
     ctx->world.lowest = among->world.used->rank;
     if (among->world.used->size == 1)
         return XD_OK;

@@ -8,8 +8,8 @@
 
 #include "pipeline/context.h"
 
-/* The components whose weights ranks share: the transformer, the second transformer (of some
- * models), and the VAE. */
+/* The components whose weights ranks share, numbered as by xd_model_part: the transformer, the
+ * second transformer (of some models), and the VAE. */
 enum { XD_SHARED_DIT, XD_SHARED_DIT2, XD_SHARED_VAE, XD_SHARED_PARTS };
 
 /* Finds this rank's share group for each component that is not loaded yet. Before the call, the
