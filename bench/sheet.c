@@ -68,7 +68,7 @@ static xd_status generate(sheet *s, const char *model, const char *rng, xd_err *
         r.prompts = &prompt;
         r.nprompts = 1;
         r.seed = i;
-        r.rng = rng;
+        r.noise.rng = rng;
         st = xd_generate(g, &r, &res, e);
         if (st == XD_OK && place(s, i, xd_result_image(res, 0)) != 0)
             st = XD_ENOMEM;

@@ -129,13 +129,13 @@ static void print_help(FILE *f)
 
 static xd_status prepare_table(task *t, xd_err *e)
 {
-    size_t n = strlen(t->request.fast_attn);
-    t->table = t->request.fast_attn;
+    size_t n = strlen(t->request.savings.fast_attn);
+    t->table = t->request.savings.fast_attn;
     if (n < 6 || strcmp(t->table + n - 5, ".json") != 0)
         return xd_fail(e, XD_EINVAL, "--fast_attn \"%s\": calibrate writes a table to this file, "
                        "whose name must end in .json", t->table);
     snprintf(t->limit, sizeof t->limit, "measure:%g", t->threshold);
-    t->request.fast_attn = t->limit;
+    t->request.savings.fast_attn = t->limit;
     return xd_file_writable(t->table, e);
 }
 
@@ -155,9 +155,9 @@ static xd_status read_task(task *t, int argc, char **argv, xd_err *e)
     t->request.nprompts = t->prompts.n;
     if (s == XD_OK)
         s = xd_prompt_texts_set(&t->texts, &t->request, e);
-    if (s == XD_OK && t->request.cache)
+    if (s == XD_OK && t->request.savings.cache)
         s = xd_fail(e, XD_EINVAL, "calibrate does not accept --cache: it measures without one");
-    if (s == XD_OK && t->request.fast_attn)
+    if (s == XD_OK && t->request.savings.fast_attn)
         s = prepare_table(t, e);
     return s == XD_OK ? xd_open_flags_read(&t->open, e) : s;
 }
@@ -210,8 +210,8 @@ static xd_status write_found(const task *t, const xd_json *table, xd_err *e)
         printf("{\"fast_attn\":\"%s\",\"attentions\":%d,\"full\":%d}\n", t->table, all, full);
     else
         printf("--fast_attn %s%s%s\n", t->table,
-               t->request.attention_window ? " --attention_window " : "",
-               t->request.attention_window ? t->request.attention_window : "");
+               t->request.savings.attention_window ? " --attention_window " : "",
+               t->request.savings.attention_window ? t->request.savings.attention_window : "");
     fprintf(stderr, "xdit: %d attentions per pass, %d of them computed in full\n", all, full);
     return XD_OK;
 }
@@ -235,10 +235,10 @@ static xd_status measure(task *t, xd_err *e)
     xd_result   *res = NULL;
     a.plan = NULL;
     a.log = on_log, a.log_level = XD_LOG_WARN, a.cookie = t;
-    t->request.cache = t->table ? NULL : "measure";
-    t->request.latents_only = 1;
-    t->request.on_step = on_step;
-    t->request.cookie = t;
+    t->request.savings.cache = t->table ? NULL : "measure";
+    t->request.output.latents_only = 1;
+    t->request.callbacks.on_step = on_step;
+    t->request.callbacks.cookie = t;
     xd_status s = xd_open(&g, &a, e);
     if (s == XD_OK)
         s = xd_generate(g, &t->request, &res, e);

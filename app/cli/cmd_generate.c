@@ -259,13 +259,13 @@ static int is_there(const char *name, int64_t frames)
     return 1;
 }
 
-/* Returns 1 if image i is to be generated; used as xd_request.wanted, which is called once per
+/* Returns 1 if image i is to be generated; the callback `wanted`, which is called once per
  * image, in order. */
 static int select_image(void *cookie, int i, int64_t frames)
 {
     task *t = cookie;
     char  name[4096];
-    t->frames = frames = t->request.latents_only ? 1 : frames;
+    t->frames = frames = t->request.output.latents_only ? 1 : frames;
     if (t->skipped && name_of(t, i, name, sizeof name, NULL) == XD_OK && is_there(name, frames))
         t->nskipped += t->skipped[i] = 1;
     if (i == t->images - 1 && t->nskipped && !t->opts.quiet)
@@ -404,7 +404,7 @@ static xd_status check_preview(task *t, const char *output)
     const options  *o = &t->opts;
     const char *name = o->preview;
     if (!name)
-        return t->request.previews || t->request.preview_every
+        return t->request.previews.count || t->request.previews.every
                    ? xd_fail(&t->err, XD_EINVAL, "--previews and --preview_every need "
                              "--preview FILE") : XD_OK;
     if (strcmp(name, output) == 0 || (o->trace && strcmp(name, o->trace) == 0))
@@ -458,21 +458,21 @@ static xd_status check_task(task *t, int *ranks)
     if ((st = xd_prompt_texts_set(&o->texts, r, &t->err)) != XD_OK)
         return st;
     if (o->images.n) {
-        r->image = o->images.v[0];
-        r->more_images = o->images.v + 1;
-        r->nmore_images = o->images.n - 1;
+        r->images.image = o->images.v[0];
+        r->images.more_images = o->images.v + 1;
+        r->images.nmore_images = o->images.n - 1;
     }
-    r->latents_only = o->output && is_latents(o->output);
-    r->on_stage = on_stage;
-    r->on_step = on_step;
-    r->on_image = on_image;
-    r->on_preview = o->preview && t->rank == 0 ? on_preview : NULL;
-    r->cookie = t;
-    if (o->preview && !r->previews && !r->preview_every)
-        r->preview_every = 1;
+    r->output.latents_only = o->output && is_latents(o->output);
+    r->callbacks.on_stage = on_stage;
+    r->callbacks.on_step = on_step;
+    r->callbacks.on_image = on_image;
+    r->callbacks.on_preview = o->preview && t->rank == 0 ? on_preview : NULL;
+    r->callbacks.cookie = t;
+    if (o->preview && !r->previews.count && !r->previews.every)
+        r->previews.every = 1;
     t->images = (int)images;
     if (o->skip) {
-        r->wanted = select_image;
+        r->callbacks.wanted = select_image;
         if (!(t->skipped = calloc((size_t)images, 1)))
             return xd_fail(&t->err, XD_ENOMEM, "no memory for the names of %lld images", images);
     }

@@ -20,13 +20,16 @@ xd_status xd_compare_check(const xd_request *r, xd_err *e)
     if (r->random_seed)
         return xd_fail(e, XD_EINVAL, "--compare generates twice with one seed: --seed must not "
                        "be -1");
-    if (r->wanted)
+    if (r->callbacks.wanted)
         return xd_fail(e, XD_EINVAL, "--compare generates every image and excludes "
                                      "--skip_existing");
-    if (is_set(r->cache, "none") || is_set(r->attention, "auto") || r->attention_window ||
-        is_set(r->gemm, "auto") || is_set(r->fast_attn, "none") || r->reference_interval != 1)
-        return r->latents_only ? xd_fail(e, XD_EINVAL, "--compare needs images, not latents: "
-                                         "change the extension of --output") : XD_OK;
+    if (is_set(r->savings.cache, "none") || is_set(r->savings.attention, "auto") ||
+        r->savings.attention_window || is_set(r->savings.gemm, "auto") ||
+        is_set(r->savings.fast_attn, "none") || r->savings.reference_interval != 1)
+        return r->output.latents_only ? xd_fail(e, XD_EINVAL,
+                                                "--compare needs images, not latents: "
+                                                "change the extension of --output")
+                                      : XD_OK;
     return xd_fail(e, XD_EINVAL, "--compare needs one of --cache, --attention, --gemm, "
                    "--attention_window, --fast_attn and --reference_interval to compare with; xdit "
                    "compare compares two files");
@@ -92,11 +95,12 @@ xd_status xd_compare_runs(xd_engine *g, const xd_request *r, const xd_result *sa
 {
     xd_request exact = *r;
     xd_result *res = NULL;
-    exact.cache = exact.attention = exact.attention_window = exact.fast_attn = exact.gemm = NULL;
-    exact.reference_interval = 1;
-    exact.on_image = NULL;
-    exact.on_preview = NULL;
-    exact.previews = exact.preview_every = 0;
+    exact.savings.cache = exact.savings.attention = exact.savings.attention_window =
+        exact.savings.fast_attn = exact.savings.gemm = NULL;
+    exact.savings.reference_interval = 1;
+    exact.callbacks.on_image = NULL;
+    exact.callbacks.on_preview = NULL;
+    exact.previews.count = exact.previews.every = 0;
     xd_status s = xd_generate(g, &exact, &res, e);
     if (s == XD_OK && xd_rank(g) == 0)
         s = print_images(saved, res, json, name, cookie, e);

@@ -11,13 +11,13 @@ static const struct {
                                    in xd_request */
 } texts[] = {
     { "negative_prompt", offsetof(xd_prompt_texts, negative),
-      offsetof(xd_request, negative_prompts) },
-    { "prompt_2", offsetof(xd_prompt_texts, second), offsetof(xd_request, prompts_2) },
-    { "prompt_3", offsetof(xd_prompt_texts, third), offsetof(xd_request, prompts_3) },
+      offsetof(xd_request, texts.negative_prompts) },
+    { "prompt_2", offsetof(xd_prompt_texts, second), offsetof(xd_request, texts.prompts_2) },
+    { "prompt_3", offsetof(xd_prompt_texts, third), offsetof(xd_request, texts.prompts_3) },
     { "negative_prompt_2", offsetof(xd_prompt_texts, negative_2),
-      offsetof(xd_request, negative_prompts_2) },
+      offsetof(xd_request, texts.negative_prompts_2) },
     { "negative_prompt_3", offsetof(xd_prompt_texts, negative_3),
-      offsetof(xd_request, negative_prompts_3) },
+      offsetof(xd_request, texts.negative_prompts_3) },
 };
 
 enum { TEXTS = sizeof texts / sizeof *texts };

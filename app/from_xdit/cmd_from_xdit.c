@@ -267,7 +267,7 @@ static xd_status add_prediction(const xd_line *l, const xd_translation *o, xd_te
     r.num_inference_steps = xd_line_int(l, "num_inference_steps", l->runner ? 0 : 20);
     if (l->model && (l->model->can & XD_HAS_VIDEO))
         r.num_frames = xd_line_int(l, "num_frames", l->runner ? 0 : 49);
-    r.no_resolution_binning = xd_line_on(l, "no_use_resolution_binning");
+    r.output.no_resolution_binning = xd_line_on(l, "no_use_resolution_binning");
     xd_status s = xd_advise(&a, &mine);
     if (s == XD_EINVAL)
         return xd_fail(e, s, "%s", mine.msg);

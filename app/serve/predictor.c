@@ -125,7 +125,7 @@ static void plan(const xd_predictor *p, const xd_task_flags *f, int mode, int ra
         a.parallel = (xd_parallel){ .data_parallel_degree = ranks };
         r.num_images_per_prompt *= ranks;
     }
-    r.image = f->images.n ? f->images.v[0] : NULL;
+    r.images.image = f->images.n ? f->images.v[0] : NULL;
     if (xd_plans_predict(&plans, &a, NULL) == XD_OK)
         best = xd_plans_get(plans, 0);
     k->planned[mode] = best ? best->request_s : -1;

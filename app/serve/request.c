@@ -352,8 +352,9 @@ static void check_size(xd_api_req *r, const xd_request *given)
     double   frames = default_of(uses, "num_frames"), most = (double)server_of(r)->max_pixels;
     double   w = given->width ? (double)given->width : own[0],
              h = given->height ? (double)given->height : own[1];
-    double   n = given->num_frames ? given->num_frames
-                 : given->seconds > 0 ? given->seconds * default_of(uses, "fps") : frames;
+    double n = given->num_frames           ? given->num_frames
+               : given->output.seconds > 0 ? given->output.seconds * default_of(uses, "fps")
+                                           : frames;
     xd_json_free(&uses);
     if (!(most > 0))
         most = fmax(MIN_LIMIT, TIMES_OWN * own[0] * own[1]) * fmax(frames, 1);

@@ -68,13 +68,13 @@ xd_status xd_task_flags_load(xd_task_flags *f, xd_err *e)
     if (!f->pixels || !f->data || !f->more)
         return xd_fail(e, XD_ENOMEM, "no memory for %d images", n);
     for (int i = 0; i < n && s == XD_OK; i++)
-        s = load_one(f, f->images.v[i], i ? &f->more[i - 1] : &r->image_pixels, e);
+        s = load_one(f, f->images.v[i], i ? &f->more[i - 1] : &r->images.image_pixels, e);
     if (s == XD_OK)
-        s = load_one(f, f->mask_image, &r->mask_pixels, e);
+        s = load_one(f, f->mask_image, &r->images.mask_pixels, e);
     if (s == XD_OK)
-        s = load_one(f, f->last_image, &r->last_pixels, e);
-    r->more_pixels = f->more;
-    r->nmore_images = n > 1 ? n - 1 : 0;
+        s = load_one(f, f->last_image, &r->images.last_pixels, e);
+    r->images.more_pixels = f->more;
+    r->images.nmore_images = n > 1 ? n - 1 : 0;
     return s;
 }
 

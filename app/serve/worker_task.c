@@ -143,12 +143,12 @@ static void report_memory(const xd_task_run *t)
 static xd_status generate(xd_task_run *t, xd_engine *g, xd_result **res, xd_err *e)
 {
     xd_request *r = &t->flags.request;
-    r->on_stage = on_stage;
-    r->on_step = on_step;
-    r->on_image = on_image;
-    r->on_preview = t->reports ? on_preview : NULL;
-    r->on_turn = t->alone ? NULL : on_turn;
-    r->cookie = t;
+    r->callbacks.on_stage = on_stage;
+    r->callbacks.on_step = on_step;
+    r->callbacks.on_image = on_image;
+    r->callbacks.on_preview = t->reports ? on_preview : NULL;
+    r->callbacks.on_turn = t->alone ? NULL : on_turn;
+    r->callbacks.cookie = t;
     t->images = r->nprompts * r->num_images_per_prompt;
     xd_connection_set_engine(t->connection, &t->running, g);
     xd_status s = xd_generate(g, r, res, e);
@@ -201,7 +201,7 @@ xd_status xd_task_run_frame(xd_task_run *t, const xd_frame *frame, int cancelled
     char       code[NUMBER];
     xd_connection_push_task(t->connection, &t->running, xd_frame_task_id(frame), cancelled);
     xd_status s = xd_task_flags_read(&t->flags, frame->n, frame->v, &mine);
-    t->flags.request.omit_folders = t->omit_folders;
+    t->flags.request.output.omit_folders = t->omit_folders;
     if (s == XD_OK)
         s = xd_task_flags_load(&t->flags, &mine);
     if (s == XD_OK)

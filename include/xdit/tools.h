@@ -113,8 +113,8 @@ typedef struct xd_option {
 
 /* returns an array of the *n options of xd_request */
 XD_API const xd_option *xd_request_options(int *n);
-/* Returns the i-th (from 0) scheduler name of stable-diffusion-webui that xd_request.scheduler
- * accepts; NULL: there are no more. */
+/* Returns the i-th (from 0) scheduler name of stable-diffusion-webui that
+ * xd_request_schedule.scheduler accepts; NULL: there are no more. */
 XD_API const char      *xd_scheduler_webui(int i);
 /* returns an array of the *n options of xd_parallel */
 XD_API const xd_option *xd_parallel_options(int *n);

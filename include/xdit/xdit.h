@@ -300,46 +300,174 @@ typedef struct xd_texts {       /* a list of texts; n 0: none                   
     int64_t            n;
 } xd_texts;
 
-typedef struct xd_request {     /* call xd_request_init, then set fields                      */
-    size_t      size;           /* sizeof(xd_request) of the program                         */
-    const char *const *prompts;         /* [nprompts] prompts, UTF-8                         */
-    int         nprompts;
-    const char *negative_prompt;        /* text that describes what to avoid; NULL: ""       */
-    /* size in pixels; 0: that of the input image, else the model's default */
-    int64_t     width, height;
-    int         num_frames;             /* number of frames of a video; 0: the model's default */
-    double      fps;                    /* frames per second in a video file; 0: the model's rate */
-    int         num_inference_steps;    /* number of denoising steps; 0: the pipeline's default */
-    double      guidance_scale;         /* guidance scale; negative: the pipeline's default  */
+/* The settings of a request by subject. These structs have no size field: a field that a later
+ * version adds follows the last field of xd_request. */
+
+/* The other texts of a request. prompt_2, prompt_3: texts that the second and the third text
+ * encoder read in place of the prompt, the same texts for all prompts; negative_prompt_2,
+ * negative_prompt_3: the same for the negative prompt. The pipeline defines the order of its
+ * encoders. NULL, "": these encoders read the prompt or the negative prompt. */
+typedef struct xd_request_texts {
+    const char *prompt_2, *prompt_3, *negative_prompt_2, *negative_prompt_3;
+    /* Lists of texts in place of negative_prompt, prompt_2 and so on. Each list has one text per
+     * prompt, or a single text for all prompts. */
+    xd_texts    negative_prompts, prompts_2, prompts_3, negative_prompts_2, negative_prompts_3;
+    int         max_sequence_length; /* max number of text tokens; 0: the pipeline's default    */
+    /* For pipelines that remove remains of web pages (addresses, tags, file names) from prompts. 1,
+     * the default: clean prompts; 0: only convert prompts to lower case. */
+    int         clean_caption;
+} xd_request_texts;
+
+/* The input images of a request: each is a PNG, JPEG, WebP, GIF or PPM file, which is rotated by
+ * its Exif orientation, or pixels in place of the file. Rank 0 reads the pixels during the call;
+ * other ranks pass any image. NULL: none. Input images are resized. */
+typedef struct xd_request_images {
+    /* Start image. For models that edit images, this is the image to edit. */
+    const char *image;
+    const xd_image *image_pixels;
+    /* [nmore_images] further images after `image`, for models that read several images. Image i is
+     * the pixels more_pixels[i] or, if that is NULL, the file more_images[i]. more_images and
+     * more_pixels may each be NULL. */
+    const char *const     *more_images;
+    const xd_image *const *more_pixels;
+    int64_t     nmore_images;
+    const char *last_image;     /* last frame of a video, for models that support one        */
+    const xd_image *last_pixels;
+    /* Inpainting mask for `image`, resized to the image's size. Bright parts (at least 128 of 255)
+     * are generated, dark parts are kept. */
+    const char *mask_image;
+    const xd_image *mask_pixels;
+    /* Inpainting of a crop: the bounding box of the mask plus this many pixels is cut out,
+     * generated at width x height, and pasted back, so the result has the size of the input image.
+     * Negative: the complete image is generated. */
+    int64_t     padding_mask_crop;
+    /* Fraction of the steps that run, starting from the start image with noise added; 0: the
+     * pipeline's default. */
+    double      strength;
+    /* For models that resize a reference image to one of the sizes on which they were trained.
+     * Nonzero: the image keeps its own size. */
+    int         no_auto_resize;
+    int         reserved;       /* must be 0                                                 */
+} xd_request_images;
+
+/* The scheduler and the noise levels of its steps. */
+typedef struct xd_request_schedule {
+    /* Name of a scheduler (listed by xd_request_options); NULL: the model's scheduler. */
+    const char *scheduler;
+    /* Shift of the noise levels (sigmas) of rectified flow, also in place of a shift by image size;
+     * 0: the shift of the config. */
+    double      flow_shift;
+    /* Lists of the noise levels or the timesteps of all steps, "1,0.75,0.5", for schedulers that
+     * accept such a list. NULL: the schedule is computed from num_inference_steps. */
+    const char *sigmas, *timesteps;
+    /* Values that replace those of the same keys in scheduler_config.json. 0, NULL, and for eta and
+     * shift_terminal a negative number, stand for the file's value. In the first five fields, 1 is
+     * true and -1 is false. use_flow_sigmas also sets prediction_type to flow_prediction. */
+    int         use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_flow_sigmas;
+    int         stochastic_sampling, solver_order;
+    const char *algorithm_type, *solver_type, *timestep_spacing, *final_sigmas_type;
+    double      eta;            /* eta of DDIM and TCD, from 0 to 1                          */
+    /* The schedule is stretched so that the last noise level has this value. 0: no stretching. */
+    double      shift_terminal;
+} xd_request_schedule;
+
+typedef struct xd_request_guidance {
     /* Classifier-free guidance scale for models whose guidance_scale is a distilled input. If the
      * scale is above 1 and there is a negative prompt, each step has a second pass. 0: the
      * pipeline's default, usually no second pass. */
     double      true_cfg_scale;
+    /* For models with two transformers: the guidance scale of the second transformer (negative:
+     * guidance_scale), and the noise level, as a fraction of the training timesteps, below which
+     * the second transformer is used (negative: the model's default). */
+    double      guidance_scale_2, boundary_ratio;
     /* Rescales the guided prediction towards the standard deviation of the conditional prediction
      * (Lin et al. 2023, 3.4), for models that support it. 0: off; 1: to the full standard
      * deviation. */
     double      guidance_rescale;
+    /* Maximum norm of the guided prediction, as a multiple of the conditional prediction's norm,
+     * for models that support it; 0: no limit. */
+    double      cfg_normalization;
+    /* Fraction of the way from noise to image in which guidance is used, for models that support
+     * it; 1: guidance in all steps. */
+    double      cfg_truncation;
     int         use_dynamic_cfg;        /* 1: the guidance scale grows from step to step      */
-    /* Start image: a PNG, JPEG, WebP, GIF or PPM file, which is rotated by its Exif orientation and
-     * resized. For models that edit images, this is the image to edit. NULL: none. */
-    const char *image;
-    /* The start image as pixels, in place of `image`. Rank 0 reads the pixels during the call;
-     * other ranks pass any image. NULL: none. */
-    const xd_image *image_pixels;
-    /* Fraction of the steps that run, starting from the start image with noise added; 0: the
-     * pipeline's default. */
-    double      strength;
-    int64_t     seed; /* seed of 64 bits; seeds above 2^63 - 1 are stored minus 2^64 */
-    int         random_seed;            /* 1: ignore `seed`; rank 0 draws a random seed      */
-    int         num_images_per_prompt;
-    int         max_sequence_length;    /* max number of text tokens; 0: the pipeline's default */
-    /* Name of a scheduler (listed by xd_request_options); NULL: the model's scheduler. */
-    const char *scheduler;
+    int         reserved;       /* must be 0                                                 */
+    /* Skip layer guidance, for models that support it: in the steps i of n with start < i / n <
+     * stop, a third pass with the prompt skips the listed layers, "7,8,9". The difference between
+     * the conditional prediction and the third pass's prediction, times `scale`, is added to the
+     * guided prediction. NULL: no third pass. */
+    const char *skip_guidance_layers;
+    double      skip_layer_guidance_scale, skip_layer_guidance_start, skip_layer_guidance_stop;
+} xd_request_guidance;
+
+typedef struct xd_request_noise {
     const char *rng; /* generator of noise: "philox", or "torch" (as PyTorch on the CPU) */
-    int         enable_tiling;          /* 1: decode in tiles, which needs less memory       */
+    /* Initial noise in place of noise drawn from the seed: [count] normally distributed values,
+     * which are [frames,channels,rows,columns] of the latents for each image, as on_tensor passes
+     * "noise". Rank 0 reads the values during the call; other ranks pass any values. NULL: noise is
+     * drawn from the seed. */
+    const float *values;
+    int64_t     count;
+} xd_request_noise;
+
+/* Methods that save time. Those other than the defaults change the image, except as noted. */
+typedef struct xd_request_savings {
+    /* Type of the attention scores Q K^T in the transformer: NULL, "auto": the compute type;
+     * "int8": quantized Q and K, faster and slightly less accurate, if the device supports it. */
+    const char *attention;
+    /* Type of the inputs of GEMMs with fp8 weights in the transformer. NULL, "auto": the compute
+     * type. "fp8": inputs are quantized to fp8, which is faster and less accurate, if the device
+     * supports it. */
+    const char *gemm;
+    /* Name and options of a step cache, which skips blocks of a step and reuses their effect in an
+     * earlier step: "fbcache:0.12", "dbcache:Fn=8,threshold=0.08", "teacache:0.2", "taylorseer".
+     * NULL, "none": every step computes every block. */
+    const char *cache;
+    /* Window of local attention, "T,H,W": an image token attends to a box of this many frames, rows
+     * and columns of tokens around itself, and to all text and reference tokens. A value of 0 means
+     * the complete axis. NULL: full attention. */
+    const char *attention_window;
+    /* DiTFastAttn, which makes attention cheaper in some steps: it reuses the previous step's
+     * attention output, shares an output between the CFG passes, or restricts attention to a
+     * window. Either a list of methods through which the steps after the first one cycle
+     * ("share,full"), or a file "*.json" of `xdit calibrate` or xDiT with the method of each block
+     * and step. Methods: full, full+cfg, window, window+cfg, share. NULL: full attention. */
+    const char *fast_attn;
+    /* Interval in steps at which keys and values of reference images are computed; the steps
+     * between reuse them and compute no reference tokens. 1: every step; 0: only the first step.
+     * The image stays the same for models that are trained for such reuse. */
+    int64_t     reference_interval;
+} xd_request_savings;
+
+typedef struct xd_request_output {
+    /* Length of a video in seconds, in place of num_frames. The nearest number of frames that the
+     * model supports is generated. 0: num_frames is used. */
+    double      seconds;
+    /* Area in pixels. For models that choose the output's size by the ratio of width and height:
+     * area of the output. For models that resize reference images with their own ratio: area of
+     * reference images. 0: the model's default area. */
+    int64_t     max_area;
+    /* Quality of JPEG and WebP files that xd_result_save writes, 0 to 100. Negative: 95. */
+    int64_t     output_quality;
     /* 1: keep width and height; do not use the nearest trained size */
     int         no_resolution_binning;
     int         latents_only;           /* 1: return latents only, without VAE decoding      */
+    int         enable_tiling;          /* 1: decode in tiles, which needs less memory       */
+    /* 1: the parameters that are stored with results have the names of the model and of files
+     * without folders, for results that leave this host. A model of the Hugging Face cache is
+     * "org/name". */
+    int         omit_folders;
+} xd_request_output;
+
+/* `count` is the number of previews per image, which are spread evenly over the steps. With `every`
+ * n there is a preview after each n-th step. 0: no previews. A preview is an image of the clean
+ * latents that a step predicts, at most 512 pixels a side; for a video, of its first frame.
+ * Previews do not change the result. All ranks must pass the same values. */
+typedef struct xd_request_previews { int count, every; } xd_request_previews;
+
+/* Functions of the program that a request calls; NULL: none. `cookie` is their first argument. */
+typedef struct xd_request_callbacks {
+    void       *cookie;
     /* Called when a stage of the request begins. `stage` is "text", "load", "denoise" or
      * "decode". */
     void      (*on_stage)(void *cookie, const char *stage);
@@ -358,138 +486,47 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
      * step for "latents", the number of the text for text tensors, and 0 otherwise. */
     void      (*on_tensor)(void *cookie, const char *name, int step, int nd, const int64_t *d,
                            const float *data);
-    void       *cookie;                 /* first argument of all callbacks                   */
-    /* Maximum norm of the guided prediction, as a multiple of the conditional prediction's norm,
-     * for models that support it; 0: no limit. */
-    double      cfg_normalization;
-    /* Fraction of the way from noise to image in which guidance is used, for models that support
-     * it; 1: guidance in all steps. */
-    double      cfg_truncation;
-    /* Area in pixels. For models that choose the output's size by the ratio of width and height:
-     * area of the output. For models that resize reference images with their own ratio: area of
-     * reference images. 0: the model's default area. */
-    int64_t     max_area;
-    /* [nmore_images] further images after `image`, for models that read several images. Image i is
-     * the pixels more_pixels[i] or, if that is NULL, the file more_images[i]. more_images and
-     * more_pixels may each be NULL. */
-    const char *const     *more_images;
-    const xd_image *const *more_pixels;
-    int64_t     nmore_images;
-    /* Shift of the noise levels (sigmas) of rectified flow, also in place of a shift by image size;
-     * 0: the shift of the config. */
-    double      flow_shift;
-    /* Values that replace those of the same keys in scheduler_config.json. 0, NULL, and for eta a
-     * negative number, stand for the file's value. In the first five fields, 1 is true and -1 is
-     * false. use_flow_sigmas also sets prediction_type to flow_prediction. */
-    int         use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_flow_sigmas;
-    int         stochastic_sampling, solver_order;
-    double      eta;                    /* eta of DDIM and TCD, from 0 to 1                  */
-    const char *algorithm_type, *solver_type, *timestep_spacing, *final_sigmas_type;
-    /* Lists of the noise levels or the timesteps of all steps, "1,0.75,0.5", for schedulers that
-     * accept such a list. NULL: the schedule is computed from num_inference_steps. */
-    const char *sigmas, *timesteps;
-    /* Inpainting mask for `image`: a file, resized to the image's size, or pixels under the rules
-     * of image_pixels. Bright parts (at least 128 of 255) are generated, dark parts are kept. NULL:
-     * none. */
-    const char     *mask_image;
-    const xd_image *mask_pixels;
-    /* Inpainting of a crop: the bounding box of the mask plus this many pixels is cut out,
-     * generated at width x height, and pasted back, so the result has the size of the input image.
-     * Negative: the complete image is generated. */
-    int64_t         padding_mask_crop;
-    /* Last frame of a video, for models that support one; the rules are those of `image` and
-     * image_pixels. */
-    const char     *last_image;
-    const xd_image *last_pixels;
-    /* For models with two transformers: the guidance scale of the second transformer (negative:
-     * guidance_scale), and the noise level, as a fraction of the training timesteps, below which
-     * the second transformer is used (negative: the model's default). */
-    double          guidance_scale_2, boundary_ratio;
-    /* Replaces the key shift_terminal of scheduler_config.json: the schedule is stretched so that
-     * the last noise level has this value. 0: no stretching. Negative: the file's value. */
-    double          shift_terminal;
-    /* Length of a video in seconds, in place of num_frames. The nearest number of frames that the
-     * model supports is generated. 0: num_frames is used. */
-    double          seconds;
-    /* Quality of JPEG and WebP files that xd_result_save writes, 0 to 100. Negative: 95. */
-    int64_t         output_quality;
-    /* `previews` is the number of previews per image, which are spread evenly over the steps. With
-     * preview_every n there is a preview after each n-th step. 0: no previews. A preview is an
-     * image of the clean latents that a step predicts, at most 512 pixels a side; for a video, of
-     * its first frame. Previews do not change the result. All ranks must pass the same `previews`
-     * and preview_every. */
-    int             previews, preview_every;
+    /* Called after each step, after on_tensor and before on_step, with the latents in the layout of
+     * on_tensor. Returns 1 if the callback has changed the latents, and the request continues with
+     * the new values; else 0. All ranks that compute the image call on_latents, and the values of
+     * the first of these ranks are used. Must be set on all ranks or on none. */
+    int       (*on_latents)(void *cookie, const xd_progress *p, int nd, const int64_t *d,
+                            float *data);
     /* Called with each preview, after on_step, on rank 0; with data parallelism also on the first
      * rank of every other replica, for the image that this replica generates. */
-    void          (*on_preview)(void *cookie, const xd_image *image, const xd_progress *p);
+    void      (*on_preview)(void *cookie, const xd_image *image, const xd_progress *p);
     /* Called so that the program can do other work: between two steps, images, VAE tiles or chunks
      * of frames, and, if xd_open_args.keep is set, between texts. Called equally often on all
      * ranks. on_turn may generate with other engines, including one of xd_open_beside; the request
      * continues when on_turn returns. If on_turn returns a failure status, the request stops. Not
      * called with data parallelism or with idle ranks. xd_result_seconds does not include the time
      * of these calls. */
-    xd_status     (*on_turn)(void *cookie, xd_err *e);
-    /* Type of the attention scores Q K^T in the transformer: NULL, "auto": the compute type;
-     * "int8": quantized Q and K, faster and slightly less accurate, if the device supports it. */
-    const char     *attention;
-    /* Name and options of a step cache, which skips blocks of a step and reuses their effect in an
-     * earlier step: "fbcache:0.12", "dbcache:Fn=8,threshold=0.08", "teacache:0.2", "taylorseer". A
-     * step cache changes the image. NULL, "none": every step computes every block. */
-    const char     *cache;
-    /* Window of local attention, "T,H,W": an image token attends to a box of this many frames, rows
-     * and columns of tokens around itself, and to all text and reference tokens. A value of 0 means
-     * the complete axis. NULL: full attention. */
-    const char     *attention_window;
-    /* Nonzero: the parameters that are stored with results have the names of the model and of files
-     * without folders, for results that leave this host. A model of the Hugging Face cache is
-     * "org/name". */
-    int64_t         omit_folders;
-    /* Interval in steps at which keys and values of reference images are computed; the steps
-     * between reuse them and compute no reference tokens. 1: every step; 0: only the first step.
-     * Values other than 1 change the image, except for models that are trained for such reuse. */
-    int64_t         reference_interval;
-    /* Called after each step, after on_tensor and before on_step, with the latents in the layout of
-     * on_tensor. Returns 1 if the callback has changed the latents, and the request continues with
-     * the new values; else 0. All ranks that compute the image call on_latents, and the values of
-     * the first of these ranks are used. Must be set on all ranks or on none. */
-    int           (*on_latents)(void *cookie, const xd_progress *p, int nd, const int64_t *d,
-                                float *data);
-    /* DiTFastAttn, which makes attention cheaper in some steps: it reuses the previous step's
-     * attention output, shares an output between the CFG passes, or restricts attention to a
-     * window. Either a list of methods through which the steps after the first one cycle
-     * ("share,full"), or a file "*.json" of `xdit calibrate` or xDiT with the method of each block
-     * and step. Methods: full, full+cfg, window, window+cfg, share. DiTFastAttn changes the image.
-     * NULL: full attention. */
-    const char     *fast_attn;
-    /* Initial noise in place of noise drawn from the seed: [noise_numbers] normally distributed
-     * values, which are [frames,channels,rows,columns] of the latents for each image, as on_tensor
-     * passes "noise". Rank 0 reads the values during the call; other ranks pass any values. NULL:
-     * noise is drawn from the seed. */
-    const float    *noise;
-    int64_t         noise_numbers;
-    /* Type of the inputs of GEMMs with fp8 weights in the transformer. NULL, "auto": the compute
-     * type. "fp8": inputs are quantized to fp8, which is faster and less accurate, if the device
-     * supports it. */
-    const char     *gemm;
-    /* Texts that the second and the third text encoder read in place of the prompt and of the
-     * negative prompt; the same texts for all prompts. The pipeline defines the order of its
-     * encoders. NULL, "": these encoders read the prompt or negative prompt. */
-    const char     *prompt_2, *prompt_3, *negative_prompt_2, *negative_prompt_3;
-    /* For pipelines that remove remains of web pages (addresses, tags, file names) from prompts. 1,
-     * the default: clean prompts; 0: only convert prompts to lower case. */
-    int             clean_caption;
-    /* For models that resize a reference image to one of the sizes on which they were trained.
-     * Nonzero: the image keeps its own size. */
-    int             no_auto_resize;
-    /* Skip layer guidance, for models that support it: in the steps i of n with start < i / n <
-     * stop, a third pass with the prompt skips the listed layers, "7,8,9". The difference between
-     * the conditional prediction and the third pass's prediction, times `scale`, is added to the
-     * guided prediction. NULL: no third pass. */
-    const char     *skip_guidance_layers;
-    double          skip_layer_guidance_scale, skip_layer_guidance_start, skip_layer_guidance_stop;
-    /* Lists of texts in place of negative_prompt, prompt_2 and so on. Each list has one text per
-     * prompt, or a single text for all prompts. */
-    xd_texts    negative_prompts, prompts_2, prompts_3, negative_prompts_2, negative_prompts_3;
+    xd_status (*on_turn)(void *cookie, xd_err *e);
+} xd_request_callbacks;
+
+typedef struct xd_request {     /* call xd_request_init, then set fields                      */
+    size_t      size;           /* sizeof(xd_request) of the program                         */
+    const char *const *prompts;         /* [nprompts] prompts, UTF-8                         */
+    int         nprompts;
+    const char *negative_prompt;        /* text that describes what to avoid; NULL: ""       */
+    /* size in pixels; 0: that of the input image, else the model's default */
+    int64_t     width, height;
+    int         num_frames;             /* number of frames of a video; 0: the model's default */
+    double      fps;                    /* frames per second in a video file; 0: the model's rate */
+    int         num_inference_steps;    /* number of denoising steps; 0: the pipeline's default */
+    double      guidance_scale;         /* guidance scale; negative: the pipeline's default  */
+    int64_t     seed; /* seed of 64 bits; seeds above 2^63 - 1 are stored minus 2^64 */
+    int         random_seed;            /* 1: ignore `seed`; rank 0 draws a random seed      */
+    int         num_images_per_prompt;  /* 1 by default                                      */
+    xd_request_texts     texts;
+    xd_request_images    images;
+    xd_request_schedule  schedule;
+    xd_request_guidance  guidance;
+    xd_request_noise     noise;
+    xd_request_savings   savings;
+    xd_request_output    output;
+    xd_request_previews  previews;
+    xd_request_callbacks callbacks;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

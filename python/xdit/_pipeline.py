@@ -117,8 +117,9 @@ class _Call:
         def failed(kind, value, trace):
             self.failure = self.failure or value
             lib.xd_cancel_because(self.pipe._engine[0], self.kept.text(describe(value)))
-        kind = ffi.typeof(getattr(self.request, field))
-        setattr(self.request, field,
+        calls = self.request.callbacks
+        kind = ffi.typeof(getattr(calls, field))
+        setattr(calls, field,
                 self.kept.keep(ffi.callback(kind, function, onerror=failed)))
 
     def show_progress(self) -> None:
@@ -425,9 +426,9 @@ class Pipeline:
         for name, value in texts.items():
             each = list(value) if isinstance(value, (list, tuple)) else [value]
             if len(set(each)) <= 1:
-                setattr(r, name, kept.text(each[0] if each else None))
+                set_option(r, rows[name], each[0] if each else None, kept)
                 continue
-            several = getattr(r, name.replace("prompt", "prompts"))
+            several = getattr(r.texts, name.replace("prompt", "prompts"))
             several.v, several.n = kept.texts(each), len(each)
         if seed is not None and seed < 0:
             r.random_seed = 1
@@ -449,10 +450,10 @@ class Pipeline:
         r = call.request
         r.num_images_per_prompt = each
         if noise is not None:
-            r.noise = call.kept.keep(ffi.from_buffer("float[]", call.kept.keep(noise)))
-            r.noise_numbers = noise.size
+            r.noise.values = call.kept.keep(ffi.from_buffer("float[]", call.kept.keep(noise)))
+            r.noise.count = noise.size
         _set_images(r, image, mask_image, last_image, call.kept)
-        r.latents_only = output_type == "latent"
+        r.output.latents_only = output_type == "latent"
         self._set_callbacks(call, callback_on_step_end, callback_on_step_end_tensor_inputs,
                             on_preview, output_type)
         return self._run(call)
@@ -474,7 +475,7 @@ class Pipeline:
 
             def preview(_, im, p):
                 on_preview(Image.fromarray(_pixels.to_numpy(im)[0]), p.step - 1, p.steps)
-            call.request.preview_every = 1
+            call.request.previews.every = 1
             call.callback("on_preview", preview)
 
     def _run(self, call: _Call) -> Output:
@@ -564,6 +565,7 @@ def _lora_rows(loras: Any, kept: Kept) -> tuple[Any, int]:
 
 def _set_images(r: Any, image: Any, mask: Any, last: Any, kept: Kept) -> None:
     """Sets the images of a request: paths as they are, others as pixels."""
+    r = r.images
     first, *behind = image if isinstance(image, (list, tuple)) else [image]
     for field, value in (("image", first), ("mask", mask), ("last", last)):
         path = "image" if field == "image" else f"{field}_image"

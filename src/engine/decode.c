@@ -26,24 +26,24 @@ static xd_status settle_request(const xd_engine *g, xd_request *r, const int64_t
         if (shape[i] < 1 || shape[i] > 1 << 24)
             return xd_fail(e, XD_EINVAL, "latents have the shape [frames,channels,rows,columns], "
                            "but dimension %d is %lld", i + 1, (long long)shape[i]);
-    r->image = r->last_image = r->mask_image = NULL;
-    r->image_pixels = r->last_pixels = r->mask_pixels = NULL;
-    r->noise = NULL;
-    r->nmore_images = 0;
-    r->strength = 0;
-    r->padding_mask_crop = -1;
+    r->images.image = r->images.last_image = r->images.mask_image = NULL;
+    r->images.image_pixels = r->images.last_pixels = r->images.mask_pixels = NULL;
+    r->noise.values = NULL;
+    r->images.nmore_images = 0;
+    r->images.strength = 0;
+    r->images.padding_mask_crop = -1;
     r->num_images_per_prompt = 1;
-    r->latents_only = 0;
-    r->wanted = NULL;
+    r->output.latents_only = 0;
+    r->callbacks.wanted = NULL;
     if (r->nprompts > 1)
         r->nprompts = 1;
     xd_job_first_texts(r);
     if (!r->height && !r->width) {
         r->height = shape[2] * v->cell[1], r->width = shape[3] * v->cell[2];
-        r->max_area = g->ctx.model.recipe->max_area ? r->height * r->width : 0;
-        r->no_resolution_binning = 1;
+        r->output.max_area = g->ctx.model.recipe->max_area ? r->height * r->width : 0;
+        r->output.no_resolution_binning = 1;
     }
-    if (!r->num_frames && !(r->seconds > 0) && g->ctx.model.recipe->fps > 0)
+    if (!r->num_frames && !(r->output.seconds > 0) && g->ctx.model.recipe->fps > 0)
         r->num_frames = (int)xd_vae_frames(v, shape[0]);
     return XD_OK;
 }

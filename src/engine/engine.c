@@ -329,9 +329,9 @@ static xd_progress progress_of(const xd_job *j, int nth, int step, double t0)
 
 static void report_step(const xd_job *j, const xd_progress *p, const float *clean)
 {
-    if (j->r->on_step)
-        j->r->on_step(j->r->cookie, p);
-    if (clean && j->r->on_preview && j->ctx->topo.replica->rank == 0)
+    if (j->r->callbacks.on_step)
+        j->r->callbacks.on_step(j->r->callbacks.cookie, p);
+    if (clean && j->r->callbacks.on_preview && j->ctx->topo.replica->rank == 0)
         xd_preview_report(j, clean, p);
 }
 
@@ -357,7 +357,7 @@ static xd_status run_steps(loop *l, xd_denoise *f, int nth, int step, float *lat
 {
     xd_job     *j = l->j;
     xd_context *ctx = j->ctx;
-    int         decodes = !j->r->latents_only && xd_vae_on_this_rank(j);
+    int         decodes = !j->r->output.latents_only && xd_vae_on_this_rank(j);
     int         ready = xd_denoise_ready(f), going = ready, end = xd_job_dit_end(j, step);
     for (; step < end && going; step++) {
         double t0 = xd_now_s();
@@ -469,7 +469,7 @@ static xd_status one_latent(loop *l, int nth, const xd_prompts *w, float **lat, 
     xd_callback_stage(j, "denoise");
     if (!(*lat = denoise_image(l, nth, w, e)))
         return e->code;
-    if (!j->r->latents_only && j->ctx->topo.replica->rank == 0 && !(*rgb = malloc(bytes)))
+    if (!j->r->output.latents_only && j->ctx->topo.replica->rank == 0 && !(*rgb = malloc(bytes)))
         return xd_fail(e, XD_ENOMEM, "no memory for an image");
     add_seconds(l, nth, "denoise", t0);
     return XD_OK;
@@ -493,7 +493,7 @@ static xd_status one_image(loop *l, int nth, const float *lat, float **rgb, xd_e
 static void sizes_of(const xd_job *j, int64_t n[2])
 {
     n[0] = j->numbers;
-    n[1] = j->r->latents_only ? 0 : xd_job_pixels(j);
+    n[1] = j->r->output.latents_only ? 0 : xd_job_pixels(j);
 }
 
 static xd_status allocate_image(const xd_job *j, float *v[2], xd_err *e)
@@ -527,8 +527,8 @@ static xd_status deliver_image(loop *l, int image, float *v[2], xd_err *e)
     const xd_request *r = l->j->r;
     xd_status         s = xd_result_add(l->r, l->j, image, v[0], v[1], e);
     v[0] = v[1] = NULL;
-    if (s == XD_OK && r->on_image)
-        s = r->on_image(r->cookie, l->r, image, e);
+    if (s == XD_OK && r->callbacks.on_image)
+        s = r->callbacks.on_image(r->callbacks.cookie, l->r, image, e);
     return s;
 }
 
@@ -583,9 +583,9 @@ static xd_status generate_all(loop *l, const xd_prompts *w, xd_err *e)
             break;
         s = busy ? one_latent(l, i + at, w, &v[0], &v[1], e) : change_for_others(l, i + at, e);
         s = agree_behind_calls(j->ctx, s, e);
-        if (s == XD_OK && !j->r->latents_only)
+        if (s == XD_OK && !j->r->output.latents_only)
             s = xd_yield_now(j, e);
-        if (s == XD_OK && !j->r->latents_only) {
+        if (s == XD_OK && !j->r->output.latents_only) {
             s = busy ? one_image(l, i + at, v[0], &v[1], e) : XD_OK;
             s = agree_behind_calls(j->ctx, s, e);
         }

@@ -154,12 +154,12 @@ static xd_status check_ways(const xd_job *j, xd_err *e)
 {
     const int64_t *w = j->window;
     const int      windows = xd_attn_table_has(&j->ways, xd_attn_has_window);
-    if (windows && !j->r->attention_window)
+    if (windows && !j->r->savings.attention_window)
         return xd_fail(e, XD_EINVAL, "fast_attn has windows and needs --attention_window, e.g. 64 "
                        "for 64 tokens on each side");
     if (windows && !(w[0] | w[1] | w[2]))
         return xd_fail(e, XD_EINVAL, "fast_attn has windows, but attention_window %s covers all "
-                       "image tokens: use a smaller one", j->r->attention_window);
+                       "image tokens: use a smaller one", j->r->savings.attention_window);
     if (xd_attn_table_has(&j->ways, xd_attn_has_cfg) && j->ctx->plan.deg.n[XD_CFG] > 1)
         return xd_fail(e, XD_EINVAL, "fast_attn shares the attention of both CFG passes, which "
                        "use_cfg_parallel computes at the same time: use one of them");
@@ -168,7 +168,7 @@ static xd_status check_ways(const xd_job *j, xd_err *e)
 
 xd_status xd_fast_attn_of_job(xd_job *j, xd_err *e)
 {
-    const char *text = j->r->fast_attn;
+    const char *text = j->r->savings.fast_attn;
     size_t      n = text ? strlen(text) : 0;
     if (!n || strcmp(text, "none") == 0)
         return XD_OK;

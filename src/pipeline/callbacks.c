@@ -13,19 +13,19 @@ void xd_callback_latents(const xd_job *j, const char *name, int step, const floa
 int xd_callback_change(const xd_job *j, const xd_progress *p, float *lat)
 {
     int image = j->fps <= 0;
-    return j->r->on_latents(j->r->cookie, p, 4 - image, j->lat + image, lat);
+    return j->r->callbacks.on_latents(j->r->callbacks.cookie, p, 4 - image, j->lat + image, lat);
 }
 
 void xd_callback_tensor(const xd_job *j, const char *name, int step, int nd, const int64_t *d,
                         const float *data)
 {
-    if (j->r->on_tensor)
-        j->r->on_tensor(j->r->cookie, name, step, nd, d, data);
+    if (j->r->callbacks.on_tensor)
+        j->r->callbacks.on_tensor(j->r->callbacks.cookie, name, step, nd, d, data);
 }
 
 void xd_callback_stage(const xd_job *j, const char *name)
 {
     xd_trace_phase(j->ctx->trace, name);
-    if (j->r->on_stage)
-        j->r->on_stage(j->r->cookie, name);
+    if (j->r->callbacks.on_stage)
+        j->r->callbacks.on_stage(j->r->callbacks.cookie, name);
 }

@@ -37,7 +37,8 @@ xd_status xd_condition_check(const xd_job *j, xd_err *e)
 
 xd_status xd_condition_read(xd_job *j, xd_err *e)
 {
-    xd_pixel_source of = { "last_image", "last_pixels", j->r->last_image, j->r->last_pixels };
+    xd_pixel_source of = { "last_image", "last_pixels", j->r->images.last_image,
+                           j->r->images.last_pixels };
     if (!xd_job_has_last(j->r))
         return XD_OK;
     return xd_init_image_take(j, &of, 1, &j->last_image, e);

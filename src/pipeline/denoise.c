@@ -59,7 +59,7 @@ int xd_denoise_exact(const xd_denoise *f)
 static int is_exact(const xd_denoise *f, int step)
 {
     int     n = step - xd_job_dit_begin(f->j, step);
-    int64_t interval = f->j->r->reference_interval;
+    int64_t interval = f->j->r->savings.reference_interval;
     return n < xd_denoise_exact(f) || (f->j->skips && step == xd_job_first_skip(f->j)) ||
            (f->lay.refs_apart && interval && n % interval == 0);
 }

@@ -49,9 +49,9 @@ static void sum_members(xd_denoise *f, int unit, double s[4])
 static void rescale_guidance(xd_denoise *f, int unit)
 {
     const xd_job *j = f->j;
-    double        n = (double)j->numbers, share = j->r->guidance_rescale, s[4] = { 0 }, of[2];
+    double n = (double)j->numbers, share = j->r->guidance.guidance_rescale, s[4] = { 0 }, of[2];
     sum_members(f, unit, s);
-    double by = j->r->cfg_normalization * sqrt(s[1] / s[3]);
+    double by = j->r->guidance.cfg_normalization * sqrt(s[1] / s[3]);
     for (int i = 0; i < 2; i++)
         of[i] = sqrt((s[2 * i + 1] - s[2 * i] * s[2 * i] / n) / (n - 1));
     if (share > 0)
@@ -79,7 +79,7 @@ static void guide(xd_denoise *f, const xd_tensor p[2], double g)
  * pass. */
 static void leave_skipped(xd_denoise *f, int passes, const xd_tensor p[XD_MAXPASS], int guided)
 {
-    double by = f->j->r->skip_layer_guidance_scale;
+    double by = f->j->r->guidance.skip_layer_guidance_scale;
     if (passes <= XD_PASS_SKIPPING)
         return;
     if (!guided)                /* subtract before the prompt's prediction p[0] is overwritten */
@@ -92,7 +92,8 @@ void xd_denoise_guide(xd_denoise *f, int step, int unit, const xd_tensor p[XD_MA
 {
     const xd_request *r = f->j->r;
     int passes = xd_job_passes(f->j, step);
-    int rescales = passes > 1 && (r->guidance_rescale > 0 || r->cfg_normalization > 0);
+    int               rescales =
+        passes > 1 && (r->guidance.guidance_rescale > 0 || r->guidance.cfg_normalization > 0);
     if (rescales)
         add_up(f, unit, 0);
     leave_skipped(f, passes, p, 0);

@@ -190,7 +190,7 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
     float        *start = j->start_moments ? xd_denoise_buffer(f, j->numbers, "an image") : NULL;
     const float  *given = xd_given_noise_of(j, image);
     if (xd_ok(&f->x)) {
-        xd_rng_open(&f->rng, j->r->rng, seed);
+        xd_rng_open(&f->rng, j->r->noise.rng, seed);
         xd_init_image_draw(j, &f->rng, noise, sample, start);
         if (given)
             memcpy(noise, given, (size_t)j->numbers * sizeof *noise);
@@ -317,11 +317,11 @@ static void replace_latents(xd_denoise *f, int changed, float *lat)
 void xd_denoise_report(xd_denoise *f, int step, const xd_progress *p, float *lat)
 {
     const xd_job *j = f->j;
-    if (!j->r->on_tensor && !j->r->on_latents)
+    if (!j->r->callbacks.on_tensor && !j->r->callbacks.on_latents)
         return;
     xd_denoise_latents(f, lat);
     xd_callback_latents(j, "latents", step, lat);
-    if (j->r->on_latents)
+    if (j->r->callbacks.on_latents)
         replace_latents(f, xd_ok(&f->x) ? xd_callback_change(j, p, lat) : 0, lat);
 }
 

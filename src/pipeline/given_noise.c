@@ -9,10 +9,10 @@
 xd_status xd_given_noise_check(const xd_job *j, xd_err *e)
 {
     const int64_t *d = j->lat;
-    if (!j->r->noise || j->r->noise_numbers == j->images * j->numbers)
+    if (!j->r->noise.values || j->r->noise.count == j->images * j->numbers)
         return XD_OK;
     return xd_fail(e, XD_EINVAL, "the noise has %lld numbers, but %d images of %lld x %lld "
-                   "pixels need %lld: [%lld,%lld,%lld,%lld] each", (long long)j->r->noise_numbers,
+                   "pixels need %lld: [%lld,%lld,%lld,%lld] each", (long long)j->r->noise.count,
                    j->images, (long long)j->asked[1], (long long)j->asked[0],
                    (long long)(j->images * j->numbers), (long long)d[0], (long long)d[1],
                    (long long)d[2], (long long)d[3]);
@@ -23,13 +23,13 @@ xd_status xd_given_noise_share(xd_job *j, xd_err *e)
     const xd_world *w = &j->ctx->world;
     int64_t         bytes = j->images * j->numbers * (int64_t)sizeof(float);
     xd_status       s = XD_OK;
-    if (!j->r->noise)
+    if (!j->r->noise.values)
         return XD_OK;
     j->given_noise = malloc((size_t)bytes + 1);
     if (!j->given_noise)
         s = xd_fail(e, XD_ENOMEM, "no memory for the noise of %d images", j->images);
     else if (w->used->rank == 0)
-        memcpy(j->given_noise, j->r->noise, (size_t)bytes);
+        memcpy(j->given_noise, j->r->noise.values, (size_t)bytes);
     s = xd_world_agree(w, s, e);
     return s == XD_OK ? xd_world_broadcast(w, j->given_noise, bytes, e) : s;
 }

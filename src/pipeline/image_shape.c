@@ -70,11 +70,12 @@ void xd_image_shape_take(const xd_context *ctx, xd_request *r)
     xd_grid          size, own;
     int              by = p->sized_by == XD_SIZED_BY_LAST ? (int)xd_job_images(r) - 1 : 0;
     if (!xd_job_has_image(r) || (r->height && r->width) || ctx->model.dit_info.fixed ||
-        r->padding_mask_crop >= 0 || size_of(r, by, &own) != XD_OK)
+        r->images.padding_mask_crop >= 0 || size_of(r, by, &own) != XD_OK)
         return;
     size = own;
     if (p->sized_by) {
-        int64_t area = r->max_area ? r->max_area : p->reference_area, unit = unit_of(ctx, 1);
+        int64_t area = r->output.max_area ? r->output.max_area : p->reference_area,
+                unit = unit_of(ctx, 1);
         if (p->reference_size(unit, area, &size.rows, &size.cols, NULL) != XD_OK)
             return;
         size = (xd_grid){ size.rows / unit * unit, size.cols / unit * unit };

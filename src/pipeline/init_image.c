@@ -78,10 +78,11 @@ static xd_status copy_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *
 xd_pixel_source xd_init_image_source(const xd_request *r, int k)
 {
     if (k == 0)
-        return (xd_pixel_source){ "image", "image_pixels", r->image, r->image_pixels };
+        return (xd_pixel_source) { "image", "image_pixels", r->images.image,
+                                   r->images.image_pixels };
     return (xd_pixel_source){ "more_images", "more_pixels",
-                              r->more_images ? r->more_images[k - 1] : NULL,
-                              r->more_pixels ? r->more_pixels[k - 1] : NULL };
+                              r->images.more_images ? r->images.more_images[k - 1] : NULL,
+                              r->images.more_pixels ? r->images.more_pixels[k - 1] : NULL };
 }
 
 xd_status xd_init_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
@@ -153,14 +154,14 @@ static xd_status copy_image(xd_job *j, xd_err *e)
 
 xd_status xd_init_image_read(xd_job *j, xd_err *e)
 {
-    if (j->r->image && j->r->image_pixels)
+    if (j->r->images.image && j->r->images.image_pixels)
         return xd_fail(e, XD_EINVAL, "image and image_pixels are given; use one of them");
-    if (j->r->mask_image && j->r->mask_pixels)
+    if (j->r->images.mask_image && j->r->images.mask_pixels)
         return xd_fail(e, XD_EINVAL,
                        "mask_image and mask_pixels are given; use one of them");
     if (!is_begun_with(j))
         return XD_OK;
-    if (j->r->nmore_images)
+    if (j->r->images.nmore_images)
         return xd_fail(e, XD_EINVAL, "%lld images are given, but %s uses one",
                        (long long)xd_job_images(j->r), j->ctx->model.recipe->name);
     if (!j->ctx->model.vae.vae->encode)

@@ -23,12 +23,21 @@
 
 void xd_request_init_size(xd_request *r, size_t size)
 {
-    xd_request own = { .guidance_scale = -1, .cfg_truncation = 1, .eta = -1,
-                       .num_images_per_prompt = 1, .rng = "philox", .padding_mask_crop = -1,
-                       .reference_interval = 1,
-                       .guidance_scale_2 = -1, .boundary_ratio = -1, .shift_terminal = -1,
-                       .output_quality = -1, .clean_caption = 1, .skip_layer_guidance_scale = 2.8,
-                       .skip_layer_guidance_start = 0.01, .skip_layer_guidance_stop = 0.2 };
+    xd_request own = { .guidance_scale = -1,
+                       .guidance.cfg_truncation = 1,
+                       .schedule.eta = -1,
+                       .num_images_per_prompt = 1,
+                       .noise.rng = "philox",
+                       .images.padding_mask_crop = -1,
+                       .savings.reference_interval = 1,
+                       .guidance.guidance_scale_2 = -1,
+                       .guidance.boundary_ratio = -1,
+                       .schedule.shift_terminal = -1,
+                       .output.output_quality = -1,
+                       .texts.clean_caption = 1,
+                       .guidance.skip_layer_guidance_scale = 2.8,
+                       .guidance.skip_layer_guidance_start = 0.01,
+                       .guidance.skip_layer_guidance_stop = 0.2 };
     xd_record_init(r, size);
     xd_record_write(r, &own, sizeof own, "xd_request", NULL);
 }
@@ -41,22 +50,22 @@ xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e)
 
 int xd_job_has_image(const xd_request *r)
 {
-    return r->image || r->image_pixels;
+    return r->images.image || r->images.image_pixels;
 }
 
 int xd_job_has_last(const xd_request *r)
 {
-    return r->last_image || r->last_pixels;
+    return r->images.last_image || r->images.last_pixels;
 }
 
 int xd_job_has_mask(const xd_request *r)
 {
-    return r->mask_image || r->mask_pixels;
+    return r->images.mask_image || r->images.mask_pixels;
 }
 
 int64_t xd_job_images(const xd_request *r)
 {
-    return (xd_job_has_image(r) ? 1 : 0) + r->nmore_images;
+    return (xd_job_has_image(r) ? 1 : 0) + r->images.nmore_images;
 }
 
 /* Returns 1 if denoising starts from the request's image plus noise. */
@@ -139,11 +148,11 @@ static xd_status check_video(const xd_job *j, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
     const xd_request *r = j->r;
-    const char *what = r->num_frames ? "num_frames" : r->fps > 0 ? "fps" : r->seconds > 0
-                       ? "seconds" : r->use_dynamic_cfg ? "use_dynamic_cfg" : NULL;
+    const char *what = r->num_frames ? "num_frames" : r->fps > 0 ? "fps" : r->output.seconds > 0
+                       ? "seconds" : r->guidance.use_dynamic_cfg ? "use_dynamic_cfg" : NULL;
     if (p->fps <= 0 && what)
         return xd_fail(e, XD_EINVAL, "%s is for videos, but %s generates images", what, p->name);
-    if (r->num_frames && r->seconds > 0)
+    if (r->num_frames && r->output.seconds > 0)
         return xd_fail(e, XD_EINVAL, "num_frames and seconds are both given; use one of "
                        "them");
     if (p->from_image && !xd_job_has_image(r) && !j->ctx->bench)
@@ -154,17 +163,17 @@ static xd_status check_video(const xd_job *j, xd_err *e)
     if (p->fps > 0 && !p->from_image && !p->holds_image && xd_job_has_image(r))
         return xd_fail(e, XD_EINVAL,
                        "%s generates videos from text only and cannot start from the image %s "
-                       "(%s can)", p->name, r->image ? r->image : "in the request",
+                       "(%s can)", p->name, r->images.image ? r->images.image : "in the request",
                        xd_family_says(XD_WORD_FROM_IMAGE));
     int reads = p->references && !xd_references_inpainted(j);
-    if ((p->from_image || reads || p->holds_image) && r->strength > 0)
+    if ((p->from_image || reads || p->holds_image) && r->images.strength > 0)
         return xd_fail(e, XD_EINVAL,
                        "strength %g cannot be used with %s, which keeps the image unchanged",
-                       r->strength, p->name);
-    if (r->no_auto_resize && !p->auto_resizes)
+                       r->images.strength, p->name);
+    if (r->images.no_auto_resize && !p->auto_resizes)
         return xd_fail(e, XD_EINVAL, "no_auto_resize is for %s; %s does not resize images to a "
                        "trained size", xd_family_says(XD_WORD_AUTO_RESIZES), p->name);
-    if (r->max_area && !p->max_area && !p->reference_area && !p->from_frames)
+    if (r->output.max_area && !p->max_area && !p->reference_area && !p->from_frames)
         return xd_fail(e, XD_EINVAL, "max_area is for %s; %s generates the requested size",
                        xd_family_says(XD_WORD_MAX_AREA), p->name);
     return XD_OK;
@@ -199,16 +208,16 @@ static xd_status check_prompts(const xd_job *j, xd_err *e)
 static xd_status check_guidance(const xd_job *j, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
-    if (!p->distilled && j->r->true_cfg_scale > 1)
+    if (!p->distilled && j->r->guidance.true_cfg_scale > 1)
         return xd_fail(e, XD_EINVAL,
                        "true_cfg_scale is for models whose guidance_scale is distilled (%s); %s "
                        "is guided by guidance_scale", xd_family_says(XD_WORD_DISTILLED), p->name);
-    const char *what = j->r->cfg_normalization > 0 ? "cfg_normalization" :
-                       j->r->cfg_truncation < 1 ? "cfg_truncation" : NULL;
+    const char *what = j->r->guidance.cfg_normalization > 0 ? "cfg_normalization" :
+                       j->r->guidance.cfg_truncation < 1 ? "cfg_truncation" : NULL;
     if (what && !p->guides_from_prompt)
         return xd_fail(e, XD_EINVAL, "%s is for %s; the pipeline of %s has no such option", what,
                        xd_family_says(XD_WORD_FROM_PROMPT), p->name);
-    if (j->r->guidance_rescale > 0 && !p->rescales)
+    if (j->r->guidance.guidance_rescale > 0 && !p->rescales)
         return xd_fail(e, XD_EINVAL,
                        "guidance_rescale is for %s; the pipeline of %s has no such option",
                        xd_family_says(XD_WORD_RESCALES), p->name);
@@ -228,8 +237,8 @@ static xd_status set_frames(xd_job *j, xd_err *e)
     double  own = p > 1 && m->recipe->pairs_fps > 0 ? m->recipe->pairs_fps : m->recipe->fps;
     j->fps = j->r->fps > 0 ? j->r->fps : own;
     int64_t want = n ? (n - !m->recipe->frames_up) / c + 1 : d->sample[0];
-    if (j->r->seconds > 0)
-        want = 1 + llround(fmax(j->r->seconds * j->fps - 1, 0) / (double)c);
+    if (j->r->output.seconds > 0)
+        want = 1 + llround(fmax(j->r->output.seconds * j->fps - 1, 0) / (double)c);
     j->cells[0] = (want + p - 1) / p * p;
     j->spare = j->cells[0] - want;
     j->frames = xd_vae_frames(&m->vae_info, want);
@@ -286,10 +295,10 @@ static xd_status set_size(xd_job *j, xd_err *e)
     j->asked[0] = j->r->height ? j->r->height : d->sample[1] * cell[1];
     j->asked[1] = j->r->width ? j->r->width : d->sample[2] * cell[2];
     j->size[0] = j->asked[0], j->size[1] = j->asked[1];
-    if (!j->r->no_resolution_binning && m->recipe->trained_size)
+    if (!j->r->output.no_resolution_binning && m->recipe->trained_size)
         set_trained_size(j);
     if (m->recipe->max_area)
-        set_area(j, j->r->max_area ? j->r->max_area : m->recipe->max_area);
+        set_area(j, j->r->output.max_area ? j->r->output.max_area : m->recipe->max_area);
     xd_status s = check_side("width", j->size[1], cell[2], d->patch[2], e);
     if (s == XD_OK)
         s = check_side("height", j->size[0], cell[1], d->patch[1], e);
@@ -345,7 +354,7 @@ static double strength_of(const xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;
     double           usual = xd_job_has_mask(j->r) ? p->mask_strength : p->strength;
-    return j->r->strength > 0 ? j->r->strength : usual > 0 ? usual : 0.6;
+    return j->r->images.strength > 0 ? j->r->images.strength : usual > 0 ? usual : 0.6;
 }
 
 /* Returns 1 if the pipeline passes its own sigmas to this scheduler. For some pipelines this
@@ -377,11 +386,11 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
     xd_steps a = { .steps = j->asked_steps, .tokens = j->tokens,
                    .own_sigmas = has_own_sigmas(j, &cfg), .max_shift = m->recipe->max_shift,
                    .leap = m->recipe->leap, .mu = m->recipe->mu };
-    if (starts_from_image(j) || (m->recipe->from_mask && j->r->strength > 0))
+    if (starts_from_image(j) || (m->recipe->from_mask && j->r->images.strength > 0))
         a.strength = j->strength = strength_of(j);
-    else if (j->r->strength > 0)
+    else if (j->r->images.strength > 0)
         return xd_fail(e, XD_EINVAL, "strength %g needs an initial image: add --image",
-                       j->r->strength);
+                       j->r->images.strength);
     if (a.strength > 0 && !j->sampler->shares)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "%s cannot start from an image with the scheduler %s, which cannot add "
@@ -428,22 +437,23 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     j->guidance = r->guidance_scale < 0 ? j->usual.guidance : r->guidance_scale;
     j->distilled = ctx->model.dit_info.guided ? j->guidance : NAN;
     if (ctx->model.recipe->distilled)
-        j->guidance = !xd_job_has_text(r, XD_TEXT_NEGATIVE) ? 0 :
-                      r->true_cfg_scale > 0 ? r->true_cfg_scale : ctx->model.usual.true_cfg;
+        j->guidance = !xd_job_has_text(r, XD_TEXT_NEGATIVE) ? 0
+                      : r->guidance.true_cfg_scale > 0      ? r->guidance.true_cfg_scale
+                                                            : ctx->model.usual.true_cfg;
     j->npass = j->guidance > xd_job_no_guidance(j) ? 2 : 1;
     if ((s = xd_job_read_skips(j, e)) != XD_OK || (s = xd_job_boundary(j, e)) != XD_OK ||
         (s = xd_cache_of_job(j, e)) != XD_OK)
         return s;
-    if (r->max_sequence_length && xd_prompts_fixed(j))
+    if (r->texts.max_sequence_length && xd_prompts_fixed(j))
         return xd_fail(e, XD_EINVAL,
                        "max_sequence_length is %d, but the text encoders of %s always read %lld "
-                       "tokens", (int)r->max_sequence_length, ctx->model.recipe->name,
+                       "tokens", (int)r->texts.max_sequence_length, ctx->model.recipe->name,
                        (long long)xd_prompts_most_rows(j));
-    if (ctx->model.recipe->most_text && r->max_sequence_length > ctx->model.recipe->most_text)
+    if (ctx->model.recipe->most_text && r->texts.max_sequence_length > ctx->model.recipe->most_text)
         return xd_fail(e, XD_EINVAL, "max_sequence_length is %d; it must be at most %d for %s",
-                       (int)r->max_sequence_length, ctx->model.recipe->most_text,
+                       (int)r->texts.max_sequence_length, ctx->model.recipe->most_text,
                        ctx->model.recipe->name);
-    j->max_text = r->max_sequence_length ? r->max_sequence_length : j->usual.max_text;
+    j->max_text = r->texts.max_sequence_length ? r->texts.max_sequence_length : j->usual.max_text;
     if (ctx->model.dit_info.text_most && xd_prompts_most_rows(j) > ctx->model.dit_info.text_most)
         return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, but the transformer of %s has "
                        "positions for %lld text tokens only", j->max_text, ctx->model.recipe->name,
@@ -495,7 +505,8 @@ xd_status xd_job_pick(xd_job *j, xd_err *e)
         s = xd_fail(e, XD_ENOMEM, "no memory for a list of %d images", j->images);
     s = xd_world_agree(&j->ctx->world, s, e);
     for (int i = 0; i < j->images && s == XD_OK; i++)
-        wanted[i] = j->ctx->world.used->rank || j->r->wanted(j->r->cookie, i, j->frames);
+        wanted[i] = j->ctx->world.used->rank ||
+                    j->r->callbacks.wanted(j->r->callbacks.cookie, i, j->frames);
     if (s == XD_OK)
         s = xd_world_broadcast(&j->ctx->world, wanted, j->images, e);
     j->ntodo = 0;
@@ -537,7 +548,7 @@ double xd_job_no_guidance(const xd_job *j)
 static int cut_off(const xd_job *j, int step)
 {
     float time = (1000.0f - (float)j->samp.time[step]) / 1000.0f;
-    return j->ctx->model.recipe->guides_from_prompt && (double)time > j->r->cfg_truncation;
+    return j->ctx->model.recipe->guides_from_prompt && (double)time > j->r->guidance.cfg_truncation;
 }
 
 int xd_job_passes(const xd_job *j, int step)
@@ -565,7 +576,7 @@ double xd_job_guidance(const xd_job *j, int step)
     double n = j->samp.steps, scale = xd_job_scale(j, step);
     if (cut_off(j, step))
         return 1;
-    if (!j->r->use_dynamic_cfg)
+    if (!j->r->guidance.use_dynamic_cfg)
         return scale + 1 - xd_job_no_guidance(j);
     return 1 + scale * (1 - cos(acos(-1.0) * pow((n - j->samp.time[step]) / n, 5))) / 2;
 }

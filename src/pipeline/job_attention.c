@@ -7,19 +7,19 @@
 
 int xd_job_int8_attention(const xd_job *j)
 {
-    return j->r->attention && strcmp(j->r->attention, "int8") == 0 &&
+    return j->r->savings.attention && strcmp(j->r->savings.attention, "int8") == 0 &&
            j->ctx->dev->int8_attn >> j->ctx->type & 1;
 }
 
 int xd_job_fp8_gemms(const xd_job *j)
 {
-    return j->r->gemm && strcmp(j->r->gemm, "fp8") == 0 && j->ctx->dev->fp8_gemm &&
+    return j->r->savings.gemm && strcmp(j->r->savings.gemm, "fp8") == 0 && j->ctx->dev->fp8_gemm &&
            j->ctx->type != XD_F32 && j->ctx->model.dit.w->blocks == XD_F8E4M3;
 }
 
 xd_status xd_job_window(xd_job *j, xd_err *e)
 {
-    const char    *text = j->r->attention_window;
+    const char    *text = j->r->savings.attention_window;
     const xd_plan *p = &j->ctx->plan;
     long long      n[3];
     char           end;
@@ -45,14 +45,14 @@ xd_status xd_job_window(xd_job *j, xd_err *e)
 
 int xd_job_keeps_references(const xd_job *j)
 {
-    return j->lay.len[XD_REF] > 0 && j->r->reference_interval != 1;
+    return j->lay.len[XD_REF] > 0 && j->r->savings.reference_interval != 1;
 }
 
 xd_status xd_job_check_references(const xd_job *j, xd_err *e)
 {
-    if (j->r->reference_interval < 0)
+    if (j->r->savings.reference_interval < 0)
         return xd_fail(e, XD_EINVAL, "reference_interval is %lld; it must be a number of steps, or "
-                       "0 for the first step only", (long long)j->r->reference_interval);
+                       "0 for the first step only", (long long)j->r->savings.reference_interval);
     if (!xd_job_keeps_references(j))
         return XD_OK;
     if (j->ctx->plan.displaced)

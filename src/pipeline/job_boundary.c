@@ -19,23 +19,24 @@ static xd_status check_options(const xd_job *j, xd_err *e)
 {
     const xd_recipe  *p = j->ctx->model.recipe;
     const xd_request *r = j->r;
-    const char       *what = r->guidance_scale_2 >= 0 ? "guidance_scale_2" : "boundary_ratio";
-    if (r->guidance_scale_2 < 0 && r->boundary_ratio < 0)
+    const char *what = r->guidance.guidance_scale_2 >= 0 ? "guidance_scale_2" : "boundary_ratio";
+    if (r->guidance.guidance_scale_2 < 0 && r->guidance.boundary_ratio < 0)
         return XD_OK;
     if (!p->dit2)
         return xd_fail(e, XD_EINVAL, "%s is for models with two transformers (%s); %s has one",
                        what, xd_family_says(XD_WORD_TWO_DITS), p->name);
     if (j->boundary < 0)
         return xd_fail(e, XD_EINVAL, "guidance_scale_2 is %g, but %s has no boundary_ratio below "
-                       "which it applies", r->guidance_scale_2, j->ctx->model.dir);
+                       "which it applies", r->guidance.guidance_scale_2, j->ctx->model.dir);
     return XD_OK;
 }
 
 xd_status xd_job_boundary(xd_job *j, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
-    j->boundary = j->r->boundary_ratio >= 0 ? j->r->boundary_ratio : m->boundary;
-    j->guidance_2 = j->r->guidance_scale_2 >= 0 ? j->r->guidance_scale_2 : j->guidance;
+    j->boundary = j->r->guidance.boundary_ratio >= 0 ? j->r->guidance.boundary_ratio : m->boundary;
+    j->guidance_2 =
+        j->r->guidance.guidance_scale_2 >= 0 ? j->r->guidance.guidance_scale_2 : j->guidance;
     xd_status s = check_options(j, e);
     for (int i = 0; s == XD_OK && i < j->samp.steps && !j->ctx->bench; i++) {
         int low = is_below(j, i);

@@ -62,7 +62,7 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
                "image (--width and --height override it)", sized.width, sized.height);
     }
     *agreed = (xd_job_agreed){ r->random_seed ? (int64_t)xd_rng_random_seed() : r->seed,
-                               r->wanted != NULL, xd_job_images(r),
+                               r->callbacks.wanted != NULL, xd_job_images(r),
                                { sized.height, sized.width } };
     if (ctx->world.idle || ctx->world.used->size == 1)
         return XD_OK;
@@ -72,12 +72,12 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     for (int i = 0; i < n; i++)
         mine[i] = of_option(r, &o[i]), name[i] = o[i].name;
     mine[n] = xd_job_texts_hash(r), name[n] = "prompt";
-    mine[n + 1] = (uint64_t)r->latents_only, name[n + 1] = "output";
-    mine[n + 2] = r->image_pixels != NULL, name[n + 2] = "image";
+    mine[n + 1] = (uint64_t)r->output.latents_only, name[n + 1] = "output";
+    mine[n + 2] = r->images.image_pixels != NULL, name[n + 2] = "image";
     mine[n + 3] = (uint64_t)xd_job_images(r), name[n + 3] = "image";
-    mine[n + 4] = r->mask_pixels != NULL, name[n + 4] = "mask_image";
-    mine[n + 5] = r->last_pixels != NULL, name[n + 5] = "last_image";
-    mine[n + 6] = r->noise != NULL, name[n + 6] = "latents";
+    mine[n + 4] = r->images.mask_pixels != NULL, name[n + 4] = "mask_image";
+    mine[n + 5] = r->images.last_pixels != NULL, name[n + 5] = "last_image";
+    mine[n + 6] = r->noise.values != NULL, name[n + 6] = "latents";
     /* rank 0 sends these values; other ranks do not compare them */
     mine[n + 7] = (uint64_t)agreed->seed;
     mine[n + 8] = (uint64_t)agreed->picks;

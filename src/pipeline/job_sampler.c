@@ -19,7 +19,7 @@ static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
                        "%s is a model of rectified flow, which the scheduler %s does not support: "
                        "use flow-euler, or dpm++ or unipc with use_flow_sigmas",
                        p->name, j->sampler->name);
-    if (p->max_shift == 0 && (j->sampler->flow || j->r->use_flow_sigmas > 0))
+    if (p->max_shift == 0 && (j->sampler->flow || j->r->schedule.use_flow_sigmas > 0))
         return xd_fail(e, XD_EINVAL, "%s is for models of rectified flow; %s is none",
                        j->sampler->flow ? j->sampler->name : "use_flow_sigmas", p->name);
     return XD_OK;
@@ -29,7 +29,7 @@ static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
  * that are only for rectified flow. Turns off dynamic shifting, which depends on the image size. */
 static xd_status set_shift(const xd_job *j, xd_sched_cfg *c, xd_err *e)
 {
-    double v = j->r->flow_shift;
+    double v = j->r->schedule.flow_shift;
     if (!(v > 0))
         return XD_OK;
     if (!j->sampler->flow && !c->use_flow_sigmas)
@@ -42,7 +42,8 @@ static xd_status set_shift(const xd_job *j, xd_sched_cfg *c, xd_err *e)
 
 /* Options of a request that are keys of a scheduler's config. Kinds: 'b' int that is negative for
  * false, 'i' int, 'd' double, 's' text. */
-#define KEY(name, kind) { #name, kind, offsetof(xd_request, name), offsetof(xd_sched_cfg, name) }
+#define KEY(name, kind)                                                                          \
+    { #name, kind, offsetof(xd_request, schedule.name), offsetof(xd_sched_cfg, name) }
 static const struct { const char *key; char kind; size_t from, to; } keys[] = {
     KEY(use_karras_sigmas, 'b'), KEY(use_exponential_sigmas, 'b'), KEY(use_beta_sigmas, 'b'),
     KEY(use_flow_sigmas, 'b'), KEY(stochastic_sampling, 'b'), KEY(solver_order, 'i'),
@@ -102,13 +103,14 @@ static xd_status refuse_key(const xd_job *j, const char *key, xd_err *e)
 static xd_status set_keys(const xd_job *j, xd_sched_cfg *c, xd_err *e)
 {
     const xd_request *r = j->r;
-    if (r->use_karras_sigmas > 0 || r->use_exponential_sigmas > 0 || r->use_beta_sigmas > 0)
+    if (r->schedule.use_karras_sigmas > 0 || r->schedule.use_exponential_sigmas > 0 ||
+        r->schedule.use_beta_sigmas > 0)
         c->use_karras_sigmas = c->use_exponential_sigmas = c->use_beta_sigmas = 0;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (take_key(r, c, keys[i].kind, keys[i].from, keys[i].to) &&
             !xd_sched_has(j->sampler, keys[i].key) && !is_off(r, keys[i].kind, keys[i].from))
             return refuse_key(j, keys[i].key, e);
-    if (r->use_flow_sigmas > 0)
+    if (r->schedule.use_flow_sigmas > 0)
         strcpy(c->prediction_type, "flow_prediction");
     return XD_OK;
 }
@@ -141,17 +143,19 @@ static double *read_list(const char *key, const char *text, int *n, xd_err *e)
 xd_status xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e)
 {
     const xd_request *r = j->r;
-    const char       *key = r->sigmas ? "sigmas" : "timesteps";
+    const char       *key = r->schedule.sigmas ? "sigmas" : "timesteps";
     int               n = 0, steps = r->num_inference_steps;
     *list = NULL;
-    if (r->sigmas && r->timesteps)
+    if (r->schedule.sigmas && r->schedule.timesteps)
         return xd_fail(e, XD_EINVAL, "sigmas and timesteps are both given; use one of them");
-    const char *times = r->timesteps ? r->timesteps : steps ? NULL : j->ctx->model.usual.timesteps;
-    if (!r->sigmas && !times)
+    const char *times = r->schedule.timesteps ? r->schedule.timesteps
+                        : steps               ? NULL
+                                              : j->ctx->model.usual.timesteps;
+    if (!r->schedule.sigmas && !times)
         return XD_OK;
-    if (!(*list = read_list(key, r->sigmas ? r->sigmas : times, &n, e)))
+    if (!(*list = read_list(key, r->schedule.sigmas ? r->schedule.sigmas : times, &n, e)))
         return XD_EINVAL;
-    n -= r->sigmas && j->sampler->last_sigma;
+    n -= r->schedule.sigmas && j->sampler->last_sigma;
     if (n < 1)
         return xd_fail(e, XD_EINVAL, "%s needs at least two numbers with %s, as the last one is "
                        "the end of the last step", key, j->sampler->name);
@@ -159,8 +163,8 @@ xd_status xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e)
         return xd_fail(e, XD_EINVAL, "num_inference_steps is %d, but %s has %d steps", steps,
                        key, n);
     j->asked_steps = a->steps = n;
-    a->sigmas = r->sigmas ? *list : NULL;
-    a->times = r->sigmas ? NULL : *list;
+    a->sigmas = r->schedule.sigmas ? *list : NULL;
+    a->times = r->schedule.sigmas ? NULL : *list;
     return XD_OK;
 }
 
@@ -185,7 +189,7 @@ xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
     const char     *file = xd_json_text(xd_json_get(m->sched, "_class_name"));
-    const char     *name = j->r->scheduler ? j->r->scheduler : file;
+    const char     *name = j->r->schedule.scheduler ? j->r->schedule.scheduler : file;
     if (!name)
         return xd_model_named_sched(m, e);
     j->sampler = xd_sampler_find(name);
@@ -193,7 +197,7 @@ xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
         j->sampler = xd_sampler_webui(name, file ? xd_sampler_find(file) : NULL,
                                       m->recipe->max_shift > 0);
     if (!j->sampler)
-        return refuse_unknown(name, j->r->scheduler ? XD_EINVAL : XD_EUNSUPPORTED, e);
+        return refuse_unknown(name, j->r->schedule.scheduler ? XD_EINVAL : XD_EUNSUPPORTED, e);
     xd_status s = xd_model_sched(m, j->sampler, cfg, e);
     /* eta is an argument of diffusers' pipelines and is not read from a scheduler's config file */
     cfg->eta = 0;
@@ -224,11 +228,11 @@ void xd_job_sampler_json(const xd_job *j, xd_text_buf *b)
             xd_buf_add(b, ", \"%s\": %d", keys[i].key, *(const int *)at);
         }
     }
-    if (!r->algorithm_type && xd_sampler_is_sde(j->sampler, r->scheduler))
+    if (!r->schedule.algorithm_type && xd_sampler_is_sde(j->sampler, r->schedule.scheduler))
         xd_buf_add(b, ", \"algorithm_type\": \"%s\"", sde);
-    const char *list = r->sigmas ? r->sigmas : r->timesteps;
+    const char *list = r->schedule.sigmas ? r->schedule.sigmas : r->schedule.timesteps;
     if (list) {
-        xd_buf_add(b, ", \"%s\": ", r->sigmas ? "sigmas" : "timesteps");
+        xd_buf_add(b, ", \"%s\": ", r->schedule.sigmas ? "sigmas" : "timesteps");
         xd_buf_json_string(b, list);
     }
 }

@@ -39,7 +39,7 @@ static xd_status read_layers(xd_job *j, const char *text, xd_err *e)
 xd_status xd_job_read_skips(xd_job *j, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
-    const char      *text = j->r->skip_guidance_layers;
+    const char      *text = j->r->guidance.skip_guidance_layers;
     if (!text || !*text)
         return XD_OK;
     if (!p->skips_layers)
@@ -53,8 +53,10 @@ xd_status xd_job_read_skips(xd_job *j, xd_err *e)
         return s;
     }
     j->npass = XD_MAXPASS;
-    const char *what = j->r->cache && strcmp(j->r->cache, "none") ? "cache" :
-                       j->r->fast_attn && strcmp(j->r->fast_attn, "none") ? "fast_attn" : NULL;
+    const char *what = j->r->savings.cache && strcmp(j->r->savings.cache, "none") ? "cache"
+                       : j->r->savings.fast_attn && strcmp(j->r->savings.fast_attn, "none")
+                           ? "fast_attn"
+                           : NULL;
     if (what)
         return xd_fail(e, XD_EINVAL, "skip_guidance_layers and %s cannot be combined (both skip "
                        "parts of a step): use one of them", what);
@@ -66,8 +68,8 @@ xd_status xd_job_read_skips(xd_job *j, xd_err *e)
 int xd_job_has_skips(const xd_job *j, int step)
 {
     double n = j->samp.steps;
-    return j->skips && step > n * j->r->skip_layer_guidance_start &&
-           step < n * j->r->skip_layer_guidance_stop;
+    return j->skips && step > n * j->r->guidance.skip_layer_guidance_start &&
+           step < n * j->r->guidance.skip_layer_guidance_stop;
 }
 
 int xd_job_first_skip(const xd_job *j)

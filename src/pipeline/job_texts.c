@@ -12,12 +12,13 @@ static const struct {
      * prompt */
     size_t      one, list;
 } rows[XD_JOB_TEXTS] = {
-#define ROW(field, fields) { #field, offsetof(xd_request, field), offsetof(xd_request, fields) }
-    [XD_TEXT_NEGATIVE] = ROW(negative_prompt, negative_prompts),
-    [XD_TEXT_2] = ROW(prompt_2, prompts_2),
-    [XD_TEXT_3] = ROW(prompt_3, prompts_3),
-    [XD_TEXT_NEGATIVE_2] = ROW(negative_prompt_2, negative_prompts_2),
-    [XD_TEXT_NEGATIVE_3] = ROW(negative_prompt_3, negative_prompts_3),
+#define ROW(name, field, fields)                                                                 \
+    { name, offsetof(xd_request, field), offsetof(xd_request, texts.fields) }
+    [XD_TEXT_NEGATIVE] = ROW("negative_prompt", negative_prompt, negative_prompts),
+    [XD_TEXT_2] = ROW("prompt_2", texts.prompt_2, prompts_2),
+    [XD_TEXT_3] = ROW("prompt_3", texts.prompt_3, prompts_3),
+    [XD_TEXT_NEGATIVE_2] = ROW("negative_prompt_2", texts.negative_prompt_2, negative_prompts_2),
+    [XD_TEXT_NEGATIVE_3] = ROW("negative_prompt_3", texts.negative_prompt_3, negative_prompts_3),
 #undef ROW
 };
 
@@ -49,8 +50,8 @@ const char *xd_job_text_name(xd_job_text_kind kind)
 
 int xd_job_negatives(const xd_request *r)
 {
-    int several = r->negative_prompts.n > 1 || r->negative_prompts_2.n > 1 ||
-                  r->negative_prompts_3.n > 1;
+    int several = r->texts.negative_prompts.n > 1 || r->texts.negative_prompts_2.n > 1 ||
+                  r->texts.negative_prompts_3.n > 1;
     return several ? r->nprompts : 1;
 }
 

@@ -19,9 +19,9 @@ xd_status xd_mask_check(const xd_job *j, xd_err *e)
 {
     const xd_recipe  *p = j->ctx->model.recipe;
     const xd_request *r = j->r;
-    if (!xd_job_has_mask(r) && r->padding_mask_crop >= 0)
+    if (!xd_job_has_mask(r) && r->images.padding_mask_crop >= 0)
         return xd_fail(e, XD_EINVAL, "padding_mask_crop needs a mask: add --mask_image");
-    if ((p->from_mask || p->inpaints_reference) && r->padding_mask_crop >= 0)
+    if ((p->from_mask || p->inpaints_reference) && r->images.padding_mask_crop >= 0)
         return xd_fail(e, XD_EINVAL, "padding_mask_crop cannot be used with %s, which reads the "
                        "complete image",
                        p->name);
@@ -44,7 +44,8 @@ xd_status xd_mask_check(const xd_job *j, xd_err *e)
 static xd_status read_pixels(const xd_job *j, int crop, int64_t w, int64_t h, uint8_t **rgb,
                              int64_t size[2], xd_err *e)
 {
-    xd_pixel_source of = { "mask_image", "mask_pixels", j->r->mask_image, j->r->mask_pixels };
+    xd_pixel_source of = { "mask_image", "mask_pixels", j->r->images.mask_image,
+                           j->r->images.mask_pixels };
     xd_status s = xd_init_image_pixels(&of, rgb, &size[0], &size[1], e);
     if (s != XD_OK || (size[0] == w && size[1] == h))
         return s;
@@ -70,7 +71,8 @@ static xd_status cut_out(xd_job *j, uint8_t **rgb, uint8_t **mask, int64_t w, in
         return s;
     memcpy(p->rgb, *rgb, (size_t)(w * h) * 3);
     p->size = (xd_grid){ h, w };
-    if (!xd_mask_region(p->grey, w, h, j->size[1], j->size[0], j->r->padding_mask_crop, &p->box))
+    if (!xd_mask_region(p->grey, w, h, j->size[1], j->size[0], j->r->images.padding_mask_crop,
+                        &p->box))
         return xd_fail(e, XD_EINVAL, "the mask is black: no part of the image would be inpainted");
     int64_t wide = p->box.right - p->box.left, high = p->box.bottom - p->box.top;
     xd_log(XD_LOG_INFO, "inpainting %lld x %lld of the image's %lld x %lld pixels",
@@ -97,7 +99,7 @@ xd_status xd_mask_read(xd_job *j, uint8_t **rgb, int64_t *w, int64_t *h, xd_err 
 {
     uint8_t  *mask = NULL;
     int64_t   size[2];
-    int       crop = j->r->padding_mask_crop >= 0;
+    int       crop = j->r->images.padding_mask_crop >= 0;
     if (!xd_job_has_mask(j->r))
         return XD_OK;
     xd_status s = read_pixels(j, crop, *w, *h, &mask, size, e);

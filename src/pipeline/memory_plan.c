@@ -99,7 +99,7 @@ void xd_need_sum(xd_need *n, const xd_job *j, int ranks)
 int xd_need_apart(const xd_job *j, int ranks)
 {
     return j->ctx->once && ranks == 1 && j->images == 1 && !xd_job_has_image(j->r) &&
-           !j->r->latents_only;
+           !j->r->output.latents_only;
 }
 
 /* Returns 1 if `number` is one of the n values in v. */
@@ -180,7 +180,7 @@ void xd_need_dits(xd_need *n, const xd_job *j)
 
 static int needs_vae(const xd_job *j)
 {
-    return (!j->r->latents_only || xd_job_has_image(j->r)) && xd_vae_on_this_rank(j);
+    return (!j->r->output.latents_only || xd_job_has_image(j->r)) && xd_vae_on_this_rank(j);
 }
 
 /* Counts the memory of the denoising loop for given numbers of text rows of the prompt and of the
@@ -241,7 +241,7 @@ static xd_status count_parts(xd_job *j, const xd_prompts *w, xd_need *need, xd_e
         s = count_text(j, w, need, e);
     if (s == XD_OK)
         s = count_loop(j, w, need, e);
-    if (s == XD_OK && vae && !j->r->latents_only)
+    if (s == XD_OK && vae && !j->r->output.latents_only)
         s = xd_vae_decode_count(j, &need->vae_tmp, e);
     if (s == XD_OK && vae && xd_job_has_image(j->r)) {
         size_t tmp = 0;

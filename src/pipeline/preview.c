@@ -13,7 +13,7 @@ enum { MOST = 128 };            /* max latent channels for learned colours      
 
 int xd_preview_asked(const xd_job *j)
 {
-    return j->r->previews > 0 || j->r->preview_every > 0;
+    return j->r->previews.count > 0 || j->r->previews.every > 0;
 }
 
 /* Returns 1 if a preview is made after this step. Of n evenly spaced previews, number k is made
@@ -21,8 +21,8 @@ int xd_preview_asked(const xd_job *j)
  * is made. The last step has no preview, because the image itself follows. */
 int xd_preview_due(const xd_job *j, int step)
 {
-    int64_t n = j->r->previews, steps = j->samp.steps, at = step + 1;
-    if (j->r->preview_every > 0 && at % j->r->preview_every == 0)
+    int64_t n = j->r->previews.count, steps = j->samp.steps, at = step + 1;
+    if (j->r->previews.every > 0 && at % j->r->previews.every == 0)
         return 1;
     for (int64_t k = 1; k <= n && at < steps; k++)
         if ((2 * k * steps + n + 1) / (2 * (n + 1)) == at)
@@ -251,7 +251,7 @@ void xd_preview_report(const xd_job *j, const float *clean, const xd_progress *p
     if (pixels) {
         xd_image im = { .size = sizeof im, .frames = 1, .height = to.rows, .width = to.cols,
                         .stride = to.cols * 3, .channels = 3, .data = pixels };
-        j->r->on_preview(j->r->cookie, &im, p);
+        j->r->callbacks.on_preview(j->r->callbacks.cookie, &im, p);
     }
     free(pixels);
     free(rgb);

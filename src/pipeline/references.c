@@ -70,9 +70,9 @@ static xd_grid whole_tokens(const xd_job *j, xd_grid resized)
 static xd_status resize(const xd_recipe *p, const xd_request *r, int64_t unit, xd_grid *size,
                         xd_err *e)
 {
-    int64_t area = r->max_area ? r->max_area : p->reference_area;
+    int64_t area = r->output.max_area ? r->output.max_area : p->reference_area;
     /* without automatic resizing, the image is scaled to complete tokens and not cropped */
-    if (p->auto_resizes && r->no_auto_resize) {
+    if (p->auto_resizes && r->images.no_auto_resize) {
         *size = (xd_grid){ size->rows / unit * unit, size->cols / unit * unit };
         return XD_OK;
     }

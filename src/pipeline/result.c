@@ -51,7 +51,7 @@ xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e)
     (*r)->n = j->images;
     memcpy((*r)->lat, j->lat, sizeof j->lat);
     (*r)->video = j->fps > 0;
-    (*r)->quality = (int)j->r->output_quality;
+    (*r)->quality = (int)j->r->output.output_quality;
     return XD_OK;
 }
 
@@ -88,7 +88,7 @@ static double scale_read(const xd_job *j)
  * in memory. */
 static void add_name(xd_text_buf *b, const xd_request *r, const char *path)
 {
-    if (path && r->omit_folders)
+    if (path && r->output.omit_folders)
         xd_model_short_name(path, b);
     else
         xd_buf_json_string(b, path ? path : "(pixels)");
@@ -96,11 +96,11 @@ static void add_name(xd_text_buf *b, const xd_request *r, const char *path)
 
 static void add_more_images(xd_text_buf *b, const xd_request *r)
 {
-    for (int64_t i = 0; i < r->nmore_images; i++) {
+    for (int64_t i = 0; i < r->images.nmore_images; i++) {
         xd_buf_add(b, i ? ", " : ", \"more_images\": [");
-        add_name(b, r, r->more_images ? r->more_images[i] : NULL);
+        add_name(b, r, r->images.more_images ? r->images.more_images[i] : NULL);
     }
-    xd_buf_add(b, r->nmore_images ? "]" : "");
+    xd_buf_add(b, r->images.nmore_images ? "]" : "");
 }
 
 static void add_text(xd_text_buf *b, const char *name, const char *text)
@@ -117,21 +117,21 @@ static void add_images(xd_text_buf *b, const xd_job *j)
     const xd_request *r = j->r;
     if (xd_job_has_image(r)) {
         xd_buf_add(b, ", \"image\": ");
-        add_name(b, r, r->image);
+        add_name(b, r, r->images.image);
         add_more_images(b, r);
     }
-    if (r->no_auto_resize)
+    if (r->images.no_auto_resize)
         xd_buf_add(b, ", \"no_auto_resize\": true");
     if (xd_job_has_last(r)) {
         xd_buf_add(b, ", \"last_image\": ");
-        add_name(b, r, r->last_image);
+        add_name(b, r, r->images.last_image);
     }
     if (xd_job_has_mask(r)) {
         xd_buf_add(b, ", \"mask_image\": ");
-        add_name(b, r, r->mask_image);
+        add_name(b, r, r->images.mask_image);
     }
-    if (r->padding_mask_crop >= 0)
-        xd_buf_add(b, ", \"padding_mask_crop\": %" PRId64, r->padding_mask_crop);
+    if (r->images.padding_mask_crop >= 0)
+        xd_buf_add(b, ", \"padding_mask_crop\": %" PRId64, r->images.padding_mask_crop);
     if (j->strength > 0)
         xd_buf_add(b, ", \"strength\": %.10g", j->strength);
 }
@@ -145,30 +145,32 @@ static void add_options(xd_text_buf *b, const xd_job *j, int prompt)
     if (j->boundary >= 0)
         xd_buf_add(b, ", \"boundary_ratio\": %.10g, \"guidance_scale_2\": %.10g", j->boundary,
                    j->guidance_2);
-    if (r->guidance_rescale > 0)
-        xd_buf_add(b, ", \"guidance_rescale\": %.10g", r->guidance_rescale);
-    if (r->cfg_normalization > 0)
-        xd_buf_add(b, ", \"cfg_normalization\": %.10g", r->cfg_normalization);
+    if (r->guidance.guidance_rescale > 0)
+        xd_buf_add(b, ", \"guidance_rescale\": %.10g", r->guidance.guidance_rescale);
+    if (r->guidance.cfg_normalization > 0)
+        xd_buf_add(b, ", \"cfg_normalization\": %.10g", r->guidance.cfg_normalization);
     if (j->skips) {
         xd_buf_add(b, ", \"skip_guidance_layers\": ");
-        xd_buf_json_string(b, r->skip_guidance_layers);
-        xd_buf_add(b, ", \"skip_layer_guidance_scale\": %.10g, \"skip_layer_guidance_start\": "
-                   "%.10g, \"skip_layer_guidance_stop\": %.10g", r->skip_layer_guidance_scale,
-                   r->skip_layer_guidance_start, r->skip_layer_guidance_stop);
+        xd_buf_json_string(b, r->guidance.skip_guidance_layers);
+        xd_buf_add(b,
+                   ", \"skip_layer_guidance_scale\": %.10g, \"skip_layer_guidance_start\": "
+                   "%.10g, \"skip_layer_guidance_stop\": %.10g",
+                   r->guidance.skip_layer_guidance_scale, r->guidance.skip_layer_guidance_start,
+                   r->guidance.skip_layer_guidance_stop);
     }
-    if (r->cfg_truncation < 1)
-        xd_buf_add(b, ", \"cfg_truncation\": %.10g", r->cfg_truncation);
+    if (r->guidance.cfg_truncation < 1)
+        xd_buf_add(b, ", \"cfg_truncation\": %.10g", r->guidance.cfg_truncation);
     for (xd_job_text_kind k = XD_TEXT_2; k < XD_JOB_TEXTS; k++)
         add_text(b, xd_job_text_name(k), xd_job_text(r, k, prompt));
     if (j->ctx->model.recipe->uncleaned)
-        xd_buf_add(b, ", \"clean_caption\": %s", r->clean_caption ? "true" : "false");
+        xd_buf_add(b, ", \"clean_caption\": %s", r->texts.clean_caption ? "true" : "false");
     xd_job_sampler_json(j, b);
-    if (r->flow_shift > 0)
-        xd_buf_add(b, ", \"flow_shift\": %.10g", r->flow_shift);
+    if (r->schedule.flow_shift > 0)
+        xd_buf_add(b, ", \"flow_shift\": %.10g", r->schedule.flow_shift);
     if (!xd_prompts_fixed(j))
         xd_buf_add(b, ", \"max_sequence_length\": %d", j->max_text);
     add_images(b, j);
-    if (r->enable_tiling)
+    if (r->output.enable_tiling)
         xd_buf_add(b, ", \"enable_tiling\": true");
     if (j->window[0] < 0)
         xd_buf_add(b, ", \"attention_window\": \"%" PRId64 "\"", j->window[2] / 2);
@@ -177,7 +179,7 @@ static void add_options(xd_text_buf *b, const xd_job *j, int prompt)
                    j->window[0], j->window[1], j->window[2]);
     if (xd_fast_attn_is_on(j)) {
         xd_buf_add(b, ", \"fast_attn\": ");
-        add_name(b, r, r->fast_attn);
+        add_name(b, r, r->savings.fast_attn);
     }
     if (j->ways.found) {
         xd_buf_add(b, ", \"fast_attn_found\": ");
@@ -188,10 +190,10 @@ static void add_options(xd_text_buf *b, const xd_job *j, int prompt)
     if (xd_job_fp8_gemms(j))
         xd_buf_add(b, ", \"gemm\": \"fp8\"");
     if (xd_job_keeps_references(j))
-        xd_buf_add(b, ", \"reference_interval\": %" PRId64, r->reference_interval);
+        xd_buf_add(b, ", \"reference_interval\": %" PRId64, r->savings.reference_interval);
     if (j->cache.kind) {
         xd_buf_add(b, ", \"cache\": ");
-        xd_buf_json_string(b, r->cache);
+        xd_buf_json_string(b, r->savings.cache);
         xd_buf_add(b, ", \"cache_reused\": %" PRId64 ", \"cache_ranges\": %" PRId64, j->cached[0],
                    j->cached[1]);
     }
@@ -210,7 +212,7 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
     xd_buf_add(&b, ", \"negative_prompt\": ");
     xd_buf_json_string(&b, or_empty(xd_job_text(r, XD_TEXT_NEGATIVE, prompt)));
     xd_buf_add(&b, ", \"seed\": %" PRIu64 ", \"rng\": \"%s\", \"steps\": %d, \"guidance_scale\": "
-               "%.10g", (uint64_t)seed, r->rng, j->asked_steps, scale_read(j));
+               "%.10g", (uint64_t)seed, r->noise.rng, j->asked_steps, scale_read(j));
     add_options(&b, j, prompt);
     xd_buf_add(&b, ", \"sampler\": \"%s\", \"width\": %" PRId64 ", \"height\": %" PRId64,
                j->sampler->name, j->asked[1], j->asked[0]);
@@ -218,14 +220,14 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
                j->size[0]);
     if (j->fps > 0)
         xd_buf_add(&b, ", \"num_frames\": %" PRId64 ", \"fps\": %.10g, \"use_dynamic_cfg\": %s",
-                   j->frames, j->fps, r->use_dynamic_cfg ? "true" : "false");
+                   j->frames, j->fps, r->guidance.use_dynamic_cfg ? "true" : "false");
     xd_buf_add(&b, ", \"pipeline\": \"%s\", \"model\": ", j->ctx->model.recipe->name);
     add_name(&b, r, j->ctx->model.dir);
     xd_buf_add(&b, ", \"model_hash\": \"%016" PRIx64 "\", \"dtype\": \"%s\", \"weights_dtype\": "
                "\"%s\", \"device\": \"%s\"", j->ctx->hash, xd_dtype_name(j->ctx->type),
                xd_types_name(&j->ctx->model.dit, j->ctx->type), j->ctx->dev->name);
-    xd_loras_json(j->ctx->model.loras, "loras", r->omit_folders != 0, &b);
-    xd_loras_json(j->ctx->model.loras_2, "loras_2", r->omit_folders != 0, &b);
+    xd_loras_json(j->ctx->model.loras, "loras", r->output.omit_folders != 0, &b);
+    xd_loras_json(j->ctx->model.loras_2, "loras_2", r->output.omit_folders != 0, &b);
     xd_buf_add(&b, ", \"plan\": \"%s\", \"version\": \"xdit %s\"}", j->ctx->plan.text,
                xd_version());
     if (b.failed)
@@ -268,7 +270,7 @@ static char *make_parameters(const xd_job *j, int i, int64_t seed)
     if (j->strength > 0)
         xd_buf_add(&b, ", Denoising strength: %.10g", j->strength);
     xd_buf_add(&b, ", Model hash: %016" PRIx64 ", Model: %s, RNG: %s", j->ctx->hash,
-               j->ctx->model.recipe->name, r->rng);
+               j->ctx->model.recipe->name, r->noise.rng);
     xd_loras_text(j->ctx->model.loras, &b);
     xd_loras_text(j->ctx->model.loras_2, &b);
     xd_buf_add(&b, ", Version: xdit %s", xd_version());
@@ -315,7 +317,7 @@ static void report_image(const xd_job *j, const float *rgb)
 {
     int64_t d[4] = { j->frames, j->asked[0], j->asked[1], 3 }, n = xd_job_pixels(j);
     int     image = j->fps <= 0;
-    float  *f = j->r->on_tensor ? malloc((size_t)n * sizeof *f + 1) : NULL;
+    float  *f = j->r->callbacks.on_tensor ? malloc((size_t)n * sizeof *f + 1) : NULL;
     for (int64_t i = 0; f && i < n; i++) {
         float v = rgb[i] * 0.5f + 0.5f;
         f[i] = v > 0 ? v < 1 ? v : 1 : 0;

@@ -553,6 +553,6 @@ void xd_cache_count(xd_denoise *f)
         n[i] = 0;
     }
     if (f->end == j->samp.steps && !f->topo->replica->rank && xd_ok(&f->x))
-        xd_log(XD_LOG_INFO, "cache %s: reused %lld of %lld block ranges", j->r->cache,
+        xd_log(XD_LOG_INFO, "cache %s: reused %lld of %lld block ranges", j->r->savings.cache,
                (long long)j->cached[0], (long long)j->cached[1]);
 }

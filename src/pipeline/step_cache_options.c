@@ -218,11 +218,12 @@ static xd_status check_blocks(const xd_job *j, const xd_cache_spec *c, xd_err *e
 xd_status xd_cache_of_job(struct xd_job *j, xd_err *e)
 {
     xd_cache_spec *c = &j->cache;
-    xd_status      s = xd_cache_read(c, j->r->cache, e);
+    xd_status      s = xd_cache_read(c, j->r->savings.cache, e);
     if (s != XD_OK || !c->kind || c->kind->measure == XD_CACHE_SCHEDULE)
         return s;
     int n = j->ctx->model.dit_info.nlayers - j->ctx->model.dit_info.lead;
-    if (c->kind->measure == XD_CACHE_ADDED && !strstr(j->r->cache, "Fn") && c->o.first > n / 2)
+    if (c->kind->measure == XD_CACHE_ADDED && !strstr(j->r->savings.cache, "Fn") &&
+        c->o.first > n / 2)
         c->o.first = n / 2 > 1 ? n / 2 : 1;
     if (c->kind->reports_changes && j->ctx->plan.deg.n[XD_PIPE] > 1)
         return xd_fail(e, XD_EINVAL, "cache: %s compares the first block's input with the last "

@@ -92,7 +92,7 @@ static void pad_before(int32_t *ids, int64_t n, int64_t padding, int32_t with)
 static char *prepare_caption(const xd_job *j, const char *text)
 {
     const xd_recipe *p = recipe_of(j);
-    char *(*prepare)(const char *) = p->uncleaned && !j->r->clean_caption ? p->uncleaned
+    char *(*prepare)(const char *) = p->uncleaned && !j->r->texts.clean_caption ? p->uncleaned
                                                                          : p->caption;
     return prepare ? prepare(text) : strdup(text);
 }
@@ -165,7 +165,7 @@ static void log_ids(const xd_prompts *w, const xd_job *j, int i, int k)
 {
     static const char *const names[XD_MAXTEXT] = { "ids", "ids_2", "ids_3" };
     const xd_token_ids *ids = &w->text[i].ids[k];
-    float *f = j->r->on_tensor ? malloc((size_t)ids->n * sizeof *f + 1) : NULL;
+    float *f = j->r->callbacks.on_tensor ? malloc((size_t)ids->n * sizeof *f + 1) : NULL;
     for (int64_t n = 0; f && n < ids->n; n++)
         f[n] = (float)ids->v[n];
     if (f)
@@ -663,7 +663,7 @@ static void log_encoder(const xd_prompts *w, const xd_job *j, int i)
 {
     int            negative = i >= w->prompts;
     const xd_cond *c = &w->text[i].cond;
-    if (!j->r->on_tensor)
+    if (!j->r->callbacks.on_tensor)
         return;
     log_tensor(j, negative ? "negative_prompt_embeds" : "prompt_embeds", i, c->tok);
     if (c->pooled.p)

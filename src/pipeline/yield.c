@@ -9,7 +9,7 @@
 static int can_yield(const xd_job *j)
 {
     const xd_context *ctx = j->ctx;
-    return j->r->on_turn && ctx->plan.deg.n[XD_DATA] == 1 &&
+    return j->r->callbacks.on_turn && ctx->plan.deg.n[XD_DATA] == 1 &&
            ctx->world.used->size == ctx->world.all->size;
 }
 
@@ -17,7 +17,7 @@ static xd_status call_on_turn(xd_job *j, xd_err *e)
 {
     double    t0 = xd_now_s();
     xd_err    mine = { .rank = -1 };
-    xd_status s = j->r->on_turn(j->r->cookie, &mine);
+    xd_status s = j->r->callbacks.on_turn(j->r->callbacks.cookie, &mine);
     j->away_s += xd_now_s() - t0;
     return s == XD_OK ? s : xd_fail(e, s, "%s", mine.msg);
 }

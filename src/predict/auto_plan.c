@@ -92,19 +92,21 @@ static void copy_request(chooser *c)
     const xd_recipe *p = c->ctx->model.recipe;
     if (xd_job_has_image(&c->r) && !p->from_image && !p->from_mask && !p->references &&
         !p->holds_image) {
-        double share = c->r.strength > 0 ? c->r.strength : 0.6;
+        double share = c->r.images.strength > 0 ? c->r.images.strength : 0.6;
         int    usual = xd_model_usual(&c->ctx->model, 1, xd_job_has_mask(&c->r)).steps;
         int    steps = c->r.num_inference_steps ? c->r.num_inference_steps : usual;
         c->r.num_inference_steps = steps * share < 1 ? 1 : (int)(steps * share);
     }
     xd_image_shape_take(c->ctx, &c->r);
     if (!p->references)
-        c->r.image = NULL, c->r.image_pixels = NULL, c->r.nmore_images = 0,
-        c->r.mask_image = NULL, c->r.mask_pixels = NULL, c->r.padding_mask_crop = -1;
+        c->r.images.image = NULL, c->r.images.image_pixels = NULL, c->r.images.nmore_images = 0,
+        c->r.images.mask_image = NULL, c->r.images.mask_pixels = NULL,
+        c->r.images.padding_mask_crop = -1;
     if (!p->references)         /* strength with an image applies only with a mask             */
-        c->r.strength = 0;
-    c->r.on_stage = NULL, c->r.on_step = NULL, c->r.on_image = NULL, c->r.on_tensor = NULL;
-    c->r.wanted = NULL, c->r.on_latents = NULL;
+        c->r.images.strength = 0;
+    c->r.callbacks.on_stage = NULL, c->r.callbacks.on_step = NULL, c->r.callbacks.on_image = NULL,
+    c->r.callbacks.on_tensor = NULL;
+    c->r.callbacks.wanted = NULL, c->r.callbacks.on_latents = NULL;
     if (!c->r.nprompts)
         c->r.prompts = prompt, c->r.nprompts = 1;
 }

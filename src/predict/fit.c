@@ -162,7 +162,7 @@ static int size_of(const finder *w, int i, int64_t side[2])
 static int count_bins(const finder *w)
 {
     const xd_recipe *p = w->t->ctx->model.recipe;
-    return !w->t->r->no_resolution_binning && p->trained_size;
+    return !w->t->r->output.no_resolution_binning && p->trained_size;
 }
 
 static void copy_request(const finder *w, const set *s, xd_request *r)
@@ -170,10 +170,10 @@ static void copy_request(const finder *w, const set *s, xd_request *r)
     int64_t side[2];
     *r = *w->t->r;
     if (s->tiles)
-        r->enable_tiling = 1;
+        r->output.enable_tiling = 1;
     if (s->size && size_of(w, s->size, side)) {
         r->height = side[0], r->width = side[1];
-        r->no_resolution_binning |= count_bins(w);
+        r->output.no_resolution_binning |= count_bins(w);
     }
 }
 
@@ -461,8 +461,8 @@ static levers find_levers(const finder *w, const trial *base)
     return (levers){
         .bf16 = w->type == XD_F32 && xd_dev_compute(t->ctx->dev, XD_BF16) == XD_BF16,
         .offload = w->offload == XD_OFFLOAD_NONE,
-        .tiles = !t->r->enable_tiling && !t->r->latents_only,
-        .rows = t->ranks > 1 && !t->chosen && !f->use_parallel_vae && !t->r->latents_only,
+        .tiles = !t->r->output.enable_tiling && !t->r->output.latents_only,
+        .rows = t->ranks > 1 && !t->chosen && !f->use_parallel_vae && !t->r->output.latents_only,
         .tp = t->ranks > 1 && !t->chosen && f->tensor_parallel_degree != t->ranks ? t->ranks : 0,
         .text_tp = t->ranks > 1 && f->text_tensor_parallel_degree <= 1 && text ? t->ranks : 0,
         .dit = !is_smaller(XD_I8, w->dit)                ? XD_F32

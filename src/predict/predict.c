@@ -558,7 +558,7 @@ static xd_status predict_decode(predictor *s, xd_err *e)
     for (int r = 0; r < s->f->ranks && st == XD_OK; r++) {
         xd_need *n = &s->f->rank[r].need;
         st = stand_for_rank(s, r, e);
-        if (st != XD_OK || !xd_vae_on_this_rank(&s->job) || s->r->latents_only)
+        if (st != XD_OK || !xd_vae_on_this_rank(&s->job) || s->r->output.latents_only)
             continue;
         int64_t before = sent_bytes(s);
         xd_cost_device_weights(s->rk, (double)s->ctx->model.vae.count->packed);
@@ -592,7 +592,8 @@ static void group_of(const predictor *s, int r, int group[XD_SHARED_PARTS])
             o / below % d[XD_PIPE] == r / below % d[XD_PIPE];
         vae += s->f->plan.vae_rows || o % replica == 0;
     }
-    if ((s->r->latents_only && !xd_job_has_image(s->r)) || (!s->f->plan.vae_rows && r % replica))
+    if ((s->r->output.latents_only && !xd_job_has_image(s->r)) ||
+        (!s->f->plan.vae_rows && r % replica))
         vae = 0;
     group[XD_SHARED_DIT] = xd_job_uses_dit(&s->job, 0) ? dit : 0;
     group[XD_SHARED_DIT2] = xd_job_uses_dit(&s->job, 1) ? dit : 0;
@@ -666,7 +667,7 @@ static void send_encoded(predictor *s, xd_err *e)
 static void send_images(predictor *s, int me, xd_err *e)
 {
     const xd_topo *t = &s->ctx->topo;
-    int            D = t->deg.n[XD_DATA], one = s->r->latents_only ? 0 : 1;
+    int            D = t->deg.n[XD_DATA], one = s->r->output.latents_only ? 0 : 1;
     int64_t        bytes = 4 * (s->job.numbers + one * xd_job_pixels(&s->job));
     /* The ranks exchange a status after loading (also of the VAE), on finite weights, on memory. */
     record_agreement(s, s->f->plan.vae_rows || D > 1 || xd_job_has_image(s->r) ? 4 : 3, e);

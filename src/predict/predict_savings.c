@@ -54,7 +54,7 @@ double xd_predict_steps(xd_prediction *f)
 
 int xd_predict_exact(xd_prediction *f, xd_job *j, xd_request *played)
 {
-    const int64_t interval = j->r->reference_interval;
+    const int64_t interval = j->r->savings.reference_interval;
     f->keeps_refs = xd_job_keeps_references(j);
     f->fast_attn = xd_fast_attn_is_on(j);
     int warm = f->stale ? xd_plan_exact(&f->plan)
@@ -69,7 +69,7 @@ int xd_predict_exact(xd_prediction *f, xd_job *j, xd_request *played)
     }
     if (f->keeps_refs) {
         *played = *j->r;
-        played->reference_interval = 0;
+        played->savings.reference_interval = 0;
         j->r = played;
     }
     return warm;

@@ -36,7 +36,7 @@ double xd_predicted_reading_to_load(const xd_prediction *f)
 void xd_predict_reading(xd_prediction *f, const xd_job *j, const xd_machine *m, double last_text_s)
 {
     const double *cold = j->ctx->cold;
-    int           decodes = !j->r->latents_only || xd_job_has_image(j->r);
+    int           decodes = !j->r->output.latents_only || xd_job_has_image(j->r);
     double        speed = m->read, room = m->memory - f->peak;
     f->early = f->plan.vae_rows || f->plan.deg.n[XD_DATA] > 1 || xd_job_has_image(j->r);
     if (speed <= 0)

@@ -662,10 +662,10 @@ void xd_bench_request(xd_request *r, const xd_bench_args *a, const xd_engine *g)
     r->width = a->width;
     r->height = a->height;
     r->num_frames = a->num_frames;
-    r->max_sequence_length = a->max_sequence_length;
-    r->no_resolution_binning = 1;
-    r->gemm = a->gemm;
-    r->scheduler = file && xd_sampler_find(file) ? NULL : "dpm++";
+    r->texts.max_sequence_length = a->max_sequence_length;
+    r->output.no_resolution_binning = 1;
+    r->savings.gemm = a->gemm;
+    r->schedule.scheduler = file && xd_sampler_find(file) ? NULL : "dpm++";
 }
 
 static xd_status open_bench(bench *b, xd_request *r, xd_err *e)

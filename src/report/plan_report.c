@@ -136,7 +136,7 @@ static void write_table(const xd_plans *p)
     }
     if (good && p->s.c[0].f.left_out > 0)
         write_line(p, "~ with --cache %s: the image differs from that without it; times assume "
-                   "that %.0f %% of the block ranges are skipped", p->r.cache,
+                   "that %.0f %% of the block ranges are skipped", p->r.savings.cache,
                    100 * p->s.c[0].f.left_out);
     if (good && p->s.c[0].f.int8_attn)
         write_line(p, "~ with --attention int8: the image differs slightly from that without it");
@@ -145,13 +145,13 @@ static void write_table(const xd_plans *p)
                    p->m.bf16.fp8_gemm > 0 ? "" : "; times are without it");
     if (good && p->s.c[0].f.windowed)
         write_line(p, "~ with --attention_window %s: the image differs from that without it",
-                   p->r.attention_window);
+                   p->r.savings.attention_window);
     if (good && p->s.c[0].f.fast_attn)
         write_line(p, "~ with --fast_attn %s: not the image without it; the first steps stand for "
-                   "all", p->r.fast_attn);
+                   "all", p->r.savings.fast_attn);
     if (good && p->s.c[0].f.keeps_refs)
         write_line(p, "~ with --reference_interval %lld: the image differs from that without it",
-                   (long long)p->r.reference_interval);
+                   (long long)p->r.savings.reference_interval);
     if (stale)
         write_line(p, "~ uses the previous step's keys and values: the image is close to that of "
                    "one rank, but not equal");

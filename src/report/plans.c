@@ -90,14 +90,15 @@ static void set_request(xd_plans *p)
     static const char *const prompt[] = { "" };
     if (!p->r.nprompts)
         p->r.prompts = prompt, p->r.nprompts = 1;
-    if (p->r.true_cfg_scale > 1 && !xd_job_has_text(&p->r, XD_TEXT_NEGATIVE))
+    if (p->r.guidance.true_cfg_scale > 1 && !xd_job_has_text(&p->r, XD_TEXT_NEGATIVE))
         /* The text of a negative prompt does not affect plans, only whether there is one. */
         p->r.negative_prompt = "";
     xd_image_shape_take(&p->g->ctx, &p->r);
     if (!p->g->ctx.model.recipe->references && !p->g->ctx.model.recipe->from_frames)
-        p->r.image = NULL, p->r.image_pixels = NULL, p->r.nmore_images = 0,
-        p->r.last_image = NULL, p->r.last_pixels = NULL,
-        p->r.mask_image = NULL, p->r.mask_pixels = NULL, p->r.padding_mask_crop = -1;
+        p->r.images.image = NULL, p->r.images.image_pixels = NULL, p->r.images.nmore_images = 0,
+        p->r.images.last_image = NULL, p->r.images.last_pixels = NULL,
+        p->r.images.mask_image = NULL, p->r.images.mask_pixels = NULL,
+        p->r.images.padding_mask_crop = -1;
 }
 
 /* Returns the device whose kernels determine the memory sizes: the named device, or the cluster's

@@ -412,16 +412,16 @@ static void all_of(xd_engine *g, plan p, const int64_t *size, xd_request *r)
     r->width = size[1] * d->patch[2] * g->ctx.model.vae_info.cell[2];
     if (d->most[1] && (size[0] * d->patch[1] > d->most[1] || size[1] * d->patch[2] > d->most[2]))
         return;
-    r->no_auto_resize = g->ctx.model.recipe->auto_resizes;
+    r->images.no_auto_resize = g->ctx.model.recipe->auto_resizes;
     if (g->ctx.model.recipe->max_area)
-        r->max_area = r->height * r->width;
+        r->output.max_area = r->height * r->width;
     if (g->ctx.model.recipe->reference_area)
-        r->max_area = 4096;     /* of the image that is read, whatever is generated            */
+        r->output.max_area = 4096; /* of the image that is read, whatever is generated            */
     for (int v = 0; v < 3 * ways; v++) {
         g->ctx.type = v % 3 == 2 ? XD_BF16 : XD_F32;
         r->guidance_scale = v % 3 == 1 ? 1 : 4.5;
-        r->true_cfg_scale = v % 3 == 1 || !g->ctx.model.recipe->distilled ? 0 : 2;
-        r->max_sequence_length = d->text_rows ? 0 : v % 3 == 1 ? 77 : 9;
+        r->guidance.true_cfg_scale = v % 3 == 1 || !g->ctx.model.recipe->distilled ? 0 : 2;
+        r->texts.max_sequence_length = d->text_rows ? 0 : v % 3 == 1 ? 77 : 9;
         p.every = v / 3;
         one_plan(g, &p, r);
     }
@@ -440,11 +440,11 @@ int main(int argc, char **argv)
     xd_request_init(&r);
     r.prompts = &prompt;
     r.nprompts = 1;
-    r.image = argc > 2 ? argv[2] : NULL;
-    r.mask_image = argc > 3 ? argv[3] : NULL;
-    r.strength = r.mask_image && argc < 5 ? 1 : 0;
+    r.images.image = argc > 2 ? argv[2] : NULL;
+    r.images.mask_image = argc > 3 ? argv[3] : NULL;
+    r.images.strength = r.images.mask_image && argc < 5 ? 1 : 0;
     r.num_inference_steps = STEPS;
-    r.no_resolution_binning = 1;
+    r.output.no_resolution_binning = 1;
     r.negative_prompt = "a blue star";
     for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++)
         for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)

@@ -256,9 +256,9 @@ static look run(const xd_parallel *par)
     xd_request_init(&r);
     r.prompts = prompts, r.nprompts = 1;
     r.width = r.height = SIDE;
-    r.no_resolution_binning = 1;
+    r.output.no_resolution_binning = 1;
     r.num_inference_steps = STEPS;
-    r.on_step = on_step, r.on_stage = on_stage, r.cookie = &l;
+    r.callbacks.on_step = on_step, r.callbacks.on_stage = on_stage, r.callbacks.cookie = &l;
     l.status = xd_open(&g, &a, &e);
     if (l.status == XD_OK) {
         squeeze(limit);

@@ -40,12 +40,12 @@ static void request(xd_request *r, int variant)
     r->nprompts = variant % 2 ? 3 : 1;
     r->negative_prompt = variant % 3 == 1 ? "red" : NULL;
     r->width = size[0], r->height = size[1];
-    r->no_resolution_binning = 1;
-    r->latents_only = variant % 5 == 3;
-    r->enable_tiling = variant % 4 == 2;
-    r->attention = variant % 3 == 2 ? "int8" : NULL;
+    r->output.no_resolution_binning = 1;
+    r->output.latents_only = variant % 5 == 3;
+    r->output.enable_tiling = variant % 4 == 2;
+    r->savings.attention = variant % 3 == 2 ? "int8" : NULL;
     r->num_inference_steps = 1 + variant % 4;
-    r->max_sequence_length = 20;
+    r->texts.max_sequence_length = 20;
 }
 
 /* A video that begins with an image is asked for with that of its golden request. */
@@ -55,9 +55,9 @@ static void give_images(const xd_engine *g, xd_request *r)
     for (int i = 0; i < 2; i++)
         snprintf(path[i], sizeof path[i], "%s/%s.png", model_dir, i ? "last" : "image");
     if (g->ctx.model.recipe->from_image)
-        r->image = path[0], r->num_frames = 5;
+        r->images.image = path[0], r->num_frames = 5;
     if (g->ctx.model.recipe->from_image && xd_model_images(&g->ctx.model, 1) > 1)
-        r->last_image = path[1];
+        r->images.last_image = path[1];
 }
 
 /* Makes some steps have other numbers of passes than the rest. */
@@ -65,11 +65,11 @@ static void vary_passes(const xd_engine *g, xd_request *r)
 {
     const xd_recipe *p = g->ctx.model.recipe;
     if (p->skips_layers && plans % 3)
-        r->skip_guidance_layers = "0", r->skip_layer_guidance_stop = 0.6;
+        r->guidance.skip_guidance_layers = "0", r->guidance.skip_layer_guidance_stop = 0.6;
     if (p->guides_from_prompt)
-        r->guidance_scale = 4, r->cfg_truncation = 0.5;
+        r->guidance_scale = 4, r->guidance.cfg_truncation = 0.5;
     if (xd_model_dits(&g->ctx.model) > 1 && plans % 3)
-        r->guidance_scale_2 = 1;
+        r->guidance.guidance_scale_2 = 1;
 }
 
 /* Memory of this rank as the engine plans it. */
@@ -160,10 +160,11 @@ static void check(const xd_parallel *p)
     xd_status s = xd_open_with(&g, &a, 0, &e);
     if (s == XD_OK && g->ctx.model.dit_info.text_rows)  /* 16 pixels a token, and text of one */
                                                         /* length */
-        r.width = 112, r.height = 80, r.max_sequence_length = 0;
+        r.width = 112, r.height = 80, r.texts.max_sequence_length = 0;
     if (s == XD_OK) {
         if (p->use_cfg_parallel)
-            r.negative_prompt = "red", r.true_cfg_scale = g->ctx.model.recipe->distilled ? 3 : 0;
+            r.negative_prompt = "red",
+            r.guidance.true_cfg_scale = g->ctx.model.recipe->distilled ? 3 : 0;
         give_images(g, &r);
         vary_passes(g, &r);
         snprintf(name, sizeof name, "%.127s, variant %d", g->ctx.plan.text, plans);

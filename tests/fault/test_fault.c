@@ -124,11 +124,11 @@ static outcome generate(const plan *p)
     r.prompts = prompts;
     r.nprompts = 1;
     r.width = p->images < 0 ? 192 : 80, r.height = 48;
-    r.enable_tiling = p->images < 0;
-    r.no_resolution_binning = 1;
+    r.output.enable_tiling = p->images < 0;
+    r.output.no_resolution_binning = 1;
     r.num_inference_steps = 3;
-    r.cache = cache;
-    r.previews = 1;             /* its latents are gathered between two steps                  */
+    r.savings.cache = cache;
+    r.previews.count = 1; /* its latents are gathered between two steps                  */
     r.num_images_per_prompt = p->images < 0 ? 1 : p->images;
     xd_generate(engine, &r, &res, &o.err);
     for (int i = 0; res && i < xd_result_count(res); i++) {

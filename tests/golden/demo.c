@@ -17,7 +17,7 @@ xd_result *demo_generate(xd_engine *g, const xd_json *plan, const xd_json *p)
     q.num_inference_steps = (int)js_num(plan, "steps");
     q.guidance_scale = js_num(plan, "guidance_scale");
     q.seed = (int64_t)js_num(p, "seed");
-    q.rng = "torch";
+    q.noise.rng = "torch";
     if (xd_generate(g, &q, &out, &e) != XD_OK)
         tap(0, "%s: %s", prompt, e.msg);
     return out;

@@ -85,8 +85,8 @@ static sums generate(const trial *t, const char *file, const char *file2)
     q.num_frames = strncmp(t->model, "wan", 3) == 0 ? 5 : 0;
     q.num_inference_steps = 2;
     q.seed = 3;
-    q.on_tensor = listen;
-    q.cookie = &s;
+    q.callbacks.on_tensor = listen;
+    q.callbacks.cookie = &s;
     xd_status st = xd_open(&g, &a, &e);
     if (st == XD_OK)
         st = xd_generate(g, &q, &r, &e);

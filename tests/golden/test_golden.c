@@ -24,7 +24,7 @@ enum stage { IDS, IDS_2, IDS_3, EMBEDS, POOLED, NEGATIVE, NEGATIVE_POOLED, NOISE
              LATENTS, IMAGE, NSTAGE };
 
 static const struct {
-    const char *name;           /* of xd_request.on_tensor                                     */
+    const char *name; /* of xd_request_callbacks.on_tensor                                     */
     double      most[NDTYPE];   /* f32, bf16, int8, fp8, f16                                    */
 } stages[NSTAGE] = {
     [IDS] = { "ids", { 0, 0, 0, 0, 0 } },
@@ -318,12 +318,12 @@ static void check_told(const run *r, const xd_result *out, const char *name)
 /* What of the work of a step is left out. */
 static void ask_less(const run *r, xd_request *q)
 {
-    q->cache = xd_json_get(r->js, "cache") ? js_text(r->js, "cache") : NULL;
+    q->savings.cache = xd_json_get(r->js, "cache") ? js_text(r->js, "cache") : NULL;
     if (xd_json_get(r->js, "reference_interval"))
-        q->reference_interval = (int64_t)js_num(r->js, "reference_interval");
-    q->fast_attn = xd_json_get(r->js, "fast_attn") ? r->ways : NULL;
+        q->savings.reference_interval = (int64_t)js_num(r->js, "reference_interval");
+    q->savings.fast_attn = xd_json_get(r->js, "fast_attn") ? r->ways : NULL;
     if (xd_json_get(r->js, "attention_window"))
-        q->attention_window = js_text(r->js, "attention_window");
+        q->savings.attention_window = js_text(r->js, "attention_window");
 }
 
 static const char *js_maybe_text(const xd_json *j, const char *name)
@@ -342,10 +342,10 @@ static void ask_skips(const run *r, xd_request *q, char *layers, size_t size)
     for (const xd_json *i = xd_json_first(list); i; i = xd_json_next(i))
         if (xd_json_number(i, &v))
             n += (size_t)snprintf(layers + n, size - n, "%s%.0f", n ? "," : "", v);
-    q->skip_guidance_layers = layers;
-    q->skip_layer_guidance_scale = js_num(r->js, "skip_layer_guidance_scale");
-    q->skip_layer_guidance_start = js_num(r->js, "skip_layer_guidance_start");
-    q->skip_layer_guidance_stop = js_num(r->js, "skip_layer_guidance_stop");
+    q->guidance.skip_guidance_layers = layers;
+    q->guidance.skip_layer_guidance_scale = js_num(r->js, "skip_layer_guidance_scale");
+    q->guidance.skip_layer_guidance_start = js_num(r->js, "skip_layer_guidance_start");
+    q->guidance.skip_layer_guidance_stop = js_num(r->js, "skip_layer_guidance_stop");
 }
 
 static void ask(const run *r, xd_request *q, const char **prompts)
@@ -357,44 +357,44 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->prompts = prompts;
     q->nprompts = r->prompts;
     q->negative_prompt = js_text(r->js, "negative_prompt");
-    q->prompt_2 = js_maybe_text(r->js, "prompt_2");
-    q->prompt_3 = js_maybe_text(r->js, "prompt_3");
-    q->negative_prompt_2 = js_maybe_text(r->js, "negative_prompt_2");
-    q->negative_prompt_3 = js_maybe_text(r->js, "negative_prompt_3");
+    q->texts.prompt_2 = js_maybe_text(r->js, "prompt_2");
+    q->texts.prompt_3 = js_maybe_text(r->js, "prompt_3");
+    q->texts.negative_prompt_2 = js_maybe_text(r->js, "negative_prompt_2");
+    q->texts.negative_prompt_3 = js_maybe_text(r->js, "negative_prompt_3");
     q->width = (int64_t)js_num(r->js, "width");
     q->height = (int64_t)js_num(r->js, "height");
     q->num_inference_steps = (int)js_num(r->js, "num_inference_steps");
     q->guidance_scale = js_num(r->js, "guidance_scale");
     if (xd_json_get(r->js, "guidance_scale_2"))
-        q->guidance_scale_2 = js_num(r->js, "guidance_scale_2");
+        q->guidance.guidance_scale_2 = js_num(r->js, "guidance_scale_2");
     if (xd_json_get(r->js, "boundary_ratio"))
-        q->boundary_ratio = js_num(r->js, "boundary_ratio");
-    q->guidance_rescale = js_maybe(r->js, "guidance_rescale");
-    q->cfg_normalization = js_maybe(r->js, "cfg_normalization");
+        q->guidance.boundary_ratio = js_num(r->js, "boundary_ratio");
+    q->guidance.guidance_rescale = js_maybe(r->js, "guidance_rescale");
+    q->guidance.cfg_normalization = js_maybe(r->js, "cfg_normalization");
     if (xd_json_get(r->js, "cfg_truncation"))
-        q->cfg_truncation = js_num(r->js, "cfg_truncation");
-    q->true_cfg_scale = js_maybe(r->js, "true_cfg_scale");
-    q->strength = js_maybe(r->js, "strength");
-    q->more_images = r->more;
-    q->nmore_images = (int64_t)js_maybe(r->js, "more_images");
-    q->max_area = (int64_t)js_maybe(r->js, "max_area");
-    q->no_auto_resize = js_maybe(r->js, "no_auto_resize") > 0;
-    q->image = q->strength > 0 || js_maybe(r->js, "image") > 0 ? r->pixels : NULL;
-    q->last_image = js_maybe(r->js, "last_image") > 0 ? r->last : NULL;
-    q->mask_image = xd_json_get(r->js, "mask") ? r->mask : NULL;
+        q->guidance.cfg_truncation = js_num(r->js, "cfg_truncation");
+    q->guidance.true_cfg_scale = js_maybe(r->js, "true_cfg_scale");
+    q->images.strength = js_maybe(r->js, "strength");
+    q->images.more_images = r->more;
+    q->images.nmore_images = (int64_t)js_maybe(r->js, "more_images");
+    q->output.max_area = (int64_t)js_maybe(r->js, "max_area");
+    q->images.no_auto_resize = js_maybe(r->js, "no_auto_resize") > 0;
+    q->images.image = q->images.strength > 0 || js_maybe(r->js, "image") > 0 ? r->pixels : NULL;
+    q->images.last_image = js_maybe(r->js, "last_image") > 0 ? r->last : NULL;
+    q->images.mask_image = xd_json_get(r->js, "mask") ? r->mask : NULL;
     if (xd_json_get(r->js, "padding_mask_crop"))
-        q->padding_mask_crop = (int64_t)js_num(r->js, "padding_mask_crop");
+        q->images.padding_mask_crop = (int64_t)js_num(r->js, "padding_mask_crop");
     q->num_frames = (int)js_maybe(r->js, "num_frames");
-    q->use_dynamic_cfg = (int)js_maybe(r->js, "use_dynamic_cfg");
+    q->guidance.use_dynamic_cfg = (int)js_maybe(r->js, "use_dynamic_cfg");
     q->seed = (int64_t)js_num(r->js, "seed");
     q->num_images_per_prompt = (int)js_num(r->js, "num_images_per_prompt");
-    q->max_sequence_length = (int)js_num(r->js, "max_sequence_length");
-    q->scheduler = js_text(r->js, "scheduler");
+    q->texts.max_sequence_length = (int)js_num(r->js, "max_sequence_length");
+    q->schedule.scheduler = js_text(r->js, "scheduler");
     ask_less(r, q);
-    q->rng = "torch";
-    q->enable_tiling = js_flag(r->js, "tiling");
-    q->no_resolution_binning = !js_flag(r->js, "resolution_binning");
-    q->on_tensor = listen;
+    q->noise.rng = "torch";
+    q->output.enable_tiling = js_flag(r->js, "tiling");
+    q->output.no_resolution_binning = !js_flag(r->js, "resolution_binning");
+    q->callbacks.on_tensor = listen;
 }
 
 /* The request's fast_attn: a file lies in the case's folder. */
@@ -541,7 +541,7 @@ static void check(const char *dir, const char *full, const char *name, int dtype
     if (s == XD_OK) {
         ask(&r, &q, prompts);
         ask_skips(&r, &q, layers, sizeof layers);
-        q.cookie = &r;
+        q.callbacks.cookie = &r;
         s = xd_generate(g, &q, &out, &e);
     }
     tap(s == XD_OK, "%s %s runs%s%s", name, dtypes[dtype], s == XD_OK ? "" : ": ", e.msg);

@@ -82,8 +82,8 @@ static float *generate(const char *path, double scale, int64_t *n, xd_err *e)
     heard[0] = 0;
     xd_request_init(&q);
     q.prompts = &prompt, q.nprompts = 1;
-    q.width = 32, q.height = 24, q.num_inference_steps = 1, q.max_sequence_length = 5;
-    q.latents_only = 1;
+    q.width = 32, q.height = 24, q.num_inference_steps = 1, q.texts.max_sequence_length = 5;
+    q.output.latents_only = 1;
     if (xd_open(&g, &a, e) == XD_OK && xd_generate(g, &q, &r, e) == XD_OK) {
         const float *lat = xd_result_lat(r, 0, n);
         out = malloc((size_t)*n * sizeof *out);

@@ -75,11 +75,11 @@ static xd_status generate(const wanted *w, const xd_parallel *p, const xd_lora *
     q.height = (int64_t)js_num(w->js, "height");
     q.num_inference_steps = w->steps;
     q.guidance_scale = js_num(w->js, "guidance_scale");
-    q.max_sequence_length = (int)js_num(w->js, "max_sequence_length");
+    q.texts.max_sequence_length = (int)js_num(w->js, "max_sequence_length");
     q.seed = (int64_t)js_num(w->js, "seed");
-    q.rng = "torch";
-    q.no_resolution_binning = 1;
-    q.latents_only = 1;
+    q.noise.rng = "torch";
+    q.output.no_resolution_binning = 1;
+    q.output.latents_only = 1;
     xd_status s = xd_open(g, &a, e);
     return s == XD_OK ? xd_generate(*g, &q, out, e) : s;
 }

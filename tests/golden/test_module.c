@@ -65,12 +65,12 @@ static void generate(const char *model, const xd_json *j, double guidance, seen 
     r.guidance_scale = guidance;
     r.width = (int64_t)js_num(j, "width");
     r.height = (int64_t)js_num(j, "height");
-    r.shift_terminal = 0;
-    r.no_resolution_binning = 1;
-    r.latents_only = 1;
+    r.schedule.shift_terminal = 0;
+    r.output.no_resolution_binning = 1;
+    r.output.latents_only = 1;
     r.seed = 5;
-    r.on_tensor = keep_tensor;
-    r.cookie = s;
+    r.callbacks.on_tensor = keep_tensor;
+    r.callbacks.cookie = s;
     must(xd_open(&g, &a, &e), &e, model);
     must(xd_generate(g, &r, &out, &e), &e, model);
     xd_result_free(&out);

@@ -31,9 +31,9 @@ static xd_request request(void)
     xd_request_init(&r);
     r.prompts = &prompt, r.nprompts = 1;
     r.num_inference_steps = 4;
-    r.latents_only = 1;
-    r.no_resolution_binning = 1;
-    r.on_tensor = listen;
+    r.output.latents_only = 1;
+    r.output.no_resolution_binning = 1;
+    r.callbacks.on_tensor = listen;
     return r;
 }
 
@@ -83,7 +83,7 @@ static void check_layouts(xd_engine *g, const char *name, uint64_t want, const u
         xd_image_init(&image);
         image.width = w, image.height = h, image.channels = c, image.data = p;
         image.stride = layouts[i].gap ? stride : 0;
-        r.image_pixels = &image;
+        r.images.image_pixels = &image;
         uint64_t got = generate(g, &r, &json, &e);
         tap(got == want, "%s: %s generates as the file does %s", name, layouts[i].what, e.msg);
         tap(strstr(json, "\"image\": \"(pixels)\"") != NULL, "%s: its parameters say so", name);
@@ -96,8 +96,8 @@ static void refused(xd_engine *g, const xd_image *image, const char *path, const
     xd_err      e;
     const char *json;
     xd_request  r = request();
-    r.image_pixels = image;
-    r.image = path;
+    r.images.image_pixels = image;
+    r.images.image = path;
     tap(!generate(g, &r, &json, &e) && e.code == XD_EINVAL && strstr(e.msg, words), "refused: %s",
         e.msg);
 }
@@ -129,7 +129,7 @@ static void check_grey(xd_engine *g)
         memset(rgb + 3 * i, grey[i] = (uint8_t)(3 * i), 3);
     xd_image_init(&image);
     image.width = image.height = 8, image.data = rgb;
-    r.image_pixels = &image;
+    r.images.image_pixels = &image;
     uint64_t want = generate(g, &r, &json, &e);
     image.channels = 1, image.data = grey;
     tap(want && generate(g, &r, &json, &e) == want, "one channel is grey");
@@ -148,22 +148,22 @@ static void check_mask(xd_engine *g, const char *golden, const char *with)
     snprintf(image, sizeof image, "%s/%s/image.png", golden, with);
     snprintf(path, sizeof path, "%s/%s/mask.png", golden, with);
     must(xd_image_read(path, &rgb, &mask.width, &mask.height, &e), &e, path);
-    r.image = image, r.strength = 1;
+    r.images.image = image, r.images.strength = 1;
     uint64_t whole = generate(g, &r, &json, &e);
-    r.mask_image = path;
+    r.images.mask_image = path;
     uint64_t want = generate(g, &r, &json, &e);
     tap(want && want != whole, "%s: the mask makes a difference %s", with, e.msg);
     tap(strstr(json, "\"mask_image\": \"/") != NULL, "%s: its parameters name it", with);
-    r.mask_pixels = &mask;
+    r.images.mask_pixels = &mask;
     mask.data = rgb;
     tap(!generate(g, &r, &json, &e) && strstr(e.msg, "mask_image and mask_pixels are given"),
         "refused: %s", e.msg);
-    r.mask_image = NULL;
+    r.images.mask_image = NULL;
     tap(generate(g, &r, &json, &e) == want, "%s: as pixels it is the same %s", with, e.msg);
-    r.padding_mask_crop = 2;
+    r.images.padding_mask_crop = 2;
     tap(generate(g, &r, &json, &e) != want && strstr(json, "\"padding_mask_crop\": 2"),
         "%s: a crop makes a difference %s", with, e.msg);
-    r.padding_mask_crop = -1;
+    r.images.padding_mask_crop = -1;
     mask.channels = 2;
     tap(!generate(g, &r, &json, &e) && strstr(e.msg, "mask_pixels has 2 channels"), "refused: %s",
         e.msg);
@@ -187,15 +187,15 @@ static void check(const char *golden, const char *full, const char *model, const
     must(xd_open(&g, &a, &e), &e, dir);
     must(xd_image_read(path, &rgb, &w, &h, &e), &e, path);
     uint64_t plain = strstr(model, "i2v") ? 0 : generate(g, &r, &json, &e);
-    r.image = path;
+    r.images.image = path;
     uint64_t want = generate(g, &r, &json, &e);
     tap(want && want != plain, "%s: the file makes a difference %s", model, e.msg);
     check_layouts(g, model, want, rgb, w, h);
     rgb[0] ^= 255;
-    r.image = NULL;
+    r.images.image = NULL;
     xd_image image = { .size = sizeof image, .frames = 1, .height = h, .width = w, .channels = 3,
                        .data = rgb };
-    r.image_pixels = &image;
+    r.images.image_pixels = &image;
     tap(generate(g, &r, &json, &e) != want, "%s: another pixel makes another image", model);
     check_grey(g);
     check_refusals(g, path);

@@ -129,7 +129,7 @@ static void check(const char *full, const xd_json *row)
     xd_request_init(&r);
     r.prompts = &prompt, r.nprompts = 1;
     r.width = 48, r.height = 32;
-    r.seed = 7, r.rng = "torch", r.no_resolution_binning = 1;
+    r.seed = 7, r.noise.rng = "torch", r.output.no_resolution_binning = 1;
     const xd_json *options = xd_json_get(row, "options");
     for (const xd_json *v = xd_json_first(options); v; v = xd_json_next(v)) {
         n += (size_t)snprintf(what + n, sizeof what - n, " %s", xd_json_key(v));
@@ -140,7 +140,8 @@ static void check(const char *full, const xd_json *row)
         s = xd_generate(g, &r, &out, &e);
     int gap = s == XD_OK ? pixels_apart(xd_result_image(out, 0), js_list(row, "pixels")) : 256;
     tap(gap <= LEVELS, "%s, %s, with%s: %d of at most %d levels%s%s", js_text(row, "model"),
-        r.scheduler ? r.scheduler : "its own", what, gap, LEVELS, *e.msg ? ": " : "", e.msg);
+        r.schedule.scheduler ? r.schedule.scheduler : "its own", what, gap, LEVELS,
+        *e.msg ? ": " : "", e.msg);
     xd_result_free(&out);
     xd_close(&g);
     if (config)

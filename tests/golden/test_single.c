@@ -198,12 +198,12 @@ static sums generate(const xd_open_args *a, const char *what)
     q.width = q.height = 64;
     q.num_frames = strstr(a->model, "/wan") ? 5 : 0;
     q.num_inference_steps = 2;
-    q.image = inpainted ? folder_of(inpainted, "image.png") : edited;
-    q.mask_image = inpainted ? folder_of(inpainted, "mask.png") : NULL;
-    q.max_area = edited ? 64 * 64 : 0;
+    q.images.image = inpainted ? folder_of(inpainted, "image.png") : edited;
+    q.images.mask_image = inpainted ? folder_of(inpainted, "mask.png") : NULL;
+    q.output.max_area = edited ? 64 * 64 : 0;
     q.seed = 3;
-    q.on_tensor = listen_to ? listen_to : listen;
-    q.cookie = listen_to ? listener : &s;
+    q.callbacks.on_tensor = listen_to ? listen_to : listen;
+    q.callbacks.cookie = listen_to ? listener : &s;
     xd_status st = xd_open(&g, a, &e);
     if (st == XD_OK)
         st = xd_generate(g, &q, &r, &e);

@@ -49,10 +49,10 @@ static xd_status generate(const xd_parallel *par, xd_engine **g, xd_result **out
     q.num_inference_steps = (int)js_num(req, "num_inference_steps");
     q.guidance_scale = js_num(req, "guidance_scale");
     q.seed = (int64_t)js_num(req, "seed");
-    q.max_sequence_length = flows ? (int)js_num(req, "max_sequence_length") : 0;
-    q.rng = "torch";
-    q.no_resolution_binning = 1;
-    q.latents_only = 1;
+    q.texts.max_sequence_length = flows ? (int)js_num(req, "max_sequence_length") : 0;
+    q.noise.rng = "torch";
+    q.output.no_resolution_binning = 1;
+    q.output.latents_only = 1;
     xd_status s = xd_open(g, &a, e);
     return s == XD_OK ? xd_generate(*g, &q, out, e) : s;
 }

@@ -66,11 +66,11 @@ static void fill_request(xd_request *r, const shot *p)
     r->nprompts = 1;
     r->width = p->width;
     r->height = p->height;
-    r->no_resolution_binning = 1;
+    r->output.no_resolution_binning = 1;
     r->num_inference_steps = p->steps;
     if (video)
         r->num_frames = FRAMES;
-    r->image = *image ? image : NULL;
+    r->images.image = *image ? image : NULL;
     r->guidance_scale = 4;
     r->seed = p->seed;
 }
@@ -128,9 +128,9 @@ static xd_status on_turn(void *cookie, xd_err *e)
         return XD_OK;
     xd_request r;
     fill_request(&r, k ? &deep : &inner);
-    r.on_turn = on_turn;
-    r.on_stage = on_stage;
-    r.cookie = t;
+    r.callbacks.on_turn = on_turn;
+    r.callbacks.on_stage = on_stage;
+    r.callbacks.cookie = t;
     t->depth++;
     t->got[k] = generate(t->beside[k], &r);
     t->depth--;
@@ -143,9 +143,9 @@ static uint64_t generate_with_turns(turns *t)
 {
     xd_request r;
     fill_request(&r, &outer);
-    r.on_turn = on_turn;
-    r.on_stage = on_stage;
-    r.cookie = t;
+    r.callbacks.on_turn = on_turn;
+    r.callbacks.on_stage = on_stage;
+    r.callbacks.cookie = t;
     return generate(t->of, &r);
 }
 
@@ -185,7 +185,7 @@ static void test_failure(xd_engine *g, const char *plan, uint64_t want)
     xd_err     e = { 0 };
     xd_result *out = NULL;
     fill_request(&r, &outer);
-    r.on_turn = fail_turn;
+    r.callbacks.on_turn = fail_turn;
     xd_status s = xd_generate(g, &r, &out, &e);
     xd_result_free(&out);
     check(s == XD_EIO && strstr(e.msg, "the turn fails"), plan,

@@ -94,15 +94,15 @@ static void fill_request(xd_request *r, int images)
     static const char *const prompts[] = { "a small cyan square at the top on a brown background" };
     xd_request_init(r);
     r->prompts = prompts, r->nprompts = 1, r->negative_prompt = "red ring";
-    r->width = width, r->height = height, r->no_resolution_binning = 1;
+    r->width = width, r->height = height, r->output.no_resolution_binning = 1;
     r->num_images_per_prompt = images;
     r->num_inference_steps = steps;
     r->seed = 5;
     r->guidance_scale = 5;
-    r->latents_only = text > 0;
-    r->fast_attn = fast;
+    r->output.latents_only = text > 0;
+    r->savings.fast_attn = fast;
     if (text)
-        r->max_sequence_length = text;
+        r->texts.max_sequence_length = text;
 }
 
 /* On rank 0 the images are in out. 0: failed. */
@@ -118,7 +118,7 @@ static int generate(const char *plan, const xd_parallel *p, const char *on, int 
     fill_request(&r, images);
     int ok = xd_open_with(&g, &a, 0, &e) == XD_OK;
     if (ok && text && g->ctx.model.recipe->distilled)
-        r.true_cfg_scale = 3;
+        r.guidance.true_cfg_scale = 3;
     ok = ok && xd_generate(g, &r, &res, &e) == XD_OK;
     if (!ok)
         report(0, plan, e.msg);

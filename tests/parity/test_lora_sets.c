@@ -103,7 +103,7 @@ static void fill_request(xd_request *r)
     r->nprompts = 1;
     r->width = 64;
     r->height = 48;
-    r->no_resolution_binning = 1;
+    r->output.no_resolution_binning = 1;
     r->num_inference_steps = 2;
     r->guidance_scale = 4;
     r->seed = 5;
@@ -175,8 +175,8 @@ static void test_turns(xd_engine *g, const xd_lora *v, const uint64_t want[3])
     xd_err     e = { 0 };
     check(xd_open_beside(&t.beside, g, 0, &e) == XD_OK, "an engine beside it");
     fill_request(&r);
-    r.on_turn = on_turn;
-    r.cookie = &t;
+    r.callbacks.on_turn = on_turn;
+    r.callbacks.cookie = &t;
     check(xd_use_loras(g, &v[0], 1, &e) == XD_OK && generate_request(g, &r) == want[1],
           "a request with a file that waits for others");
     if (xd_ranks(g) == ranks)   /* there are no turns where ranks are idle                      */

@@ -128,26 +128,27 @@ static void request(xd_request *r, int images)
     r->negative_prompt = "red ring";
     r->width = 52, r->height = 44;
     r->num_frames = frames;
-    r->no_resolution_binning = 1;
+    r->output.no_resolution_binning = 1;
     r->num_images_per_prompt = images;
     r->seed = 5;
-    r->guidance_rescale = rescaled;
-    r->cfg_normalization = length;
-    r->cfg_truncation = cut;
-    r->scheduler = scheduler;
-    r->attention = attention;
-    r->cache = cache;
-    r->attention_window = window;
-    r->fast_attn = fast;
-    r->reference_interval = references;
+    r->guidance.guidance_rescale = rescaled;
+    r->guidance.cfg_normalization = length;
+    r->guidance.cfg_truncation = cut;
+    r->schedule.scheduler = scheduler;
+    r->savings.attention = attention;
+    r->savings.cache = cache;
+    r->savings.attention_window = window;
+    r->savings.fast_attn = fast;
+    r->savings.reference_interval = references;
     if (text) {
         r->width = 56, r->height = 40;
-        r->max_sequence_length = text;
-        r->latents_only = !video;
-        r->image = begin;
-        r->last_image = last;
-        r->mask_image = mask;
-        r->strength = mask && !noise ? 1 : 0;   /* all steps, so that stale ones tell          */
+        r->texts.max_sequence_length = text;
+        r->output.latents_only = !video;
+        r->images.image = begin;
+        r->images.last_image = last;
+        r->images.mask_image = mask;
+        r->images.strength =
+            mask && !noise ? 1 : 0; /* all steps, so that stale ones tell          */
         r->guidance_scale = cfg ? 5 : 1;
     }
     if (size[0])
@@ -170,16 +171,16 @@ static int generate(const xd_parallel *par, const char *what, int images, pixels
     request(&r, images);
     r.prompts = prompts;
     r.nprompts = 1;
-    r.previews = PREVIEWS;
-    r.on_preview = rank == 0 ? copy_preview : NULL;
-    r.cookie = out;
+    r.previews.count = PREVIEWS;
+    r.callbacks.on_preview = rank == 0 ? copy_preview : NULL;
+    r.callbacks.cookie = out;
     if (ok && text && cfg && g->ctx.model.recipe->distilled)
-        r.true_cfg_scale = 3;
+        r.guidance.true_cfg_scale = 3;
     if (ok && begin && (g->ctx.model.recipe->max_area || g->ctx.model.recipe->reference_area))
-        r.max_area = r.width * r.height;
-    r.no_auto_resize = ok && begin && g->ctx.model.recipe->auto_resizes;
+        r.output.max_area = r.width * r.height;
+    r.images.no_auto_resize = ok && begin && g->ctx.model.recipe->auto_resizes;
     if (ok && begin && g->ctx.model.recipe->references > 1)     /* twice the same            */
-        r.more_images = &begin, r.nmore_images = 1;
+        r.images.more_images = &begin, r.images.nmore_images = 1;
     if (!ok || xd_generate(g, &r, &res, &e) != XD_OK) {
         if (rank == 0)
             fail(what, e.msg);

@@ -191,8 +191,8 @@ static void give_images(const xd_engine *g, xd_request *r, char path[2][1024])
 {
     snprintf(path[0], sizeof path[0], "%s/image.png", g->ctx.model.dir);
     snprintf(path[1], sizeof path[1], "%s/last.png", g->ctx.model.dir);
-    r->image = path[0];
-    r->last_image = xd_model_images(&g->ctx.model, 1) > 1 ? path[1] : NULL;
+    r->images.image = path[0];
+    r->images.last_image = xd_model_images(&g->ctx.model, 1) > 1 ? path[1] : NULL;
 }
 
 /* Embeddings of all prompts, malloc'ed; *n numbers; *packed bytes of weights. */
@@ -210,12 +210,13 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
         return NULL;
     xd_request_init(&r);
     r.prompts = prompts, r.nprompts = PROMPTS, r.negative_prompt = "red ring";
-    r.true_cfg_scale = g->ctx.model.recipe->distilled ? 2 : 0;  /* so that it reads the negative */
-                                                                /* prompt, too */
+    r.guidance.true_cfg_scale =
+        g->ctx.model.recipe->distilled ? 2 : 0; /* so that it reads the negative */
+    /* prompt, too */
     if (g->ctx.model.recipe->needs_reference) {
         snprintf(image, sizeof image, "%s/image.png", g->ctx.model.dir);
-        r.image = image;
-        r.max_area = 6144;
+        r.images.image = image;
+        r.output.max_area = 6144;
     }
     if (g->ctx.model.recipe->from_image)
         give_images(g, &r, path);

@@ -414,7 +414,7 @@ static void compare_count(xd_job *j, int what, const run *r, const xd_arena *a, 
     before = j->ctx->count_world->traffic->bytes - before;
     if (before != r->sent)
         fail(name, "bytes sent are not those counted", (double)(r->sent - before));
-    before = formula(j->ctx, j->cells, what, j->r->enable_tiling);
+    before = formula(j->ctx, j->cells, what, j->r->output.enable_tiling);
     if (before != r->sent)
         fail(name, "bytes sent are not those of the formula", (double)(r->sent - before));
     if (bytes != xd_arena_peak(a))
@@ -435,7 +435,7 @@ static run process(xd_engine *g, const int64_t *d, int what, int tiling, const f
     if (g->ctx.world.idle)
         return o;
     xd_request_init(&r);
-    r.prompts = &prompt, r.nprompts = 1, r.enable_tiling = tiling;
+    r.prompts = &prompt, r.nprompts = 1, r.output.enable_tiling = tiling;
     take_size(&j, d);
     o.n = what ? d[0] * d[1] * d[2] * 2 * g->ctx.model.vae_info.channels
                : j.frames * j.size[0] * j.size[1] * 3;

@@ -107,10 +107,10 @@ static int generate(const plan *q, const char *what, video *out)
     r.width = width, r.height = height, r.num_frames = frames;
     r.seed = 5;
     r.num_inference_steps = steps;
-    r.max_sequence_length = TEXT;
+    r.texts.max_sequence_length = TEXT;
     r.guidance_scale = q->passes > 1 ? 6 : 1;
-    r.latents_only = !pixels;
-    r.image = begin;
+    r.output.latents_only = !pixels;
+    r.images.image = begin;
     int ok = xd_open_with(&g, &a, 0, &e) == XD_OK && xd_generate(g, &r, &res, &e) == XD_OK;
     if (!ok && rank == 0)
         fail(what, e.msg);

@@ -115,15 +115,17 @@ static xd_status generate(const struct model *m, const char *full, const char *t
     a.model = dir, a.device = "cuda", a.dtype = "bf16", a.threads = 1, a.trace = trace;
     q.prompts = &prompt, q.nprompts = 1;
     q.width = m->width, q.height = m->height, q.num_frames = m->frames;
-    q.max_sequence_length = m->text;
-    q.num_inference_steps = STEPS, q.guidance_scale = m->guidance, q.scheduler = m->scheduler;
+    q.texts.max_sequence_length = m->text;
+    q.num_inference_steps = STEPS, q.guidance_scale = m->guidance,
+    q.schedule.scheduler = m->scheduler;
     snprintf(image, sizeof image, "%s/%s", full, m->image ? m->image : "");
     snprintf(mask, sizeof mask, "%s/%s", full, m->mask ? m->mask : "");
-    q.image = m->image ? image : NULL, q.max_area = m->area;
-    q.no_auto_resize = m->area && !strncmp(m->dir, "kontext", 7);
-    q.mask_image = m->mask ? mask : NULL, q.strength = m->strength;
-    q.no_resolution_binning = 1, q.latents_only = 1;
-    q.cookie = r, q.on_step = step_ended, q.on_tensor = r->listens ? listen : NULL;
+    q.images.image = m->image ? image : NULL, q.output.max_area = m->area;
+    q.images.no_auto_resize = m->area && !strncmp(m->dir, "kontext", 7);
+    q.images.mask_image = m->mask ? mask : NULL, q.images.strength = m->strength;
+    q.output.no_resolution_binning = 1, q.output.latents_only = 1;
+    q.callbacks.cookie = r, q.callbacks.on_step = step_ended,
+    q.callbacks.on_tensor = r->listens ? listen : NULL;
     xd_status s = xd_open(&g, &a, e);
     if (s == XD_OK)
         s = xd_generate(g, &q, &out, e);

@@ -73,18 +73,19 @@ static void steps_of_two(void **state)
     xd_request r = request();
     (void)state;
     steps_are(g, &r, "00111", (double[]){ 4, 4, 4, 4, 4 });
-    r.guidance_scale_2 = 2;
+    r.guidance.guidance_scale_2 = 2;
     steps_are(g, &r, "00111", (double[]){ 4, 4, 2, 2, 2 });
-    r.guidance_scale_2 = 1;
+    r.guidance.guidance_scale_2 = 1;
     steps_are(g, &r, "00111", (double[]){ 4, 4, 1, 1, 1 });
-    r.guidance_scale_2 = -1;
-    r.boundary_ratio = 0.923;   /* a step at the boundary is above it                          */
+    r.guidance.guidance_scale_2 = -1;
+    r.guidance.boundary_ratio =
+        0.923; /* a step at the boundary is above it                          */
     steps_are(g, &r, "00111", NULL);
-    r.boundary_ratio = 0.9231;
+    r.guidance.boundary_ratio = 0.9231;
     steps_are(g, &r, "01111", NULL);
-    r.boundary_ratio = 0;
+    r.guidance.boundary_ratio = 0;
     steps_are(g, &r, "00000", NULL);
-    r.boundary_ratio = 1;
+    r.guidance.boundary_ratio = 1;
     steps_are(g, &r, "11111", NULL);
     xd_close(&g);
 }
@@ -105,7 +106,7 @@ static void runs_of_steps(void **state)
     assert_int_equal(xd_job_changes_again(&j), 2);
     assert_true(xd_job_uses_dit(&j, 0) && xd_job_uses_dit(&j, 1));
     xd_job_close(&j);
-    r.boundary_ratio = 0.1;
+    r.guidance.boundary_ratio = 0.1;
     assert_int_equal(xd_job_open(&j, &g->ctx, &r, &e), XD_OK);
     assert_int_equal(xd_job_changes(&j), 0);
     assert_int_equal(xd_job_changes_again(&j), 0);
@@ -122,15 +123,15 @@ static void what_is_refused(void **state)
     assert_int_equal(g->ctx.model.only_low, 1);
     r.num_inference_steps = 2;
     steps_are(g, &r, "00", NULL);
-    r.boundary_ratio = 0.9;
+    r.guidance.boundary_ratio = 0.9;
     refused(g, &r, "step 1 of 2 has the timestep 999, above the boundary 900 (boundary_ratio "
             "0.9), and ");
     xd_close(&g);
     g = open_model("tests/golden/wan");
     r = request();
-    r.guidance_scale_2 = 3;
+    r.guidance.guidance_scale_2 = 3;
     refused(g, &r, "no boundary_ratio");
-    r.boundary_ratio = 0.9;
+    r.guidance.boundary_ratio = 0.9;
     refused(g, &r, "has no transformer_2 for it");
     xd_close(&g);
     g = open_model("tests/golden/flux");
@@ -167,19 +168,19 @@ static void what_stays_loaded(void **state)
     xd_engine *g = open_model("tests/golden/wan22");
     xd_request r = request();
     (void)state;
-    r.latents_only = 1;
+    r.output.latents_only = 1;
     double first = run(g, &r);
     assert_true(is_loaded(g, 0) && is_loaded(g, 1));
     assert_true(run(g, &r) == first);
-    r.boundary_ratio = 0;       /* of one transformer the other one is dropped                 */
+    r.guidance.boundary_ratio = 0; /* of one transformer the other one is dropped                 */
     double other = run(g, &r);
     assert_true(is_loaded(g, 0) && !is_loaded(g, 1));
-    r.boundary_ratio = -1;
+    r.guidance.boundary_ratio = -1;
     assert_true(run(g, &r) == first);
     g->ctx.once = 1;
     assert_true(run(g, &r) == first);
     assert_true(!is_loaded(g, 0) && is_loaded(g, 1));
-    r.boundary_ratio = 0;
+    r.guidance.boundary_ratio = 0;
     assert_true(run(g, &r) == other);
     assert_true(is_loaded(g, 0) && !is_loaded(g, 1));
     xd_close(&g);

@@ -41,7 +41,7 @@ static void generate(xd_engine *g)
     xd_err     e = { 0 };
     xd_request_init(&r);
     r.prompts = &prompt, r.nprompts = 1;
-    r.num_inference_steps = 1, r.latents_only = 1;
+    r.num_inference_steps = 1, r.output.latents_only = 1;
     r.guidance_scale = 1, r.negative_prompt = "blue";
     assert_int_equal(xd_generate(g, &r, &res, &e), XD_OK);
     xd_result_free(&res);
@@ -90,7 +90,7 @@ static void tokens_are_counted(void **state)
         strcat(longest, "red circle ");
     xd_request_init(&r);
     r.prompts = prompts, r.nprompts = 3, r.num_images_per_prompt = 2;
-    r.num_inference_steps = 1, r.latents_only = 1, r.width = 96, r.height = 160;
+    r.num_inference_steps = 1, r.output.latents_only = 1, r.width = 96, r.height = 160;
     assert_int_equal(xd_generate(g, &r, &res, &e), XD_OK);
     static const int64_t text[] = { 6, 6, 1, 1, 120, 120 };
     for (int i = 0; i < 6; i++) {

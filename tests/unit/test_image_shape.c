@@ -63,9 +63,9 @@ static void sizes_follow_the_image(void **state)
         xd_request_init(&r);
         xd_image_init(&im);
         im.data = pixel, im.width = c->image[0], im.height = c->image[1];
-        r.image_pixels = &im;
+        r.images.image_pixels = &im;
         r.width = c->asked[0], r.height = c->asked[1];
-        r.padding_mask_crop = c->crop ? 8 : -1;
+        r.images.padding_mask_crop = c->crop ? 8 : -1;
         memset(&ctx, 0, sizeof ctx);
         ctx.model.recipe = xd_recipe_find(c->pipeline, NULL);
         assert_non_null(ctx.model.recipe);
@@ -97,7 +97,7 @@ static void without_an_image(void **state)
     xd_request_init(&r);
     xd_image_shape_take(&ctx, &r);
     assert_true(!r.width && !r.height);
-    r.image = "no-such-image.png";
+    r.images.image = "no-such-image.png";
     xd_image_shape_take(&ctx, &r);
     assert_true(!r.width && !r.height);
 }

@@ -253,9 +253,10 @@ static double seconds_of(int skipping, int *exact)
     xd_request     r;
     xd_request_init(&r);
     r.num_inference_steps = 20;
-    r.skip_guidance_layers = skipping ? "0" : NULL;
-    r.skip_layer_guidance_start = 0;    /* from step 1 on                                      */
-    r.skip_layer_guidance_stop = (skipping + 0.5) / 20;
+    r.guidance.skip_guidance_layers = skipping ? "0" : NULL;
+    r.guidance.skip_layer_guidance_start =
+        0; /* from step 1 on                                      */
+    r.guidance.skip_layer_guidance_stop = (skipping + 0.5) / 20;
     a.model = "tests/golden/sd35";
     a.request = &r;
     a.ranks = 1, a.cluster = "1xA10";

@@ -32,14 +32,14 @@ static void steps_of_previews(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        xd_request r = { .previews = cases[i].previews, .preview_every = cases[i].every };
+        xd_request r = { .previews = { cases[i].previews, cases[i].every } };
         xd_job     j = { .r = &r, .samp = { .steps = cases[i].steps } };
         char       at[80] = "";
         for (int step = 0; step < cases[i].steps; step++)
             if (xd_preview_due(&j, step))
                 snprintf(at + strlen(at), sizeof at - strlen(at), "%d ", step + 1);
         assert_string_equal(at, cases[i].at);
-        assert_int_equal(xd_preview_asked(&j), r.previews || r.preview_every);
+        assert_int_equal(xd_preview_asked(&j), r.previews.count || r.previews.every);
     }
 }
 
@@ -75,8 +75,8 @@ static rig *open_rig(int64_t t, int64_t C, int64_t h, int64_t w, int64_t factor)
 {
     rig *r = calloc(1, sizeof *r);
     assert_non_null(r);
-    r->r.on_preview = keep_preview;
-    r->r.cookie = r;
+    r->r.callbacks.on_preview = keep_preview;
+    r->r.callbacks.cookie = r;
     r->ctx.caches = &r->caches;
     r->ctx.model.vae_info = (xd_vae_info){ .channels = C, .pack = 1 };
     r->j = (xd_job){ .ctx = &r->ctx, .r = &r->r, .lat = { t, C, h, w },
@@ -307,9 +307,9 @@ static xd_result *generate(xd_engine *g, int previews, int every, seen *s)
     xd_request_init(&r);
     r.prompts = &prompt, r.nprompts = 1;
     r.num_inference_steps = STEPS;
-    r.previews = previews, r.preview_every = every;
-    r.on_preview = s ? note_preview : NULL;
-    r.cookie = s;
+    r.previews.count = previews, r.previews.every = every;
+    r.callbacks.on_preview = s ? note_preview : NULL;
+    r.callbacks.cookie = s;
     if (xd_generate(g, &r, &res, &e) != XD_OK)
         fail_msg("%s", e.msg);
     return res;

@@ -220,7 +220,7 @@ static xd_prediction predict(int latents_only, double read)
     xd_err                   e = { 0 };
     xd_request_init(&r);
     r.prompts = texts, r.nprompts = 2, r.num_inference_steps = 2;
-    r.latents_only = latents_only;
+    r.output.latents_only = latents_only;
     m.read = read;
     if (xd_predict(&f, &g->ctx, &r, &(xd_parallel){ 0 }, 1, &m, &e) != XD_OK)
         fail_msg("%s", e.msg);

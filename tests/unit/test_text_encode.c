@@ -63,8 +63,8 @@ static void encode_both(xd_engine *g, encoded out[2])
     size_t     bytes;
     xd_request_init(&r);
     r.prompts = prompt, r.nprompts = 1, r.negative_prompt = negative;
-    r.true_cfg_scale = negative ? 2 : 0;
-    r.image_pixels = shown, r.max_area = shown ? 4096 : 0;
+    r.guidance.true_cfg_scale = negative ? 2 : 0;
+    r.images.image_pixels = shown, r.output.max_area = shown ? 4096 : 0;
     g->ctx.model.dit_info.text_dim = xd_model_text_width(&g->ctx.model, 0);
     ok(xd_model_choose_blocks(&g->ctx.model, 0, &e), &e);
     ok(xd_job_open(&j, &g->ctx, &r, &e), &e);
@@ -332,7 +332,7 @@ static void images_seen_once(void **state)
     show(&image, 0);
     xd_request_init(&r);
     r.prompts = prompt, r.nprompts = 1, r.negative_prompt = "a blurry image";
-    r.image_pixels = shown, r.max_area = 4096;
+    r.images.image_pixels = shown, r.output.max_area = 4096;
     ok(xd_model_choose_blocks(&g->ctx.model, 0, &e), &e);
     ok(xd_job_open(&j, &g->ctx, &r, &e), &e);
     ok(xd_prompts_tokenize(&w, &j, &e), &e);
