@@ -66,8 +66,8 @@ static xd_option option_rows[] = {
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL,
       "print one JSON object per image" },
     { "compare", XD_OPT_FLAG, AT(compare), 0, 0, NULL, NULL,
-      "generate again without --cache, --attention, --gemm, --attention_window, --fast_attn and "
-      "--reference_interval, and print the difference of the images and the time saved" },
+      "generate again without the options that save time and change the image, such as --cache, "
+      "and print the difference of the images and the time saved" },
 };
 
 static const xd_opt_alias aliases[] = {
@@ -695,6 +695,35 @@ static int run_command(int argc, char **argv)
     return code;
 }
 
+/* A section of the help text: options of this command, and those of a request's options that have
+ * the section's title. */
+typedef struct section {
+    const char *title, *main, *rest;    /* names of this command's options, and of further ones */
+    char        names[1024];
+} section;
+
+static void add_names(section *s, const xd_opt_table *request, const char *own, int is_main)
+{
+    size_t at = strlen(s->names);
+    if (*own)
+        at += (size_t)snprintf(s->names + at, sizeof s->names - at, "%s ", own);
+    for (int i = 0; i < request->n && at < sizeof s->names; i++) {
+        const xd_option_about *a = xd_request_option_about(request->rows[i].name);
+        if (a && strcmp(a->section, s->title) == 0 && a->main == is_main)
+            at += (size_t)snprintf(s->names + at, sizeof s->names - at, "%s ",
+                                   request->rows[i].name);
+    }
+}
+
+/* Returns the names of the section's options for xd_opt_group.names. */
+static const char *list_section(section *s, const xd_opt_table *request)
+{
+    add_names(s, request, s->main, 1);
+    add_names(s, request, "|", 0);
+    add_names(s, &(xd_opt_table){ 0 }, s->rest, 0);
+    return s->names;
+}
+
 static void print_help(FILE *f)
 {
     task t;
@@ -703,28 +732,33 @@ static void print_help(FILE *f)
         xd_opt_names("nproc plan ulysses_degree ring_degree pipefusion_parallel_degree "
                      "use_cfg_parallel | start_timeout verify_weights cluster balance",
                      t.tables[3].rows, t.tables[3].n);
-    const xd_opt_group groups[] = {
-        { "What to generate", "prompt negative_prompt image width height num_frames "
-                              "num_images_per_prompt seed | prompts" },
-        { "Model and output", "model lora output | transformer transformer_2 vae clip_l clip_g "
-                              "t5xxl llm clip_vision lora_2 lora_partial skip_existing" },
-        { "How to generate", "num_inference_steps guidance_scale scheduler cache | rng "
-                             "max_sequence_length no_resolution_binning attention gemm "
-                             "attention_window fast_attn reference_interval" },
-        { "This machine", "dtype weights_dtype device offload threads | text_weights_dtype bind "
-                          "memory fit enable_tiling" },
-        { "Several ranks", ranks },
-        { "Log and output", "quiet json | verbose compare preview preview_every previews "
-                            "preview_decoder trace" },
-        { "More", NULL },
+    section own[] = {
+        { "What to generate", "prompt", "prompts", "" },
+        { "Model and output", "model lora output",
+          "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision lora_2 lora_partial "
+          "skip_existing", "" },
+        { "How to generate", "", "", "" },
+        { "Guidance", "", "", "" },
+        { "Scheduler", "", "", "" },
+        { "Input images", "", "", "" },
+        { "Faster, with a different image", "", "", "" },
+        { "This machine", "dtype weights_dtype device offload threads",
+          "text_weights_dtype bind memory fit", "" },
+        { "Several ranks", ranks ? ranks : "", "", "" },
+        { "Log and output", "quiet json", "verbose compare preview preview_decoder trace", "" },
     };
+    enum { OWN = sizeof own / sizeof *own };
+    xd_opt_group groups[OWN + 1];
+    for (int i = 0; i < OWN; i++)
+        groups[i] = (xd_opt_group){ own[i].title, list_section(&own[i], &t.tables[2]) };
+    groups[OWN] = (xd_opt_group){ "More", NULL };
     int more = 0;
     for (int i = 0; i < t.tables[2].n; i++)
-        more += !xd_opt_grouped(groups, 6, t.tables[2].rows[i].name);
+        more += !xd_opt_grouped(groups, OWN, t.tables[2].rows[i].name);
     fputs("Usage: xdit generate [--model DIR] [--prompt] TEXT [options]\n\n"
           "Generates images or videos from prompts and prints the names of their files.\n"
           "Options may be written --num_frames 9, --num-frames 9 or --num_frames=9.\n", f);
-    xd_opt_help(f, &t.spec, groups, more ? 7 : 6);
+    xd_opt_help(f, &t.spec, groups, OWN + (more > 0));
     fputs("\nExample:\n"
           "  xdit generate --model models/demo-pixart --seed 7 --output demo.png \\\n"
           "    --prompt \"a large red circle on a blue background\"\n", f);

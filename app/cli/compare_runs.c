@@ -10,9 +10,18 @@
 #include "base/json.h"
 #include "cli/cli.h"
 
-static int is_set(const char *value, const char *none)
+/* Appends the names of the options that change the image; returns the number of options that the
+ * request gives. */
+static int list_savings(const xd_request *r, xd_text_buf *names)
 {
-    return value && strcmp(value, none) != 0;
+    int              n, given = 0, listed = 0;
+    const xd_option *o = xd_request_options(&n);
+    for (int i = 0; i < n; i++)
+        if (xd_request_option_about(o[i].name)->saves) {
+            given += xd_request_gives(r, o[i].name);
+            xd_buf_add(names, "%s--%s", listed++ ? ", " : "", o[i].name);
+        }
+    return given;
 }
 
 xd_status xd_compare_check(const xd_request *r, xd_err *e)
@@ -23,16 +32,16 @@ xd_status xd_compare_check(const xd_request *r, xd_err *e)
     if (r->callbacks.wanted)
         return xd_fail(e, XD_EINVAL, "--compare generates every image and excludes "
                                      "--skip_existing");
-    if (is_set(r->savings.cache, "none") || is_set(r->savings.attention, "auto") ||
-        r->savings.attention_window || is_set(r->savings.gemm, "auto") ||
-        is_set(r->savings.fast_attn, "none") || r->savings.reference_interval != 1)
-        return r->output.latents_only ? xd_fail(e, XD_EINVAL,
-                                                "--compare needs images, not latents: "
-                                                "change the extension of --output")
-                                      : XD_OK;
-    return xd_fail(e, XD_EINVAL, "--compare needs one of --cache, --attention, --gemm, "
-                   "--attention_window, --fast_attn and --reference_interval to compare with; xdit "
-                   "compare compares two files");
+    xd_text_buf names = { 0 };
+    xd_status   s = XD_OK;
+    if (!list_savings(r, &names))
+        s = xd_fail(e, XD_EINVAL, "--compare needs one of %s to compare with; xdit compare "
+                    "compares two files", names.p ? names.p : "the options that save time");
+    else if (r->output.latents_only)
+        s = xd_fail(e, XD_EINVAL, "--compare needs images, not latents: change the extension of "
+                    "--output");
+    xd_buf_free(&names);
+    return s;
 }
 
 static void print_head(void)
@@ -93,14 +102,13 @@ static xd_status print_images(const xd_result *saved, const xd_result *exact, in
 xd_status xd_compare_runs(xd_engine *g, const xd_request *r, const xd_result *saved, int json,
                           const char *(*name)(void *cookie, int i), void *cookie, xd_err *e)
 {
-    xd_request exact = *r;
+    xd_request exact = *r, plain;
     xd_result *res = NULL;
-    exact.savings.cache = exact.savings.attention = exact.savings.attention_window =
-        exact.savings.fast_attn = exact.savings.gemm = NULL;
-    exact.savings.reference_interval = 1;
+    xd_request_init(&plain);
+    exact.savings = plain.savings;
+    exact.previews = plain.previews;
     exact.callbacks.on_image = NULL;
     exact.callbacks.on_preview = NULL;
-    exact.previews.count = exact.previews.every = 0;
     xd_status s = xd_generate(g, &exact, &res, e);
     if (s == XD_OK && xd_rank(g) == 0)
         s = print_images(saved, res, json, name, cookie, e);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/word_list.h"
+#include "serve/defaults.h"
 #include "serve/server.h"
 
 /* ---- options by their name ------------------------------------------------------------------- */
@@ -21,36 +22,27 @@ static const struct { const char *from, *to; } aliases[] = {
 
 /* Returns the option with this name or alias; NULL: none. Options whose value is a file name are
  * excluded, because requests must not name files of this host (see also set_fast_attn). */
-static const char *option_of(const char *name)
+static const xd_option *option_of(const char *name)
 {
     int              n;
-    const xd_option *o = xd_request_options(&n);
+    const xd_option *o = xd_defaults_rows(&n);
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
         if (strcmp(aliases[i].from, name) == 0)
             name = aliases[i].to;
     for (int i = 0; i < n; i++)
         if (strcmp(o[i].name, name) == 0)
-            return o[i].arg && strcmp(o[i].arg, "FILE") == 0 ? NULL : o[i].name;
+            return &o[i];
     return NULL;
 }
 
-/* Returns nonzero if the value of the option is a list of numbers. */
-static int takes_list(const char *name)
+int xd_option_takes_numbers(const xd_option *o)
 {
-    static const char *const lists[] = { "sigmas", "timesteps", "attention_window",
-                                         "skip_guidance_layers" };
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        if (strcmp(lists[i], name) == 0)
-            return 1;
-    return 0;
+    return o->kind == XD_OPT_TEXT && strchr(o->arg, ',') != NULL;
 }
 
-/* Returns nonzero if the option accepts one text for all prompts, or a list with one text per
- * prompt. */
-static int takes_texts(const char *name)
+int xd_option_takes_texts(const xd_option *o)
 {
-    return xd_list_has("negative_prompt prompt_2 prompt_3 negative_prompt_2 negative_prompt_3",
-                       name);
+    return o->kind == XD_OPT_TEXT && strcmp(o->arg, "TEXT") == 0;
 }
 
 /* Sets the request's "priority" or "deadline". Returns 0 for another name. */
@@ -93,7 +85,7 @@ static void set_fast_attn(xd_api_req *r, const char *value)
 
 int xd_api_req_by_name_text(xd_api_req *r, const char *name, const char *value)
 {
-    const char *option = option_of(name);
+    const xd_option *option = option_of(name);
     if (set_order(r, name, value))
         return 1;
     if (strcmp(name, "lora") == 0 || strcmp(name, "loras") == 0)
@@ -101,7 +93,7 @@ int xd_api_req_by_name_text(xd_api_req *r, const char *name, const char *value)
     else if (strcmp(name, "fast_attn") == 0)
         set_fast_attn(r, value);
     else if (option)
-        xd_api_req_option(r, option, value);
+        xd_api_req_option(r, option->name, value);
     else
         return 0;
     return 1;
@@ -161,7 +153,8 @@ int xd_api_req_by_name(xd_api_req *r, const char *name, const xd_json *value)
     int         on, orders = strcmp(name, "priority") == 0 || strcmp(name, "deadline") == 0,
                 loras = strcmp(name, "lora") == 0 || strcmp(name, "loras") == 0;
     const char *given = xd_json_text(value);
-    if (!option_of(name) && !orders && !loras)
+    const xd_option *option = option_of(name);
+    if (!option && !orders && !loras)
         return 0;
     if (xd_json_null(value))
         return 1;
@@ -175,9 +168,9 @@ int xd_api_req_by_name(xd_api_req *r, const char *name, const xd_json *value)
         snprintf(text, sizeof text, "%.17g", number), given = text;
     else if (xd_json_bool(value, &on))
         given = on ? "true" : "false";
-    if (takes_list(name) && xd_json_is_list(value))
+    if (option && xd_option_takes_numbers(option) && xd_json_is_list(value))
         set_numbers(r, name, value);
-    else if (takes_texts(name) && xd_json_is_list(value))
+    else if (option && xd_option_takes_texts(option) && xd_json_is_list(value))
         set_texts(r, name, value);
     else if (!given)
         xd_api_req_refuse(r, 400, name, "%s must be a text, a number, true or false", name);

@@ -194,6 +194,12 @@ void xd_api_webui_scripts(xd_http_call *c);
 void xd_api_webui_refresh(xd_http_call *c);
 void xd_api_page(xd_http_call *c);
 void xd_api_openapi(xd_http_call *c);
+/* Appends the OpenAPI document: the bytes of openapi.json, with the options of a request. */
+void xd_openapi_document(const char *data, size_t bytes, xd_text_buf *b);
+/* Returns nonzero if a request may give the option as a list: of numbers, or of one text per
+ * prompt. */
+int  xd_option_takes_numbers(const xd_option *o);
+int  xd_option_takes_texts(const xd_option *o);
 void xd_api_sdcpp_capabilities(xd_http_call *c);
 void xd_api_sdcpp_image(xd_http_call *c);
 void xd_api_sdcpp_video(xd_http_call *c);

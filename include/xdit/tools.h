@@ -113,6 +113,17 @@ typedef struct xd_option {
 
 /* returns an array of the *n options of xd_request */
 XD_API const xd_option *xd_request_options(int *n);
+/* More about an option of xd_request, for programs that list options. */
+typedef struct xd_option_about {
+    const char *section;        /* title of the section of a help text, "Guidance"           */
+    int         main;           /* 1: a short help text has the option                       */
+    int         saves;          /* 1: the option saves time and changes the image            */
+} xd_option_about;
+/* Returns the record of the option `name`; NULL: there is no such option. */
+XD_API const xd_option_about *xd_request_option_about(const char *name);
+/* Returns 1 if the request gives the option `name`: the value differs from the initial value and
+ * from the value without effect, such as "none". */
+XD_API int xd_request_gives(const xd_request *r, const char *name);
 /* Returns the i-th (from 0) scheduler name of stable-diffusion-webui that
  * xd_request_schedule.scheduler accepts; NULL: there are no more. */
 XD_API const char      *xd_scheduler_webui(int i);
@@ -220,10 +231,9 @@ typedef struct xd_plan_info {   /* the prediction of one plan; the fastest plan 
     xd_parallel parallel;       /* the degrees and options of the plan, for xd_open_args      */
     int         predicted;      /* 0: refused before prediction; the fields below are 0        */
     int         ranks;          /* number of ranks that the plan uses                         */
-    int         same_image;     /* 1: generates the image of one rank with full attention in the
-                                   compute type; 0: it does not, because of stale keys and values,
-                                   a step cache, int8 or window attention, reference_interval or
-                                   fast_attn */
+    int         same_image;     /* 1: generates the image of one rank without options that change
+                                   the image to save time; 0: it does not, because of stale keys
+                                   and values or such an option (xd_option_about.saves) */
     /* number of steps of an image; number of exact steps among them */
     int         steps, exact_steps;
     /* Seconds of: waiting for weights before the first step; text encoding; an exact step; a

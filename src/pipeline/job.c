@@ -17,30 +17,10 @@
 #include "pipeline/given_noise.h"
 #include "pipeline/init_image.h"
 #include "pipeline/mask.h"
+#include "pipeline/options.h"
 #include "pipeline/references.h"
 #include "pipeline/text_encode.h"
 #include "ranks/world.h"
-
-void xd_request_init_size(xd_request *r, size_t size)
-{
-    xd_request own = { .guidance_scale = -1,
-                       .guidance.cfg_truncation = 1,
-                       .schedule.eta = -1,
-                       .num_images_per_prompt = 1,
-                       .noise.rng = "philox",
-                       .images.padding_mask_crop = -1,
-                       .savings.reference_interval = 1,
-                       .guidance.guidance_scale_2 = -1,
-                       .guidance.boundary_ratio = -1,
-                       .schedule.shift_terminal = -1,
-                       .output.output_quality = -1,
-                       .texts.clean_caption = 1,
-                       .guidance.skip_layer_guidance_scale = 2.8,
-                       .guidance.skip_layer_guidance_start = 0.01,
-                       .guidance.skip_layer_guidance_stop = 0.2 };
-    xd_record_init(r, size);
-    xd_record_write(r, &own, sizeof own, "xd_request", NULL);
-}
 
 xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e)
 {
@@ -74,56 +54,6 @@ static int starts_from_image(const xd_job *j)
     const xd_recipe *p = j->ctx->model.recipe;
     return xd_job_has_image(j->r) && !p->from_image && !p->from_mask && !p->holds_image &&
            (!p->references || xd_references_inpainted(j));
-}
-
-/* Checks the value of one option, a number or a text, against the row of the option table for this
- * option. */
-static xd_status check_option(const xd_option *o, const xd_request *r, xd_err *e)
-{
-    const char *at = (const char *)r + o->offset;
-    double      v = 0;
-    if (o->kind == XD_OPT_INT || o->kind == XD_OPT_FLAG)
-        v = (double)*(const int *)(const void *)at;
-    else if (o->kind == XD_OPT_INT64)
-        v = (double)*(const int64_t *)(const void *)at;
-    else if (o->kind == XD_OPT_REAL)
-        v = *(const double *)(const void *)at;
-    if (o->kind == XD_OPT_TEXT) {
-        const char *text = *(const char *const *)(const void *)at, *p = o->choices;
-        size_t      n = text ? strlen(text) : 0;
-        for (; text && p && *p; p += strcspn(p, " "), p += *p == ' ')
-            if (strcspn(p, " ") == n && memcmp(p, text, n) == 0)
-                return XD_OK;
-        if (text && o->choices)
-            return xd_fail(e, XD_EINVAL, "%s is \"%s\"; it can be one of: %s", o->name, text,
-                           o->choices);
-        return XD_OK;
-    }
-    int wrong = o->kind != XD_OPT_FLAG && o->kind != XD_OPT_SEED && !(v >= o->min && v <= o->max);
-    if (wrong && o->min > 0 && o->min <= XD_ABOVE_ZERO)
-        return xd_fail(e, XD_EINVAL, "%s is %.10g; it must be above 0 and up to %.10g", o->name, v,
-                       o->max);
-    if (wrong)
-        return xd_fail(e, XD_EINVAL, "%s is %.10g; it must be from %.10g to %.10g", o->name, v,
-                       o->min, o->max);
-    return XD_OK;
-}
-
-static xd_status check_options(const xd_request *r, xd_err *e)
-{
-    int              n;
-    const xd_option *o = xd_request_options(&n);
-    xd_request       plain;
-    xd_request_init(&plain);
-    for (int i = 0; i < n; i++) {
-        size_t size = o[i].kind == XD_OPT_INT || o[i].kind == XD_OPT_FLAG ? sizeof(int) : 8;
-        if (memcmp((const char *)r + o[i].offset, (const char *)&plain + o[i].offset, size) == 0)
-            continue;           /* the default may be out of range ("the model's")             */
-        xd_status s = check_option(&o[i], r, e);
-        if (s != XD_OK)
-            return s;
-    }
-    return XD_OK;
 }
 
 /* Checks that a side in pixels is an integer number of tokens. The error has the nearest valid
@@ -411,7 +341,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     j->start_s = xd_now_s();
     if (r->nprompts < 1 || !r->prompts)
         return xd_fail(e, XD_EINVAL, "the request has no prompt");
-    xd_status s = check_options(r, e);
+    xd_status s = xd_request_check(r, e);
     if (s == XD_OK)
         s = check_video(j, e);
     if (s == XD_OK)

@@ -142,7 +142,7 @@ int       xd_job_fp8_gemms(const xd_job *j);
 xd_status xd_job_window(xd_job *j, xd_err *e);
 /* Returns 1 if some steps reuse an earlier step's keys and values of reference images. */
 int       xd_job_keeps_references(const xd_job *j);
-/* Refuses a reference_interval that is invalid or not supported with this plan or these options. */
+/* Refuses an interval of reference images that this plan or these options do not support. */
 xd_status xd_job_check_references(const xd_job *j, xd_err *e);
 /* Warns on rank 0 about options of the request that have no effect. */
 void      xd_job_warn_unused(const xd_job *j);

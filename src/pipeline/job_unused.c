@@ -1,13 +1,14 @@
-/* job_unused.c - sets the defaults of a distilled checkpoint, and warns about options of a request
- * that have no effect */
+/* job_unused.c - warns about options of a request that have no effect, and logs the defaults of a
+ * distilled checkpoint */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "backend/backend.h"
 #include "families/recipe.h"
 #include "pipeline/dtypes.h"
-#include "pipeline/job.h"
+#include "pipeline/options.h"
 
 static int own_text(const xd_request *r, int number)
 {
@@ -28,6 +29,129 @@ static int has_negative(const xd_request *r)
     return 0;
 }
 
+/* ---- reasons, for the rows of options.c --------------------------------------------------- */
+
+enum { WHY = 256 };
+
+void xd_unused_unguided(const xd_job *j, char why[WHY])
+{
+    if (j->npass == 1)
+        snprintf(why, WHY, "without guidance (%s above %g)", xd_job_guide(j),
+                 xd_job_no_guidance(j));
+}
+
+void xd_unused_guidance_2(const xd_job *j, char why[WHY])
+{
+    if (j->r->guidance.guidance_scale_2 > xd_job_no_guidance(j))
+        xd_unused_unguided(j, why);
+}
+
+void xd_unused_guidance_scale(const xd_job *j, char why[WHY])
+{
+    if (j->ctx->model.recipe->distilled && isnan(j->distilled) && j->r->guidance_scale > 1)
+        snprintf(why, WHY, "on this model, which has no such input (use true_cfg_scale)");
+}
+
+void xd_unused_true_cfg_scale(const xd_job *j, char why[WHY])
+{
+    if (j->ctx->model.recipe->distilled && j->r->guidance.true_cfg_scale > 1 &&
+        !xd_job_has_text(j->r, XD_TEXT_NEGATIVE))
+        snprintf(why, WHY, "without a negative_prompt");
+}
+
+void xd_unused_skipped_layers(const xd_job *j, char why[WHY])
+{
+    if (!j->skips)
+        snprintf(why, WHY, "%s (%s above %g)",
+                 j->npass == 1 ? "without guidance"
+                               : "on these steps: none is between its start and stop; nor without "
+                                 "guidance",
+                 xd_job_guide(j), xd_job_no_guidance(j));
+}
+
+void xd_unused_trained_sizes(const xd_job *j, char why[WHY])
+{
+    if (!j->ctx->model.recipe->trained_size)
+        snprintf(why, WHY, "on %s, which has no trained sizes and generates any size",
+                 j->ctx->model.recipe->name);
+}
+
+void xd_unused_clean_caption(const xd_job *j, char why[WHY])
+{
+    if (!j->ctx->model.recipe->uncleaned)
+        snprintf(why, WHY, "on %s, which reads prompts as they are", j->ctx->model.recipe->name);
+}
+
+void xd_unused_int8(const xd_job *j, char why[WHY])
+{
+    if (!xd_job_int8_attention(j))
+        snprintf(why, WHY, "on %s in %s, which does not support it (CPUs with AVX512-BF16 and VNNI "
+                 "do, in bf16)", j->ctx->dev->name, xd_dtype_name(j->ctx->type));
+}
+
+void xd_unused_fp8(const xd_job *j, char why[WHY])
+{
+    if (!xd_job_fp8_gemms(j))
+        snprintf(why, WHY, "on weights of %s on %s in %s (it needs weights_dtype fp8, a GPU of "
+                 "compute capability 8.9 or higher, and bf16 or f16)",
+                 xd_types_name(&j->ctx->model.dit, j->ctx->type), j->ctx->dev->name,
+                 xd_dtype_name(j->ctx->type));
+}
+
+void xd_unused_window(const xd_job *j, char why[WHY])
+{
+    if (!(j->window[0] | j->window[1] | j->window[2]))
+        snprintf(why, WHY, "because it covers all of %lld x %lld x %lld tokens",
+                 (long long)j->lay.grid[0], (long long)j->lay.grid[1], (long long)j->lay.grid[2]);
+}
+
+void xd_unused_references(const xd_job *j, char why[WHY])
+{
+    if (!xd_job_keeps_references(j))
+        snprintf(why, WHY, "because the transformer has no tokens of reference images");
+}
+
+void xd_unused_tiles(const xd_job *j, char why[WHY])
+{
+    if (j->r->output.latents_only && !xd_job_has_image(j->r))
+        snprintf(why, WHY, "on latents, which are not decoded");
+}
+
+/* ---- warnings ----------------------------------------------------------------------------- */
+
+static void warn_options(const xd_job *j)
+{
+    int                   n;
+    const xd_request_row *row = xd_request_rows(&n);
+    for (int i = 0; i < n; i++) {
+        char why[WHY] = "";
+        if (!row[i].unused || !xd_request_gives_row(&row[i], j->r))
+            continue;
+        row[i].unused(j, why);
+        if (!*why)
+            continue;
+        xd_text_buf value = { 0 };
+        if (row[i].option.choices && row[i].option.kind == XD_OPT_TEXT)
+            xd_buf_add(&value, " "), xd_request_value(&row[i], j->r, &value);
+        xd_log(XD_LOG_WARN, "%s%s has no effect %s", row[i].option.name, value.p ? value.p : "",
+               why);
+        xd_buf_free(&value);
+    }
+}
+
+/* Warns about texts without effect: lists of texts are not options. */
+static void warn_texts(const xd_job *j)
+{
+    const xd_recipe *p = j->ctx->model.recipe;
+    for (int k = 0; k < p->ntext; k++)
+        if (!j->ctx->model.has_text[k] && own_text(j->r, p->text[k].prompt))
+            xd_log(XD_LOG_WARN, "prompt_%d has no effect: the model has no %s",
+                   p->text[k].prompt + 1, p->text[k].folder);
+    if (j->npass == 1 && has_negative(j->r))
+        xd_log(XD_LOG_WARN, "the negative prompt has no effect without guidance (%s above %g)",
+               xd_job_guide(j), xd_job_no_guidance(j));
+}
+
 void xd_job_warn_unused(const xd_job *j)
 {
     const xd_plan *p = &j->ctx->plan;
@@ -46,64 +170,10 @@ void xd_job_warn_unused(const xd_job *j)
         xd_log(XD_LOG_WARN, "half of the ranks are idle: use_cfg_parallel splits two passes, but "
                "without guidance (%s above %g) each step has one", xd_job_guide(j),
                xd_job_no_guidance(j));
-    if (j->ctx->model.recipe->distilled && j->r->guidance.true_cfg_scale > 1 &&
-        !xd_job_has_text(j->r, XD_TEXT_NEGATIVE))
-        xd_log(XD_LOG_WARN, "true_cfg_scale has no effect without a negative_prompt");
     if (j->ctx->model.usual.true_cfg > 1 && !(j->r->guidance.true_cfg_scale > 0) &&
         !xd_job_has_text(j->r, XD_TEXT_NEGATIVE))
         xd_log(XD_LOG_INFO, "no guidance: true_cfg_scale %g needs a negative_prompt, possibly "
                "\" \"", j->ctx->model.usual.true_cfg);
-    if (j->r->output.no_resolution_binning && !j->ctx->model.recipe->trained_size)
-        xd_log(XD_LOG_WARN, "no_resolution_binning has no effect on %s, which has no trained "
-               "sizes and generates any size", j->ctx->model.recipe->name);
-    if (!j->r->texts.clean_caption && !j->ctx->model.recipe->uncleaned)
-        xd_log(XD_LOG_WARN, "clean_caption has no effect on %s, which reads prompts as they "
-               "are", j->ctx->model.recipe->name);
-    for (int k = 0; k < j->ctx->model.recipe->ntext; k++)
-        if (!j->ctx->model.has_text[k] && own_text(j->r, j->ctx->model.recipe->text[k].prompt))
-            xd_log(XD_LOG_WARN, "prompt_%d has no effect: the model has no %s",
-                   j->ctx->model.recipe->text[k].prompt + 1, j->ctx->model.recipe->text[k].folder);
-    if (j->npass == 1 && j->r->guidance.guidance_scale_2 > xd_job_no_guidance(j))
-        xd_log(XD_LOG_WARN, "guidance_scale_2 has no effect without guidance (%s above %g)",
-               xd_job_guide(j), xd_job_no_guidance(j));
-    if (j->r->guidance.skip_guidance_layers && *j->r->guidance.skip_guidance_layers && !j->skips)
-        xd_log(XD_LOG_WARN, "skip_guidance_layers has no effect %s (%s above %g)",
-               j->npass == 1 ? "without guidance" : "on these steps: none is between its start and "
-               "stop; nor without guidance", xd_job_guide(j), xd_job_no_guidance(j));
-    if (j->npass == 1 && j->r->guidance.use_dynamic_cfg)
-        xd_log(XD_LOG_WARN, "use_dynamic_cfg has no effect without guidance (%s above 1)",
-               xd_job_guide(j));
-    if (j->npass == 1 && j->r->guidance.guidance_rescale > 0)
-        xd_log(XD_LOG_WARN, "guidance_rescale has no effect without guidance (%s above 1)",
-               xd_job_guide(j));
-    if (j->npass == 1 &&
-        (j->r->guidance.cfg_normalization > 0 || j->r->guidance.cfg_truncation < 1))
-        xd_log(XD_LOG_WARN, "%s has no effect without guidance (%s above %g)",
-               j->r->guidance.cfg_normalization > 0 ? "cfg_normalization" : "cfg_truncation",
-               xd_job_guide(j), xd_job_no_guidance(j));
-    if (j->ctx->model.recipe->distilled && isnan(j->distilled) && j->r->guidance_scale > 1)
-        xd_log(XD_LOG_WARN, "guidance_scale has no effect on this model, which has no such input "
-               "(use true_cfg_scale)");
-    if (j->r->savings.attention && strcmp(j->r->savings.attention, "int8") == 0 &&
-        !xd_job_int8_attention(j))
-        xd_log(XD_LOG_WARN, "attention int8 has no effect on %s in %s, which does not support it "
-               "(CPUs with AVX512-BF16 and VNNI do, in bf16)", j->ctx->dev->name,
-               xd_dtype_name(j->ctx->type));
-    if (j->r->savings.gemm && strcmp(j->r->savings.gemm, "fp8") == 0 && !xd_job_fp8_gemms(j))
-        xd_log(XD_LOG_WARN, "gemm fp8 has no effect on weights of %s on %s in %s (it needs "
-               "weights_dtype fp8, a GPU of compute capability 8.9 or higher, and bf16 or "
-               "f16)", xd_types_name(&j->ctx->model.dit, j->ctx->type), j->ctx->dev->name,
-               xd_dtype_name(j->ctx->type));
-    if (j->r->savings.attention_window && !(j->window[0] | j->window[1] | j->window[2]))
-        xd_log(XD_LOG_WARN, "attention_window has no effect: it covers all of %lld x %lld x "
-               "%lld tokens", (long long)j->lay.grid[0], (long long)j->lay.grid[1],
-               (long long)j->lay.grid[2]);
-    if (j->r->savings.reference_interval != 1 && !xd_job_keeps_references(j))
-        xd_log(XD_LOG_WARN, "reference_interval has no effect: the transformer has no tokens of "
-               "reference images");
-    if (j->r->output.latents_only && j->r->output.enable_tiling && !xd_job_has_image(j->r))
-        xd_log(XD_LOG_WARN, "enable_tiling has no effect on latents, which are not decoded");
-    if (j->npass == 1 && has_negative(j->r))
-        xd_log(XD_LOG_WARN, "the negative prompt has no effect without guidance (%s above "
-               "%g)", xd_job_guide(j), xd_job_no_guidance(j));
+    warn_options(j);
+    warn_texts(j);
 }

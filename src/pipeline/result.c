@@ -15,6 +15,7 @@
 #include "pipeline/dtypes.h"
 #include "pipeline/job.h"
 #include "pipeline/mask.h"
+#include "pipeline/options.h"
 #include "pipeline/output.h"
 #include "pipeline/text_encode.h"
 
@@ -120,8 +121,6 @@ static void add_images(xd_text_buf *b, const xd_job *j)
         add_name(b, r, r->images.image);
         add_more_images(b, r);
     }
-    if (r->images.no_auto_resize)
-        xd_buf_add(b, ", \"no_auto_resize\": true");
     if (xd_job_has_last(r)) {
         xd_buf_add(b, ", \"last_image\": ");
         add_name(b, r, r->images.last_image);
@@ -130,13 +129,31 @@ static void add_images(xd_text_buf *b, const xd_job *j)
         xd_buf_add(b, ", \"mask_image\": ");
         add_name(b, r, r->images.mask_image);
     }
-    if (r->images.padding_mask_crop >= 0)
-        xd_buf_add(b, ", \"padding_mask_crop\": %" PRId64, r->images.padding_mask_crop);
     if (j->strength > 0)
         xd_buf_add(b, ", \"strength\": %.10g", j->strength);
 }
 
-/* Appends to the metadata further settings that affect the image, if the request gives them. */
+/* Appends the options that the table marks as stored. */
+static void add_stored(xd_text_buf *b, const xd_job *j)
+{
+    int                   n;
+    const xd_request_row *row = xd_request_rows(&n);
+    for (int i = 0; i < n; i++) {
+        xd_text_buf value = { 0 };
+        if (!row[i].stored || !xd_request_uses(&row[i], j, row[i].stored == XD_STORED_USED))
+            continue;
+        xd_request_value(&row[i], j->r, &value);
+        xd_buf_add(b, ", \"%s\": ", row[i].option.name);
+        if (row[i].option.kind == XD_OPT_TEXT)
+            xd_buf_json_string(b, or_empty(value.p));
+        else
+            xd_buf_add(b, "%s", or_empty(value.p));
+        b->failed |= value.failed;
+        xd_buf_free(&value);
+    }
+}
+
+/* Appends to the metadata the settings that affect the image. */
 static void add_options(xd_text_buf *b, const xd_job *j, int prompt)
 {
     const xd_request *r = j->r;
@@ -145,33 +162,13 @@ static void add_options(xd_text_buf *b, const xd_job *j, int prompt)
     if (j->boundary >= 0)
         xd_buf_add(b, ", \"boundary_ratio\": %.10g, \"guidance_scale_2\": %.10g", j->boundary,
                    j->guidance_2);
-    if (r->guidance.guidance_rescale > 0)
-        xd_buf_add(b, ", \"guidance_rescale\": %.10g", r->guidance.guidance_rescale);
-    if (r->guidance.cfg_normalization > 0)
-        xd_buf_add(b, ", \"cfg_normalization\": %.10g", r->guidance.cfg_normalization);
-    if (j->skips) {
-        xd_buf_add(b, ", \"skip_guidance_layers\": ");
-        xd_buf_json_string(b, r->guidance.skip_guidance_layers);
-        xd_buf_add(b,
-                   ", \"skip_layer_guidance_scale\": %.10g, \"skip_layer_guidance_start\": "
-                   "%.10g, \"skip_layer_guidance_stop\": %.10g",
-                   r->guidance.skip_layer_guidance_scale, r->guidance.skip_layer_guidance_start,
-                   r->guidance.skip_layer_guidance_stop);
-    }
-    if (r->guidance.cfg_truncation < 1)
-        xd_buf_add(b, ", \"cfg_truncation\": %.10g", r->guidance.cfg_truncation);
+    add_stored(b, j);
     for (xd_job_text_kind k = XD_TEXT_2; k < XD_JOB_TEXTS; k++)
         add_text(b, xd_job_text_name(k), xd_job_text(r, k, prompt));
-    if (j->ctx->model.recipe->uncleaned)
-        xd_buf_add(b, ", \"clean_caption\": %s", r->texts.clean_caption ? "true" : "false");
     xd_job_sampler_json(j, b);
-    if (r->schedule.flow_shift > 0)
-        xd_buf_add(b, ", \"flow_shift\": %.10g", r->schedule.flow_shift);
     if (!xd_prompts_fixed(j))
         xd_buf_add(b, ", \"max_sequence_length\": %d", j->max_text);
     add_images(b, j);
-    if (r->output.enable_tiling)
-        xd_buf_add(b, ", \"enable_tiling\": true");
     if (j->window[0] < 0)
         xd_buf_add(b, ", \"attention_window\": \"%" PRId64 "\"", j->window[2] / 2);
     else if (j->window[0] | j->window[1] | j->window[2])
@@ -185,12 +182,6 @@ static void add_options(xd_text_buf *b, const xd_job *j, int prompt)
         xd_buf_add(b, ", \"fast_attn_found\": ");
         xd_fast_attn_add_found(j, b);
     }
-    if (xd_job_int8_attention(j))
-        xd_buf_add(b, ", \"attention\": \"int8\"");
-    if (xd_job_fp8_gemms(j))
-        xd_buf_add(b, ", \"gemm\": \"fp8\"");
-    if (xd_job_keeps_references(j))
-        xd_buf_add(b, ", \"reference_interval\": %" PRId64, r->savings.reference_interval);
     if (j->cache.kind) {
         xd_buf_add(b, ", \"cache\": ");
         xd_buf_json_string(b, r->savings.cache);

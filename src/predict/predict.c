@@ -13,9 +13,9 @@
 #include "pipeline/context.h"
 #include "pipeline/denoise.h"
 #include "pipeline/encoder_images.h"
-#include "pipeline/job.h"
 #include "pipeline/memory_plan.h"
 #include "pipeline/offload.h"
+#include "pipeline/options.h"
 #include "pipeline/stages.h"
 #include "pipeline/prompt_images.h"
 #include "pipeline/text_encode.h"
@@ -34,7 +34,7 @@ typedef struct predictor {
     xd_context          own;
     const xd_machine   *m;
     const xd_request   *r;
-    xd_request          played; /* copy of r without reference_interval, for simulated steps   */
+    xd_request          played; /* copy of r with references only in the first step           */
     xd_prediction      *f;
     xd_job              job;
     xd_prompts          words;  /* the request's texts; n = 0: unknown                         */
@@ -418,8 +418,7 @@ static xd_status predict_denoise(predictor *s, xd_err *e)
     if (st == XD_OK)
         st = play_steps(s, s->usual, e);
     xd_predict_cache(f, &s->job);
-    f->int8_attn = xd_job_int8_attention(&s->job), f->fp8_gemms = xd_job_fp8_gemms(&s->job);
-    f->windowed = (s->job.window[0] | s->job.window[1] | s->job.window[2]) != 0;
+    f->saved = xd_request_saved(&s->job);
     return st;
 }
 

@@ -55,9 +55,8 @@ typedef struct xd_prediction {
     /* Fraction of block ranges that a step cache is expected to skip; exact_s and step_s include
      * this saving. 0: no step cache. */
     double  left_out;
-    /* 1 if attention scores are int8; 1 if attention is windowed (inexact) */
-    int     int8_attn, windowed;
-    int     fp8_gemms;          /* 1: inputs of GEMMs are fp8, which changes the image a little */
+    /* Options in use that save time and change the image: bit i is row i of xd_request_rows. */
+    uint64_t saved;
     int     fast_attn;          /* 1: attention outputs are reused (DiTFastAttn)               */
     int     keeps_refs;         /* 1: steps reuse keys and values of reference images           */
     xd_prediction_rank *rank;     /* [ranks] prediction for each rank, malloc'ed                 */

@@ -1,6 +1,7 @@
 /* plan_report.c - prints the result of xdit plan: a table of plans, or one plan in detail */
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/record.h"
+#include "pipeline/options.h"
 #include "plan/plan_table.h"
 #include "report/columns.h"
 #include "report/plans.h"
@@ -121,6 +123,36 @@ static void write_row(const xd_plans *p, const xd_column *shape, int i)
     write_line(p, "%s", line);
 }
 
+/* Appends what the times of a prediction assume about an option that saves time. */
+static void add_assumption(const xd_plans *p, const xd_prediction *f, size_t option, xd_text_buf *b)
+{
+    if (option == offsetof(xd_request, savings.cache) && f->left_out > 0)
+        xd_buf_add(b, "; times assume that %.0f %% of the block ranges are skipped",
+                   100 * f->left_out);
+    else if (option == offsetof(xd_request, savings.gemm) && !(p->m.bf16.fp8_gemm > 0))
+        xd_buf_add(b, "; times are without it");
+    else if (option == offsetof(xd_request, savings.fast_attn))
+        xd_buf_add(b, "; the first steps stand for all");
+}
+
+/* Writes a line for each option of the request that changes the image. */
+static void write_savings(const xd_plans *p, const xd_prediction *f)
+{
+    int                   n;
+    const xd_request_row *row = xd_request_rows(&n);
+    for (int i = 0; i < n; i++) {
+        xd_text_buf b = { 0 };
+        if (!(f->saved >> i & 1))
+            continue;
+        xd_buf_add(&b, "~ with --%s ", row[i].option.name);
+        xd_request_value(&row[i], &p->r, &b);
+        xd_buf_add(&b, ": the image differs from that without it");
+        add_assumption(p, f, row[i].option.offset, &b);
+        write_line(p, "%s", b.p ? b.p : "");
+        xd_buf_free(&b);
+    }
+}
+
 static void write_table(const xd_plans *p)
 {
     int       stale = 0, good = p->info.possible, refused = p->info.count - good;
@@ -134,24 +166,8 @@ static void write_table(const xd_plans *p)
         write_row(p, shape, i);
         stale |= p->s.c[i].f.stale && !p->plan[i].refused;
     }
-    if (good && p->s.c[0].f.left_out > 0)
-        write_line(p, "~ with --cache %s: the image differs from that without it; times assume "
-                   "that %.0f %% of the block ranges are skipped", p->r.savings.cache,
-                   100 * p->s.c[0].f.left_out);
-    if (good && p->s.c[0].f.int8_attn)
-        write_line(p, "~ with --attention int8: the image differs slightly from that without it");
-    if (good && p->s.c[0].f.fp8_gemms)
-        write_line(p, "~ with --gemm fp8: the image differs from that without it%s",
-                   p->m.bf16.fp8_gemm > 0 ? "" : "; times are without it");
-    if (good && p->s.c[0].f.windowed)
-        write_line(p, "~ with --attention_window %s: the image differs from that without it",
-                   p->r.savings.attention_window);
-    if (good && p->s.c[0].f.fast_attn)
-        write_line(p, "~ with --fast_attn %s: not the image without it; the first steps stand for "
-                   "all", p->r.savings.fast_attn);
-    if (good && p->s.c[0].f.keeps_refs)
-        write_line(p, "~ with --reference_interval %lld: the image differs from that without it",
-                   (long long)p->r.savings.reference_interval);
+    if (good)
+        write_savings(p, &p->s.c[0].f);
     if (stale)
         write_line(p, "~ uses the previous step's keys and values: the image is close to that of "
                    "one rank, but not equal");

@@ -211,8 +211,7 @@ static void fill_plan(const xd_plans *p, int i)
     if (!t->predicted)
         return;
     t->ranks = f->ranks;
-    t->same_image = !f->stale && !(f->left_out > 0) && !f->int8_attn && !f->fp8_gemms &&
-                    !f->windowed && !f->keeps_refs && !f->fast_attn;
+    t->same_image = !f->stale && !f->saved;
     t->exact_steps = f->exact;
     t->load_s = xd_predicted_reading_to_load(f);
     t->text_s = f->text_s, t->exact_step_s = f->exact_s, t->step_s = f->step_s;
