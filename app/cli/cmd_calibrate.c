@@ -162,7 +162,8 @@ static xd_status read_task(task *t, int argc, char **argv, xd_err *e)
     return s == XD_OK ? xd_open_flags_read(&t->open, e) : s;
 }
 
-/* Appends the measured pairs of changes from the JSON parameters of an image to t->pair. */
+/* Reads the measured pairs of changes from the JSON parameters of an image, and appends these pairs
+ * to t->pair. */
 static xd_status add_pairs(task *t, const char *json, xd_err *e)
 {
     xd_json  *j = NULL;
@@ -216,8 +217,8 @@ static xd_status write_found(const task *t, const xd_json *table, xd_err *e)
     return XD_OK;
 }
 
-/* Writes the table for --fast_attn that is in the JSON parameters of the last image; that table
- * covers all images. */
+/* Reads the table for --fast_attn from the JSON parameters of the last image, whose table covers
+ * all images, and writes this table to its file. */
 static xd_status write_table(const task *t, const char *json, xd_err *e)
 {
     xd_json  *j = NULL;

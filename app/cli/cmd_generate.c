@@ -259,8 +259,8 @@ static int is_there(const char *name, int64_t frames)
     return 1;
 }
 
-/* Returns 1 if image i is to be generated; the callback `wanted`, which is called once per
- * image, in order. */
+/* Returns 1 if image i is to be generated. This function is the callback `wanted` of the request,
+ * which is called once per image, in order. */
 static int select_image(void *cookie, int i, int64_t frames)
 {
     task *t = cookie;
@@ -492,7 +492,8 @@ static xd_status check_kind(task *t, const xd_engine *g)
 
 enum { LEAST_COLD = 1000000 };  /* minimum number of bytes read from disk to report            */
 
-/* Prints the prediction for a stage: " (predicted 52.90, reading 9.5 GB)". */
+/* Prints the predicted seconds of a stage, and the bytes that it reads from disk: " (predicted
+ * 52.90, reading 9.5 GB)". */
 static void print_predicted(const xd_engine *g, const char *part)
 {
     double  predicted = xd_predicted(g, part), cold = xd_cold_bytes(g, part);
@@ -547,9 +548,8 @@ static xd_open_args open_args(task *t)
     return a;
 }
 
-/* Generates on the CPU if the request does not fit in the memory of the GPU that --device auto
- * chose. The GPU's engine stays open until the CPU's engine is open, to keep the ranks
- * connected. */
+/* If --device auto chose a GPU and the request does not fit in the GPU's memory, generates on the
+ * CPU. The GPU's engine stays open until the CPU's engine is open, to keep the ranks connected. */
 static xd_status generate_on_cpu(task *t, xd_engine **g, xd_open_args *a, xd_result **res)
 {
     xd_engine *gpu = *g;
@@ -695,10 +695,11 @@ static int run_command(int argc, char **argv)
     return code;
 }
 
-/* A section of the help text: options of this command, and those of a request's options that have
- * the section's title. */
+/* A section of the help text. It lists some of this command's own options, and all options of a
+ * request whose section has this title. */
 typedef struct section {
-    const char *title, *main, *rest;    /* names of this command's options, and of further ones */
+    const char *title, *main, *rest;    /* names of this command's options that the short help
+                                           text lists, and of its other options */
     char        names[1024];
 } section;
 

@@ -56,8 +56,8 @@ typedef struct facts {
     char   problem[4096];       /* the first of these problems                                 */
     int    fits;                /* 1: the model fits in memory; 0: only with other options, or not
                                    at all */
-    char   how[4096];           /* memory that the model needs, the options to change, or the reason
-                                   why it does not fit */
+    char   how[4096];           /* the memory that the model needs, or the options with which it
+                                   fits, or the reason why it does not fit */
 } facts;
 
 static void add_line(void *cookie, const char *line)
@@ -108,8 +108,8 @@ static void look_into(const char *dir, facts *f)
     xd_json_free(&j);
 }
 
-/* Copies the first advice in an error about memory, "--weights_dtype int8 (13.1 GB ...)"; if there
- * is none, the reason. */
+/* Copies the first advice in an error about memory, such as "--weights_dtype int8 (13.1 GB ...)".
+ * If the error has no advice, copies the reason of the error. */
 static void copy_advice(const char *refusal, char *out, size_t size)
 {
     static const char mark[] = "; what would fit: ", head[] = "for 1 rank is not possible: ";

@@ -10,8 +10,8 @@
 #include "base/json.h"
 #include "cli/cli.h"
 
-/* Appends the names of the options that change the image; returns the number of options that the
- * request gives. */
+/* Appends the names of all options that save time by changing the image; returns how many of these
+ * options the request sets. */
 static int list_savings(const xd_request *r, xd_text_buf *names)
 {
     int              n, given = 0, listed = 0;

@@ -4,8 +4,8 @@
 
 #include "base/err.h"
 
-/* Returns in *model the only model of the local Hugging Face cache and of ./models; malloc'ed.
- * XD_EINVAL: there are several models, which the message lists, or no model. */
+/* If the local Hugging Face cache and ./models together have exactly one model, sets *model to its
+ * malloc'ed name. XD_EINVAL: there are several models, which the message lists, or no model. */
 xd_status xd_default_model(char **model, xd_err *e);
 /* Returns 1 if the program can ask the user, because standard input and standard error are a
  * terminal. */

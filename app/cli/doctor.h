@@ -1,4 +1,5 @@
-/* doctor.h - the results of the checks of xdit doctor, each with a cure */
+/* doctor.h - declares the checks of xdit doctor and their results. A failed check has an advice,
+ * which names the change to make. */
 #ifndef XD_CLI_DOCTOR_H
 #define XD_CLI_DOCTOR_H
 

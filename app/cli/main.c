@@ -32,8 +32,8 @@ static const char usage_tail[] =
     "  xdit generate --model models/demo-pixart --output demo.png \\\n"
     "    --prompt \"a large red circle on a blue background\"\n";
 
-/* Prints the main commands, one per line, and the names of the other commands in one line; if
- * `all`, one line for every command. */
+/* Prints the main commands, one per line, and the names of the other commands in one line. If `all`
+ * is set, prints a line for every command. */
 static void print_commands(FILE *f, int all)
 {
     const xd_command *const *c = xd_commands;
@@ -118,8 +118,8 @@ static int help_topic(const xd_command *c, const char *word)
     return xd_cli_flush();
 }
 
-/* Prints the main options of a command, with a last line about the other options; if `all`, every
- * option. */
+/* Prints the main options of a command, and a last line about the other options. If `all` is set,
+ * prints every option. */
 static int help_command(const xd_command *c, int all)
 {
     int    left = 0;

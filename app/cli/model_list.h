@@ -1,5 +1,5 @@
-/* model_list.h - lists the models of this machine: those in the local Hugging Face cache, and those
- * below a directory, including single weight files */
+/* model_list.h - lists the models of this machine: the models in the local Hugging Face cache, or
+ * the models and single weight files below a directory */
 #ifndef XDIT_CLI_MODEL_LIST_H
 #define XDIT_CLI_MODEL_LIST_H
 
@@ -13,9 +13,9 @@ typedef struct xd_listed {
 
 typedef struct xd_model_list { xd_listed *v; int n; } xd_model_list;
 
-/* Appends the models of the Hugging Face cache in alphabetical order. Of each model only the newest
- * snapshot that has a model_index.json is listed. A missing cache counts as empty. Copies the path
- * of the cache to `cache`, unless it is NULL. */
+/* Appends the models of the Hugging Face cache in alphabetical order. For each model, only its
+ * newest snapshot with a model_index.json is listed. A missing cache counts as empty. Copies the
+ * path of the cache to `cache`, unless it is NULL. */
 xd_status xd_model_list_hub(xd_model_list *l, char *cache, size_t size, xd_err *e);
 /* Appends the models and the weight files (*.safetensors, *.gguf) in `dir` and one level deeper
  * (org/name, diffusion_models/file). If `dir` itself is a model, appends only `dir`. XD_EIO: `dir`

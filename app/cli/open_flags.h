@@ -1,6 +1,6 @@
-/* open_flags.h - the options for opening a model, which all commands that generate share: weight
- * files, types, device, memory, ranks. --model is not included, because some commands accept
- * several models. */
+/* open_flags.h - parses the options for opening a model (weight files, types, device, memory,
+ * ranks), which are the same in all commands that generate. The option --model is not among them,
+ * because some commands accept several models. */
 #ifndef XD_CLI_OPEN_FLAGS_H
 #define XD_CLI_OPEN_FLAGS_H
 
@@ -26,8 +26,8 @@ typedef struct xd_open_flags {
 
 void             xd_open_flags_init(xd_open_flags *f);
 void             xd_open_flags_free(xd_open_flags *f);
-/* Returns the table of these options, with n rows. The offsets in the rows of the table are those
- * of fields in xd_open_flags. */
+/* Returns the table of the options for opening a model, which has n rows. The offsets in its rows
+ * are offsets of fields of xd_open_flags. */
 const xd_option *xd_open_flags_rows(int *n);
 /* Parses the values of --lora, --memory and --plan. Call this function after the command line was
  * parsed. */

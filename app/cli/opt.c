@@ -178,7 +178,7 @@ static xd_status set_seed(const xd_option *o, void *field, const char *v, xd_err
     return XD_OK;
 }
 
-/* Returns 1 if the option of a number may be given without a value, as --name. */
+/* Returns 1 if an option whose value is a number may also be written without a value, as --name. */
 static int stands_alone(const xd_option *o)
 {
     return o->choices && (is_whole(o) || o->kind == XD_OPT_REAL);
@@ -254,7 +254,8 @@ static xd_status set_text(const xd_option *o, void *field, const char *v, xd_err
     return XD_OK;
 }
 
-/* Returns 1 if the argument after a switch is its value: true or false. */
+/* Returns 1 if the argument that follows a switch is "true" or "false", and thus the switch's
+ * value. */
 static int is_switch(const char *arg)
 {
     return arg && xd_list_has("true false", arg);
@@ -292,8 +293,9 @@ static int is_flag(const reader *r, const char *arg)
            (arg[0] == '-' && arg[1] && !arg[2] && xd_opt_find(r->s, arg + 1, &field));
 }
 
-/* Returns the argument after an option; NULL if that argument is another option, so that the value
- * is missing. A value that looks like an option must be written with `=`. */
+/* Returns the argument that follows an option, which is its value. Returns NULL if the value is
+ * missing, because the next argument is another option. A value that looks like an option must be
+ * written with `=`. */
 static const char *next_value(reader *r)
 {
     if (r->i + 1 >= r->argc || is_flag(r, r->argv[r->i + 1]))

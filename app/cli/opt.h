@@ -46,8 +46,8 @@ typedef struct xd_opt_spec {
     const xd_opt_alias *aliases;        /* other names of options; the last row has no `from`; NULL:
                                            none */
     int                 operands;       /* maximum number of arguments that are not options     */
-    const char         *once;           /* names, separated by spaces, of the text options that may
-                                           be given only once; NULL: none */
+    const char         *once;           /* names of text options that may be given only once,
+                                           separated by spaces; NULL: none */
     const char         *extra_hint;     /* the cure that the error about too many operands names */
     /* The text option whose value may be given as an operand; after this option no operand is
      * accepted. NULL: none. */
@@ -66,7 +66,7 @@ typedef struct xd_opt_spec {
 xd_status xd_opt_parse(const xd_opt_spec *s, int argc, char **argv, xd_opt_texts *operands,
                        xd_err *e);
 void      xd_opt_texts_free(xd_opt_texts *t);
-/* Sets *value, the value of option `name`, to the operand of the command line, if there is one.
+/* If the command line has an operand, sets *value, the value of option `name`, to the operand.
  * XD_EINVAL: both the option and an operand are given. Frees the operands. */
 xd_status xd_opt_operand(const char **value, xd_opt_texts *operands, const char *name, xd_err *e);
 
@@ -85,8 +85,8 @@ void xd_opt_help_all(FILE *f, const xd_opt_spec *s);
  * those before "|". The text is malloc'ed; NULL: no memory. *left becomes the number of omitted
  * options; 0: the help text has no "|". */
 char *xd_opt_main_help(void (*help)(FILE *f), int *left);
-/* Returns `first` and the names of the other rows, separated by spaces, for xd_opt_group.names;
- * malloc'ed, NULL: no memory. */
+/* Returns a malloc'ed text for xd_opt_group.names: `first`, and then the names of the other rows,
+ * separated by spaces. NULL: no memory. */
 char *xd_opt_names(const char *first, const xd_option *rows, int n);
 /* Sets the help text of the row `name` to a text made at run time; `help` is borrowed. */
 void xd_opt_explain(xd_option *rows, int n, const char *name, const char *help);

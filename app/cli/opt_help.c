@@ -22,11 +22,11 @@ enum {
 static struct {
     xd_opt_visit *visit;
     void *cookie;
-} walk; /* visit: called for each option of a help text, which is not printed meanwhile; NULL:
-           print */
+} walk; /* visit: if set, this function is called for each option of a help text, and nothing is
+           printed; NULL: the help text is printed */
 
-#define TOPIC "\1"              /* printed before and after the options while the help text is
-                                   searched for a topic */
+#define TOPIC "\1"              /* byte that is printed before and after the options of a help
+                                   text that is searched for a topic */
 static struct {
     const char *word;
     int found;
@@ -266,7 +266,8 @@ int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name)
     return 0;
 }
 
-/* Prints the options with these names. is_main: they are before MAIN_END in their group. */
+/* Prints the options with these names. is_main: 1 if the names are before the mark MAIN_END in the
+ * group's list. */
 static void help_named(FILE *f, const xd_opt_spec *s, const char *names, int is_main)
 {
     char  name[MAXNAME];

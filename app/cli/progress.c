@@ -60,8 +60,8 @@ void xd_bar_clear(xd_bar *b)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Prints the speed of reading. rate: bytes/s; 0: reading has ended. A line that was printed just
- * before stays on the terminal for a while before the speed replaces it. */
+/* Prints the speed of reading. rate: bytes/s; 0: reading has ended. If another line was printed
+ * just before, that line stays on the terminal for a while before the reading speed replaces it. */
 static void add_reading(xd_bar *b, double rate, int updates)
 {
     if (b->terminal && xd_now_s() - b->clear_s > b->between_s / 2) {

@@ -30,8 +30,8 @@ typedef struct xd_bar {
     double clear_s;             /* time of the last xd_bar_clear                               */
 } xd_bar;
 
-/* Initializes a bar. columns: width of the terminal to which a pipe leads; 0: use the width of
- * f. */
+/* Initializes a bar that is printed to f. columns: if f is a pipe whose bytes another process
+ * prints to a terminal, the width of that terminal; else 0, and the width of f is used. */
 void xd_bar_init(xd_bar *b, FILE *f, int columns, int quiet);
 /* Begins a stage. While the stages "text", "load" and "decode" read weights, the reading speed is
  * printed: "load weights ... reading 152 MB/s". Plain lines are printed every 10 updates. */

@@ -7,8 +7,8 @@
 
 static const struct {
     const char *name;
-    size_t      read, list;     /* offset of the read texts in xd_prompt_texts; offset of the list
-                                   in xd_request */
+    size_t      read, list;     /* offset in xd_prompt_texts of the option's texts; offset in
+                                   xd_request of the list that gets these texts */
 } texts[] = {
     { "negative_prompt", offsetof(xd_prompt_texts, negative),
       offsetof(xd_request, texts.negative_prompts) },

@@ -1,5 +1,5 @@
-/* type_rows.h - the rows of the options for element types, which the option tables of several
- * commands share */
+/* type_rows.h - defines the options for element types, which the option tables of several commands
+ * include */
 #ifndef XD_CLI_TYPE_ROWS_H
 #define XD_CLI_TYPE_ROWS_H
 

@@ -12,7 +12,8 @@ typedef struct xd_compat {      /* flags of xDiT on the command line that have n
 /* Accepts a flag of xDiT; used as xd_opt_spec.other_flag, where `cookie` is an xd_compat. Refuses
  * flags that change the image and are not supported. */
 xd_status xd_compat_flag(void *cookie, const char *name, int *values, xd_err *e);
-/* Prints one line per flag of xDiT about its effect in xdit; if `quiet`, only warnings. */
+/* For each flag of xDiT on the command line, prints a line about the flag's effect in xdit. If
+ * `quiet` is set, prints only warnings. */
 void xd_compat_report(const xd_compat *f, int quiet);
 
 /* If torchrun started this process as one of several, rank 0 prints how to start ranks with xdit,

@@ -1,5 +1,5 @@
-/* xdit_flags.h - the table of all command line flags of xDiT: their effect in xDiT, and their
- * counterpart in xdit.
+/* xdit_flags.h - declares the table of all command line flags of xDiT. A row has the flag's effect
+ * in xDiT, and the flag of xdit that replaces it.
  *
  * The table is used by `xdit generate`, which accepts these flags, by `xdit from-xdit`, which
  * translates them, and by doc/from-xdit.md, which lists them. xDiT has two programs: the example

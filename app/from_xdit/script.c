@@ -122,8 +122,8 @@ static char **find_variable(const reader *x, const char *name, size_t n)
     return NULL;
 }
 
-/* Sets a variable. If `value` is NULL, other commands of the script set the variable, and its text
- * $NAME is kept in words. */
+/* Sets a variable. If `value` is NULL, the value is unknown, because another command of the script
+ * sets the variable; words that use the variable then keep the text $NAME. */
 static void set_variable(reader *x, const char *name, size_t n, const char *value)
 {
     xd_text_buf b = { 0 };
@@ -309,8 +309,8 @@ static void keep_command(reader *x)
         x->s->unset = x->unset, x->unset = NULL;
 }
 
-/* Handles the end of a command. A wanted command is collected. Of commands that are not wanted, the
- * variables that they set are noted, and the text of the first such command. */
+/* Handles the end of a command. Collects a wanted command. For any other command, notes the
+ * variables that the command sets; also notes the text of the first such command. */
 static void end_command(reader *x)
 {
     const xd_words *w = &x->words;

@@ -464,7 +464,7 @@ static xd_status read_flag(reader *r)
     return read_values(r, row, eq ? eq + 1 : NULL);
 }
 
-/* Returns the flag that is the previous word, if it is a switch, which has no value; else NULL. */
+/* If the previous word is a switch (a flag without a value), returns that switch; else NULL. */
 static const xd_xdit_flag *switch_before(const reader *r)
 {
     const char         *word = r->i ? r->s->v[r->i - 1] : "";
@@ -551,8 +551,9 @@ int xd_line_product(const xd_line *l)
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-/* Returns the number of processes that xDiT's program `xdit` starts. To count processes, that
- * program reads only flags written with _, and of switches only the names. */
+/* Returns the number of processes that xDiT's program `xdit` starts. The program multiplies the
+ * degrees on the command line, but recognizes only names that are written with _, and ignores a
+ * value that follows the name of a switch as a separate word. */
 static int counted_ranks(const xd_words *s)
 {
     static const char *const degrees[] = { "--ulysses_degree", "--tensor_parallel_degree",
@@ -603,8 +604,8 @@ static int read_field(const xd_json *j, const char *name)
     return xd_json_number(xd_json_get(j, name), &v) && v > 0 && v < 1e6 ? (int)v : 0;
 }
 
-/* Sets the heads and blocks of the model: from the model directory if it exists, else from the row
- * with the model's name. */
+/* Sets the number of heads and blocks of the model: from the config in the model directory if it
+ * exists, else from the table of xDiT's models. */
 static void read_net(xd_line *l)
 {
     const char        *model = xd_line_text(l, "model");

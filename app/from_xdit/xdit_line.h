@@ -9,7 +9,7 @@
 #include "from_xdit/script.h"
 #include "from_xdit/xdit_models.h"
 
-typedef struct xd_given {       /* a flag of xDiT as the command line has it                   */
+typedef struct xd_given {       /* a flag of xDiT with its values on the command line          */
     int          n, count;      /* occurrences of the flag; number of values of its last
                                    occurrence */
     int          off;           /* 1: the flag was written as --no-NAME                        */

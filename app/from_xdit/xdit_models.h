@@ -6,8 +6,9 @@
 
 const xd_xdit_model *xd_xdit_model_at(int i);   /* returns model i; NULL at the end            */
 
-/* Find a model of xDiT by its example script (with or without directories and .py), or by its name;
- * or find the dimensions of its transformer by its name. NULL: unknown. */
+/* The first two functions find a model of xDiT: by its example script (with or without directories
+ * and .py), or by its name. The third function finds the dimensions of a model's transformer by the
+ * model's name. NULL: unknown. */
 const xd_xdit_model *xd_xdit_by_script(const char *script);
 const xd_xdit_model *xd_xdit_by_name(const char *model);
 const xd_xdit_net   *xd_xdit_net_find(const char *model);

@@ -414,7 +414,7 @@ static void add_warning(judge *j, const char *when, const char *because, const c
     va_end(ap);
 }
 
-/* Returns 1 if the name of the model contains one of the pieces, which are separated by spaces. */
+/* Returns 1 if the model's name contains one of the words in `pieces`, separated by spaces. */
 static int is_named(const judge *j, const char *pieces)
 {
     const char *name = xd_line_text(j->l, "model");

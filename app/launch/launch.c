@@ -43,8 +43,8 @@
  * REPEAT_S: seconds between two cancel signals. START_S: seconds for ranks to connect. MAXRANKS:
  * maximum number of ranks. */
 enum { CANCEL_S = 30, KILL_S = 5, REPEAT_S = 1, START_S = 60, MAXRANKS = 4096 };
-enum { LOST_S = 10 };           /* seconds that a launcher which has lost a host has to end the
-                                   run */
+enum { LOST_S = 10 };           /* after losing a host, the launcher has this many seconds to end
+                                   the run */
 
 typedef struct watch {
     pid_t  child;
@@ -384,8 +384,9 @@ static xd_status start_launcher(watch *w, char **v, xd_err *e)
 
 /* ---- supervision ----------------------------------------------------------------------------- */
 
-/* Sends the launcher the next stronger signal: first cancels, then terminates, then kills. Open MPI
- * forwards SIGUSR1 to all ranks; other launchers forward SIGINT. */
+/* Sends the launcher the next stronger signal. The first signal cancels the request, the second is
+ * SIGTERM, the third is SIGKILL. Open MPI forwards SIGUSR1 to all ranks; other launchers forward
+ * SIGINT. */
 static void escalate_signal(watch *w)
 {
     static const int signals[] = { XDIT_MPI == 1 ? SIGUSR1 : SIGINT, SIGTERM, SIGKILL };
@@ -520,8 +521,8 @@ static int has_ended(const watch *w)
            about.si_pid == w->child;
 }
 
-/* Returns the exit status of the launcher. Does not wait for a launcher that survives SIGKILL, nor
- * for ranks that outlive the launcher for long. */
+/* Returns the exit status of the launcher. Does not wait for a launcher that survives SIGKILL.
+ * Waits only a short time for ranks that outlive the launcher. */
 static int wait_for_exit(watch *w)
 {
     struct pollfd *p = calloc((size_t)w->roster.ranks + 3, sizeof *p);
@@ -606,7 +607,8 @@ static int exit_code_of(const watch *w, const char *launcher, int status)
     int by_rank =
         code == XD_EXIT_FAILED || code == XD_EXIT_USAGE || (code > 128 && a_rank && !killed);
     int a_host = strncmp(why, LOST_HOST, sizeof LOST_HOST - 1) == 0;
-    /* The lines of a rank alone do not distinguish an error from information. */
+    /* A line that a rank has printed may be an error or information. It counts as a report of the
+     * failure only if a rank has joined the roster or the cause is the end of a rank. */
     reported = reported && (w->roster.n || a_rank);
     if (code && (!by_rank || !reported || killed))  /* after the death of a rank, other ranks report
                                                        only that the messages of that rank are

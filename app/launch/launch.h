@@ -4,8 +4,8 @@
 
 #include "xdit/tools.h"
 
-/* Exit codes of the program: success, failure, wrong command line or request. The code 128 + n
- * means that signal n ended the program. */
+/* The program's exit codes for success, for a failure, and for a wrong command line or request. The
+ * code 128 + n means that signal n ended the program. */
 enum { XD_EXIT_OK = 0, XD_EXIT_FAILED = 1, XD_EXIT_USAGE = 2 };
 
 typedef struct xd_launch {
@@ -16,8 +16,8 @@ typedef struct xd_launch {
     int    start_timeout;       /* seconds for all ranks to connect; 0: no limit; negative: 60  */
 } xd_launch;
 
-/* Returns, in a rank, the width in columns of the terminal that shows the rank's standard error; 0:
- * it is not shown on a terminal. */
+/* For a rank: returns the width, in columns, of the terminal on which the program xdit shows the
+ * rank's standard error; 0: there is no such terminal. */
 int  xd_launch_columns(void);
 
 /* Sets *ranks to the number of ranks to start for a plan and --nproc N (0: not given). If *ranks is

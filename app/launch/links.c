@@ -24,9 +24,10 @@
  * connection counts as lost when PROBES probes are unanswered, after 8 s. TCP retransmits sent data
  * after 0.2 s and then with doubled delays: the fifth time after 6 s, the sixth time after 13 s.
  * The connection counts as lost after RETRANSMITS retransmissions. The kernel itself gives up after
- * MAX_PROBES, much later. So a rank that sends notices the loss after 6 s, and a rank that begins
- * to send just before its last probe after 8 + 6 s. Ranks other than 0 wait for the difference,
- * LATER_S, before they report the loss, so that rank 0 reports first. */
+ * MAX_PROBES, much later. So a rank that is sending data when the host is lost notices the loss
+ * after 6 s. A rank that begins to send just before its last probe notices the loss after 8 + 6 s.
+ * Ranks other than 0 wait for the difference, LATER_S, before they report the loss, so that rank 0
+ * reports first. */
 enum { IDLE_S = 4, PROBE_S = 2, MAX_PROBES = 60, RETRANSMITS = 5, PROBES = 3, LATER_S = 8 };
 enum { STACK = 256 << 10 };
 

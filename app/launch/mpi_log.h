@@ -25,8 +25,8 @@ typedef struct xd_mpi_log {
     char   line[1024];          /* the current line, while it may be a message of the launcher */
     size_t nmessages;
     char   messages[4096];      /* text of the launcher's messages, truncated to this size     */
-    int    in_line, banner;     /* for standard output: flag that a line of a rank has begun; flag
-                                   that MPICH's message has begun */
+    int    in_line, banner;     /* for standard output. in_line 1: a line of a rank has begun;
+                                   banner 1: MPICH's message has begun */
     size_t npending;
     char   pending[64];         /* for standard output: the current line, while it may begin MPICH's
                                    message */

@@ -265,9 +265,9 @@ static int died_in_start(xd_roster *r, pid_t launcher, double now, char *why, si
         r->changed_s = now;
     r->processes = count;
     r->max_processes = count > r->max_processes ? count : r->max_processes;
-    /* all_started: all ranks were running at some time, or one of the processes has ended.
-     * Otherwise some ranks may not have been started yet, because a busy machine waits between two
-     * starts. */
+    /* all_started: 1 if all ranks were running at some time, or if one of their processes has
+     * ended. Otherwise some ranks may not have been started yet, because a busy machine waits
+     * between two starts. */
     int    begun = r->n || r->max_processes >= r->ranks,
            all_started = count < r->max_processes || r->max_processes >= r->ranks;
     double silent = all_started ? SILENT_S : SILENT_S + SILENT_PER_RANK_S * r->ranks;

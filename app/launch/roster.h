@@ -50,8 +50,8 @@ typedef struct xd_roster {
     double     start_s, changed_s;
 } xd_roster;
 
-/* Opens the roster's socket and puts the socket's address into the environment. If this fails, no
- * roster is kept. */
+/* Opens the roster's socket and puts the socket's address into the environment. If the socket
+ * cannot be opened, no roster is kept. */
 void xd_roster_open(xd_roster *r, int ranks);
 void xd_roster_close(xd_roster *r);
 /* Fills p, an array of at least ranks + 1 elements, for poll; returns the number of filled

@@ -1,4 +1,5 @@
-/* rundir.h - a temporary directory for files of the MPI launcher and for messages between ranks.
+/* rundir.h - creates a temporary directory for files of the MPI launcher and for messages between
+ * ranks.
  *
  * The directory is always removed, even if this process or the launcher is killed. The process that
  * creates the directory and the launcher hold a lock on it, and a small separate process, the

@@ -1,4 +1,5 @@
-/* answer.c - common parts of replies: waiting for tasks, error messages, progress, files */
+/* answer.c - helps all interfaces to answer requests: waits for tasks, and writes error messages,
+ * progress and files to replies */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

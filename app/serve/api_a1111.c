@@ -46,8 +46,8 @@ static void set_option(void *cookie, const char *name, const char *value)
             xd_api_req_option(&q->req, names[i][1], value);
 }
 
-/* Sets denoising_strength. Clients also send denoising_strength without an image; it applies to
- * enable_hr then. */
+/* Sets denoising_strength. If a request has no image, the value is ignored: clients send
+ * denoising_strength with every request, for use with enable_hr. */
 static void set_strength(void *cookie, const char *name, const char *value)
 {
     webui_request *q = cookie;
@@ -123,8 +123,8 @@ static void set_prompt(void *cookie, const char *name, const char *value)
     free(plain);
 }
 
-/* The noise schedules by A1111's names. A name may also be a suffix of the sampler: "DPM++ 2M
- * Karras". */
+/* A1111's names of noise schedules, with the options that select the same schedule. The name of a
+ * sampler may end with such a name: "DPM++ 2M Karras". */
 static const struct { const char *label, *option; } schedules[] = {
     { "Automatic", NULL },
     { "Karras", "use_karras_sigmas" },
@@ -204,7 +204,7 @@ static void add_each(xd_text_buf *b, const char *name, const char *text, int n)
     xd_buf_add(b, "]");
 }
 
-/* Appends the fields about the first image, which clients read. */
+/* Appends fields with values of the first image, which clients read. */
 static void add_first(xd_text_buf *b, const xd_task *task)
 {
     xd_json    *j = NULL;
@@ -457,7 +457,8 @@ static int is_adapter(const char *folder, const char *name)
     return found;
 }
 
-/* Returns the name by which requests select a LoRA file, malloc'ed; NULL: not a LoRA file. */
+/* Returns the malloc'ed name with which requests select a LoRA file; returns NULL if the file is
+ * not a LoRA file. */
 static char *name_of_lora(const char *folder, const char *file)
 {
     const char *dot = strrchr(file, '.');

@@ -1,6 +1,6 @@
 /* api_jobs.c - the routes /v1/jobs, which show all requests of an API key, for images and videos.
  *
- * The reply to a request with "wait": false is its job, and the request runs even if the client
+ * A request with "wait": false is answered at once with its job, and runs even if the client
  * disconnects. The routes /v1/jobs return the progress, previews and results of jobs. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -62,7 +62,7 @@ static const struct { const char *path, *option; double least; } rows[] = {
 /* Fields of a request that are not supported and refused. */
 static const char *const refused[] = { "control_image", "ip_adapter_image", "control_frames" };
 
-/* Names of samplers: in stable-diffusion.cpp, and in stable-diffusion-webui. */
+/* Each row has a sampler's name in stable-diffusion.cpp and its name in stable-diffusion-webui. */
 static const char *const samplers[][2] = {
     { "euler", "Euler" }, { "euler_a", "Euler a" },      { "heun", "Heun" },
     { "dpm++2m", "DPM++ 2M" },    { "ddim_trailing", "DDIM" }, { "unipc", "UniPC" },

@@ -1,4 +1,4 @@
-/* defaults.c - the server's defaults for options that a request does not set */
+/* defaults.c - stores the server's defaults for options that a request does not set */
 #include "serve/defaults.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* defaults.h - the server's defaults for options that a request does not set */
+/* defaults.h - stores the server's defaults for options that a request does not set */
 #ifndef XD_SERVE_DEFAULTS_H
 #define XD_SERVE_DEFAULTS_H
 
@@ -23,7 +23,7 @@ const char *xd_default_name(const char *text, char *name, size_t size);
 const char *xd_default_value(const char *text);
 /* Appends an option with its value to the list; a value NULL means "true". */
 void       xd_defaults_add(xd_defaults *d, const char *name, const char *value);
-/* Appends the defaults of `common` that no option in `d` overrides. */
+/* Appends to `d` the defaults of `common`, except those that an option in `d` overrides. */
 void       xd_defaults_merge(xd_defaults *d, const xd_defaults *common);
 void       xd_defaults_free(xd_defaults *d);
 

@@ -17,15 +17,16 @@
 
 static const char NAME[] = "xdit-server-";
 enum { RANDOM = 6, TRIES = 8 };
-static const double HANDOVER_S = 5;     /* seconds that another server has to release the directory
-                                           --results */
+static const double HANDOVER_S = 5;     /* seconds for which a server waits until another one
+                                           releases --results */
 
 static int open_folder(const char *path)
 {
     return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* Removes the files of a directory for whose name `has` returns true (NULL: all files). */
+/* Removes those files of a directory for whose name `has` returns true. If `has` is NULL, removes
+ * all files. */
 static void remove_files(const char *path, int (*has)(const char *name))
 {
     DIR           *d = opendir(path);

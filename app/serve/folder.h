@@ -1,4 +1,5 @@
-/* folder.h - the directories of a server: a temporary one, and --results.
+/* folder.h - creates and locks the directories of a server: a temporary directory, and the
+ * directory --results.
  *
  * A lock on each directory shows other servers that this server is alive. The kernel releases the
  * lock when the process ends. */

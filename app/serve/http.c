@@ -252,8 +252,8 @@ static int matches(const char *pattern, const char *path, char arg[64])
     return 1;
 }
 
-/* Returns the route of a call. NULL: no route has the path and method; the methods of the path are
- * written to `methods`. */
+/* Returns the route for the path and the method of a call. If no route has both, writes the methods
+ * that the path supports to `methods`, and returns NULL. */
 static const xd_route *find_route(xd_http_call *c, const xd_route *r, char *methods, size_t size)
 {
     int head = strcmp(c->method, "HEAD") == 0;
@@ -384,8 +384,8 @@ static int refuse_head(xd_http_call *c, const xd_http *h, const xd_route *r, con
 
 /* ---- a request ------------------------------------------------------------------------------- */
 
-/* Sends the reply to a call. methods: the methods of the path, if the request has another
- * method. */
+/* Sends the reply to a call. methods: the methods that the path supports, if the method of the
+ * request is not one of these. */
 static enum MHD_Result send_reply(xd_http *h, xd_http_call *c, const char *methods)
 {
     if (!c->reply)

@@ -1,4 +1,5 @@
-/* http.h - HTTP for the server's interfaces: a table of routes, complete requests, replies.
+/* http.h - receives complete HTTP requests, calls the handler that a table of routes has for a
+ * path, and sends the reply.
  *
  * libmicrohttpd implements the protocol with a thread per connection, so handlers may block. The
  * module http.c implements the functions that all interfaces share: checks of API keys, requests
@@ -85,13 +86,13 @@ size_t    xd_http_body_bytes(const xd_http *h); /* bytes of all request bodies i
 /* Return a parameter of the query or a header of the request; NULL: none. */
 const char    *xd_http_query(const xd_http_call *c, const char *name);
 const char    *xd_http_header(const xd_http_call *c, const char *name);
-/* Returns nonzero if the client has disconnected. Use it before the reply has begun. A client that
- * has closed its sending side may still read. A client that has closed its sending side is sent an
- * interim reply (100) two seconds later and then every second; sending fails if the client has
- * disconnected. */
+/* Returns nonzero if the client has disconnected. Handlers may call this function before the reply
+ * has begun. A client that has closed its sending side may still read. A client that has closed its
+ * sending side is sent an interim reply (100) two seconds later and then every second; sending
+ * fails if the client has disconnected. */
 int            xd_http_client_left(xd_http_call *c);
-/* Returns nonzero if the client of a stream of events has disconnected. As xd_http_client_left, but
- * appends a comment to `events` in place of the interim reply. */
+/* Returns nonzero if the client of a stream of events has disconnected. Works like
+ * xd_http_client_left, but appends a comment to `events` in place of the interim reply. */
 int            xd_http_reader_left(xd_http_call *c, xd_text_buf *events);
 
 /* ---- replies; the last call counts ---------------------------------------------------------- */

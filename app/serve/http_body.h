@@ -29,8 +29,7 @@ typedef struct xd_body {
 
 void xd_body_begin(xd_body *b, xd_http_call *c, size_t max, xd_body_pool *pool);
 void xd_body_add(xd_body *b, const char *data, size_t bytes);
-/* Stores the complete body in the call. Returns 0 if the body is refused; the reply is created
- * then. */
+/* Stores the complete body in the call. If the body is refused, creates the reply and returns 0. */
 int  xd_body_end(xd_body *b, xd_http_call *c);
 void xd_body_free(xd_body *b, xd_http_call *c);
 

@@ -112,8 +112,8 @@ static void add_conn(xd_front *f, int client)
         close(client);
         return;
     }
-    /* drops a client that reads nothing; libmicrohttpd would wait for it for ever in a stream of
-     * events */
+    /* drop a client that reads nothing; in a stream of events, libmicrohttpd would wait for this
+     * client for ever */
     setsockopt(client, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
     setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     c->client = client;
@@ -163,7 +163,7 @@ static int drain(pipe_buf *b, int fd)
     return 1;
 }
 
-/* Appends the reply to a refused request after all other replies. */
+/* Appends the reply to a refused request, after the replies to all earlier requests. */
 static void add_refusal(conn *c)
 {
     const char *text = xd_head_sentence(c->head.status);
@@ -182,7 +182,7 @@ static void add_refusal(conn *c)
     xd_buf_free(&j);
 }
 
-/* Reads bytes from the client and keeps those that may be forwarded. */
+/* Reads bytes from the client, and keeps only the bytes that may be forwarded. */
 static int read_client(const xd_front *f, conn *c)
 {
     size_t had = c->in.n;

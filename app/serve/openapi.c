@@ -14,7 +14,7 @@ static void add_numbers(xd_text_buf *b, const xd_option *o, const char *type)
                o->max);
 }
 
-/* Appends the names of a list that spaces separate, as JSON texts. */
+/* Appends each name in a list as a JSON text; spaces separate the names in the list. */
 static void add_choices(xd_text_buf *b, const char *names)
 {
     xd_buf_add(b, "\"type\": \"string\", \"enum\": [");

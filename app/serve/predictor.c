@@ -79,8 +79,8 @@ static char *key_of(const xd_task *t)
     return b.p;
 }
 
-/* Returns the entry of a key. If the key has no entry and `make` is set, creates an entry that owns
- * the key, in place of the least recently used entry. Under the lock. */
+/* Returns the entry of a key. If the key has no entry and `make` is set, replaces the least
+ * recently used entry by a new entry that owns the key. The caller holds the lock. */
 static entry *entry_of(xd_predictor *p, char *key, int make)
 {
     int oldest = 0;

@@ -1,5 +1,5 @@
-/* predictor.h - predicts the duration of tasks: with the planner of the library, whose predictions
- * measured tasks correct */
+/* predictor.h - predicts the duration of tasks. The predictions of the library's planner are
+ * corrected by the measured durations of earlier tasks. */
 #ifndef XD_SERVE_PREDICTOR_H
 #define XD_SERVE_PREDICTOR_H
 

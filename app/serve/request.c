@@ -337,7 +337,7 @@ xd_json *xd_served_model_uses(const xd_served_model *m)
     return j;
 }
 
-/* Returns the model's default for a number; 0: there is none. */
+/* Returns the model's default for an option whose value is a number; 0: there is no default. */
 static double default_of(const xd_json *uses, const char *name)
 {
     double v = 0;

@@ -247,7 +247,8 @@ static xd_status read_tls(const xd_serve_flags *f, xd_http_args *a, xd_err *e)
     return s;
 }
 
-/* Returns the API keys of --api_key and XDIT_API_KEY, then a NULL; NULL: there are no keys. */
+/* Returns the list of the API keys of --api_key and XDIT_API_KEY, whose last entry is NULL; returns
+ * NULL if there are no keys. */
 static const char **list_keys(const xd_serve_flags *f)
 {
     const char *own = getenv("XDIT_API_KEY"), **keys;

@@ -1,5 +1,5 @@
-/* server.h - the state and functions that all HTTP interfaces (api_*.c) share: models, tasks, the
- * worker, requests, replies */
+/* server.h - declares the state of the server, and the functions for requests and replies that all
+ * HTTP interfaces (api_*.c) share */
 #ifndef XD_SERVE_SERVER_H
 #define XD_SERVE_SERVER_H
 
@@ -115,8 +115,8 @@ typedef struct xd_api_req_field {
 void xd_api_req_fields(xd_api_req *r, const xd_api_req_field *fields, void *cookie);
 /* Sets an option, unless the request already has it. */
 void xd_api_req_default(xd_api_req *r, const char *name, const char *value);
-/* Sets the server's defaults for options that the request does not have; chooses a model if the
- * request names none. */
+/* If the request names no model, chooses a model. Then sets the server's defaults for all options
+ * that the request does not have. */
 void xd_api_req_defaults(xd_api_req *r);
 /* Sets a random seed if the request has none. */
 void xd_api_req_seed(xd_api_req *r);
@@ -131,8 +131,8 @@ xd_task *xd_api_req_submit(xd_api_req *r);
 
 /* Waits until the task has ended. Cancels the task if the client disconnects. */
 void xd_answer_wait(xd_http_call *c, xd_task *task);
-/* Copies a message of the library to `to` for a client: without folders of this host, and with the
- * names of models in requests. Returns `to`. */
+/* Copies a message of the library to `to`, for a client: paths of models are replaced by the names
+ * that requests use, and the folders in other paths are removed. Returns `to`. */
 const char *xd_answer_text(const xd_server *s, const char *text, char *to, size_t size);
 /* Copies the error message of a task to `to` for a client, like xd_answer_text. */
 const char *xd_answer_error(const xd_server *s, const xd_task *task, char *to, size_t size);
@@ -156,8 +156,8 @@ void xd_cancel_task(xd_server *s, xd_task *task);
 /* Returns the task whose id is in the path, with a reference. NULL: there is no such task, or it
  * belongs to another API key. */
 xd_task *xd_answer_find(const xd_http_call *c);
-/* Returns the tasks of the request's API key, or only the videos among them, oldest first; the
- * caller frees the list. Under the lock. */
+/* Returns the tasks with the API key of the request, oldest first. If `videos` is set, returns only
+ * tasks that generate videos. The caller holds the lock, and frees the list. */
 const xd_task **xd_answer_tasks(const xd_http_call *c, int videos, int *n);
 
 /* ---- interfaces ------------------------------------------------------------------------------ */
@@ -196,8 +196,8 @@ void xd_api_page(xd_http_call *c);
 void xd_api_openapi(xd_http_call *c);
 /* Appends the OpenAPI document: the bytes of openapi.json, with the options of a request. */
 void xd_openapi_document(const char *data, size_t bytes, xd_text_buf *b);
-/* Returns nonzero if a request may give the option as a list: of numbers, or of one text per
- * prompt. */
+/* Returns nonzero if a request may set the option with a list: a list of numbers, or a list with
+ * one text per prompt. */
 int  xd_option_takes_numbers(const xd_option *o);
 int  xd_option_takes_texts(const xd_option *o);
 void xd_api_sdcpp_capabilities(xd_http_call *c);

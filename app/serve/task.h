@@ -1,5 +1,5 @@
-/* task.h - the tasks of a server: their queue, their progress and results, and functions that wait
- * for tasks.
+/* task.h - declares the tasks of a server and the queue of these tasks. A task has its progress and
+ * its results; clients can wait for it.
  *
  * Every function acquires the lock of the tasks, unless its comment has the words "under the lock";
  * the caller of such a function holds xd_tasks_lock. Tasks are reference-counted. A function that
@@ -75,8 +75,8 @@ typedef struct xd_task {
     struct xd_task *next;       /* the task added after this one                               */
 } xd_task;
 
-/* Suffixes of the files that are written next to a video: the video's first frame, and a sheet of
- * several frames. */
+/* Two image files are written next to a video: its first frame, and a sheet of several frames.
+ * These are the suffixes of the two file names. */
 #define XD_TASK_THUMBNAIL ".thumbnail.webp"
 #define XD_TASK_SHEET ".sheet.webp"
 
@@ -140,7 +140,7 @@ int       xd_task_has_ended(const xd_task *task);
  * The caller holds the lock. */
 int       xd_task_position(xd_tasks *j, const xd_task *task);
 double    xd_task_seconds_left(xd_tasks *j, const xd_task *task);
-/* Returns the predicted seconds until a full queue has space again, at least 1. */
+/* Returns in how many seconds, as predicted, a full queue can accept another task; at least 1. */
 double    xd_tasks_retry_after_s(xd_tasks *j);
 /* Cancels a task: a queued task at once, a running task soon. Returns 0 if the task has already
  * ended. */

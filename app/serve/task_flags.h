@@ -1,5 +1,6 @@
-/* task_flags.h - the arguments of a task, which the server sends to its worker: the request options
- * of xdit generate, and some that only the server sets */
+/* task_flags.h - parses the arguments of a task, which the server sends to its worker. The
+ * arguments are the request options of xdit generate, and some options that only the server
+ * sets. */
 #ifndef XD_SERVE_TASK_FLAGS_H
 #define XD_SERVE_TASK_FLAGS_H
 

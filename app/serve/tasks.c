@@ -29,7 +29,7 @@ struct xd_tasks {
     int             queue;      /* maximum number of queued tasks                              */
     int             closed;     /* 1: xd_tasks_shut_down was called                            */
     int             wakeup;     /* file descriptor of an eventfd that wakes the worker's thread */
-    double          seconds;    /* limits of ended tasks that are kept                         */
+    double          seconds;    /* limits on the results of ended tasks                        */
     int64_t         bytes;
     xd_tasks_counts  counts;
     xd_measures     measures;
@@ -336,9 +336,9 @@ unsigned xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, double 
     return now;
 }
 
-/* Returns the number of tasks before this task. The rule about owners is not applied, because only
- * the worker's schedule knows the owners' used time. *seconds: predicted time until this task has
- * ended. */
+/* Returns the number of tasks that run before this task, and sets *seconds to the predicted time
+ * until this task has ended. The rule about owners is not applied, because only the worker's
+ * schedule knows the owners' used time. */
 static int count_before(const xd_tasks *j, const xd_task *task, double *seconds)
 {
     const xd_schedule s = { .default_s = 0 };

@@ -1,5 +1,5 @@
-/* worker_connection.h - the connection of one rank of the worker to the server: received frames,
- * and the running tasks that a frame may cancel.
+/* worker_connection.h - connects one rank of the worker to the server. The connection has a queue
+ * of received frames, and a stack of the running tasks, which a frame may cancel.
  *
  * One thread receives frames, a second thread sends heartbeats, and the main thread runs tasks. */
 #ifndef XD_SERVE_WORKER_CONNECTION_H
@@ -11,8 +11,8 @@
 #include "serve/frame.h"
 #include "xdit/xdit.h"
 
-/* A running task. In the stack of running tasks, the tasks that a task has interrupted are below
- * that task. */
+/* A running task. If it has interrupted other tasks, these are below it in the stack of running
+ * tasks. */
 typedef struct xd_running {
     struct xd_running *below;
     char               id[64];
@@ -52,7 +52,7 @@ void      xd_connection_start_heartbeat(xd_connection *c);
 void      xd_connection_next_frame(xd_connection *c, int wait, xd_frame *f, int *cancelled);
 /* Sends a frame to the server; does nothing without a connection. Thread-safe. */
 xd_status xd_connection_send(xd_connection *c, xd_frame_kind kind, const char *const *v, int n);
-/* Pushes a task on the stack of running tasks; the pop function removes the task. */
+/* Pushes a task on the stack of running tasks, or removes the top task from the stack. */
 void      xd_connection_push_task(xd_connection *c, xd_running *r, const char *id, int cancelled);
 void      xd_connection_pop_task(xd_connection *c, xd_running *r);
 /* Sets the engine that a frame XD_FRAME_CANCEL stops; NULL: none. */

@@ -140,7 +140,7 @@ static int can_split_model(const xd_dispatch *d, const char *model)
 
 /* Finds the best queued task, and returns the number of queued tasks that split ranks could run at
  * the same time. Returns 0 if splitting is not faster, or the best task cannot run on one rank.
- * busy: number of split ranks that run a task. Under the lock of the tasks. */
+ * busy: number of split ranks that run a task. The caller holds the lock of the tasks. */
 static int count_split(choice *c, int busy)
 {
     xd_dispatch *d = c->dispatch;

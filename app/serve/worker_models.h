@@ -1,4 +1,5 @@
-/* worker_models.h - the open models of a worker, and the engines of each model.
+/* worker_models.h - opens and closes the models of a worker, and lends the engines of each model to
+ * tasks.
  *
  * All ranks call the functions of this header in the same order, unless the comment of a function
  * states otherwise. */

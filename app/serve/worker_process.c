@@ -412,9 +412,9 @@ static void describe_exit(xd_worker_process *w, int status, char *why, size_t si
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Ends the worker and cleans up. If `why` is not empty, `why` has the reason to kill the worker;
- * otherwise the reason of the worker's exit is written to `why`. A process that cannot be killed,
- * since its disk does not respond, is abandoned. */
+/* Ends the worker and cleans up. If `why` has a text, this text is the reason to kill the worker.
+ * If `why` is empty, the worker has exited, and the reason of its exit is written to `why`. A
+ * process that cannot be killed, since its disk does not respond, is abandoned. */
 static void end_worker(xd_worker_process *w, char *why, size_t size)
 {
     int status = 0, known = why[0] != 0;
@@ -644,7 +644,7 @@ void xd_worker_get_state(xd_worker_process *w, xd_worker_state *state)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Waits for the end of a task, but only until the time `until` or until *hurry is above 1. */
+/* Waits until a task ends, but at most until the time `until`, or until *hurry is above 1. */
 static void await_task(xd_worker_process *w, xd_task *task, double until,
                        const volatile sig_atomic_t *hurry)
 {

@@ -17,7 +17,7 @@ typedef enum xd_status {
 
 typedef struct xd_err { /* an error; initialize with {0}; keeps the first failure; fixed size */
     xd_status code;
-    int       rank;             /* number of the rank that failed; -1: not known to all ranks */
+    int       rank;             /* rank that failed; -1: not all ranks know which one         */
     char      msg[4096]; /* one sentence with the failure, the file or field, and the values */
 } xd_err;
 

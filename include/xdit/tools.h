@@ -88,9 +88,10 @@ XD_API int       xd_drop_loras(xd_engine *g);
 
 /* ---- options as data ----------------------------------------------------------------------- */
 
-/* The option tables have one row (xd_option) per option of a request or plan, with which command
- * lines and servers validate values. A program skips rows with an offset at or beyond the size of
- * its record, because these are options of a library that is newer than the program's header. */
+/* Two tables describe the options of a request and the options of a plan. Each row (xd_option)
+ * describes one option; command lines and servers use the row to validate a value of the option. A
+ * program skips rows with an offset at or beyond the size of its record, because these are options
+ * of a library that is newer than the program's header. */
 typedef enum xd_option_kind { XD_OPT_FLAG, XD_OPT_INT, XD_OPT_INT64, XD_OPT_REAL, XD_OPT_TEXT,
                               XD_OPT_SEED }
     xd_option_kind;
@@ -104,8 +105,8 @@ typedef struct xd_option {
     xd_option_kind kind;        /* C type of the field: int (FLAG, INT), int64_t, double, char * */
     size_t         offset;      /* offset of the field in xd_request or xd_parallel          */
     double         min, max;    /* smallest and largest allowed value of a number            */
-    /* For a text: allowed values, "philox torch"; for a number: the value if the option has no
-     * argument; NULL: none. */
+    /* For an option whose value is a text: the allowed texts, such as "philox torch". For a number:
+     * the value that the option has without an argument. NULL: none. */
     const char    *choices;
     const char    *arg;         /* placeholder of the value in a help text: "N"              */
     const char    *help;        /* help text of one line                                     */
@@ -113,7 +114,7 @@ typedef struct xd_option {
 
 /* returns an array of the *n options of xd_request */
 XD_API const xd_option *xd_request_options(int *n);
-/* More about an option of xd_request, for programs that list options. */
+/* Where and how a program's help text lists an option of xd_request. */
 typedef struct xd_option_about {
     const char *section;        /* title of the section of a help text, "Guidance"           */
     int         main;           /* 1: a short help text has the option                       */
@@ -385,7 +386,8 @@ typedef struct xd_compare_args { /* call xd_compare_args_init, then set fields *
 #define xd_compare_args_init(a) xd_compare_args_init_size((a), sizeof *(a))
 XD_API void      xd_compare_args_init_size(xd_compare_args *a, size_t size);
 /* Compares two files or directories, prints the comparison through a->line, and stores it in *c
- * unless that is NULL. Errors are those of xd_compare_images and of reading the files. */
+ * unless that is NULL. Returns the errors of xd_compare_images, or the error of a file that cannot
+ * be read. */
 XD_API xd_status xd_compare_files(const xd_compare_args *a, xd_comparison *c, xd_err *e);
 
 /* ---- inspecting models and machines -------------------------------------------------------- */
@@ -393,9 +395,9 @@ XD_API xd_status xd_compare_files(const xd_compare_args *a, xd_comparison *c, xd
 typedef struct xd_inspect_args { /* call xd_inspect_args_init, then set fields */
     size_t      size;
     const char *model;          /* model directory (configs are enough) or a weight file      */
-    /* Name of a component: prints a line "name shape" for every tensor in the component's files;
-     * for a weight file, any text: prints such a line for all tensors of the file; NULL: prints
-     * a summary. */
+    /* The name of a component: xd_inspect prints a line "name shape" for every tensor in the
+     * component's files. If `model` is a weight file, any text: xd_inspect prints such a line for
+     * every tensor of the file. NULL: xd_inspect prints a summary. */
     const char *tensors;
     int         json;           /* 1: print JSON, not text                                    */
     void      (*line)(void *cookie, const char *line);  /* called with each line of the output */
@@ -410,7 +412,8 @@ XD_API xd_status xd_inspect(const xd_inspect_args *a, xd_err *e);
 typedef struct xd_bench_turn {  /* the timed runs of a stage of a benchmark                   */
     int         n;              /* number of runs so far; 0: the fields below are not valid   */
     double      seconds, gflop; /* time and floating-point operations / 1e9 of the last run   */
-    /* Peak rate without memory access, measured before and after the run; the higher one. */
+    /* The processor's peak rate without memory access: the higher of two values, which are measured
+     * before and after the run. */
     double      peak_gflops;
 } xd_bench_turn;
 
@@ -423,7 +426,8 @@ typedef struct xd_bench_args {  /* call xd_bench_args_init, then set fields */
     int         num_frames;     /* number of frames of a video; 0: the model's default        */
     const char *layers;         /* number of blocks of each kind, as in xd_open_args         */
     int         max_sequence_length;    /* number of text tokens; 0: the pipeline's default  */
-    /* threads, 0: all cores; timed runs, 0: at least 3 and half a second */
+    /* number of threads (0: all cores); number of timed runs (0: at least 3 runs and half a
+     * second) */
     int         threads, repeats;
     const char *bind;           /* CPU binding, as in xd_open_args                           */
     /* types and device, as in xd_open_args */
@@ -434,8 +438,9 @@ typedef struct xd_bench_args {  /* call xd_bench_args_init, then set fields */
     int         json;           /* 1: print JSON, not text                                   */
     void      (*line)(void *cookie, const char *line);  /* called with each line of the output */
     void       *cookie;
-    /* With several ranks: the plan to compare with one rank on the same work, which is "step" and
-     * (with use_parallel_vae) "vae". Collective; rank 0 gets the output lines. */
+    /* If there are several ranks: the plan whose times are compared with those of one rank, for the
+     * stages "step" and (with use_parallel_vae) "vae". xd_bench is then collective; rank 0 gets the
+     * output lines. */
     xd_parallel parallel;
     int         log_level;      /* lines up to this level are passed to `log`                   */
     void      (*log)(void *cookie, int level, const char *line);

@@ -219,9 +219,9 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
      * "org/name" in the local Hugging Face cache. NULL: previews are a linear map from latents to
      * colours. */
     const char *preview_decoder;
-    /* Limit in bytes on the memory for weights, activations and kernels, of all ranks of a host and
-     * all engines of the process together. With device "cuda": the limit for the memory of a GPU. A
-     * request that needs more memory is refused. 0: all free memory. */
+    /* Limit, in bytes, on the memory that all ranks of a host and all engines of the process
+     * together use for weights, activations and kernels. With device "cuda": the limit for the
+     * memory of a GPU. A request that needs more memory is refused. 0: all free memory. */
     int64_t     memory;
     /* What to do if a request does not fit into memory. "auto": makes the first of these changes
      * with which the request fits: `offload` "auto"; type int8 (fp8 if the files store fp8) for
@@ -360,9 +360,10 @@ typedef struct xd_request_schedule {
     /* Lists of the noise levels or the timesteps of all steps, "1,0.75,0.5", for schedulers that
      * accept such a list. NULL: the schedule is computed from num_inference_steps. */
     const char *sigmas, *timesteps;
-    /* Values that replace those of the same keys in scheduler_config.json. 0, NULL, and for eta and
-     * shift_terminal a negative number, stand for the file's value. In the first five fields, 1 is
-     * true and -1 is false. use_flow_sigmas also sets prediction_type to flow_prediction. */
+    /* Values that replace those of the same keys in scheduler_config.json. A field that is 0 or
+     * NULL (eta and shift_terminal: a negative number) leaves the file's value unchanged. In the
+     * first five fields, 1 is true and -1 is false. use_flow_sigmas also sets prediction_type to
+     * flow_prediction. */
     int         use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_flow_sigmas;
     int         stochastic_sampling, solver_order;
     const char *algorithm_type, *solver_type, *timestep_spacing, *final_sigmas_type;
@@ -453,8 +454,8 @@ typedef struct xd_request_output {
     int         no_resolution_binning;
     int         latents_only;           /* 1: return latents only, without VAE decoding      */
     int         enable_tiling;          /* 1: decode in tiles, which needs less memory       */
-    /* 1: the parameters that are stored with results have the names of the model and of files
-     * without folders, for results that leave this host. A model of the Hugging Face cache is
+    /* 1: in the parameters that are stored with results, the names of the model and of files have
+     * no folders, so that the results can be published. A model of the Hugging Face cache is
      * "org/name". */
     int         omit_folders;
 } xd_request_output;
