@@ -35,8 +35,8 @@ typedef struct task {           /* state of one run of xdit calibrate           
                                    coefficients are printed */
     char          limit[48];    /* "measure:THRESHOLD", the value of fast_attn                 */
     char         *text;         /* contents of the file with the prompts                       */
-    double      (*pair)[2];     /* [npairs]: relative changes of input and output from step to
-                                   step */
+    double      (*pair)[2];     /* [npairs] relative changes from one step to the next: of the
+                                   first block's input, of the last block's output */
     int           npairs;
     xd_bar        bar;
     xd_opt_table  tables[4];

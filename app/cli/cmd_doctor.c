@@ -174,8 +174,8 @@ static void run_as_rank(void)
                                                          hang */
 }
 
-/* Runs the ranks of a test; never returns. Called in a child process, which can be killed after a
- * timeout. Writes the output of the ranks to `out` and `err`. */
+/* Runs the ranks of a test; never returns. This function is called in a child process, which can be
+ * killed after a timeout. Writes the output of the ranks to `out` and `err`. */
 static void start_ranks(FILE *out, FILE *err)
 {
     static char word[] = "--as_rank";

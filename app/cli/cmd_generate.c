@@ -351,7 +351,7 @@ static xd_status ask_prompt(task *t)
     return XD_OK;
 }
 
-/* Uses the argument that is not an option as the prompt. */
+/* If the command line has an argument that is not an option, uses this argument as the prompt. */
 static xd_status take_operand(task *t)
 {
     options *o = &t->opts;
@@ -480,8 +480,8 @@ static xd_status check_task(task *t, int *ranks)
     return t->rank > 0 || st != XD_OK ? st : check_files(t);
 }
 
-/* Checks that the output files suit the model, which generates images or videos. Every rank checks,
- * so that all ranks refuse. */
+/* Checks that the output files suit the model, which generates images or videos. Every rank makes
+ * this check, so that all ranks refuse the request together. */
 static xd_status check_kind(task *t, const xd_engine *g)
 {
     int video = xd_makes_videos(g);
@@ -695,8 +695,8 @@ static int run_command(int argc, char **argv)
     return code;
 }
 
-/* A section of the help text. It lists some of this command's own options, and all options of a
- * request whose section has this title. */
+/* A section of the help text. Such a section lists some of this command's own options, and all
+ * options of a request whose section has this title. */
 typedef struct section {
     const char *title, *main, *rest;    /* names of this command's options that the short help
                                            text lists, and of its other options */

@@ -37,9 +37,9 @@ enum { XD_GPU_CUBLASLT, XD_GPU_NCCL, XD_GPU_CUDNN, XD_GPU_LIBRARIES };
 typedef struct xd_gpus {        /* facts about CUDA; texts are empty if unknown                */
     int  n;
     char text[XD_GPUS][256], driver[384], peers[128], libraries[XD_GPU_LIBRARIES][384];
-    int  old[XD_GPUS], lacks[XD_GPU_LIBRARIES]; /* old 1: the GPU is too old; lacks 1: the library
-                                                   cannot be loaded, and its text in `libraries` has
-                                                   the reason */
+    int  old[XD_GPUS], lacks[XD_GPU_LIBRARIES]; /* old[i] 1: GPU i is too old; lacks[i] 1:
+                                                   library i cannot be loaded, and its text in
+                                                   `libraries` has the reason */
     char none[384];             /* the reason why no GPU can be used                           */
     char no_kernels[256];       /* the reason why no kernels can be compiled                   */
 } xd_gpus;

@@ -53,8 +53,8 @@ typedef struct xd_opt_spec {
      * accepted. NULL: none. */
     const char         *operand_of;
     /* Called for a long option that no table has, to accept flags of another program; NULL: no
-     * function. Sets *values to 0 or 1, the flag's number of values, to 2 for any number of values,
-     * or to -1 for an unknown flag. */
+     * function. The function sets *values to the number of values of the flag (0 or 1), to 2 if the
+     * flag has any number of values, or to -1 if the flag is unknown. */
     xd_status         (*other_flag)(void *cookie, const char *name, int *values, xd_err *e);
     void               *cookie;
     /* Called for every parsed option, with its value (NULL for a switch). NULL: no function. */

@@ -179,14 +179,14 @@ static int is_mentioned(const char *choices, const char *help_text)
     return strstr(help_text, first) != NULL;
 }
 
-/* Returns 1 if a clause or a sentence ends before p, or a parenthesis begins there. */
+/* Returns 1 if a clause or a sentence ends before p, or if a parenthesis begins at p. */
 static int is_clause_end(const char *p)
 {
     return !*p || ((*p == ';' || *p == '.') && p[1] == ' ') || (*p == ' ' && p[1] == '(');
 }
 
 /* Shortens a help text to the clauses that fit in `room` columns, and appends its default if that
- * fits, too. A text whose first clause is longer is not changed. */
+ * fits, too. A text whose first clause does not fit is not changed. */
 static void shorten(char *text, int room)
 {
     int   n = (int)strlen(text), best = 0, depth = 0;

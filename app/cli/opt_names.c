@@ -183,7 +183,7 @@ static int has_part(const char *text, const char *part)
 }
 
 /* Returns the distance of a known name from the typed word. The distance is the edit distance, or
- * less if one of the two is a part of the other, so that `--inference_steps` finds
+ * less if one of the two names is a part of the other, so that `--inference_steps` finds
  * `--num_inference_steps`. Parts shorter than half the word are ignored. */
 static int name_distance(const char *word, const char *name)
 {

@@ -8,9 +8,9 @@
 #include "base/json.h"
 #include "base/word_list.h"
 
-enum { MAX_WORDS = 8192, MAX_WORD = 256 << 10, UNREAD = 1 };    /* UNREAD: the byte that marks the
-                                                                   begin of an expansion that is
-                                                                   kept as text */
+enum { MAX_WORDS = 8192, MAX_WORD = 256 << 10, UNREAD = 1 };    /* UNREAD: the byte that marks
+                                                                   the beginning of an expansion
+                                                                   that is kept as text */
 
 #define ENDS " \t\r\n;&|<>()"   /* the characters that end a word, unless they are quoted       */
 

@@ -66,7 +66,7 @@ typedef struct watch {
     xd_mpi_log mpi_log;
 } watch;
 
-/* The begin of a text that xd_mpi_log_cause writes about a lost host. */
+/* The beginning of the text that xd_mpi_log_cause writes about a lost host. */
 static const char LOST_HOST[] = "lost the connection to host ";
 
 static volatile sig_atomic_t received;  /* signal received since the last check; 0: none        */
@@ -607,8 +607,8 @@ static int exit_code_of(const watch *w, const char *launcher, int status)
     int by_rank =
         code == XD_EXIT_FAILED || code == XD_EXIT_USAGE || (code > 128 && a_rank && !killed);
     int a_host = strncmp(why, LOST_HOST, sizeof LOST_HOST - 1) == 0;
-    /* A line that a rank has printed may be an error or information. It counts as a report of the
-     * failure only if a rank has joined the roster or the cause is the end of a rank. */
+    /* A line that a rank has printed may be an error or information. Such a line counts as a report
+     * of the failure only if a rank has joined the roster, or if the cause is the end of a rank. */
     reported = reported && (w->roster.n || a_rank);
     if (code && (!by_rank || !reported || killed))  /* after the death of a rank, other ranks report
                                                        only that the messages of that rank are

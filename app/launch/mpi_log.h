@@ -26,7 +26,7 @@ typedef struct xd_mpi_log {
     size_t nmessages;
     char   messages[4096];      /* text of the launcher's messages, truncated to this size     */
     int    in_line, banner;     /* for standard output. in_line 1: a line of a rank has begun;
-                                   banner 1: MPICH's message has begun */
+                                   banner 1: a message of MPICH has begun */
     size_t npending;
     char   pending[64];         /* for standard output: the current line, while it may begin MPICH's
                                    message */

@@ -255,8 +255,8 @@ static void name_missing(const xd_roster *r, char *text, size_t size)
         snprintf(text + n, size - n, " and %d more", missing - named);
 }
 
-/* Returns 1 if a rank has ended before it connected to the roster, and writes a sentence about it
- * to `why`. */
+/* Returns 1 if a rank has ended before it connected to the roster, and writes a sentence about this
+ * rank to `why`. */
 static int died_in_start(xd_roster *r, pid_t launcher, double now, char *why, size_t size)
 {
     char who[96];

@@ -36,7 +36,8 @@ static void remove_tree(const char *path, int depth)
     rmdir(path);
 }
 
-/* Parent directories of the temporary directory: first in memory, else on disk. */
+/* Possible parents of the temporary directory: directories in memory are tried before directories
+ * on disk. */
 static const char *const places[] = { "/dev/shm", "/tmp" };
 
 /* Removes temporary directories without a lock, which remain if a process was killed together with

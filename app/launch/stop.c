@@ -192,7 +192,8 @@ void xd_stop_arm_rank(void)
 }
 
 /* Handles SIGINT and SIGTERM even if they were ignored: shells start background commands of a
- * script with SIGINT ignored, but a signal that is sent to such a process is meant for it. */
+ * script with SIGINT ignored, but a signal that is sent to such a process is meant for this
+ * process. */
 void xd_stop_arm(void)
 {
     struct sigaction act = { .sa_handler = on_signal, .sa_flags = SA_RESTART }, old;

@@ -1,8 +1,9 @@
 /* streams.h - connects the output of ranks directly to the program that started them. The output
  * bypasses mpirun, because mpirun of Open MPI 5 mixes up standard output and standard error.
  *
- * The two output streams of mpirun are pipes to that program. A rank whose parent is mpirun opens
- * the output pipes of mpirun as /proc/PID/fd/1 and 2. Other ranks print to mpirun as usual. */
+ * The two output streams of mpirun are pipes to the program that started the ranks. A rank whose
+ * parent is mpirun opens the output pipes of mpirun as /proc/PID/fd/1 and 2. Other ranks print to
+ * mpirun as usual. */
 #ifndef XD_LAUNCH_STREAMS_H
 #define XD_LAUNCH_STREAMS_H
 

@@ -1,4 +1,5 @@
-/* frame.h - messages between the server and its worker, over a local stream socket.
+/* frame.h - declares the messages that the server and its worker send to each other over a local
+ * stream socket.
  *
  * Each message is a frame: a kind and a list of texts. Numbers are sent as texts. The server sends
  * XD_FRAME_RUN, _CANCEL, _QUIT, _SPLIT and _JOIN; the worker sends the other kinds. Every rank on

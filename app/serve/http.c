@@ -1,4 +1,5 @@
-/* http.c - HTTP connections, routes and access control; see http.h */
+/* http.c - handles HTTP connections, finds the route of a request, and refuses requests without
+ * access; see http.h */
 #include "serve/http.h"
 
 #include <arpa/inet.h>
@@ -496,7 +497,8 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
 /* ---- starting and stopping ------------------------------------------------------------------- */
 
 /* Starts libmicrohttpd. libmicrohttpd is not started in strict mode, so that is_ambiguous refuses a
- * request without Host. In strict mode libmicrohttpd 0.9.75 writes the head of that reply twice. */
+ * request without Host. In strict mode libmicrohttpd 0.9.75 writes the head of the reply to such a
+ * request twice. */
 static struct MHD_Daemon *start_daemon(xd_http *h)
 {
     unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |

@@ -47,8 +47,8 @@ typedef struct xd_http_call {   /* a request and its reply                      
 
 typedef struct xd_route {       /* handles requests with one method and path; the first route that
                                    matches a request is used */
-    const char *method, *path;  /* a * in the path matches one path segment, or all remaining
-                                   segments at the end of the path */
+    const char *method, *path;  /* a * matches one segment of a path; at the end of the path it
+                                   matches all remaining segments */
     void      (*handle)(xd_http_call *c);       /* creates the reply to the request            */
     int         open;           /* 1: no key is required                                       */
 } xd_route;

@@ -9,8 +9,8 @@
 
 enum { FORM_BUFFER = 64 << 10, MAX_PARTS = 64, MAX_VALUES = 10000 };
 
-static const char RETRY_S[] = "5";      /* value of Retry-After in seconds; most uploads are
-                                           shorter */
+static const char RETRY_S[] = "5";      /* value of Retry-After in seconds; most uploads take
+                                           less time than this */
 
 static int append(char **p, size_t *bytes, size_t *cap, const char *data, size_t n)
 {

@@ -2,9 +2,9 @@
  * receives them.
  *
  * A thread listens, accepts connections, and forwards bytes between each client and a socket pair.
- * The other end of the socket pair is the connection that libmicrohttpd uses. The thread first
- * checks every request (http_head.h). The thread itself replies to a refused request, after the
- * replies to earlier requests. */
+ * The other end of the socket pair is the connection that libmicrohttpd uses. The thread checks
+ * every request before it forwards the request (http_head.h). The thread itself replies to a
+ * refused request, after the replies to earlier requests. */
 #ifndef XD_SERVE_HTTP_FRONT_H
 #define XD_SERVE_HTTP_FRONT_H
 

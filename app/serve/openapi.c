@@ -1,5 +1,5 @@
-/* openapi.c - completes the OpenAPI document (openapi.json) by the options of a request, from the
- * table that also sets them. */
+/* openapi.c - adds the options of a request to the OpenAPI document (openapi.json), from the same
+ * table with which requests set these options. */
 #include <string.h>
 
 #include "base/json.h"

@@ -1,4 +1,5 @@
-/* page_files.h - the files of the web page, which tools/embed_files.py embeds in the program */
+/* page_files.h - declares the files of the web page, which tools/embed_files.py embeds in the
+ * program */
 #ifndef XD_SERVE_PAGE_FILES_H
 #define XD_SERVE_PAGE_FILES_H
 

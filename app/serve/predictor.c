@@ -114,8 +114,8 @@ static void plan(const xd_predictor *p, const xd_task_flags *f, int mode, int ra
     a.model = f->model;
     a.request = &r;
     a.ranks = ranks;
-    /* Predicts for the CPU even if the worker uses GPUs, because this process would have to open
-     * the GPUs. The correction factor adjusts the predicted time. */
+    /* Predicts for the CPU even if the worker uses GPUs, because for a prediction for GPUs this
+     * process would have to open the GPUs. The correction factor adjusts the predicted time. */
     a.dtype = p->open->dtype && strcmp(p->open->dtype, "f16") == 0 ? "bf16" : p->open->dtype;
     a.weights_dtype = p->open->weights_dtype;
     a.text_weights_dtype = p->open->text_weights_dtype;

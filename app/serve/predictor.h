@@ -17,7 +17,8 @@ void      xd_predictor_ranks(xd_predictor *p, int ranks);
  * 0: all ranks. */
 void      xd_predictor_learn(xd_predictor *p, const xd_task *task, int alone,
                              const xd_task_time *t);
-/* Frees the predictor. Call it after xd_tasks_shut_down, which ends the predictor's thread. */
+/* Frees the predictor. Call this function after xd_tasks_shut_down, which ends the predictor's
+ * thread. */
 void      xd_predictor_close(xd_predictor **p);
 
 #endif

@@ -20,7 +20,8 @@ static void set_format(xd_api_req *r, const char *value)
 
 typedef void set_text(xd_api_req *r, const char *value);
 
-/* Returns the setter of a field with the same name in all interfaces; NULL: none. */
+/* Returns the function that sets a field which has the same name in all interfaces; NULL: there is
+ * no such field. */
 static set_text *find_common(const char *name)
 {
     static const struct { const char *name; set_text *set; } common[] = {

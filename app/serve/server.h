@@ -74,8 +74,8 @@ typedef struct xd_api_req {
 } xd_api_req;
 
 void xd_api_req_begin(xd_api_req *r, xd_http_call *call, const char *kind);
-/* Chooses the model with this name. NULL, "" or the name of an OpenAI model: the first model that
- * generates `kind`. */
+/* Chooses the model with this name. If the name is NULL, "" or that of an OpenAI model, chooses the
+ * first model that generates `kind`. */
 void xd_api_req_model(xd_api_req *r, const char *name);
 /* Sets an option of xd_request by its name. */
 void xd_api_req_option(xd_api_req *r, const char *name, const char *value);

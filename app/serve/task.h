@@ -75,8 +75,8 @@ typedef struct xd_task {
     struct xd_task *next;       /* the task added after this one                               */
 } xd_task;
 
-/* Two image files are written next to a video: its first frame, and a sheet of several frames.
- * These are the suffixes of the two file names. */
+/* Suffixes of the names of the two image files that are written next to a video: a file with the
+ * video's first frame, and a file with a sheet of several frames. */
 #define XD_TASK_THUMBNAIL ".thumbnail.webp"
 #define XD_TASK_SHEET ".sheet.webp"
 
@@ -147,8 +147,8 @@ double    xd_tasks_retry_after_s(xd_tasks *j);
 int       xd_tasks_cancel(xd_tasks *j, xd_task *task);
 /* Deletes an ended task and its files. Returns 0 if the task has not ended. */
 int       xd_tasks_delete(xd_tasks *j, xd_task *task);
-/* Removes all files of a task, including files that a worker has written and not reported. Keeps
- * the file in which task_store.h stores the task. */
+/* Removes all files of a task, including files that a worker has written and not reported. The file
+ * in which the task itself is stored (task_store.h) is kept. */
 void      xd_task_remove_files(const xd_task *task);
 /* Calls `visit` for every task, oldest first; under the lock. */
 void      xd_tasks_each(xd_tasks *j, void (*visit)(void *cookie, const xd_task *task),

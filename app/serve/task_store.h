@@ -11,8 +11,8 @@
 xd_status xd_task_store_save(const char *dir, const xd_task *task, xd_err *e);
 void      xd_task_store_remove(const char *dir, const xd_task *task);
 /* Loads the tasks in `dir` and calls `add` for each, in the order of creation; `add` takes
- * ownership of the task. Tasks that did not end are in the state queued. An invalid file is
- * skipped, and `warn` is called with a sentence about the file. */
+ * ownership of the task. A loaded task that had not ended is in the state queued. An invalid file
+ * is skipped, and `warn` is called with a sentence about the file. */
 xd_status xd_task_store_load(const char *dir, void (*add)(void *cookie, xd_task *task),
                              void (*warn)(void *cookie, const char *line), void *cookie,
                              xd_err *e);

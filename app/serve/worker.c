@@ -127,7 +127,7 @@ static xd_opened *open_split(worker *w, const xd_frame *f)
 }
 
 /* Runs the tasks that the server sends to this rank alone, until XD_FRAME_JOIN. A rank that cannot
- * run tasks alone only waits for that frame. */
+ * run tasks alone only waits for XD_FRAME_JOIN. */
 static xd_status run_split(worker *w, const xd_frame *split, xd_err *e)
 {
     xd_opened *o = open_split(w, split);

@@ -111,8 +111,8 @@ static double read_clock_s(clockid_t id)
 }
 
 /* The thread that sends heartbeats. Each heartbeat has the CPU time of the process without the CPU
- * time of the thread that sends heartbeats. If that time does not grow, the worker neither computes
- * nor reads. */
+ * time of the thread that sends heartbeats. If this CPU time does not grow, the worker neither
+ * computes nor reads. */
 static void *send_heartbeats(void *arg)
 {
     xd_connection *c = arg;

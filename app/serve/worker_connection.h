@@ -11,8 +11,8 @@
 #include "serve/frame.h"
 #include "xdit/xdit.h"
 
-/* A running task. If it has interrupted other tasks, these are below it in the stack of running
- * tasks. */
+/* A running task. The tasks that a running task has interrupted are below it in the stack of
+ * running tasks. */
 typedef struct xd_running {
     struct xd_running *below;
     char               id[64];

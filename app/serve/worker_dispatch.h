@@ -11,9 +11,9 @@
 #include "serve/frame.h"
 #include "serve/schedule.h"
 
-/* Limits: XD_WORKER_RANKS ranks of a worker, XD_WORKER_RUNS tasks that were sent to the worker,
- * XD_WORKER_MODELS remembered models for which ranks cannot be split, XD_WORKER_NAME bytes of a
- * model's name. */
+/* The limits are XD_WORKER_RANKS ranks of a worker, XD_WORKER_RUNS tasks that were sent to the
+ * worker, XD_WORKER_MODELS remembered models for which ranks cannot be split, XD_WORKER_NAME bytes
+ * of a model's name. */
 enum { XD_WORKER_RANKS = 1024, XD_WORKER_RUNS = XD_WORKER_RANKS + 8, XD_WORKER_MODELS = 16,
        XD_WORKER_NAME = 128 };
 

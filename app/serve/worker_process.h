@@ -40,7 +40,7 @@ typedef struct xd_worker_args {
 /* Starts the thread that sends tasks, and the first worker. `a` and its strings are borrowed until
  * xd_worker_stop. */
 xd_status xd_worker_start(xd_worker_process **w, const xd_worker_args *a, xd_err *e);
-/* Waits until the first worker is ready, or until *stop. XD_EIO: the worker ended before it was
+/* Waits until the first worker is ready, or *stop is set. XD_EIO: the worker ended before it was
  * ready, and has printed the reason. */
 xd_status xd_worker_await(xd_worker_process *w, const volatile sig_atomic_t *stop, xd_err *e);
 void      xd_worker_get_state(xd_worker_process *w, xd_worker_state *state);

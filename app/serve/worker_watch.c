@@ -10,7 +10,8 @@
 /* A cancelled task must end within CANCEL_S seconds plus the last interval between two reports,
  * which is usually a step. At most MAX_STEP_S seconds count of the time between two checks. */
 static const double CANCEL_S = 10, MAX_STEP_S = 1;
-static const double BUSY_S = 1e-3;      /* CPU seconds that are more than the error of the clock */
+static const double BUSY_S = 1e-3;      /* fewer CPU seconds than this count as none, because of
+                                           the error of the clock */
 
 void xd_worker_watch_begin(xd_worker_watch *w, double timeout_s)
 {
@@ -40,7 +41,8 @@ double xd_worker_watch_silence(const xd_worker_watch *w, const xd_dispatch *d)
     return most;
 }
 
-/* Returns nonzero if ranks compute this task now, and it is not interrupted by another task. */
+/* Returns nonzero if ranks compute this task now; returns 0 if another task has interrupted this
+ * task. */
 static int is_worked_on(const xd_dispatch *d, const xd_worker_run *r)
 {
     const xd_worker_run *top = NULL;

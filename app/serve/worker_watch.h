@@ -1,10 +1,10 @@
 /* worker_watch.h - detects a worker that hangs and must be killed.
  *
- * Every rank sends a heartbeat (XD_FRAME_ALIVE) each second with its CPU time. If heartbeats are
- * missing, the rank is stopped or its host is overloaded. A worker that has a task and uses no CPU
- * time is blocked, for example by a disk that does not respond. Long steps and loading of weights
- * use CPU time, so they do not count as hanging. An endless loop is detected when a cancelled task
- * does not end. Seconds in which the server itself was suspended do not count. */
+ * Every rank sends a heartbeat (XD_FRAME_ALIVE) each second with its CPU time. Missing heartbeats
+ * mean that the rank was stopped or its host is overloaded. A worker that has a task and uses no
+ * CPU time is blocked, for example by a disk that does not respond. Long steps and loading of
+ * weights use CPU time, so they do not count as hanging. An endless loop is detected when a
+ * cancelled task does not end. Seconds in which the server itself was suspended do not count. */
 #ifndef XD_SERVE_WORKER_WATCH_H
 #define XD_SERVE_WORKER_WATCH_H
 

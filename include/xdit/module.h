@@ -23,8 +23,8 @@
 extern "C" {
 #endif
 
-/* A tensor in the program's memory, contiguous, in row-major order. The size of this struct does
- * not change between versions. */
+/* A tensor in the program's memory, contiguous, in row-major order. The size of xd_array does not
+ * change between versions. */
 enum { XD_ARRAY_DIMS = 5 };
 typedef struct xd_array {
     const char *name;           /* for a weight, the tensor's name in the weight file; else NULL */
@@ -41,7 +41,7 @@ typedef struct xd_module_args { /* call xd_module_args_init, then set fields    
     /* [nweights] weights. Weights whose names the network does not declare are ignored. */
     const xd_array *weights;
     int64_t         nweights;
-    /* compute type, type of weight matrices, as in xd_open_args */
+    /* compute type, and type of the weight matrices; the values are those of xd_open_args */
     const char     *dtype, *weights_dtype;
     /* Nonzero: f32 weight matrices are used in place, and groups of their rows are packed for each
      * GEMM; the program keeps all weights allocated and unchanged until xd_module_close. 0: all
@@ -52,7 +52,8 @@ typedef struct xd_module_args { /* call xd_module_args_init, then set fields    
     int             log_level;  /* log lines up to this level are passed to `log`               */
     int             reserved;   /* must be 0                                                 */
     void          (*log)(void *cookie, int level, const char *line);
-    void           *cookie;     /* passed to `log`; both are used until xd_module_close         */
+    void           *cookie;     /* first argument of `log`; used, like `log`, until
+                                   xd_module_close */
 } xd_module_args;
 #define xd_module_args_init(a) xd_module_args_init_size((a), sizeof *(a))
 XD_API void      xd_module_args_init_size(xd_module_args *a, size_t size);
@@ -79,7 +80,8 @@ typedef struct xd_pass {        /* inputs of a transformer, for one sample; call
     size_t   size;
     /* Latents [T,C,h,w], or [C,h,w] of one frame; or tokens [N,F] of `grid`, with the F values of a
      * patch in the order (channel, frame, row, column). If the model has further input channels,
-     * such as a mask or an encoded image, they follow the channels of the latents. */
+     * such as a mask or an encoded image, the values of these channels follow those of the
+     * latents. */
     xd_array latents;
     int64_t  grid[3];           /* number of frames, rows, columns if latents are tokens; else 0 */
     /* Tokens [R,F] of reference images, one image after the other; image i has references[i][0]
@@ -89,9 +91,9 @@ typedef struct xd_pass {        /* inputs of a transformer, for one sample; call
     const int64_t (*references)[2];
     int64_t        nreferences;
     xd_array text;              /* [n,E] text embeddings, without masked padding                */
-    /* Number of rows of `text` that are not padding, for the first and for the second text encoder
-     * whose embeddings `text` concatenates. Used by models that put learned embeddings in place of
-     * padding. {0,0}: no row is padding. */
+    /* If `text` concatenates the embeddings of two text encoders: for each encoder, the number of
+     * rows that are not padding. Models that replace padding by learned embeddings read these
+     * numbers. {0,0}: no row is padding. */
     int64_t  text_real[2];
     xd_array image;             /* [m,E] embeddings of an image encoder                        */
     xd_array pooled;            /* [P] or [1,P]: pooled text embedding                         */
@@ -109,17 +111,17 @@ XD_API void      xd_pass_init_size(xd_pass *p, size_t size);
  * compared byte by byte. XD_EINVAL: an array has a wrong shape; nothing is computed. */
 XD_API xd_status xd_module_pass(xd_module *m, const xd_pass *p, float *prediction, xd_err *e);
 
-/* Computes the shape of the prediction, nd extents, for latents of the shape latents[0..nd).
- * XD_EINVAL: the transformer does not accept such latents. */
+/* Computes the shape of the prediction for latents of the shape latents[0..nd); both shapes have nd
+ * extents. XD_EINVAL: the transformer does not accept such latents. */
 XD_API xd_status xd_module_predicted(const xd_module *m, int nd, const int64_t *latents,
                                      int64_t *prediction, xd_err *e);
 
 /* ---- an autoencoder ------------------------------------------------------------------------ */
 
-/* Decodes latents [T,C,h,w] or [C,h,w] to pixels, f32 [frames,H,W,3] in about -1 to 1. The latents
- * are already divided by the scaling factor. If `tiled` is 1, uses overlapping tiles for images
- * that are larger than a tile. The caller allocates `pixels`; xd_module_decoded computes their
- * shape. */
+/* Decodes latents [T,C,h,w] or [C,h,w] to pixels, f32 [frames,H,W,3] in about -1 to 1. The program
+ * must have divided the latents by the scaling factor. If `tiled` is 1, uses overlapping tiles for
+ * images that are larger than a tile. The caller allocates `pixels`; xd_module_decoded computes
+ * their shape. */
 XD_API xd_status xd_module_decode(xd_module *m, const xd_array *latents, int tiled, float *pixels,
                                   xd_err *e);
 /* Encodes pixels [frames,H,W,3] in -1 to 1 to moments, f32 [T,h,w,2C]: means, then logarithms of

@@ -1,5 +1,5 @@
-/* tools.h - functions for command lines, servers and tools: lists of options, plans, names of
- * output files, inspection, benchmarks, probes.
+/* tools.h - declares functions for command lines, servers and tools: lists of options, plans, names
+ * of output files, inspection, benchmarks, probes.
  *
  * The rules of xdit.h for errors, records and their versions, and lifetimes apply to this header
  * too. */
@@ -20,14 +20,15 @@ extern "C" {
  * "kernels_error" with a sentence; "type" "bf16", the default compute type; "cores", the number of
  * cores that this process may use; "memory", the bytes available to all processes, and
  * "address_space", the bytes available to this process; "shared_dir", "shared_free": directory and
- * free bytes of the shared memory of ranks; "hub": the Hugging Face cache. GPUs: "cuda" with the
- * reason why there is no GPU, else "cuda_driver", "cuda:0" and so on ("cuda_old:0": an unsupported
- * GPU), "cuda_peers", "cublaslt" or "cublaslt_error", "nccl" or "nccl_error", and
+ * free bytes of the shared memory of ranks; "hub": the Hugging Face cache. For GPUs, the names are:
+ * "cuda" with the reason why there is no GPU, else "cuda_driver", "cuda:0" and so on ("cuda_old:0":
+ * an unsupported GPU), "cuda_peers", "cublaslt" or "cublaslt_error", "nccl" or "nccl_error", and
  * "cuda_kernels_error". */
 XD_API void xd_about(xd_fact *fact, void *cookie);
 
-/* Returns nonzero if an MPI launcher (mpirun, srun) has started this process, and then sets *rank,
- * unless NULL, to the process's rank. An engine connects to the other processes by itself. */
+/* Returns nonzero if an MPI launcher (mpirun, srun) has started this process. If so, and `rank` is
+ * not NULL, also sets *rank to the process's rank. The program need not connect the processes,
+ * because an engine does this. */
 XD_API int       xd_launched(int *rank);
 /* Returns the number of processes that the MPI launcher has started; 0 if the number is unknown or
  * there is no launcher. */
@@ -63,14 +64,15 @@ XD_API xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *byte
 /* Opens a second engine *g on the weights and settings of the engine `of`. The new engine can
  * generate while a request of `of` yields in on_turn. If `alone` is 0, the new engine has the ranks
  * and the plan of `of`, and calls are collective over these ranks. If `alone` is 1, the new engine
- * has only this rank, and the call is local. An engine with `alone` 1 needs a call of
- * xd_load_everywhere before, and a rank must not use this engine and an engine of several ranks at
+ * has only this rank, and the call is local. xd_load_everywhere must be called before an engine
+ * with `alone` 1 generates. A rank must not use such an engine and an engine of several ranks at
  * the same time. Close *g before `of`. */
 XD_API xd_status xd_open_beside(xd_engine **g, xd_engine *of, int alone, xd_err *e);
-/* Loads the weights of all components on all ranks, one copy per host. XD_EUNSUPPORTED: `keep` is
- * not set, or the plan splits weights over ranks or uses stale values. XD_ENOMEM: the weights do
- * not fit; later requests are not affected. Does nothing if all weights are loaded. The call is
- * collective. */
+/* Loads the weights of all components on all ranks, one copy per host. XD_EINVAL: the engine was
+ * opened without `keep` or by xd_open_beside. XD_EUNSUPPORTED: the plan splits weights over ranks,
+ * changes the image or leaves ranks idle, or the model has two transformers. XD_ENOMEM: the weights
+ * do not fit in memory; later requests are not affected. Does nothing if all weights are loaded.
+ * The call is collective. */
 XD_API xd_status xd_load_everywhere(xd_engine *g, xd_err *e);
 /* Selects the LoRA files v[0..n) for the next requests, in place of xd_open_args.loras, until
  * xd_leave_loras. After xd_leave_loras the selection is undefined, so the program calls
@@ -82,8 +84,8 @@ XD_API xd_status xd_load_everywhere(xd_engine *g, xd_err *e);
  * xd_use_loras, xd_leave_loras and xd_drop_loras are collective. */
 XD_API xd_status xd_use_loras(xd_engine *g, const xd_lora *v, int n, xd_err *e);
 XD_API void      xd_leave_loras(xd_engine *g);
-/* Of the sets of LoRA files that no request uses, frees the weights of the least recently used set.
- * Returns 0 if there is no such set. */
+/* Frees the weights of one set of LoRA files: the least recently used set that no request uses.
+ * Returns 0 if a request uses every set, or there are no sets. */
 XD_API int       xd_drop_loras(xd_engine *g);
 
 /* ---- options as data ----------------------------------------------------------------------- */
@@ -96,9 +98,10 @@ typedef enum xd_option_kind { XD_OPT_FLAG, XD_OPT_INT, XD_OPT_INT64, XD_OPT_REAL
                               XD_OPT_SEED }
     xd_option_kind;
 
-/* Values of two kinds of options. XD_OPT_FLAG: 1 is on; if `min` is -1, -1 is off and 0 is the
- * value of the model's config. XD_OPT_SEED: an int64_t for a value from -2^63 to 2^64 - 1, modulo
- * 2^64; the int after it in the record is set if the value is -1 (random seed). */
+/* Values of two kinds of options. XD_OPT_FLAG: the value 1 switches the option on. If `min` is -1,
+ * the value -1 switches the option off, and 0 keeps the setting of the model's config. XD_OPT_SEED:
+ * the field is an int64_t, which gets a value from -2^63 to 2^64 - 1 modulo 2^64. The int that
+ * follows this field in the record is set if the value is -1 (random seed). */
 #define XD_ABOVE_ZERO 1e-6              /* value of `min` for a number that must be above 0    */
 typedef struct xd_option {
     const char    *name;        /* name of the option, "num_inference_steps"                 */
@@ -133,12 +136,13 @@ XD_API const xd_option *xd_parallel_options(int *n);
 
 /* ---- latents --------------------------------------------------------------------------------- */
 
-/* Decodes latents (from on_tensor, from a request with latents_only, or from the program): f32 of
- * `shape` [T,C,h,w]; an image has T = 1. `r` is the request that made the latents, or a request
- * with the prompt "". The result gets the parameters of `r`, whose prompts and images are not read.
- * If the request's width, height or number of frames is 0, it is computed from the shape. Loads
- * only the autoencoder. XD_EINVAL: the shape does not match the request. Collective: rank 0 reads
- * the latents; `shape` is equal on all ranks. */
+/* Decodes latents, which are f32 of `shape` [T,C,h,w]; T is 1 for an image. The latents may come
+ * from on_tensor, from a request with latents_only, or from the program. `r` is the request that
+ * made the latents, or a request with the prompt "". The result gets the parameters of `r`, whose
+ * prompts and images are not read. If the width, height or number of frames of `r` is 0, this value
+ * is computed from the shape of the latents. Loads only the autoencoder. XD_EINVAL: the shape does
+ * not match the request. The call is collective: rank 0 reads the latents, and all ranks pass the
+ * same `shape`. */
 XD_API xd_status xd_decode(xd_engine *g, const xd_request *r, const float *latents,
                            const int64_t shape[4], xd_result **out, xd_err *e);
 
@@ -194,8 +198,9 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     /* What to do with weights that exceed the memory, as in xd_open_args; NULL: "auto" for GPUs,
      * "none" for CPUs and for a cluster without `device`. */
     const char *offload;
-    /* "cuda": plans with one rank per GPU of this machine or, with `cluster`, of that machine,
-     * which need not exist here. NULL: the device of the cluster's file, else "cpu". */
+    /* "cuda": plans with one rank per GPU of this machine. If `cluster` names another machine,
+     * plans with one rank per GPU of that machine, so this machine needs no GPU. NULL: the device
+     * of the cluster's file, else "cpu". */
     const char *device;
     int64_t     memory;         /* limit in bytes per host or GPU, as in xd_open_args          */
     const char *svg;            /* file for a drawing of the 4 fastest plans, or of plan `explain`;
@@ -258,8 +263,8 @@ typedef struct xd_plan_rank {   /* one rank of a plan                           
     double  sent, sent_hosts;
 } xd_plan_rank;
 
-/* Predicts all plans that match `a`. If no plan is possible, the function fails, *out is NULL, and
- * the error has the reason why the plan that comes nearest is impossible. Free *out with
+/* Predicts all plans that match `a`. If no plan is possible, xd_plans_predict fails, *out is NULL,
+ * and the error has the reason why the plan that comes nearest is impossible. Free *out with
  * xd_plans_free. */
 XD_API xd_status            xd_plans_predict(xd_plans **out, const xd_advise_args *a, xd_err *e);
 XD_API const xd_plans_info *xd_plans_about(const xd_plans *p);
@@ -311,7 +316,8 @@ XD_API xd_status xd_output_video_name(const char *path, int i, int videos, int64
 /* Returns the number of files that xd_result_save writes for the file name `path` and `frames`
  * frames. */
 XD_API int64_t   xd_output_files(const char *path, int64_t frames);
-/* Removes all incomplete output files. Async-signal-safe, for a signal handler that exits. */
+/* Removes all incomplete output files. This function is async-signal-safe, so that a signal handler
+ * can call it and then exit. */
 XD_API void xd_output_sweep(void);
 
 /* ---- image files ----------------------------------------------------------------------------- */
@@ -327,8 +333,8 @@ XD_API xd_status xd_image_file_load(const char *path, xd_image *im, uint8_t **da
  * as xd_image_file_load does. */
 XD_API xd_status xd_image_file_load_mask(const char *path, xd_image *im, uint8_t **data,
                                          xd_err *e);
-/* Writes one frame of RGB pixels without gaps between rows. The file name extension selects the
- * format, as in xd_result_save. */
+/* Writes one frame of RGB pixels, without gaps between rows, to an image file. The file name
+ * extension selects the format, as in xd_result_save. */
 XD_API xd_status xd_image_file_save(const xd_image *im, const char *path, xd_err *e);
 /* Writes a contact sheet of a video: at most `most` frames at equal distances, including the first
  * and the last, in rows of `columns` frames, each at most `width` pixels wide, on black. */
@@ -405,8 +411,8 @@ typedef struct xd_inspect_args { /* call xd_inspect_args_init, then set fields *
 } xd_inspect_args;
 #define xd_inspect_args_init(a) xd_inspect_args_init_size((a), sizeof *(a))
 XD_API void      xd_inspect_args_init_size(xd_inspect_args *a, size_t size);
-/* Prints the components of a model, with missing and wrong tensors. If there are such tensors,
- * fails after the last line. */
+/* Prints the components of a model, with missing and wrong tensors. If tensors are missing or
+ * wrong, fails after the last line. */
 XD_API xd_status xd_inspect(const xd_inspect_args *a, xd_err *e);
 
 typedef struct xd_bench_turn {  /* the timed runs of a stage of a benchmark                   */
@@ -474,8 +480,8 @@ typedef struct xd_probe_args {  /* call xd_probe_args_init, then set fields */
 #define xd_probe_args_init(a) xd_probe_args_init_size((a), sizeof *(a))
 XD_API void      xd_probe_args_init_size(xd_probe_args *a, size_t size);
 /* Measures, in a few seconds, the speed of the launched ranks' kernels and messages, and writes the
- * measured rates to a file. Collective over the launched ranks; rank 0 writes the file and calls
- * `line`. */
+ * measured rates to a file. xd_probe is collective over the launched ranks; rank 0 writes the file
+ * and calls `line`. */
 XD_API xd_status xd_probe(const xd_probe_args *a, xd_err *e);
 
 /* ---- conversion of models -------------------------------------------------------------------- */

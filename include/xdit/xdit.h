@@ -26,13 +26,14 @@
  *
  * Records and versions. A record is a struct of this interface. A record that the program allocates
  * begins with its size. The record's init function stores the size with which the program was
- * compiled and sets all defaults; the program then sets the fields that differ. Later versions add
- * fields only at the end. The library reads `size` bytes of a record and uses the defaults for
- * later fields, so a program runs with every later library. A program also runs with an earlier
- * library, which refuses a record only if a field that the library does not know is set. Records
- * without a size (xd_err, xd_parallel, xd_lora, xd_component_file, xd_texts, xd_option) never
- * change their size. Records to which the library passes a pointer (xd_progress, the result of
- * xd_result_image) may have more fields at the end than the program knows.
+ * compiled and sets all defaults; the program then sets the fields that differ. Later versions of
+ * the library add fields only at the end of a record. The library reads `size` bytes of a record
+ * and uses the defaults for later fields, so a program runs with every later library. A program
+ * also runs with an earlier library, which refuses a record only if a field that the library does
+ * not know is set. Records without a size (xd_err, xd_parallel, xd_lora, xd_component_file,
+ * xd_texts, xd_option) never change their size. Records to which the library passes a pointer
+ * (xd_progress, the result of xd_result_image) may have more fields at the end than the program
+ * knows.
  *
  * Lifetimes. The library keeps no pointer that a program passes, except `log` and `cookie` of
  * xd_open_args, which it uses until xd_close returns. The program may free strings, arrays and
@@ -46,8 +47,8 @@
  *   - threads: one pool computes for all engines; the engine opened last sets the size of the pool
  *   - CPU affinity: `bind` of xd_open_args binds the calling thread until the process ends
  *   - MPI, if the library initializes it: with the first engine of several ranks. The library
- *     finalizes MPI when the last such engine closes; the process cannot initialize it again. With
- *     `mpi_comm` the program owns MPI
+ *     finalizes MPI when the last engine of several ranks closes; the process cannot initialize it
+ *     again. With `mpi_comm` the program owns MPI
  *   - output files being written, which xd_output_sweep (tools.h) removes
  *   - environment variables, which the library reads (XDIT_*, HF_*, those of MPI launchers) and
  *     never sets
@@ -79,7 +80,8 @@ extern "C" {
 
 /* ---- version ---------------------------------------------------------------------------- */
 
-/* The version of this header. The build file meson.build reads these three lines. */
+/* The version of this header. The build file meson.build reads the three version numbers from this
+ * header. */
 #define XDIT_VERSION_MAJOR 0
 #define XDIT_VERSION_MINOR 1
 #define XDIT_VERSION_PATCH 0
@@ -96,9 +98,9 @@ XD_API int         xd_version_number(void);
 
 typedef struct xd_engine xd_engine;
 
-/* A plan, which tells how the model is distributed over ranks. A degree of 0 means 1. The names of
- * the options are those of xDiT. Initialize a plan with {0}. The size of this record is fixed:
- * later options replace reserved fields. */
+/* A plan: the way in which the model is distributed over ranks. A degree of 0 means 1. The options
+ * of a plan have the names of xDiT's options. Initialize a plan with {0}. The size of xd_parallel
+ * is fixed: later options replace reserved fields. */
 typedef struct xd_parallel {
     int tensor_parallel_degree, ulysses_degree, ring_degree, pipefusion_parallel_degree;
     int data_parallel_degree, use_cfg_parallel;
@@ -110,7 +112,7 @@ typedef struct xd_parallel {
      * "every": with every patch, as in xDiT; NULL: "first". */
     const char *pipefusion_text;
     const char *attn_layer_num_for_pp; /* blocks of each pipeline stage, "10,9,9"; NULL: balanced */
-    /* Number of ranks, from rank 0 on, that split text encoders. */
+    /* Number of ranks, from rank 0 on, over which each text encoder is split. */
     int text_tensor_parallel_degree;
     int patches_without_stages; /* 1: use patches even with a single stage (for measurements)  */
     int reserved[8];            /* for future options; must be 0                             */
@@ -167,11 +169,11 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
     const char *bind;
     xd_parallel parallel;       /* the parallel plan (see also the field `plan`)             */
     /* The ranks of the engine. NULL: the processes that an MPI launcher has started; the library
-     * initializes and finalizes MPI, unless the program does. Otherwise a pointer to an MPI_Comm of
-     * a program that has initialized MPI: the ranks of this communicator. All messages use
-     * duplicates of the communicator, which xd_close frees; the library neither initializes nor
-     * finalizes MPI, and does not change error handlers of the program. Set `threads` too if other
-     * processes of the program need cores. */
+     * initializes and finalizes MPI, unless the program does. Not NULL: a pointer to an MPI_Comm of
+     * a program that has initialized MPI; the engine then has the ranks of this communicator. All
+     * messages use duplicates of the communicator, which xd_close frees; the library neither
+     * initializes nor finalizes MPI, and does not change error handlers of the program. Set
+     * `threads` too if other processes of the program need cores. */
     const void *mpi_comm;
     const char *without;        /* short name of a text encoder that is not loaded, for models
                                    that support this; NULL: load all */
@@ -208,7 +210,8 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
      * text encoders as necessary remain in pinned host memory (on the CPU: in their files), and
      * their weights are fetched while the blocks before them compute. "stream": all blocks are
      * fetched in this way, for the lowest memory use. "none": a request whose weights do not fit is
-     * refused. NULL: "auto" on a GPU, "none" on the CPU. Results do not depend on this option. */
+     * refused. NULL means "auto" on a GPU and "none" on the CPU. Results do not depend on
+     * `offload`. */
     const char *offload;
     /* [nloras_2] LoRA files that are added to the second transformer of a model with two, which
      * computes the last (low-noise) steps. `loras` are added to the first transformer and to text
@@ -257,13 +260,13 @@ XD_API void      xd_close(xd_engine **g);
 XD_API int       xd_rank(const xd_engine *g);
 XD_API int       xd_ranks(const xd_engine *g);
 
-/* Cancels the running request, which soon fails with XD_ECANCELLED. May be called from any thread,
- * and is async-signal-safe. */
+/* Cancels the running request, which soon fails with XD_ECANCELLED. xd_cancel may be called from
+ * any thread, and is async-signal-safe. */
 XD_API void xd_cancel(xd_engine *g);
 /* Cancels the running request as xd_cancel does, with a reason: on all ranks the request fails with
  * the error message `reason` (copied) and the calling rank in xd_err.rank. xd_cancel_because is for
- * a program whose callback fails on one rank. Only the first call has an effect. May be called from
- * any thread, but not from a signal handler. */
+ * a program whose callback fails on one rank. Only the first call has an effect. xd_cancel_because
+ * may be called from any thread, but not from a signal handler. */
 XD_API void xd_cancel_because(xd_engine *g, const char *reason);
 
 /* ---- images and requests --------------------------------------------------------------------- */
@@ -289,7 +292,8 @@ XD_API void xd_image_init_size(xd_image *i, size_t size);
 
 typedef struct xd_progress {    /* a denoising step that has ended                           */
     int    step, steps;         /* number of the step (1 .. steps); number of steps          */
-    int    image, images;       /* number of the image (1 .. images); images of the request  */
+    int    image, images;       /* number of the image (1 .. images); number of images of the
+                                   request */
     double step_s;              /* seconds of this step                                      */
     double since_start_s;       /* seconds since the start of the request                    */
     double timestep;            /* timestep of this step, in the scheduler's scale           */
@@ -300,13 +304,13 @@ typedef struct xd_texts {       /* a list of texts; n 0: none                   
     int64_t            n;
 } xd_texts;
 
-/* The settings of a request by subject. These structs have no size field: a field that a later
- * version adds follows the last field of xd_request. */
+/* The settings of a request by subject. The structs for the subjects have no size field: a field
+ * that a later version adds follows the last field of xd_request. */
 
 /* The other texts of a request. prompt_2, prompt_3: texts that the second and the third text
  * encoder read in place of the prompt, the same texts for all prompts; negative_prompt_2,
  * negative_prompt_3: the same for the negative prompt. The pipeline defines the order of its
- * encoders. NULL, "": these encoders read the prompt or the negative prompt. */
+ * encoders. If such a text is NULL or "", its encoder reads the prompt or the negative prompt. */
 typedef struct xd_request_texts {
     const char *prompt_2, *prompt_3, *negative_prompt_2, *negative_prompt_3;
     /* Lists of texts in place of negative_prompt, prompt_2 and so on. Each list has one text per
@@ -322,7 +326,7 @@ typedef struct xd_request_texts {
  * its Exif orientation, or pixels in place of the file. Rank 0 reads the pixels during the call;
  * other ranks pass any image. NULL: none. Input images are resized. */
 typedef struct xd_request_images {
-    /* Start image. For models that edit images, this is the image to edit. */
+    /* Start image. A model that edits images edits this image. */
     const char *image;
     const xd_image *image_pixels;
     /* [nmore_images] further images after `image`, for models that read several images. Image i is
@@ -339,13 +343,13 @@ typedef struct xd_request_images {
     const xd_image *mask_pixels;
     /* Inpainting of a crop: the bounding box of the mask plus this many pixels is cut out,
      * generated at width x height, and pasted back, so the result has the size of the input image.
-     * Negative: the complete image is generated. */
+     * A negative number: the complete image is generated. */
     int64_t     padding_mask_crop;
     /* Fraction of the steps that run, starting from the start image with noise added; 0: the
      * pipeline's default. */
     double      strength;
-    /* For models that resize a reference image to one of the sizes on which they were trained.
-     * Nonzero: the image keeps its own size. */
+    /* Nonzero: a reference image keeps its own size, also if the model was trained on certain sizes
+     * of reference images. 0: such a model resizes the image to one of these sizes. */
     int         no_auto_resize;
     int         reserved;       /* must be 0                                                 */
 } xd_request_images;
@@ -411,7 +415,7 @@ typedef struct xd_request_noise {
     int64_t     count;
 } xd_request_noise;
 
-/* Methods that save time. Those other than the defaults change the image, except as noted. */
+/* Methods that save time. Values other than the defaults change the image, except as noted. */
 typedef struct xd_request_savings {
     /* Type of the attention scores Q K^T in the transformer: NULL, "auto": the compute type;
      * "int8": quantized Q and K, faster and slightly less accurate, if the device supports it. */
@@ -434,9 +438,9 @@ typedef struct xd_request_savings {
      * ("share,full"), or a file "*.json" of `xdit calibrate` or xDiT with the method of each block
      * and step. Methods: full, full+cfg, window, window+cfg, share. NULL: full attention. */
     const char *fast_attn;
-    /* Interval in steps at which keys and values of reference images are computed; the steps
-     * between reuse them and compute no reference tokens. 1: every step; 0: only the first step.
-     * The image stays the same for models that are trained for such reuse. */
+    /* Interval, in steps, at which keys and values of reference images are computed. The other
+     * steps reuse these keys and values, and compute no reference tokens. 1: every step; 0: only
+     * the first step. The image stays the same for models that are trained for such reuse. */
     int64_t     reference_interval;
 } xd_request_savings;
 
@@ -474,11 +478,11 @@ typedef struct xd_request_callbacks {
     void      (*on_stage)(void *cookie, const char *stage);
     void      (*on_step)(void *cookie, const xd_progress *p); /* called after each denoising step */
     /* Called on rank 0 before anything is loaded, once for each image i (from 0), with the image's
-     * number of frames. If it returns 0, the image is skipped on all ranks, and the result has no
-     * data for the image. NULL: all images are generated. */
+     * number of frames. If the callback returns 0, the image is skipped on all ranks, and the
+     * result has no data for the image. NULL: all images are generated. */
     int       (*wanted)(void *cookie, int i, int64_t frames);
-    /* Called when image i (from 0) is complete and may be saved; `partial` has images 0 .. i. A
-     * nonzero return value stops the request with that status. */
+    /* Called when image i (from 0) is complete and may be saved; `partial` has images 0 .. i. If
+     * the callback returns a nonzero status, the request stops with this status. */
     xd_status (*on_image)(void *cookie, const struct xd_result *partial, int i, xd_err *e);
     /* Called with intermediate tensors, for golden tests: f32, contiguous. Names of tensors: "ids",
      * "prompt_embeds", "negative_prompt_embeds", "noise", "latents" (after each step, layout
@@ -497,11 +501,11 @@ typedef struct xd_request_callbacks {
      * rank of every other replica, for the image that this replica generates. */
     void      (*on_preview)(void *cookie, const xd_image *image, const xd_progress *p);
     /* Called so that the program can do other work: between two steps, images, VAE tiles or chunks
-     * of frames, and, if xd_open_args.keep is set, between texts. Called equally often on all
-     * ranks. on_turn may generate with other engines, including one of xd_open_beside; the request
-     * continues when on_turn returns. If on_turn returns a failure status, the request stops. Not
-     * called with data parallelism or with idle ranks. xd_result_seconds does not include the time
-     * of these calls. */
+     * of frames, and, if xd_open_args.keep is set, between texts. on_turn is called equally often
+     * on all ranks. on_turn may generate with other engines, including one of xd_open_beside; the
+     * request continues when on_turn returns. If on_turn returns a failure status, the request
+     * stops. on_turn is not called with data parallelism or if there are idle ranks.
+     * xd_result_seconds does not include the time of these calls. */
     xd_status (*on_turn)(void *cookie, xd_err *e);
 } xd_request_callbacks;
 
@@ -538,15 +542,15 @@ XD_API void xd_request_init_size(xd_request *r, size_t size);
 typedef struct xd_result xd_result;     /* the images of one request                         */
 
 /* Generates nprompts x num_images_per_prompt images. Free *out with xd_result_free; *out is NULL
- * after a failure. Collective: all ranks pass equal requests, except for pixels, noise and
- * callbacks. */
+ * after a failure. The call is collective: all ranks pass equal requests, except for pixels, noise
+ * and callbacks. */
 XD_API xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e);
 XD_API int       xd_result_count(const xd_result *r); /* returns the number of images of a result */
 /* Returns the pixels of image i, RGB without gaps between rows, or NULL if the result has only
  * latents. */
 XD_API const xd_image *xd_result_image(const xd_result *r, int i);
-/* Returns the seed of image i, in the form of xd_request.seed. Texts and JSON have the seed as 0 ..
- * 2^64 - 1, as in torch. */
+/* Returns the seed of image i, in the form of xd_request.seed. In the parameters of an image, the
+ * seed is a number from 0 to 2^64 - 1, as in torch. */
 XD_API int64_t   xd_result_seed(const xd_result *r, int i);
 /* Return the parameters of image i as one JSON object, and in the text format of A1111
  * (stable-diffusion-webui). */
