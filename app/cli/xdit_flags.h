@@ -12,11 +12,13 @@
 typedef enum xd_flag_kind {
     XD_FLAG_SAME,               /* xdit has a flag with the same name and meaning              */
     XD_FLAG_OTHER,              /* xdit has another flag (own) with the same value             */
-    XD_FLAG_VALUE,              /* equals a value of a flag of xdit: own is "weights_dtype int8" */
-    XD_FLAG_NOT_NEEDED,         /* has no effect on the result; reported, then ignored         */
-    XD_FLAG_SLOWER,             /* not supported; the image is exact, but takes longer        */
-    XD_FLAG_REFUSED             /* not supported; the flag is refused, because the image would
-                                   differ */
+    XD_FLAG_VALUE,              /* the flag equals a value of a flag of xdit; `own` is then, for
+                                   example, "weights_dtype int8" */
+    XD_FLAG_NOT_NEEDED,         /* the flag has no effect on the result; xdit reports and ignores
+                                   it */
+    XD_FLAG_SLOWER,             /* xdit does not support the flag; the image is exact, but takes
+                                   longer */
+    XD_FLAG_REFUSED             /* xdit refuses the flag, because the image would differ */
 } xd_flag_kind;
 
 typedef struct xd_xdit_flag {

@@ -10,8 +10,8 @@
 #include "from_xdit/xdit_models.h"
 
 typedef struct xd_given {       /* a flag of xDiT with its values on the command line          */
-    int          n, count;      /* occurrences of the flag; number of values of its last
-                                   occurrence */
+    int          n, count;      /* number of occurrences of the flag; number of values of its
+                                   last occurrence */
     int          off;           /* 1: the flag was written as --no-NAME                        */
     const char **v;             /* [count] values of the flag: borrowed strings in a malloc'ed
                                    list */
@@ -31,8 +31,8 @@ typedef struct xd_line {        /* a parsed command line; initialize with {0}; t
     int         runner;         /* 1: the command starts xDiT's runner, which has its own flags */
     int         world;          /* number of processes on all hosts                            */
     const xd_xdit_model *model; /* row of the model; NULL: unknown                             */
-    int         heads, blocks, cross;   /* of the model's transformer: attention heads, blocks, and
-                                           heads of the cross-attention; 0: unknown */
+    int         heads, blocks, cross;   /* numbers of attention heads, blocks and cross-attention
+                                           heads of the transformer; 0: unknown */
     int         from_config;    /* 1: heads, blocks and cross were read from the config of the model
                                    directory */
     xd_given    given[XD_XDIT_FLAGS_MAX];       /* flags of the command, by their index in

@@ -17,17 +17,21 @@ typedef enum xd_frame_kind {
     XD_FRAME_RUN = 1,           /* the arguments of a task (task_flags.h)                       */
     XD_FRAME_CANCEL,            /* id of the task to cancel; ignored if that task is not running */
     XD_FRAME_QUIT,              /* the worker exits after the running task                     */
-    XD_FRAME_READY,             /* number of ranks, version, rank of the sender: the worker is ready
-                                   for its first task */
-    XD_FRAME_STAGE,             /* task id, stage: "open", "text", "denoise", "decode"          */
-    XD_FRAME_STEP,              /* task id, step, steps, image, images                          */
-    XD_FRAME_PREVIEW,           /* task id, step, file of the preview                           */
-    XD_FRAME_IMAGE,             /* task id, file, seed, parameters as JSON, parameters in A1111's
-                                   text format, width, height, frames, frames per second, number of
-                                   tokens of the prompt, of the reference images, of the image */
-    XD_FRAME_DONE,              /* task id, then pairs: name of a stage of the task, its seconds */
-    XD_FRAME_FAILED,            /* task id, xd_status as a number, error message               */
-    XD_FRAME_MEMORY,            /* resident bytes of rank 0, number of open models             */
+    XD_FRAME_READY,             /* the worker is ready for its first task; texts: number of
+                                   ranks, version, rank of the sender */
+    XD_FRAME_STAGE,             /* a stage begins: task id, "open", "text", "denoise" or "decode" */
+    XD_FRAME_STEP,              /* a step has ended: task id, step, steps, image, images        */
+    XD_FRAME_PREVIEW,           /* there is a preview: task id, step, file of the preview       */
+    XD_FRAME_IMAGE,             /* an image is finished: task id, file, seed, parameters as JSON,
+                                   parameters in A1111's text format, width, height, frames,
+                                   frames per second, number of tokens of the prompt, of the
+                                   reference images, of the image */
+    XD_FRAME_DONE,              /* a task is done: task id, then pairs of a stage's name and its
+                                   seconds */
+    XD_FRAME_FAILED,            /* a task has failed: task id, xd_status as a number, error
+                                   message */
+    XD_FRAME_MEMORY,            /* state of the worker: resident bytes of rank 0, number of open
+                                   models */
     XD_FRAME_SPLIT,             /* to rank 0, with the arguments of a task: split the ranks, so that
                                    each runs tasks of that task's model alone. Each rank replies
                                    "1", or "0" and the reason why the rank cannot run alone */

@@ -6,7 +6,7 @@
 #include "serve/defaults.h"
 
 typedef struct xd_serve_model { /* a value of --model: [NAME=]DIR[,OPTION=VALUE...]             */
-    char       *text;           /* owned text into which name and path point                   */
+    char       *text;           /* owned copy of the value, into which name and path point     */
     const char *name, *path;    /* name in requests (NULL: derived from the path); directory   */
     xd_defaults defaults;       /* defaults of requests to this model, including the defaults for
                                    all models */

@@ -19,7 +19,8 @@ typedef enum xd_task_state {
 
 typedef struct xd_task_image {  /* a finished image or video                                   */
     char   *file;               /* path of the image or video                                  */
-    char   *seed, *json, *parameters;   /* seed; texts of xd_result_json and xd_result_parameters */
+    char   *seed, *json, *parameters;   /* seed of the image, and the texts that xd_result_json
+                                           and xd_result_parameters return */
     int64_t width, height, frames;
     double  fps;                /* frames per second of a video; 0: a single image             */
     int64_t text_tokens, reference_tokens, image_tokens;        /* numbers of tokens
@@ -69,7 +70,7 @@ typedef struct xd_task {
     /* The following fields are private to tasks.c. */
     char   *model_name;         /* owned copy of `model`, if the task was read from a file     */
     int     refs;               /* number of references                                        */
-    int     deleted;            /* 1: the task is freed with its last reference                */
+    int     deleted;            /* 1: the task is freed when its last reference is released    */
     int     awaited;            /* 1: a client waits for the end of the task                   */
     int     attempts;           /* number of times that the task was sent to a worker          */
     struct xd_task *next;       /* the task added after this one                               */

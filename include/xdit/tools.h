@@ -235,11 +235,12 @@ typedef struct xd_plan_info {   /* the prediction of one plan; the fastest plan 
     const char *text;           /* plan as a description, "cfg 2 x ulysses 2"                 */
     const char *refused;        /* why the plan is impossible; NULL: it is possible            */
     xd_parallel parallel;       /* the degrees and options of the plan, for xd_open_args      */
-    int         predicted;      /* 0: refused before prediction; the fields below are 0        */
+    int         predicted;      /* 1: the plan was predicted; 0: it was refused, and the fields
+                                   below are 0 */
     int         ranks;          /* number of ranks that the plan uses                         */
-    int         same_image;     /* 1: generates the image of one rank without options that change
-                                   the image to save time; 0: it does not, because of stale keys
-                                   and values or such an option (xd_option_about.saves) */
+    int         same_image;     /* 1: the plan generates the same image as one rank does without
+                                   the options that save time (xd_option_about.saves); 0: stale
+                                   keys and values or such an option change the image */
     /* number of steps of an image; number of exact steps among them */
     int         steps, exact_steps;
     /* Seconds of: waiting for weights before the first step; text encoding; an exact step; a
@@ -255,11 +256,14 @@ typedef struct xd_plan_info {   /* the prediction of one plan; the fastest plan 
 typedef struct xd_plan_rank {   /* one rank of a plan                                         */
     int64_t text, transformer, vae;     /* bytes of weights, by component                     */
     int64_t text_tmp, transformer_tmp, vae_tmp; /* bytes of activations, by component          */
-    int64_t method_bytes;       /* part of transformer_tmp: stale values and message buffers   */
+    int64_t method_bytes;       /* bytes of stale values and message buffers, a part of
+                                   transformer_tmp */
     int64_t peak;               /* peak bytes of the rank's memory                            */
-    /* Seconds of computing, and of waiting for messages, in a later step. */
+    /* Seconds of computing, and seconds of waiting for messages, in a step after the first
+     * steps. */
     double  busy_s, wait_s;
-    /* bytes sent in a step after the first steps; the part sent to other hosts */
+    /* bytes that the rank sends in a step after the first steps; the part of these that it sends to
+     * other hosts */
     double  sent, sent_hosts;
 } xd_plan_rank;
 
@@ -416,7 +420,7 @@ XD_API void      xd_inspect_args_init_size(xd_inspect_args *a, size_t size);
 XD_API xd_status xd_inspect(const xd_inspect_args *a, xd_err *e);
 
 typedef struct xd_bench_turn {  /* the timed runs of a stage of a benchmark                   */
-    int         n;              /* number of runs so far; 0: the fields below are not valid   */
+    int         n;              /* number of timed runs so far; 0: the fields below are not valid */
     double      seconds, gflop; /* time and floating-point operations / 1e9 of the last run   */
     /* The processor's peak rate without memory access: the higher of two values, which are measured
      * before and after the run. */
@@ -450,14 +454,15 @@ typedef struct xd_bench_args {  /* call xd_bench_args_init, then set fields */
     xd_parallel parallel;
     int         log_level;      /* lines up to this level are passed to `log`                   */
     void      (*log)(void *cookie, int level, const char *line);
-    /* With one rank: called before every timed run of a stage and after the last run. A return
-     * value of 0 ends the stage, regardless of `repeats`. With this callback, blocks are timed only
-     * if `parts` names them, and large GEMMs are not timed: matrix peaks are 0. NULL: none. */
+    /* If there is a single rank, this function is called before every timed run of a stage and
+     * after the last run. A return value of 0 ends the stage, regardless of `repeats`. With this
+     * callback, blocks are timed only if `parts` names them, and large GEMMs are not timed: matrix
+     * peaks are 0. NULL: none. */
     int       (*turn)(void *cookie, const xd_bench_turn *last);
-    /* With one rank: called when the creation or loading of weights (of `bytes` bytes) or the
-     * timing of a stage (0 bytes) begins. NULL: none. */
+    /* If there is a single rank, this function is called when the creation or loading of weights
+     * (of `bytes` bytes) or the timing of a stage (0 bytes) begins. NULL: none. */
     void      (*on_stage)(void *cookie, const char *what, double bytes);
-    const char *gemm;           /* input type of fp8 GEMMs, as in xd_request                 */
+    const char *gemm;           /* type of the inputs of GEMMs with fp8 weights, as in xd_request */
 } xd_bench_args;
 #define xd_bench_args_init(a) xd_bench_args_init_size((a), sizeof *(a))
 XD_API void      xd_bench_args_init_size(xd_bench_args *a, size_t size);

@@ -484,11 +484,12 @@ typedef struct xd_request_callbacks {
     /* Called when image i (from 0) is complete and may be saved; `partial` has images 0 .. i. If
      * the callback returns a nonzero status, the request stops with this status. */
     xd_status (*on_image)(void *cookie, const struct xd_result *partial, int i, xd_err *e);
-    /* Called with intermediate tensors, for golden tests: f32, contiguous. Names of tensors: "ids",
-     * "prompt_embeds", "negative_prompt_embeds", "noise", "latents" (after each step, layout
-     * [C,H,W], of a video [T,C,H,W]), "condition" (channels that image-to-video transformers read
-     * in addition to the latents), "image" ([H,W,3], of a video [T,H,W,3], in [0,1]). `step` is the
-     * step for "latents", the number of the text for text tensors, and 0 otherwise. */
+    /* Called with intermediate tensors, which are f32 and contiguous, for tests that compare them
+     * with a reference. Names of tensors: "ids", "prompt_embeds", "negative_prompt_embeds",
+     * "noise", "latents" (after each step, layout [C,H,W], of a video [T,C,H,W]), "condition"
+     * (channels that image-to-video transformers read in addition to the latents), "image"
+     * ([H,W,3], of a video [T,H,W,3], in [0,1]). `step` is the step for "latents", the number of
+     * the text for text tensors, and 0 otherwise. */
     void      (*on_tensor)(void *cookie, const char *name, int step, int nd, const int64_t *d,
                            const float *data);
     /* Called after each step, after on_tensor and before on_step, with the latents in the layout of
