@@ -22,9 +22,9 @@ static const char ROSTER[] = "XDIT_ROLL";         /* environment variable with t
                                                      roster's socket */
 
 /* After most deaths of ranks the launcher ends the run itself. After the death of a rank, the
- * launcher has START_GRACE_S seconds to end the run while ranks start, and RUN_GRACE_S seconds
- * later. A rank that never connected counts as dead after SILENT_S seconds without any change, plus
- * SILENT_PER_RANK_S for each rank. */
+ * launcher has this many seconds to end the run: START_GRACE_S if the ranks are still starting,
+ * RUN_GRACE_S if all ranks have started. A rank that never connected counts as dead after SILENT_S
+ * seconds without any change, plus SILENT_PER_RANK_S for each rank. */
 static const double START_GRACE_S = 3, RUN_GRACE_S = 15, SILENT_S = 5, SILENT_PER_RANK_S = 0.25;
 
 typedef struct notice { int32_t event, rank; } notice;

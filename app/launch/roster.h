@@ -67,7 +67,7 @@ int  xd_roster_failed(xd_roster *r, pid_t launcher, double limit, char *why, siz
 /* Kills all ranks, and all processes below the launcher. */
 void xd_roster_kill(const xd_roster *r, pid_t launcher);
 /* Describes the first rank that died: "rank 1 was killed by signal 9". Returns 0 if no rank has
- * died, or its status is unknown. */
+ * died, or if the status of the dead rank is unknown. */
 int  xd_roster_first_death(const xd_roster *r, char *why, size_t size);
 
 #endif

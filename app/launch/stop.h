@@ -11,8 +11,9 @@ void xd_stop_arm(void);
  * ranks, like SIGINT. SIGTERM, which a launcher sends to end a failed run, ends the process at
  * once. */
 void xd_stop_arm_rank(void);
-/* Handles SIGBUS in any thread, which is raised when a mapped file was truncated: prints a sentence
- * with the name of the file, and ends the process. Every command calls this function. */
+/* Handles SIGBUS in every thread. SIGBUS is raised when a mapped file was truncated; the handler
+ * prints a sentence with the name of the file, and ends the process. Every command calls this
+ * function. */
 void xd_stop_arm_sigbus(void);
 /* Handles the limit of CPU time (ulimit -t): prints a sentence and ends the process shortly before
  * the system would kill it. Every command calls this function. */

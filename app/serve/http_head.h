@@ -29,8 +29,8 @@ typedef struct xd_head {        /* state of the parser; starts as {0} at the fir
 
 /* Returns the error message for a request that is refused with `status`. */
 const char *xd_head_sentence(int status);
-/* Parses the next n bytes. Returns the number of bytes at p that may be forwarded: the bytes before
- * a refused request. Removes chunk extensions from the bytes in place. */
+/* Parses the next n bytes. Returns how many of the n bytes at p may be forwarded, which are those
+ * before a refused request. Removes chunk extensions from the bytes in place. */
 size_t xd_head_read(xd_head *h, char *p, size_t n);
 
 #endif

@@ -139,8 +139,9 @@ static int64_t read_digits(const char *text, const char **end)
     return errno ? INT64_MAX : n;
 }
 
-/* Parses a Range "bytes=2-5", "bytes=2-" or "bytes=-4" for a file of `size` bytes. Returns ALL, so
- * that the header is ignored, for several ranges, other units and invalid ranges. */
+/* Parses a Range "bytes=2-5", "bytes=2-" or "bytes=-4" for a file of `size` bytes. If the header
+ * has several ranges, another unit or an invalid range, returns ALL, so that the header is
+ * ignored. */
 static asked read_range(const char *range, int64_t size, int64_t *from, int64_t *n)
 {
     const char *at = range + 6;

@@ -153,8 +153,8 @@ const char *xd_answer_type(const char *path);   /* media type of a file by its e
 /* Writes the origin "http://host:port" that the client has used for this server to `text`. */
 void xd_answer_origin(const xd_http_call *c, char *text, size_t size);
 void xd_cancel_task(xd_server *s, xd_task *task);
-/* Returns the task whose id is in the path, with a reference. NULL: there is no such task, or it
- * belongs to another API key. */
+/* Returns the task whose id is in the path, with a reference. NULL: there is no such task, or the
+ * task belongs to another API key. */
 xd_task *xd_answer_find(const xd_http_call *c);
 /* Returns the tasks with the API key of the request, oldest first. If `videos` is set, returns only
  * tasks that generate videos. The caller holds the lock, and frees the list. */
