@@ -12,8 +12,8 @@
  * strides are arbitrary.
  *
  * The count device ("count") computes nothing: its kernels add up flops and bytes, and its memory
- * is a range of addresses without storage. Running a model on a count device yields the cost model
- * and the memory plan. */
+ * is a range of addresses without storage. A run of a model on a count device yields the model's
+ * cost and its memory plan. */
 #ifndef XD_BACKEND_BACKEND_H
 #define XD_BACKEND_BACKEND_H
 
@@ -24,7 +24,7 @@ typedef struct xd_dev    xd_dev;
 /* A queue of work of a device. NULL stands for the device's default queue. */
 typedef struct xd_stream xd_stream;
 typedef struct xd_ops    xd_ops;
-/* functions of the lanes, queues of work (backend/lanes.h) */
+/* functions that queue work on a device's lanes, which are its queues (backend/lanes.h) */
 typedef struct xd_dev_lanes xd_dev_lanes;
 typedef struct xd_dev_graphs xd_dev_graphs; /* functions that record kernels (backend/graphs.h) */
 typedef struct xd_dev_name { char s[32]; } xd_dev_name;
@@ -50,22 +50,23 @@ typedef struct xd_dev_ops {
     xd_status (*fill)(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes);
     /* returns 1 if p is an address in this device's memory */
     int       (*owns)(xd_dev *d, const void *p);
-    /* Asynchronous copies from pinned host memory, for devices with memory of their own; the
-     * pointers are NULL for other devices. `pin` allocates pinned host memory, and returns NULL if
-     * out of memory. `unpin` frees pinned memory after all work that uses it. `fetch` copies from
-     * pinned memory to the device, concurrently with work that is queued later, as soon as the work
-     * that is queued now has ended. `fetched` makes work that is queued later wait for the last
-     * copy with the same `place`, a number from 0 to XD_FETCH_PLACES - 1. Copies run one after the
-     * other. */
+    /* Functions that copy asynchronously from pinned host memory (memory that the device can access
+     * directly). They are NULL for devices that use the host's memory. `pin` allocates pinned host
+     * memory, and returns NULL if out of memory. `unpin` waits for the copies that read the pinned
+     * memory, then frees the memory. `fetch` queues a copy from pinned memory to the device. The
+     * copy starts when the work that is queued now has ended, and runs concurrently with work that
+     * is queued later. `fetched` makes work that is queued later wait for the last copy with the
+     * same `place`, a number from 0 to XD_FETCH_PLACES - 1. Copies run one after the other. */
     void     *(*pin)(xd_dev *d, size_t bytes);
     void      (*unpin)(xd_dev *d, void *p);
-    /* Pin and unpin complete pages of the caller's own memory, which other processes may share. */
+    /* `pin_pages` pins complete pages of memory that the caller has allocated (other processes may
+     * share this memory). `unpin_pages` ends the pinning of such pages. */
     xd_status (*pin_pages)(xd_dev *d, void *p, size_t bytes);
     void      (*unpin_pages)(xd_dev *d, void *p);
     xd_status (*fetch)(xd_dev *d, int place, void *to, const void *from, size_t bytes);
     xd_status (*fetched)(xd_dev *d, int place);
-    /* Returns the measured rate of copies from pinned host memory to the device, or with `back` to
-     * the host, in bytes/s, or 0 if the rate is unknown. */
+    /* Returns the measured rate, in bytes/s, of copies from pinned host memory to the device or, if
+     * `back` is 1, from the device to pinned host memory. Returns 0 if the rate is unknown. */
     double    (*link)(xd_dev *d, int back);
     /* Returns the measured rate of copies within device memory, in bytes read and written per
      * second, or 0 if the rate is unknown. */
@@ -83,11 +84,12 @@ typedef struct xd_dev_ops {
     double    (*peak)(xd_dev *d, xd_dtype t, int threads, double seconds);
     size_t    (*kernel_bytes)(const xd_dev *d);
     void      (*forget)(xd_dev *d);
-    /* Timestamps of asynchronous work. Both pointers are NULL on devices whose kernels have
-     * finished when they return. `stamp` queues a timestamp for the moment when all earlier work
-     * has ended, and returns the index of the timestamp, from 0 on, or -1 on failure. `stamps`
-     * waits for all timestamps, writes the first `most` of them (ns, on the clock of xd_now_ns),
-     * and returns the number written. Indices then start at 0 again. */
+    /* Functions that record when asynchronous work has ended. Both pointers are NULL on devices
+     * whose kernels have finished when they return. `stamp` queues a timestamp for the moment when
+     * all earlier work has ended, and returns the index of the timestamp (counted from 0), or -1 on
+     * failure. `stamps` waits for all timestamps, writes the first `most` of them (ns, on the clock
+     * of xd_now_ns), and returns the number of timestamps written. The next timestamp has the index
+     * 0 again. */
     int64_t   (*stamp)(xd_dev *d, xd_stream *s);
     int64_t   (*stamps)(xd_dev *d, int64_t *ns, int64_t most);
     void  (*close)(xd_dev *d);
@@ -103,8 +105,8 @@ struct xd_dev {
     int               counts;
     int               host_memory;      /* 1: the host may access device memory              */
     int               rotates;          /* 1: the device implements `rotate` of xd_ops       */
-    /* Types of queries (bits 1u << type) for which attention scores are int8 on request. Attention
-     * with other types ignores the request. */
+    /* The set of query types (with bit 1u << type for each type) for which attention computes int8
+     * scores if xd_attn_args.int8 is 1. Attention with other query types ignores this flag. */
     unsigned          int8_attn;
     int               fp8_gemm;         /* 1: GEMMs multiply fp8 inputs on request (xd_gemm.fp8) */
     int               narrow_bias;      /* 1: linear layers accept biases of the compute type  */
@@ -116,19 +118,21 @@ struct xd_dev {
 /* Opens a device by name: a kind ("cpu"), or a kind and an instance ("cuda:1"). NULL as the name
  * opens the first kind of the registry. Returns XD_EINVAL if there is no such device. */
 xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e);
-/* Opens a stand-in for a device with memory of its own, from which a count device can be made. The
- * stand-in only returns the sizes of scratch memory and of packed weights, and the real device need
- * not exist. `name` is as in xd_dev_open. Returns XD_EINVAL if there is no such kind. */
+/* Opens a stand-in for a device that has its own memory (such as a GPU), so that a count device can
+ * be opened for this kind of device on a machine without one. The stand-in only returns the sizes
+ * of scratch memory and of packed weights. `name` is as in xd_dev_open. Returns XD_EINVAL if there
+ * is no such kind. */
 xd_status xd_dev_open_sizes(xd_dev **d, const char *name, xd_err *e);
-/* Chooses the device of rank `rank` of the `ranks` on this host, all of which were started with the
- * device `name`. "cuda" means one GPU per rank, so *out becomes "cuda:<rank>". *out stays empty if
- * `name` itself is to be opened, because `name` is an instance ("cuda:0") that all ranks share, or
- * because the kind has no instances. Returns XD_EINVAL if there are fewer instances than ranks. */
+/* Chooses the device of rank number `rank`. All `ranks` ranks of this host were started with the
+ * device name `name`. "cuda" means one GPU per rank, so *out becomes "cuda:<rank>". *out stays
+ * empty if `name` itself is to be opened, because `name` is an instance ("cuda:0") that all ranks
+ * share, or because the kind has no instances. Returns XD_EINVAL if there are fewer instances than
+ * ranks. */
 xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks, xd_err *e);
-/* Opens, for rank `rank` of the `ranks` on this host, an instance of its own of a device kind that
- * is faster than the first kind of the registry. Returns XD_EUNSUPPORTED if this machine has no
- * such device. Any other error means that there are not enough such devices for all ranks, or the
- * device cannot be opened. */
+/* Opens a device of a kind that is faster than the first kind of the registry. The device is for
+ * rank number `rank` of the `ranks` ranks on this host, and is used by no other rank. Returns
+ * XD_EUNSUPPORTED if this machine has no such device. Any other error means that there are not
+ * enough such devices for all ranks, or the device cannot be opened. */
 xd_status xd_dev_open_best(xd_dev **d, int rank, int ranks, xd_err *e);
 /* Opens a count device, which counts bytes and operations of a real device and computes nothing.
  * The sizes of scratch memory and packed weights are those of `real` (borrowed; must outlive the
@@ -143,7 +147,7 @@ typedef struct xd_counts { /* work that a count device has counted since the las
     double gemm_flops, attn_flops, conv_flops;
     double bytes;                       /* bytes of the operands of all ops, each operand once */
     int64_t calls;
-    int64_t small;                      /* number of op calls with less than 4 GFLOP and 20 MB */
+    int64_t small;                      /* number of op calls below 4 GFLOP and below 20 MB    */
 } xd_counts;
 /* Reads the work that a count device has counted. If `reset` is 1, the counts are then set to
  * zero. */
@@ -161,19 +165,20 @@ xd_dtype xd_dev_best(const xd_dev *d);
  * Each thread measures for `seconds`, and at least five bursts. If the device has no bf16 dot
  * products, the peak of BF16 is that of F32. Do not call for count devices. */
 double   xd_dev_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
-/* Returns the approximate bytes of code and tables that kernels will allocate when the calls that
- * were counted for them first run. The bytes are in host memory, or in device memory if the device
- * has its own. */
+/* Returns the approximate number of bytes that kernels will still allocate for code and tables, at
+ * the first run of those calls that a count device has counted. Kernels allocate these bytes in
+ * device memory if the device has its own memory, else in host memory. */
 size_t   xd_dev_kernel_bytes(const xd_dev *d);
 /* Returns an id of the device's memory, which is equal for all devices that share the memory; 0 for
  * the host's memory. A count device returns the id of the real device for which it counts. */
 uint64_t xd_dev_identity(const xd_dev *d);
-/* Forgets the calls that were counted for kernels (xd_dev_kernel_bytes) but have not run. */
+/* Forgets the counted calls that have not run, so that xd_dev_kernel_bytes excludes their bytes. */
 void     xd_dev_forget(xd_dev *d);
 
 /* ---- device kinds ------------------------------------------------------------------------- */
 
-/* A device kind: one folder of backend/ and one line in registry.c. */
+/* A device kind, such as "cpu" or "cuda". Each kind is one folder of backend/ and one entry of the
+ * list in registry.c. */
 typedef struct xd_dev_kind {
     const char *name;              /* kind name, e.g. "cpu": the part of a device name before ':' */
     /* Opens a device. `which` is the part of the device name after ':', or "". Returns XD_EINVAL if
@@ -208,8 +213,8 @@ void     xd_dev_about(xd_fact *fact, void *cookie);     /* calls `about` of ever
  * this control group) may still allocate together. *process: bytes of address space that this
  * process may still map (ulimit -v), minus the address space that kernels will map. */
 void     xd_host_memory(size_t *machine, size_t *process);
-/* Returns the bytes of address space that this process may still map, including the share that
- * kernels will map. */
+/* Returns the bytes of address space that this process may still map, including the address space
+ * that kernels will map later. */
 size_t   xd_host_address_space(void);
 /* Sets *available to the smaller of the two values of xd_host_memory, and *total to all memory of
  * the host. */
@@ -217,10 +222,11 @@ void     xd_host_memory_free(size_t *available, size_t *total);
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-/* The matrix of a linear layer or the kernel of a convolution, packed in the layout that the
- * device's GEMM or convolution reads fastest. To fill an xd_weight, the caller describes the weight
- * (type, out, in, kernel, groups; `p` is NULL), calls pack_size, sets p to memory of that many
- * bytes, and calls pack. The caller owns the memory at p.
+/* A weight: the matrix of a linear layer or the kernel of a convolution. The weight is packed,
+ * which means that its elements are in the order that the device's GEMM or convolution reads
+ * fastest. To fill an xd_weight, the caller describes the weight (type, out, in, kernel, groups;
+ * `p` is NULL), calls pack_size, sets p to memory of that many bytes, and calls pack. The caller
+ * owns the memory at p.
  *
  * A linear layer (nk 0) may be quantized, with one scale sw[o] per output:
  *   I8       w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 127, q = w / sw rounded to nearest
@@ -228,15 +234,16 @@ void     xd_host_memory_free(size_t *available, size_t *total);
  *            sx[n] = max_i |x[n,i]| / 127, q = x * (127 / max).
  *            Sums are exact in int32, so every device gives the same bits:
  *            epilogue((float)sum * (sx[n] * sw[o])). in <= XD_INT8_MAX_INPUTS.
- *            With `floats` the input is not quantized: the input is multiplied by q in f32, and
- *            the sum by sw[o]. This is meant for few rows, where reading the weight dominates
- *            the time.
+ *            If `floats` is 1, the input is not quantized: the f32 input is multiplied by q, and
+ *            the sum of products by sw[o]. Callers set `floats` if the input has few rows, because
+ *            reading the weight then dominates the time.
  *   F8E4M3   w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 448, q = w / sw rounded to the nearest
  *            e4m3. The GEMM multiplies by q, which is exact in every type, in the type of its
  *            input; the f32 sum is multiplied by sw[o].
- * Quotients are single f32 divisions, products are single f32 multiplications. Integers are clamped
- * to +-127, e4m3 to +-448. A row whose scale would be below FLT_MIN becomes zeros (scale 0); a
- * row with a NaN or an infinity gets the scale NaN. The memory at p includes the scales. */
+ * Each quotient is computed by one f32 division, and each product by one f32 multiplication.
+ * Integers are clamped to +-127, e4m3 values to +-448. A row whose scale would be below FLT_MIN
+ * becomes zeros (scale 0); a row with a NaN or an infinity gets the scale NaN. The memory at p
+ * includes the scales. */
 enum { XD_INT8_MAX_INPUTS = 130000 };
 
 typedef struct xd_weight {
@@ -251,10 +258,11 @@ typedef struct xd_weight {
     int      floats;            /* for I8 weights, 1: the GEMM does not quantize its input    */
     void    *p;
     size_t   bytes;
-    /* Input of `pack` for a quantized weight: the scales sw[out] if they are known (rows of a
-     * larger matrix), else NULL. If source and weight are both F8E4M3, elements are copied
-     * unchanged, and NULL means scales of 1. Elements of an I8 source are copied too (-128 becomes
-     * -127), and need `scale`; only devices in host memory support I8 sources. */
+    /* Set by the caller before `pack` of a quantized weight: the scales sw[out] if the caller knows
+     * them (because the rows belong to a larger matrix), else NULL. If source and weight are both
+     * F8E4M3, `pack` copies the elements unchanged, and NULL stands for scales of 1. If the source
+     * is I8, `pack` copies the elements (-128 becomes -127), and `scale` must not be NULL. Only
+     * devices that use the host's memory support I8 sources. */
     const float *scale;
 } xd_weight;
 
@@ -304,20 +312,22 @@ typedef struct xd_qo { xd_tensor q, out; } xd_qo;
  * out[b,i,h,:] = sum_j softmax_j(cap(scale * q[b,i,h,:].k[b,j,h',:]) + bias[h,i,j]) v[b,j,h',:]
  *   q, out  [B,n,H,D]    F32 or BF16; D 8..1024, k and v of the same type as q
  *   kv      `nkv` segments [B,m_s,Hk,D], in global token order; Hk divides H, h' = h Hk / H
- *   kv_len  [B] int64: only the first kv_len[b] keys (over all segments) count; NULL: all
+ *   kv_len  [B] int64: sample b attends only to the first kv_len[b] of the keys of all segments;
+ *           NULL: to all keys
  *   bias    [H,n,m] F32, strides free (also of the last dimension), or absent
  *   lse     [B,n,H] F32: log of the sum of exponentials, exact in f32; absent: not computed
- *   part    `nparts` pieces [B,n_s,H,D] whose rows together are the rows of q and out; q and out
- *           then only define shapes; their p is not read. With nparts 0, q and out hold all rows
+ *   part    `nparts` pieces [B,n_s,H,D], which together hold all rows of q and out; q and out
+ *           then only define shapes, and their p is not read. If nparts is 0, q and out hold all
+ *           rows
  *   cap     cap(s) = softcap tanh(s / softcap); with softcap 0, cap(s) = s
  * Without any keys, out = 0 and lse = -inf.
  *
- * With `int8`, scores without bias, cap, window and causal mask are
+ * If `int8` is 1 and there is no bias, cap, window or causal mask, the scores are computed as
  *   q.k ~ q.mean + sq[i] sk[j] sum_d iq[i,d] ik[j,d]
  * where mean is the mean of all keys of a head (the same term for all keys, so softmax cancels it),
  * and iq, ik are q and k - mean quantized as rows of an I8 weight are, with a scale for each query
- * and key (SageAttention, Zhang et al. 2024). A NaN or an infinity in a query or key makes its
- * results NaN. */
+ * and key (SageAttention, Zhang et al. 2024). A NaN or an infinity in a query or key makes all
+ * results that depend on this query or key NaN. */
 typedef struct xd_attn_args {
     xd_tensor      out, lse, q, bias;
     const xd_kv   *kv;
@@ -350,9 +360,10 @@ typedef struct xd_norm {
     xd_dtype  via;
 } xd_norm;
 
-/* Group norm in three steps, so that an image may be split into bands of rows: partial sums of each
- * row, their sums (moments with groups 0: in [R,n], out [n], F64; out may be the first row), then
- * the normalisation.
+/* Group norm is computed in three steps, so that an image may be split into bands of rows. First
+ * `moments` sums each row of the image. Then `moments` with groups 0 adds the sums of all rows (in
+ * [R,n], out [n], F64; out may be the first row). Last `gnorm` normalizes the image with these
+ * sums.
  *   moments: in [R,P,C] (R rows of P positions), out [R,G,2] F64: sum and sum of squares
  *   gnorm:   in, out [n,C], out may be in; sums [G,2] F64 over `count` elements; gain, bias [C]
  *            F32; silu: applied last. With scale and shift [t,h,w,C] F32, in and out are [T,H,W,C],
@@ -378,17 +389,17 @@ typedef struct xd_addmul { xd_tensor acc, gate, in; } xd_addmul;
 typedef struct xd_axpby_args { xd_tensor y, x; float a, b; } xd_axpby_args;
 
 /* Computes out[t,h,w,O] = conv(in[T,H,W,C], w) + bias (+ residual), channels last. With a 2-D
- * kernel, T is a batch of frames. `lo` and `hi` are the zero padding before and after the image on
- * the axes t,h,w. `bias` is [O] F32, or absent. `residual` has the shape of `out`, or is absent; it
- * may be `out`. `in` has the type of the weight. */
+ * kernel, T is the number of frames in a batch. On each of the axes t,h,w, the image is padded with
+ * `lo` zeros at its start and `hi` zeros at its end. `bias` is [O] F32, or absent. `residual` has
+ * the shape of `out`, or is absent; it may be `out`. `in` has the type of the weight. */
 typedef struct xd_conv {
     xd_tensor        out, in, bias, residual;
     const xd_weight *w;
     int              stride[3], lo[3], hi[3];
 } xd_conv;
 
-/* Nearest-neighbour enlargement of an image by integer factors f: in [T,H,W,C] -> out [T f0,H f1,W
- * f2,C]. */
+/* Enlarges an image by integer factors f, with nearest-neighbour interpolation:
+ * in [T,H,W,C] -> out [T f0,H f1,W f2,C]. */
 typedef struct xd_resize { xd_tensor out, in; int factor[3]; } xd_resize;
 
 /* Looks up rows of a table: out[i,:] = table[ids[i],:]. The table is F32, BF16 or F16 (possibly
@@ -396,7 +407,7 @@ typedef struct xd_resize { xd_tensor out, in; int factor[3]; } xd_resize;
  * is outside the table. */
 typedef struct xd_lookup { xd_tensor out, table, ids; } xd_lookup;
 
-/* Norm and rotary embedding of the heads of queries or keys:
+/* Applies a norm and a rotary embedding to the heads of queries or keys:
  * out[i,h,:] = rotate_i(norm(in[i,h,:]) * gain + bias).
  *   in, out      [n,H,D] F32 or BF16, types may differ; D <= XD_QKNORM_MAX; out may be `in`
  *   gain, bias   [D] F32, or absent
@@ -404,7 +415,8 @@ typedef struct xd_lookup { xd_tensor out, table, ids; } xd_lookup;
  *                rotation; with them D is even
  * The rotation (rotary embedding, Su et al. 2021) replaces pair i, (x, y), by
  * (x cos[i] - y sin[i], y cos[i] + x sin[i]).
- * Pair i is the elements (2i, 2i+1), or (i, i + D/2) when `halves`. All arithmetic is in f32.
+ * Pair i consists of the elements 2i and 2i + 1 or, if `halves` is 1, of the elements i and i +
+ * D/2. All arithmetic is in f32.
  *   also         a second tensor of heads of the same rows (keys in addition to queries) with its
  *                own gain and bias, or absent (in.p NULL); same types, H may differ */
 enum { XD_QKNORM_MAX = 1024 };
@@ -423,8 +435,9 @@ typedef struct xd_qknorm {
  * XD_EUNSUPPORTED. */
 typedef struct xd_rotate { xd_tensor out, in; int64_t group; } xd_rotate;
 
-/* Copies and converts elements between tensors of the same shape and any strides (also of the last
- * dimension), from any of F32 F16 BF16 F64 F8E4M3 F8E5M2 to F32 F16 BF16. */
+/* Copies and converts elements from one tensor to another of the same shape. Any strides are
+ * allowed, also for the last dimension. The source is F32, F16, BF16, F64, F8E4M3 or F8E5M2, and
+ * the result F32, F16 or BF16. */
 typedef struct xd_copy { xd_tensor out, in; } xd_copy;
 
 /* ---- the table of ops --------------------------------------------------------------------- */
@@ -435,22 +448,23 @@ typedef enum xd_op {
     XD_OP_QKNORM, XD_OP_ROTATE, XD_NOPS,
 } xd_op;
 
-/* The kernels of a device. `scratch` returns the bytes that the `tmp` of a call needs (aligned to
- * XD_ALIGN; tmp may be NULL if the result is 0). */
+/* The kernels of a device. `scratch` returns the number of bytes of scratch memory that the caller
+ * must pass to an op as `tmp`. `tmp` is aligned to XD_ALIGN, and may be NULL if the number is 0. */
 struct xd_ops {
     const char *name;    /* name of the table, e.g. "c", "avx2", "avx512", "amx", "cuda", "count" */
     size_t    (*scratch)(xd_dev *d, xd_op op, const void *args);
     /* Sets w->bytes and w->layout, and returns w->bytes. */
     size_t    (*pack_size)(xd_dev *d, xd_weight *w);
     /* Packs `src` [out,in(,kt,kh,kw)] into w->p. `src` is contiguous and of a float type, or I8 for
-     * an I8 weight; `src` may be in a mapped file and unaligned. `tmp` has pack_tmp bytes. */
+     * an I8 weight; `src` may be in a mapped file and unaligned. `tmp` is scratch memory of as many
+     * bytes as pack_tmp returns. */
     size_t    (*pack_tmp)(xd_dev *d, const xd_weight *w, xd_dtype src);
     xd_status (*pack)(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp);
     /* Returns the number of rows of a linear layer that threads may pack separately (a band), or 0
      * if all rows must be packed in one call. */
     int64_t   (*pack_band)(xd_dev *d, const xd_weight *w);
-    /* Packs the rows of src as the rows of w from row0 on. row0 is a multiple of the band. The
-     * number of rows is also a multiple of the band, except at the end of w. */
+    /* Packs the rows of src as the rows of w from row0 on. row0 is a multiple of the result of
+     * pack_band, and so is the number of rows, except for the last rows of w. */
     xd_status (*pack_rows)(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0);
     xd_status (*gemm)   (xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp);
     xd_status (*attn)   (xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp);

@@ -1,4 +1,5 @@
-/* graphs.h - recorded sequences of kernels, replayed with less overhead than separate launches
+/* graphs.h - records sequences of kernels as graphs, and replays a graph with less overhead than
+ * separate launches of its kernels
  *
  * Kernels that are called while a device records are recorded instead of run. A recorded kernel
  * keeps its arguments, including all addresses. While a device records, the caller must not request

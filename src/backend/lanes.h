@@ -1,10 +1,10 @@
-/* lanes.h - lanes, which are queues of a device for messages that run concurrently with the
- * computation.
+/* lanes.h - the lanes of a device, which are queues: messages on one lane are transferred while
+ * kernels run on another.
  *
- * Work queued on a lane runs in order, and different lanes run concurrently. To order two lanes, a
- * mark (an event) is set after the work that is queued on one lane, and the other lane waits for
- * this mark. Only the thread that opened the device uses lanes. xd_dev.lanes is NULL for a device
- * that has a single queue. */
+ * Work queued on a lane runs in order, and different lanes run concurrently. To order the work of
+ * two lanes, the caller sets a mark (an event) on one lane, after the work that is queued there,
+ * and makes the other lane wait for this mark. Only the thread that opened the device uses lanes.
+ * xd_dev.lanes is NULL for a device that has a single queue. */
 #ifndef XD_BACKEND_LANES_H
 #define XD_BACKEND_LANES_H
 
@@ -25,9 +25,9 @@ typedef struct xd_handle { char bytes[64]; } xd_handle;
 typedef struct xd_link    xd_link;
 typedef struct xd_link_id { char bytes[128]; } xd_link_id;
 
-/* Messages between devices, which a library such as NCCL transfers. Each rank has its own device.
- * Messages between `begin` and `end` form one group, which completes when all messages have been
- * sent and received. All ranks must queue the messages of a link in the same order. */
+/* Functions that send messages from device to device by a library such as NCCL. Each rank has its
+ * own device. Messages between `begin` and `end` form one group, which completes when all messages
+ * have been sent and received. All ranks must queue the messages of a link in the same order. */
 typedef struct xd_dev_links {
     const char *name;
     /* Creates, on one rank, the id of a link to be opened. With id NULL, only checks that the
@@ -39,10 +39,10 @@ typedef struct xd_dev_links {
     void      (*begin)(xd_link *k, xd_mark *behind);
     void      (*send)(xd_link *k, const void *p, size_t bytes, int to);
     void      (*recv)(xd_link *k, void *p, size_t bytes, int from);
-    /* ends a group of messages; sets `done` after them */
+    /* ends a group of messages; the mark `done` is reached when all of them have completed */
     void      (*end)(xd_link *k, xd_mark *done);
     xd_status (*check)(xd_link *k, xd_err *e);        /* returns XD_ECOMM if a message has failed */
-    /* closes a link; with `abort`, cancels messages that have no counterpart */
+    /* closes a link; if `abort` is 1, cancels the link's messages that have not completed */
     void      (*close)(xd_link *k, int abort);
 } xd_dev_links;
 
@@ -63,15 +63,16 @@ struct xd_dev_lanes {
      * memory. */
     void     *(*pinned_get)(xd_dev *d, size_t bytes);
     void      (*pinned_put)(xd_dev *d, void *p);
-    /* Queue copies on a lane: from the device to pinned host memory (down), from pinned host memory
-     * to the device (up), and within device memory (copy). */
+    /* Each of these functions queues a copy on a lane: `down` from the device to pinned host
+     * memory, `up` from pinned host memory to the device, and `copy` within device memory. */
     xd_status (*down)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
     xd_status (*up)  (xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
     xd_status (*copy)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
-    /* Lend memory and marks (events) of this device to other processes of the host, which open them
-     * by handle (CUDA IPC). Borrowed memory may only be read, by `copy`. A borrowed mark may only
+    /* Functions that share this device's memory and marks (events) with other processes of the
+     * host. `lend` and `mark_lend` write a handle to *h, by which another process opens the memory
+     * or the mark (CUDA IPC). Borrowed memory may only be read, by `copy`. A borrowed mark may only
      * be waited for, by `follow`. All functions return NULL if the device or the system does not
-     * allow it. */
+     * allow such sharing. */
     void     *(*lend)(xd_dev *d, size_t bytes, xd_handle *h);
     xd_mark  *(*mark_lend)(xd_dev *d, xd_handle *h);
     void     *(*borrow)(xd_dev *d, const xd_handle *h);

@@ -1,4 +1,4 @@
-/* op_args.c - checks of the arguments of ops, shared by all devices */
+/* op_args.c - checks the types, shapes and strides of the arguments of ops, for all devices */
 #include "backend/op_args.h"
 
 int xd_types_has(xd_types types, xd_dtype t)

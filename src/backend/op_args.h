@@ -1,5 +1,5 @@
-/* op_args.h - checks of the arguments of ops on all devices: the types, shapes and strides that
- * backend.h documents
+/* op_args.h - checks, for all devices, that the arguments of an op have the types, shapes and
+ * strides that backend.h documents
  *
  * The checks do not dereference device addresses. The checks return XD_EINVAL if arguments are
  * invalid or inconsistent, and XD_EUNSUPPORTED if attention does not support the types or

@@ -2,9 +2,9 @@
  * sum_k up[i,k] across[j,k]
  *
  * The products are computed as GEMMs of the host's best instruction set, whatever the device is.
- * Threads may add to different rows concurrently. An element of the result does not depend on which
- * other rows and columns are computed: the sum runs over k in f32, in an order that depends only on
- * the rank of the matrices. */
+ * Threads may add products to different rows of `to` concurrently. An element of the result does
+ * not depend on which other rows and columns are computed, because its products over k are added in
+ * f32, in an order that depends only on the rank of the matrices. */
 #ifndef XD_BACKEND_PRODUCT_H
 #define XD_BACKEND_PRODUCT_H
 
@@ -16,8 +16,9 @@ typedef struct xd_product xd_product;
 /* Returns the type in which matrices stored as types a and b are multiplied: BF16 if both are BF16
  * and the machine has bf16 products, else F32. Products of bf16 are exact in f32. */
 xd_dtype  xd_product_type(xd_dtype a, xd_dtype b);
-/* Opens a product of up [rows, rank], which is borrowed, and across [cols, rank]. Both matrices are
- * contiguous and of type xd_product_type; rank > 0. */
+/* Opens a product of up [rows, rank], which must stay valid until the product is closed, and across
+ * [cols, rank], which is copied. Both matrices are contiguous and of type xd_product_type; rank >
+ * 0. */
 xd_status xd_product_open(xd_product **p, xd_tensor up, xd_tensor across, float gain, xd_err *e);
 void      xd_product_close(xd_product **p);
 /* Returns the bytes of memory that a product allocates, excluding `up` and `across`. */

@@ -1,4 +1,4 @@
-/* quantize.c - the quantized types of weights, the scale of a row, and the rotation of groups
+/* quantize.c - computes the scale of a row of a quantized weight, and rotates groups of elements
  * (ConvRot) */
 #include "backend/backend.h"
 

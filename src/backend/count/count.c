@@ -191,9 +191,9 @@ static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
                     &count_of(d)->sum.gemm_flops, 2 * M * N * K);
 }
 
-/* Returns the number of (query, key) pairs that attention computes: about half of all pairs with a
- * causal mask, and a band of them with a window. The keys beyond kv_len are counted too, because
- * kv_len is data, which a count device does not read. */
+/* Returns the number of (query, key) pairs whose scores attention computes. With a causal mask,
+ * these are about half of all pairs; with a window, only the pairs inside the window. The keys
+ * beyond kv_len are also counted, because a count device does not read the values of kv_len. */
 static double score_pairs(const xd_attn_args *a, double n, double m)
 {
     double p = n * m;
@@ -229,8 +229,8 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
                     2 * (double)xd_count(a->out) * (double)a->w->in * taps);
 }
 
-/* The ops that only move bytes. The bytes of each operand count once, or twice if the operand is
- * both read and written. */
+/* The following ops only move bytes. The bytes of an operand are counted once, or twice if the
+ * operand is both read and written. */
 #define MOVES(op, type, bytes)                                                       \
     static xd_status op(xd_dev *d, xd_stream *s, const type *a, void *tmp)           \
     {                                                                                \

@@ -1,5 +1,5 @@
-/* product.c - products of two low-rank matrices (LoRA weights), computed as GEMMs in the calling
- * thread. The packed weight of the GEMM is the matrix `across`. */
+/* product.c - multiplies two low-rank matrices (LoRA weights) by a GEMM in the calling thread. The
+ * packed weight of this GEMM is the matrix `across`. */
 #include "backend/product.h"
 
 #include <stdlib.h>

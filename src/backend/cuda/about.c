@@ -43,8 +43,8 @@ static void tell_driver(const xd_cuda_driver *cu, xd_fact *fact, void *cookie)
     fact(cookie, "cuda_driver", text);
 }
 
-/* Returns the free bytes of a GPU, or 0 if they cannot be read. A CUDA context is opened to read
- * them. */
+/* Opens a CUDA context and returns the number of free bytes of a GPU's memory, or 0 if the number
+ * cannot be read. */
 static size_t free_bytes(const xd_cuda_driver *cu, CUdevice d)
 {
     CUcontext c = NULL;
@@ -83,8 +83,8 @@ static void tell_gpu(const xd_cuda_driver *cu, int i, xd_fact *fact, void *cooki
     fact(cookie, key, text);
 }
 
-/* Reports that each GPU has peer access to the memory of all other GPUs, or the first pair of GPUs
- * without peer access. */
+/* Reports whether each GPU has peer access to the memory of all other GPUs. If not, reports the
+ * first pair of GPUs without peer access. */
 static void tell_peers(const xd_cuda_driver *cu, int n, xd_fact *fact, void *cookie)
 {
     char text[128];
@@ -145,7 +145,7 @@ static void tell_libraries(xd_fact *fact, void *cookie)
     }
 }
 
-/* Reports the fact "cuda" (the reason) if there is no GPU. Otherwise reports "cuda_driver",
+/* If there is no GPU, reports the fact "cuda" with the reason. Otherwise reports "cuda_driver",
  * "cuda:N" or "cuda_old:N" for each GPU, "cuda_peers" if there are several GPUs, and for each CUDA
  * library its version or the reason why it cannot be loaded. */
 void xd_cuda_about(xd_fact *fact, void *cookie)

@@ -1,7 +1,7 @@
-/* algorithms.c - the cuBLASLt algorithms that were fastest in measurements, stored in the user's
- * cache
+/* algorithms.c - stores, in the user's cache, which cuBLASLt algorithms were fastest in
+ * measurements
  *
- * A cache file is used with one version of cuBLASLt and one GPU model. Each line of the file
+ * There is one cache file for each version of cuBLASLt and each GPU model. Each line of the file
  * contains the name of a kind of matrix product and its fastest algorithm, as hexadecimal digits.
  * The file is read when a device is opened. Timings vary from run to run, and different algorithms
  * can return results with different bits. Therefore matrix products are timed only with

@@ -1,6 +1,7 @@
 /* attention.c - attention on the GPU, computed by one of four implementations: the flash kernels
- * (16-bit heads of at most 256 elements, or 64 with a bias, without a soft cap), cuDNN (large
- * attention), cuBLASLt products (wider heads), or a kernel for all types
+ * (for 16-bit heads without a soft cap, of at most 256 elements, or of at most 64 if there is a
+ * bias), cuDNN (for large attention), cuBLASLt products (for wider heads), or a kernel for all
+ * types
  *
  * Keys are processed in tiles that follow the order of all keys. Results therefore do not depend on
  * how the keys are split into segments, or the queries into pieces. */
@@ -40,8 +41,9 @@ int xd_cuda_attention_aligned(const xd_attn_args *a, const xd_tensor *q, const x
     return all;
 }
 
-/* A piece of the queries of an attention call: the queries of `samples` samples, from query row
- * `first` of the call on. A piece is computed by at most one launch of an attention kernel. */
+/* A piece of the queries of an attention call: those query rows, from row `first` of the call on,
+ * that the tensor `q` holds for `samples` samples. A piece is computed by at most one launch of an
+ * attention kernel. */
 typedef struct piece {
     const xd_attn_args *a;
     const xd_tensor    *q, *out;

@@ -1,11 +1,13 @@
-/* attention_cudnn.c - large attention by cuDNN, if cuDNN is installed and supports the shape
+/* attention_cudnn.c - computes large attention by cuDNN, if cuDNN is installed and supports the
+ * shape
  *
- * cuDNN is used for 16-bit heads of at most 256 elements without masks, bias and soft cap. An
- * execution plan (cudnn_plan.h) computes attention of one shape. A background thread compiles a
- * plan as soon as the counting run (which adds up scratch sizes) needs the shape, and therefore
- * mostly while weights are loaded. Plans are stored in the user's cache for later processes. If
- * keys and values are in several segments, the segments are copied together first. XDIT_CUDNN=0
- * turns cuDNN off, so that the flash kernels compute everything. */
+ * cuDNN is used for 16-bit heads of at most 256 elements without masks, bias or soft cap. An
+ * execution plan (cudnn_plan.h) computes attention of one shape. Before a model runs, its scratch
+ * sizes are computed; a background thread then begins to compile the plans for the model's shapes.
+ * Most plans are therefore compiled while the weights are loaded. Plans are stored in the user's
+ * cache for later processes. If keys and values are in several segments, the segments are first
+ * copied to one tensor. XDIT_CUDNN=0 turns cuDNN off, so that the flash kernels compute everything.
+ */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/cudnn_plan.h"
 #include "backend/cuda/load.h"
@@ -21,8 +23,8 @@
 
 enum {
     PLANS = 128,
-    /* minimum number of queries times number of keys of a head. For less, the flash kernels are
-     * fast enough. */
+    /* cuDNN is used only if the number of queries times the number of keys of a head is at least
+     * this. For smaller products the flash kernels are fast enough. */
     LEAST_SCORES = 1 << 20,
     MOST_TEXT = 4 << 20,                /* maximum bytes of a stored plan                      */
 };
@@ -184,8 +186,8 @@ static int open_library(struct xd_cuda_cudnn *x)
     return 0;
 }
 
-/* Returns the device's state of cuDNN. cuDNN is opened at the first call of this function. Returns
- * NULL if attention is computed without cuDNN. */
+/* Returns the device's state for calls of cuDNN. The first call of this function opens cuDNN.
+ * Returns NULL if attention is computed without cuDNN. */
 static struct xd_cuda_cudnn *cudnn_of(xd_cuda_dev *c)
 {
     struct xd_cuda_cudnn *x = c->dnn;

@@ -1,18 +1,18 @@
-/* attention_products.c - attention of wide heads by cuBLASLt: scores, softmax, weighted sums of
- * values
+/* attention_products.c - computes attention of wide heads by matrix products of cuBLASLt: first the
+ * scores, then their softmax, then the weighted sums of the values
  *
  * This implementation is for 16-bit heads that are too wide for the flash kernels, as in
- * autoencoders. Masks, bias and soft cap are not supported. A band of query rows is processed at a
- * time: its scores are computed in F32, and their softmax in the type of the queries. If keys and
- * values are in several segments, the segments are first copied to one tensor, so that results do
- * not depend on the split. */
+ * autoencoders. Masks, bias and soft cap are not supported. One band of query rows is processed at
+ * a time. The scores of a band are computed in F32, and the softmax of the scores is stored in the
+ * type of the queries. If keys and values are in several segments, the segments are first copied to
+ * one tensor, so that results do not depend on the split. */
 #include "backend/cuda/cuda.h"
 
 #include "base/minmax.h"
 
 enum { BAND_BYTES = 64 << 20, FEWEST = 64 };
 
-/* Offsets of the buffers in the scratch of attention by products, in bytes. */
+/* Byte offsets of the buffers that attention by matrix products uses in its scratch memory. */
 typedef struct places {
     int64_t m, rows;            /* number of keys; number of query rows in a band              */
     int64_t ld;       /* elements between rows of scores, and between rows of their softmax       */
@@ -34,7 +34,8 @@ static places places_of(const xd_attn_args *a)
     return p;
 }
 
-/* Returns 1 if this file supports the attention, provided that all rows are aligned. */
+/* Returns 1 if this file can compute the attention. This function does not check that all rows are
+ * aligned. */
 static int is_wide(const xd_attn_args *a)
 {
     return a->q.type != XD_F32 && a->q.d[3] > XD_CUDA_FLASH_MOST && a->q.d[3] % 8 == 0 &&

@@ -1,4 +1,4 @@
-/* conv.c - convolutions of channels-last images, computed as implicit GEMMs on the GPU */
+/* conv.c - computes convolutions of channels-last images as implicit GEMMs on the GPU */
 #include "backend/cuda/cuda.h"
 
 #include "base/minmax.h"

@@ -1,9 +1,9 @@
-/* cublaslt.c - matrix products by cuBLASLt
+/* cublaslt.c - computes matrix products by cuBLASLt
  *
  * For each kind of matrix product (types, shape, epilogue and alignments), a table keeps the
- * library's descriptors and the algorithm to use. The algorithm is the stored algorithm that was
- * fastest in measurements (algorithms.c), or the library's first suggestion. The addresses of
- * operands are not part of a kind, and are set before each product. */
+ * library's descriptors and the algorithm to use. The algorithm is the one that was fastest in
+ * earlier measurements (algorithms.c), or the library's first suggestion if this kind was not
+ * measured. The addresses of operands are not part of a kind, and are set before each product. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 
@@ -15,7 +15,8 @@
 #include "base/log.h"
 
 enum {
-    /* entries of the table of products, which is cleared when 3/4 are used */
+    /* number of entries of the table of products; the table is cleared when 3/4 of its entries are
+     * used */
     KINDS = 512,
     /* number of algorithms that are timed for a kind of matrix product; number of products per
      * timing */

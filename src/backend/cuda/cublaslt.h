@@ -1,4 +1,5 @@
-/* cublaslt.h - the functions of cuBLASLt (libcublasLt.so.13 or .12) that this backend calls
+/* cublaslt.h - declares the functions of cuBLASLt (libcublasLt.so.13 or .12) that this backend
+ * calls
  *
  * The library is loaded at run time and its functions are declared here, like those of the driver
  * (driver.h). The test tests/sim/check_cublaslt.c compares the declarations with <cublasLt.h>. The
@@ -26,7 +27,7 @@ typedef struct cublasLtMatmulHeuristicResult {
 typedef CUstream cudaStream_t;
 #endif
 
-/* Values of the library's headers under names of our own. */
+/* Constants of the library's headers, under names of our own. */
 enum {
     XD_LT_SUCCESS = 0,
     XD_LT_INVALID_VALUE = 7,
@@ -54,7 +55,8 @@ enum {
     XD_LT_DESC_BIAS_TYPE = 26,
     XD_LT_DESC_SCALE_MODE_A = 31,
     XD_LT_DESC_SCALE_MODE_B = 32,
-    /* F32 scales: one scale for each row of the result, one scale for each column */
+    /* the scales are F32 vectors: one vector with a scale for each row of the result, and one
+     * vector with a scale for each column */
     XD_LT_SCALE_OUTER_VECTOR = 3,
     XD_LT_PREF_WORKSPACE = 1,           /* the value of this attribute is a size_t             */
     XD_LT_PREF_ALIGNMENT_A = 5,         /* alignments of A, B, C and D in bytes, each a uint32 */

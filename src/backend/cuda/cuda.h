@@ -1,11 +1,12 @@
-/* cuda.h - internals of the CUDA device: its state, its stream, how kernels are launched
+/* cuda.h - internal declarations of the CUDA device: its state, its stream, and the launch of its
+ * kernels
  *
  * All work is queued on one stream in the order of the calls, and ops return as soon as their work
- * is queued. Kernels are found by name in one module: the fatbin of this build or, with
- * XDIT_CUDA_DIR, the file xdit_kernels.so of that directory. A CUDA error is permanent: every later
- * call of the process returns XD_EDEVICE. With XDIT_CUDA_SYNC=1 the host waits after each kernel
- * and each product, so that an error message names the call that caused the error, and no graphs
- * are recorded. */
+ * is queued. Kernels are found by name in one module: the fatbin of this build or, if XDIT_CUDA_DIR
+ * is set, the file xdit_kernels.so of that directory. A CUDA error is permanent: every later call
+ * of the process returns XD_EDEVICE. With XDIT_CUDA_SYNC=1 the host waits after each kernel and
+ * each product, so that an error message names the call that caused the error, and no graphs are
+ * recorded. */
 #ifndef XD_BACKEND_CUDA_CUDA_H
 #define XD_BACKEND_CUDA_CUDA_H
 
@@ -44,11 +45,13 @@
     X(integers, 0) X(integers_wide, 64) X(widen, 0)                                                \
     X(integer_product, 0)
 /* Bytes of shared memory that flash attention needs: two tiles of keys and two tiles of values. For
- * wide heads (FLASH_WIDE) tiles have 32 keys, and the queries of a block are added. */
+ * wide heads (FLASH_WIDE), tiles have 32 keys, and shared memory also holds the block's queries. */
 #define XD_CUDA_FLASH_SHARED(d, keys) (((d) + 8) * (keys) * 4 * 2)
 #define XD_CUDA_FLASH_WIDE_SHARED(d, queries) (((d) + 8) * ((queries) + 32 * 4) * 2)
-#define XD_CUDA_QKNORM_HEADS    32    /* heads in a slice of qknorm_32; half of that in qknorm_64 */
-#define XD_CUDA_CONV_SHARED     (3 * 256 * 40 * 2)              /* bytes of three stages of tiles */
+/* heads in a slice of qknorm_32; 16 in a slice of qknorm_64, 8 in a slice of qknorm_128 */
+#define XD_CUDA_QKNORM_HEADS    32
+/* bytes of the tiles of three stages */
+#define XD_CUDA_CONV_SHARED     (3 * 256 * 40 * 2)
 #define XD_CUDA_GNORM_SHARED    (6144 * 2 * 4)                /* bytes: two floats per group      */
 
 typedef enum xd_cuda_kernel {
@@ -63,7 +66,7 @@ enum {
     XD_CUDA_FP8_CAPABILITY = 89,        /* compute capability 8.9, which has products of e4m3  */
 };
 enum {
-    XD_CUDA_SLOTS = 64,                   /* number of slots for small uploads that are in flight */
+    XD_CUDA_SLOTS = 64,                   /* number of slots, each for one small upload in flight */
     XD_CUDA_SLOT = 4 << 10,                     /* bytes of a slot: max size of a small upload    */
     XD_CUDA_STAGE = 8 << 20,                    /* bytes of each of the two staging buffers    */
     XD_CUDA_WORK = 32 << 20,                    /* bytes of cuBLASLt's workspace               */
@@ -75,12 +78,13 @@ enum {
 
 typedef struct xd_cuda_block { char *p; size_t bytes; } xd_cuda_block;
 
-/* A staging buffer of pinned host memory, and the event that the last copy of the buffer has
- * ended. */
+/* A staging buffer of pinned host memory, and an event that is reached when the last copy from or
+ * to the buffer has ended. */
 typedef struct xd_cuda_pinned { char *p; CUevent done; } xd_cuda_pinned;
 
-/* Events of one of the XD_FETCH_PLACES buffers that fetches fill (fetch.c). `free` tells that the
- * work before the last fetch has ended, `filled` that the fetch has ended. */
+/* Two events for one of the XD_FETCH_PLACES buffers that fetches fill (fetch.c). The event `free`
+ * is reached when the work queued before the last fetch has ended, the event `filled` when this
+ * fetch has ended. */
 typedef struct xd_cuda_place { CUevent free, filled; } xd_cuda_place;
 
 /* Events that record the timestamps of xd_dev_ops.stamp. The event `first` was reached at the time
@@ -140,15 +144,16 @@ static inline xd_cuda_dev *xd_cuda_of(const xd_dev *d)
 
 /* ---- peak.c: entries of xd_dev_ops, random values, timing ---------------------------------- */
 
-/* Returns the GFLOP/s of cuBLASLt's products, measured at a size that takes `seconds`. */
+/* Returns the GFLOP/s of cuBLASLt's matrix products, measured with matrices so large that one
+ * product takes `seconds` seconds. */
 double xd_cuda_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 double xd_cuda_bandwidth(xd_dev *d);
-/* Fills n elements with random values between -1 and 1, or -127 and 127 for I8. The random values
- * repeat after a number of elements. */
+/* Fills n elements with random values between -1 and 1, or -127 and 127 for I8. The sequence of
+ * random values repeats after 2^18 elements. */
 xd_status xd_cuda_fill_random(xd_cuda_dev *c, xd_dtype t, void *to, int64_t n);
 
-/* Two events, before and after the work that is timed. xd_cuda_open_timing returns 1 if the events
- * could be created. */
+/* Two events of a stream, which are reached before and after the work that is timed.
+ * xd_cuda_open_timing returns 1 if the events could be created. */
 typedef struct xd_cuda_timing { CUevent begin, end; } xd_cuda_timing;
 int    xd_cuda_open_timing(xd_cuda_dev *c, xd_cuda_timing *t);
 void   xd_cuda_close_timing(xd_cuda_dev *c, xd_cuda_timing *t);
@@ -266,9 +271,9 @@ xd_status xd_cuda_copy_view(xd_cuda_dev *c, const xd_tensor *out, const xd_tenso
 /* ---- attention_products.c: heads too wide for flash, by products of cuBLASLt -------------- */
 
 size_t    xd_cuda_attention_products_scratch(const xd_attn_args *a);
-/* Computes attention for the queries q of all samples; q are the rows from `row` on. Returns 0 if
- * the attention is of another kind or the library does not support it; the contents of `out` are
- * then undefined. */
+/* Computes attention for the queries q of all samples. The first row of q is query row `row` of the
+ * call. Returns 0 if the attention is not computed in this way, or cuBLASLt does not support one of
+ * the matrix products; the contents of `out` are then undefined. */
 int       xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
                                      const xd_tensor *out, int64_t row, char *tmp, xd_status *s);
 /* ---- attention_cudnn.c: large attention by cuDNN -------------------------------------------- */
@@ -299,7 +304,7 @@ int64_t   xd_cuda_attention_keys(const xd_attn_args *a);
 
 /* ---- cublaslt.c --------------------------------------------------------------------------- */
 
-/* Product of matrices: out[n,O] = act(scales in[n,I] w[O,I]^T + bias). The library's columns are
+/* A product of matrices: out[n,O] = act(scales in[n,I] w[O,I]^T + bias). The library's columns are
  * our rows, so all three matrices are contiguous along their last dimension. Types of `in` and `w`:
  * F32, BF16, F16, F8E4M3 (F32 accumulators), or I8 (out I32). xd_cuda_multiply returns 0 if the
  * library does not support the product, and has then queued nothing. */
@@ -320,7 +325,8 @@ void      xd_cuda_close_cublaslt(xd_cuda_dev *c);
 
 /* ---- algorithms.c: timed algorithms of products, in the user's cache ----------------------- */
 
-/* Opens the stored algorithms. With XDIT_TUNE=1, new kinds of products are timed and stored. */
+/* Reads the stored algorithms of matrix products from the user's cache. With XDIT_TUNE=1, the
+ * algorithms for new kinds of products are timed, and the fastest ones are stored. */
 void xd_cuda_open_algorithms(xd_cuda_dev *c);
 void xd_cuda_close_algorithms(xd_cuda_dev *c);          /* writes new entries to the cache file */
 int  xd_cuda_times_algorithms(const xd_cuda_dev *c);
@@ -335,8 +341,9 @@ void xd_cuda_cache_folder(const xd_cuda_dev *c, const char *what, size_t version
 
 /* ---- weights.c: rows [out][taps][in] of the compute type, or 8-bit with scales ------------ */
 
-/* Returns the number of elements between the rows of a packed weight: `in` of all taps; with 8
- * bits, `in` rounded up to a multiple of 16 and padded with zeros. */
+/* Returns the number of elements between the rows of a packed weight. For a convolution this is
+ * `in` times the number of taps. For a linear layer it is `in` rounded up to a multiple of 8, or of
+ * 16 if the elements have 8 bits; zeros pad the rows. */
 int64_t   xd_cuda_weight_stride(const xd_weight *w);
 /* Returns the scales sw[out] of a quantized weight, which follow the weight's rows. */
 const float *xd_cuda_weight_scales(const xd_weight *w);

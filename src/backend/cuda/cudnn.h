@@ -1,4 +1,4 @@
-/* cudnn.h - the functions of cuDNN's backend API (libcudnn.so.9) that this backend calls
+/* cudnn.h - declares the functions of cuDNN's backend API (libcudnn.so.9) that this backend calls
  *
  * cuDNN is loaded at run time and its functions are declared here, like those of the driver
  * (driver.h). The test tests/sim/check_cudnn.c compares the declarations with <cudnn.h>. */
@@ -14,7 +14,7 @@ typedef struct cudnnContext *cudnnHandle_t;
 typedef void                *cudnnBackendDescriptor_t;
 #endif
 
-/* Values of the library's headers under names of our own. */
+/* Constants of the library's headers, under names of our own. */
 enum {
     XD_DNN_SUCCESS = 0,
     XD_DNN_BAD_PARAM = 2000,
@@ -25,7 +25,7 @@ enum {
     XD_DNN_F16 = 2,
     XD_DNN_I32 = 4,
     XD_DNN_BF16 = 9,
-    XD_DNN_HEURISTIC = 3,          /* cudnnBackendHeurMode_t: mode A, the most thorough heuristic */
+    XD_DNN_HEURISTIC = 3,          /* cudnnBackendHeurMode_t: mode A, a fast heuristic */
 
     XD_DNN_ENGINE_CONFIG = 3,           /* values of cudnnBackendDescriptorType_t              */
     XD_DNN_HEURISTICS = 4,
@@ -71,7 +71,8 @@ enum {
     XD_DNN_SDPA_OUT = 2803,
     XD_DNN_SDPA_LSE = 2804,
     XD_DNN_SDPA_SCALE = 2805,
-    XD_DNN_SDPA_QUERIES = 2809, /* attributes of attention: number of valid rows of each sample */
+    /* tensors of the number of valid rows of each sample's queries, and of its keys */
+    XD_DNN_SDPA_QUERIES = 2809,
     XD_DNN_SDPA_KEYS = 2810,
 };
 

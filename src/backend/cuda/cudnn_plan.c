@@ -11,8 +11,7 @@
 enum { ID_Q = 1, ID_K, ID_V, ID_OUT, ID_SCALE, ID_LSE, ID_QUERIES, ID_KEYS };
 enum { MOST_CONFIGS = 8 };
 
-/* The state while an execution plan is built. After the first failure no further step is
- * executed. */
+/* The state of building an execution plan. After a step has failed, no further step is executed. */
 typedef struct maker {
     const xd_cudnn *lib;
     xd_cudnn_plan  *p;

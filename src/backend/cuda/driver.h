@@ -1,12 +1,12 @@
-/* driver.h - the functions of the CUDA driver (libcuda.so.1) that this backend calls
+/* driver.h - declares the functions of the CUDA driver (libcuda.so.1) that this backend calls
  *
  * The library is loaded when a CUDA device is first requested, so one build runs on machines with
  * and without a CUDA driver. The declarations are our own, so a build needs no CUDA header. Where
  * <cuda.h> is installed, the test tests/sim/check_driver.c compares the declarations with it; the
  * test defines XD_CUDA_TYPES_GIVEN and includes <cuda.h> first.
  *
- * If XDIT_CUDA_DIR is set, libraries are loaded only from that directory, where tests put their
- * stand-ins. */
+ * If XDIT_CUDA_DIR is set, libraries are loaded only from that directory, where tests put stand-ins
+ * for the libraries. */
 #ifndef XD_BACKEND_CUDA_DRIVER_H
 #define XD_BACKEND_CUDA_DRIVER_H
 
@@ -29,7 +29,7 @@ typedef struct CUipcEventHandle { char reserved[64]; } CUipcEventHandle;
 typedef struct CUuuid { char bytes[16]; } CUuuid;
 #endif
 
-/* Values of <cuda.h> under names of our own. */
+/* Constants of <cuda.h>, under names of our own. */
 enum {
     XD_CU_SUCCESS = 0,
     XD_CU_INVALID_VALUE = 1,

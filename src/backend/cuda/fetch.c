@@ -102,8 +102,8 @@ xd_status xd_cuda_fetched(xd_dev *d, int place)
     return xd_cuda_check("cuStreamWaitEvent", r);
 }
 
-/* Measures the bytes per second of a copy of one staging buffer to the GPU or back. Another copy
- * before this one warms up the GPU. */
+/* Measures the bytes per second of a copy of one staging buffer to the GPU or back. An untimed copy
+ * before the measured copy warms up the GPU. */
 double xd_cuda_link(xd_dev *d, int back)
 {
     xd_cuda_dev          *c = xd_cuda_of(d);

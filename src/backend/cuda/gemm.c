@@ -1,5 +1,5 @@
-/* gemm.c - linear layers by cuBLASLt, with its fused epilogue if that suffices, else followed by a
- * kernel of our own
+/* gemm.c - computes linear layers by cuBLASLt. The epilogue of a layer is computed by cuBLASLt if
+ * it supports the epilogue, else by a kernel of our own.
  *
  * Rows of a weight are padded with zeros to `wide` elements (weights.c). An input that is narrower,
  * unaligned or of another type is first copied to rows of `wide` elements. Matrix products that
@@ -126,7 +126,7 @@ static xd_status widened_weight(xd_cuda_dev *c, const xd_gemm *a, const places *
 
 /* Computes out = residual + gate * act(acc + bias). The sums `acc` are F32, or I32 if integers were
  * multiplied. The sums are first multiplied by the scales of the input's rows, sx, and of the
- * weight's rows, sw. A scale is NULL if the sums are already multiplied by it. */
+ * weight's rows, sw. `sx` or `sw` is NULL if the sums are already multiplied by these scales. */
 static xd_status run_epilogue(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor *acc,
                               const float *sx, const float *sw)
 {

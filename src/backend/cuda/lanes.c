@@ -1,5 +1,5 @@
-/* lanes.c - the CUDA device's lanes (the compute stream and the streams of messages between ranks),
- * events between the streams, and pinned host memory of messages */
+/* lanes.c - implements the CUDA device's lanes (the compute stream and the streams of messages
+ * between ranks), the events that order these streams, and the pinned host memory for messages */
 #include "backend/lanes.h"
 
 #include <stdlib.h>

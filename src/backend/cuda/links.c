@@ -1,4 +1,4 @@
-/* links.c - links between ranks: NCCL communicators, each with its own stream */
+/* links.c - implements links between ranks as NCCL communicators, each with its own stream */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 #include "backend/lanes.h"

@@ -1,8 +1,8 @@
-/* memory.c - device memory, and copies through pinned host memory
+/* memory.c - allocates device memory, and copies between host and device through pinned host memory
  *
  * A copy of at most XD_CUDA_SLOT bytes uses a slot of a ring of pinned memory, and does not wait if
- * a slot is free. Larger copies alternate between two staging buffers: the host fills one buffer
- * while the other is copied. */
+ * a slot is free. Larger copies alternate between two staging buffers: while the host fills one
+ * buffer, the GPU copies the contents of the other buffer. */
 #include "backend/cuda/cuda.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* moves.c - element-wise ops, copies, table lookups and enlargement of images on the GPU */
+/* moves.c - queues element-wise ops, copies, table lookups and enlargements of images on the GPU */
 #include "backend/cuda/cuda.h"
 
 #include <string.h>

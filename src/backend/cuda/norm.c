@@ -1,4 +1,5 @@
-/* norm.c - norms of rows, of heads (with rotary embedding), and of groups of channels */
+/* norm.c - queues the norms of rows, of heads (with rotary embedding), and of groups of channels on
+ * the GPU */
 #include "backend/cuda/cuda.h"
 
 #include "base/minmax.h"
@@ -147,8 +148,8 @@ xd_status xd_cuda_gnorm(xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp)
     }
     if ((size_t)b.groups * 8 > XD_CUDA_GNORM_SHARED)
         return XD_EUNSUPPORTED;
-    /* A block of threads normalizes up to 16 elements per thread, if enough blocks for all
-     * multiprocessors remain. */
+    /* A thread normalizes up to 16 elements, but only as many as leave 2048 blocks of threads, so
+     * that all multiprocessors have work. */
     b.each = 256 * xd_max(1, xd_min(16, b.n * b.C / (256 * 2048)));
     return xd_cuda_launch(xd_cuda_of(d), XD_K_gnorm, xd_ceil_div(b.n * b.C, b.each), 1, 256,
                           (size_t)b.groups * 8, &b);

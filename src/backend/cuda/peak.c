@@ -98,8 +98,8 @@ static double rate_of(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype type, ch
     return each > 0 ? 2e-9 * (double)n * (double)n * (double)n / each : 0;
 }
 
-/* Measures products of square matrices of growing width, until one product takes `seconds`. Returns
- * the highest GFLOP/s. */
+/* Measures products of square matrices of growing width, until one product takes `seconds` seconds.
+ * Returns the highest GFLOP/s. */
 static double measure_peak(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype type,
                            double seconds)
 {

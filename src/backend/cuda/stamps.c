@@ -2,8 +2,8 @@
  *
  * The driver returns the milliseconds between two events as a float. Timestamps are therefore
  * measured from the last event of the previous batch, so that the float is accurate to less than a
- * microsecond. The host waits for the very first event and reads its clock, which relates the times
- * of events to the host's clock. */
+ * microsecond. The host waits for the very first event and then reads the host's clock, so that the
+ * times of all events can be converted to the host's clock. */
 #include "backend/cuda/cuda.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* weights.c - packed weights: rows of a linear layer padded with zeros, filters of convolutions
- * with channels last
+/* weights.c - packs weights: the rows of a linear layer are padded with zeros, and the filters of a
+ * convolution are stored with channels last
  *
  * The rows of a weight are converted on the host, a few rows at a time, and uploaded. In device
  * memory, the scales of a quantized weight follow its rows. */

@@ -16,9 +16,9 @@
 #pragma GCC diagnostic error "-Wpadded"
 #endif
 
-/* Layer norm and RMS norm of rows [n,C], like xd_norm. If something is added to `in`, `sum` is
- * `in`. `wide`: 16-byte accesses are allowed, and `in` is F32 if something is added. With sx, `out`
- * is e4m3. */
+/* Layer norm and RMS norm of rows [n,C], like xd_norm. If `add` is not NULL, `sum` is the address
+ * of `in`, where the sums of `in` and `add` are stored. `wide` is 1 if 16-byte accesses are allowed
+ * and `in` is F32 or `add` is NULL. If sx is not NULL, `out` is e4m3. */
 typedef struct norm_args {
     void        *out, *sum;
     const void  *in, *add;
@@ -50,8 +50,9 @@ typedef struct qknorm_args {
 
 /* The arguments of attention, like xd_attn_args. Strides are in the order samples, rows, heads. The
  * queries are the rows [first, first + n) of the complete sequence. A segment holds the sequence's
- * keys [start, start + m). More than ATTENTION_SEGMENTS segments are stored in device memory at
- * `list`, which is NULL otherwise. A launch has at most ATTENTION_SAMPLES samples. */
+ * keys [start, start + m). If there are more than ATTENTION_SEGMENTS segments, they are stored in
+ * device memory at `list`; otherwise `list` is NULL. A launch has at most ATTENTION_SAMPLES
+ * samples. */
 enum { ATTENTION_SEGMENTS = 40, ATTENTION_SAMPLES = 16 };
 typedef struct attention_segment {
     const void *k, *v;

@@ -193,9 +193,10 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         }
     }
 
-    /* Scales the scores to exponents of two, and adds the bias. The score of a key to which a query
-     * does not attend becomes minus infinity. All queries of the block of threads attend to the
-     * keys [from, to). The queries of this lane are row, row + 8, ... */
+    /* Multiplies the scores by a factor that turns them into exponents of two, and adds the bias.
+     * The score of a key to which a query does not attend becomes minus infinity. All queries of
+     * the block of threads attend to the keys [from, to). The queries of this lane are row, row +
+     * 8, ... */
     GPU void scale_scores(const attention_args &a, float s[HIGH][KEYS / 8][4], int64_t j0,
                           int64_t row, int64_t h, int64_t len, int64_t from, int64_t to)
     {
@@ -341,8 +342,8 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         range_of(a, a.first + last - 1, len, &lo1, &hi1);
         const int tile0 = (int)(lo / KEYS), tiles = hi1 > lo ? (int)((hi1 - 1) / KEYS) + 1 : tile0;
 
-        /* The queries are loaded to a separate area of shared memory, or through the area of the
-         * tiles into registers. */
+        /* Without HELD, the queries are loaded to an area of shared memory of their own. With HELD,
+         * the queries are loaded to the area of the tiles, and from there into registers. */
         const bf16 *qrow = qs + (WARP * 16 * HIGH + LANE % 16) * ROW + LANE / 16 * 8;
         uint32_t held[HIGH][STEPS][4];
         load_queries(a, qs, q0, b, h);

@@ -5,8 +5,8 @@
 
 #include "backend/cuda/kernels/gpu.cuh"
 
-enum { F32, F16, BF16, F64, F8E4M3, F8E5M2 };   /* these values are those of xd_dtype          */
-/* These values are those of xd_act. */
+enum { F32, F16, BF16, F64, F8E4M3, F8E5M2 };   /* the same values as in xd_dtype              */
+/* The same values as in xd_act. */
 enum { NONE, GELU_TANH, GELU_ERF, SILU, RELU, GELU_QUICK, TANH };
 
 /* Returns the index of this thread in a one-dimensional grid. */
@@ -88,9 +88,8 @@ GPU void load_eight(float x[8], const void *p, int64_t at, int type)
     }
 }
 
-/* Loads N groups of eight elements. The groups are `step` elements apart in memory. The elements of
- * group n and all later groups become zeros. All loads are issued before the first result is
- * used. */
+/* Loads the first n of N groups of eight elements, which are `step` elements apart in memory. The
+ * elements of the other groups become zeros. All loads are issued before a result is used. */
 template <int N>
 GPU void load_groups(float x[N][8], const void *p, int64_t at, int64_t step, int64_t n, int type)
 {

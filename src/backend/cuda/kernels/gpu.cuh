@@ -1,5 +1,5 @@
-/* gpu.cuh - the language of the CUDA kernels: nvcc compiles them to GPU code, and a C++ compiler to
- * CPU code for tests
+/* gpu.cuh - defines the macros and functions that the CUDA kernels use. nvcc compiles the kernels
+ * to GPU code, and a C++ compiler compiles them to CPU code for tests.
  *
  * A kernel has a single argument, a struct of args.h (plain C) that is passed by value. Kernels are
  * launched by name through the driver's cuLaunchKernel, so the engine is plain C and needs no CUDA

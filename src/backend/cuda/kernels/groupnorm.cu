@@ -1,5 +1,5 @@
-/* groupnorm.cu - kernels of group norm: sums over groups of channels of image rows, and the
- * normalisation with these sums */
+/* groupnorm.cu - kernels of group norm: some sum the groups of channels of image rows, and one
+ * normalizes an image with these sums */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
