@@ -1,8 +1,8 @@
 /* amx.h - the tile registers of AMX: eight, each with 16 rows of 64 bytes
  *
- * By convention tiles 0 to 3 hold accumulators, 4 and 5 inputs, 6 and 7 weights, unless a kernel
- * documents otherwise. Files with AMX kernels are compiled with -mamx-tile and the options of their
- * tile multiplies. */
+ * Unless a kernel documents otherwise, tiles 0 to 3 hold accumulators, tiles 4 and 5 hold inputs,
+ * and tiles 6 and 7 hold weights. Files with AMX kernels are compiled with -mamx-tile and the
+ * options of their tile multiplies. */
 #ifndef XD_BACKEND_CPU_AMX_H
 #define XD_BACKEND_CPU_AMX_H
 

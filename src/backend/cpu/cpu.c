@@ -1,4 +1,4 @@
-/* cpu.c - the CPU device: its memory and its table of ops
+/* cpu.c - implements the CPU device: its memory and its table of ops
  *
  * The op tables of all instruction sets share the functions of this file. These functions call the
  * code of an instruction set through pointers: the device's row kernels, oneDNN if the device uses
@@ -78,9 +78,9 @@ static int cpu_owns(xd_dev *d, const void *p)
     return 1;
 }
 
-/* Returns the type in which this device computes. Without bf16 dot products, oneDNN's bf16 GEMM
- * reaches a quarter of the speed of its f32 GEMM (doc/performance.md). On such processors bf16 is
- * computed in f32, unless XDIT_BF16=emulate requests bf16. */
+/* Returns the type in which this device computes. On processors without bf16 dot products, oneDNN's
+ * bf16 GEMM reaches a quarter of the speed of its f32 GEMM (doc/performance.md). There this
+ * function returns F32 instead of BF16, unless XDIT_BF16=emulate requests bf16. */
 static xd_dtype cpu_compute(const xd_dev *d, xd_dtype want)
 {
     const xd_cpu_dev *c = cpu_of(d);
@@ -114,8 +114,8 @@ static const xd_dev_ops mem_ops = {
 
 /* Returns the bytes of address space that kernels map when they first run, and that no memory plan
  * includes: oneDNN's code, tables and heap, and the stacks of the threads of oneDNN and of the
- * engine. oneDNN was measured to map 40 to 53 MB without convolutions on AMX tiles, and more than
- * that with many convolutions. oneDNN aborts the process if it cannot map memory. */
+ * engine. In measurements, oneDNN mapped 40 to 53 MB if no convolutions ran on AMX tiles, and more
+ * if many convolutions did. oneDNN aborts the process if it cannot map memory. */
 static double address_space(void)
 {
     pthread_attr_t attr;

@@ -1,9 +1,11 @@
-/* cpu.h - internals of the CPU device: instruction sets, kernels of each set, oneDNN
+/* cpu.h - internal declarations of the CPU device: its instruction sets, the kernels of each
+ * instruction set, and the functions that use oneDNN
  *
- * The instruction set is chosen once, when the device is opened. The instruction set selects a
- * table of small kernels (kernels.c, compiled once per set), an attention (attn/), GEMMs of our
- * own, if there are any (gemm/), and oneDNN's limit on instruction sets. The instruction set "c"
- * runs without oneDNN: plain.c has the GEMM and convolution of "c". */
+ * The instruction set is chosen once, when the device is opened. The instruction set selects the
+ * table of small kernels (kernels.c, which is compiled once per instruction set), the attention
+ * function (attn/), our own GEMMs if the instruction set has any (gemm/), and the limit on the
+ * instruction sets that oneDNN may use. The instruction set "c" runs without oneDNN: plain.c has
+ * the GEMM and convolution of "c". */
 #ifndef XD_BACKEND_CPU_CPU_H
 #define XD_BACKEND_CPU_CPU_H
 
@@ -53,10 +55,10 @@ typedef struct xd_kernels {
     /* Converts n elements of any float type to f32. The kernel runs on one thread. */
     void (*widen)(float *to, const void *from, xd_dtype t, int64_t n);
     /* Kernels of quantdot.c, which run on one thread. `most` returns the largest magnitude of a row
-     * of n F32 or BF16 elements, or NaN if an element is not finite. `integers` writes the row
-     * times `by`, rounded and clamped. `int_dot` computes dot products of such a row with m rows
-     * that are `ldw` bytes apart; n is a multiple of 64. `float_dot` does the same for a row of
-     * floats. */
+     * of n F32 or BF16 elements, or NaN if an element is not finite. `integers` multiplies a row by
+     * `by`, and writes the products as int8, rounded and clamped. `int_dot` computes the dot
+     * products of the int8 row x and m int8 rows of a weight, which are `ldw` bytes apart; the row
+     * length n is a multiple of 64. `float_dot` does the same for a row x of floats. */
     float (*most)(const void *x, xd_dtype t, int64_t n);
     void (*integers)(int8_t *q, const void *x, xd_dtype t, float by, int64_t n);
     void (*int_dot)(int32_t *sum, const int8_t *x, const int8_t *w, int64_t ldw, int64_t m,
@@ -111,8 +113,8 @@ typedef struct xd_cpu_dev {
 } xd_cpu_dev;
 
 /* The device kind "cpu": kernels of the best instruction set, or of the set that
- * XDIT_ISA=c|avx2|avx512|avx512bf16|amx names. XDIT_ISA also limits oneDNN. Unknown or unavailable
- * sets are errors. */
+ * XDIT_ISA=c|avx2|avx512|avx512bf16|amx names. XDIT_ISA also limits oneDNN. Opening the device
+ * fails if XDIT_ISA names an unknown instruction set, or one that the processor does not have. */
 extern const xd_dev_kind xd_dev_kind_cpu;
 void   xd_cpu_early(void);              /* starts loading oneDNN in a background thread        */
 void   xd_cpu_about(xd_fact *fact, void *cookie);
@@ -147,8 +149,8 @@ xd_status xd_quant_gemm(const xd_kernels *k, const xd_gemm *a, void *tmp);
 /* ---- onednn*.c: the only files that use oneDNN -------------------------------------------- */
 
 void      xd_dnn_forget(xd_dnn *d);     /* empties oneDNN's cache of primitives                */
-/* Opens oneDNN. With `cap` 1, limits oneDNN to the instruction set `isa`, once per process; fails
- * if oneDNN already has another limit. */
+/* Opens oneDNN. If `cap` is 1, first limits oneDNN to the instruction set `isa`. The limit can be
+ * set only once per process, so the function fails if oneDNN already has another limit. */
 xd_status xd_dnn_open(xd_dnn **d, xd_isa isa, int cap, const xd_kernels *k, xd_err *e);
 void      xd_dnn_close(xd_dnn **d);
 size_t    xd_dnn_pack_size(xd_dnn *d, xd_weight *w);

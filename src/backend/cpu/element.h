@@ -1,5 +1,5 @@
-/* element.h - conversion of tensor elements to floats and back, for files compiled once per
- * instruction set, which define ISA
+/* element.h - converts tensor elements to floats and back, in files that are compiled once per
+ * instruction set and define the macro ISA
  *
  * The functions have no branches, so that the compiler can vectorize loops over them. */
 #ifndef XD_BACKEND_CPU_ELEMENT_H
@@ -40,9 +40,9 @@ static inline uint16_t to_bf16(float f)
     return (uint16_t)(nan ? (u >> 16) | 0x40u : r);
 }
 
-/* Converts an f16 to float. The bits of an f16, moved to the position of a float's, represent the
- * value times 2^-112. Infinities and NaNs do not survive the multiplication by 2^112, so their
- * exponent is set separately. */
+/* Converts an f16 to float. If the exponent and mantissa bits of an f16 are moved to their position
+ * in a float, the float is the value times 2^-112. Infinities and NaNs do not survive the
+ * multiplication by 2^112, so their exponent is set separately. */
 static inline float from_f16(uint16_t h)
 {
     uint32_t s = (uint32_t)(h & 0x8000u) << 16, m = (uint32_t)(h & 0x7fffu) << 13;

@@ -10,8 +10,8 @@
 #include "backend/four.h"
 
 enum { LANES = 16, TRIES = 4, BLOCK = 18 };
-/* The integer of a block's largest element is chosen among candidates, which have this distance
- * from each other. */
+/* Each candidate scale maps the block's element of largest magnitude to a number from -9 to -7.
+ * STEP is the distance between the numbers of two neighbouring candidates. */
 static const float STEP = 0.25f;
 
 #define JOIN(a, b) a##b

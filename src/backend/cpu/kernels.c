@@ -268,7 +268,7 @@ typedef void piece_fn(const void *args, int64_t i, int64_t c0, int64_t n);
 typedef struct spread_ctx {
     piece_fn   *fn;
     const void *args;
-    int64_t     cols, across;   /* columns of a row; chunks of at most CHUNK columns in a row */
+    int64_t     cols, across;   /* number of columns of a row; number of chunks of a row */
 } spread_ctx;
 
 static void spread_run(void *ctx, int64_t begin, int64_t end, int thread)
@@ -404,14 +404,14 @@ static void channel_sums(const xd_moments *a, int64_t r, int64_t c0, int64_t n, 
     }
 }
 
-/* Computes the sums of channel_sums for BF16 elements. The sums of AT_ONCE elements and of their
- * squares (the square of a bf16 value is exact in float) are first computed in float, and then
- * added in doubles. The order of additions depends only on the length of the row. */
+/* Computes the same sums as channel_sums, for BF16 elements. The sums of AT_ONCE elements and of
+ * their squares (the square of a bf16 value is exact in float) are first computed in float, and
+ * then added in doubles. The order of additions depends only on the length of the row. */
 enum { AT_ONCE = 16 };
 
-/* Sums channels in registers, even and odd channels separately. Only those of the first `most`
- * channels are summed that fill complete steps of WORDS vectors. Returns the number of channels
- * that were summed. */
+/* Sums channels in registers, even and odd channels separately. A step sums WORDS vectors of
+ * channels. Channels after the last complete step within the first `most` channels are not summed.
+ * Returns the number of channels that were summed. */
 static int64_t sums_in_registers(const uint16_t *in, int64_t step, int64_t most, double *s,
                                  double *q)
 {
@@ -535,8 +535,8 @@ static inline void scale_and_add(float *y, const float *x, const float *mul, con
     }
 }
 
-/* Normalizes the channels of one pixel. The element types are compile-time constants, so that no
- * intermediate value is stored. */
+/* Normalizes the channels of one pixel. The element types are compile-time constants, so that the
+ * compiler vectorizes the loop without a buffer for intermediate values. */
 static inline void gnorm_pixel(char *out, const char *in, const float *mul, const float *add,
                                int64_t n, int wide_in, int wide_out, int silu)
 {

@@ -147,8 +147,8 @@ static void set_threads(void)
         xd_dnn_lib.set_threads(xd_par_threads());
 }
 
-/* Returns oneDNN attributes for a primitive. Every description of a primitive starts with a call of
- * this function. */
+/* Returns oneDNN attributes for a primitive. Also sets OpenMP's number of threads, because this
+ * function is called first whenever a primitive is described. */
 dnnl_primitive_attr_t xd_dnn_attr(const xd_post *post)
 {
     dnnl_primitive_attr_t attr = NULL;

@@ -1,8 +1,8 @@
 /* onednn.h - internals of the oneDNN part of the CPU device: a common interface to versions 2 and
  * 3, and the cache of primitives
  *
- * Version 2 passes memory descriptors by value, version 3 as opaque handles; the differences are
- * confined to this file, onednn_lib.h and the onednn*.c files. */
+ * Version 2 passes memory descriptors by value, version 3 as opaque handles; only this file,
+ * onednn_lib.h and the onednn*.c files depend on oneDNN's version. */
 #ifndef XD_BACKEND_CPU_ONEDNN_H
 #define XD_BACKEND_CPU_ONEDNN_H
 

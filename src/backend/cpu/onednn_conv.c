@@ -1,12 +1,12 @@
-/* onednn_conv.c - channels-last convolution by oneDNN
+/* onednn_conv.c - computes channels-last convolutions by oneDNN
  *
- * The images of a convolution may be views. With a 2-D kernel, the frames of a view that is not
- * contiguous are computed one by one. Frames that are not contiguous, and all other views, are
- * copied to dense scratch. Very large images are split into strips of output rows, which changes no
- * bit of the result. The packed layout of a weight is the layout that oneDNN prefers for an image
- * of PIN_SIDE x PIN_SIDE pixels. If another image needs another layout, the weight is repacked into
- * scratch. oneDNN 3 computes incorrect results for two kinds of shapes, which are replaced by
- * equivalent shapes (one_column, needs_frame). */
+ * The images of a convolution may be views. If the kernel is 2-D and the view is not contiguous,
+ * the frames of the view are computed one by one. Frames that are not contiguous, and all other
+ * views, are copied to contiguous scratch memory. Very large images are split into strips of output
+ * rows, which changes no bit of the result. The packed layout of a weight is the layout that oneDNN
+ * prefers for an image of PIN_SIDE x PIN_SIDE pixels. If another image needs another layout, the
+ * weight is repacked into scratch. oneDNN 3 computes incorrect results for two kinds of shapes,
+ * which are replaced by equivalent shapes (one_column, needs_frame). */
 #include "backend/cpu/onednn.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* onednn_gemm.c - GEMM by oneDNN's matmul
+/* onednn_gemm.c - computes GEMMs by oneDNN's matmul
  *
  * The packed layout of a weight is the layout that matmul prefers for PIN_ROWS input rows, also if
  * a GEMM has another number of rows. Bias, activation, gate and residual are post-operations of
@@ -128,8 +128,8 @@ static int needs_own(const xd_gemm *a)
     return a->w->out == 1 && row_stride(&a->out) != 1;
 }
 
-/* Returns the cheapest of the GEMM's plans without oneDNN's slow reference code, or any plan if all
- * plans use that code. */
+/* Returns the cheapest of those plans of the GEMM that do not use oneDNN's slow reference code, or
+ * any plan if all of them use that code. */
 static xd_prim *choose_prim(xd_dnn *d, const xd_gemm *a, plan *p)
 {
     xd_prim *q = NULL;

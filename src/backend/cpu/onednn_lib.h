@@ -42,7 +42,8 @@ typedef struct xd_dnn_api {
 #undef XD_DNN_FIELD
     /* sets the number of threads of oneDNN's OpenMP; NULL if oneDNN has no OpenMP */
     void (*set_threads)(int n);
-    /* thread team of oneDNN's OpenMP; `parallel` is NULL unless the OpenMP is GNU's */
+    /* functions that run our kernels on the thread team of oneDNN's OpenMP; `parallel` is NULL
+     * unless oneDNN uses GNU's OpenMP */
     xd_par_omp team;
 } xd_dnn_api;
 

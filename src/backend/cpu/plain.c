@@ -1,4 +1,4 @@
-/* plain.c - GEMM and convolution without a library, for the instruction set "c"
+/* plain.c - computes GEMMs and convolutions without a library, for the instruction set "c"
  *
  * A GEMM is computed as a convolution with one tap (a 1 x 1 kernel). Weights are packed as panels
  * of 16 output channels. For each group, tap and panel there are [in][16] floats, and the last

@@ -1,10 +1,10 @@
-/* quant.c - GEMMs with quantized weights on any processor
+/* quant.c - computes GEMMs with quantized weights on any processor
  *
  * A packed weight starts with one F32 scale for each output, sw[out], rounded up to 64 bytes. In an
  * I8 weight, the scales are followed by rows of integers, padded to a multiple of 64 bytes. In an
  * e4m3 weight, the scales are followed by panels of 16 outputs, as in plain.c. An I8 GEMM quantizes
- * its input into scratch, or converts the input to f32 there. An e4m3 GEMM expands DEEP inputs of a
- * panel at a time to f32. */
+ * its input into scratch, or converts the input to f32 there. An e4m3 GEMM expands the weights of a
+ * panel to f32, for DEEP inputs at a time. */
 #include "backend/cpu/cpu.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@
 enum {
     PANEL = 16,
     ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,  /* rows and columns of the output in a work item */
-    DEEP = 256,                 /* e4m3 inputs of a panel that are expanded to f32 at a time   */
+    DEEP = 256,                 /* number of inputs whose e4m3 weights are expanded at a time  */
     CHUNK = 1024,               /* number of elements of a row that are converted at a time    */
 };
 

@@ -1,7 +1,7 @@
-/* quantdot.c - quantization of rows and their dot products, compiled once per instruction set
+/* quantdot.c - quantizes rows and computes their dot products; compiled once per instruction set
  *
- * Compilers vectorize the loops, except the dot products of integers. Results do not depend on the
- * order of additions, except dot products of floats, whose order of additions depends only on the
+ * The compiler vectorizes all loops except the dot products of integers, which use intrinsics. Only
+ * dot products of floats depend on the order of additions, and this order depends only on the
  * length of the row. */
 #include "backend/cpu/cpu.h"
 

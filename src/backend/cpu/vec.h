@@ -1,4 +1,5 @@
-/* vec.h - vectors of floats and sums over them, for files compiled once per instruction set
+/* vec.h - defines vectors of floats and their operations, for files that are compiled once per
+ * instruction set
  *
  * An instruction set without vectors does not define V_LOAD. The scalar loop that ends every vector
  * loop then does all the work. */

@@ -1,5 +1,5 @@
-/* vec512.h - vectors of 16 floats for files compiled with AVX-512: masks of the first lanes,
- * conversion from and to bf16 */
+/* vec512.h - computes masks of the first lanes of vectors of 16 floats, and converts such vectors
+ * from and to bf16, in files that are compiled with AVX-512 */
 #ifndef XD_BACKEND_CPU_VEC512_H
 #define XD_BACKEND_CPU_VEC512_H
 

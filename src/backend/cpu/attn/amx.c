@@ -1,5 +1,5 @@
-/* amx.c - attention with AMX tiles: each tile instruction multiplies a 16 x 32 by a 32 x 16 matrix
- * of bf16
+/* amx.c - computes attention with AMX tiles: each tile instruction multiplies a 16 x 32 by a 32 x
+ * 16 matrix of bf16
  *
  * The words strip, step and part are defined in plan.h: a strip is 32 queries, a step is 32 keys
  * (STEP_KEYS), and a part is 8 steps (PART). A strip of queries is multiplied by one part of the
@@ -15,8 +15,8 @@
  * probabilities. By the Cauchy-Schwarz inequality no score of a query exceeds the query's norm
  * times the largest norm of a key. If this bound on the scores fits the exponent of bf16,
  * probabilities are powers of two of the scores themselves. Otherwise the first score of a row is
- * subtracted from the row's scores, and the results are checked for overflow. Rows whose
- * probabilities overflowed are computed again, and their largest score is subtracted. */
+ * subtracted from the row's scores, and the results are checked for overflow. A row whose
+ * probabilities overflowed is computed again, with its largest score subtracted from its scores. */
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
 

@@ -1,4 +1,4 @@
-/* attn.h - fused attention on the CPU, one implementation per instruction set
+/* attn.h - declares the fused attention functions of the CPU device, one for each instruction set
  *
  * All functions take xd_attn_args as documented in backend.h. A result does not depend on the
  * number of threads, on how the keys are split into segments, or on which queries share a call: a
@@ -37,7 +37,7 @@ size_t    xd_attn_scratch_avx512bf16(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx512bf16(const xd_attn_args *a, void *tmp);
 
 /* Attention in AVX512_BF16 and VNNI, for BF16 operands if xd_attn_in_int8 returns 1: scores are
- * computed from int8 values, probabilities and values in bf16. */
+ * computed from int8 queries and keys, while probabilities and values are bf16. */
 size_t    xd_attn_scratch_int8(const xd_attn_args *a, int threads);
 xd_status xd_attn_int8(const xd_attn_args *a, void *tmp);
 

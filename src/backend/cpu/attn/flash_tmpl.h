@@ -1,12 +1,12 @@
-/* flash_tmpl.h - blocked attention, compiled once per instruction set
+/* flash_tmpl.h - computes attention block by block; compiled once per instruction set
  *
- * This is FlashAttention (Dao et al. 2022) for a CPU. For a block of queries, the scores of a block
- * of keys are computed, then the exponentials of the scores relative to the largest score so far,
- * and the weighted sum of values. The weighted sum is rescaled when a much larger score appears.
- * Therefore scores never leave the cache. All exponentials are powers of two (log2 e is part of the
- * scale). This file has the code that all instruction sets share: packing, bias and masks, blocks
- * and their output. vector_tmpl.h and amx.c have the multiplications. plan.h defines units, steps
- * and blocks.
+ * This is FlashAttention (Dao et al. 2022) for a CPU. For a block of queries and a block of keys,
+ * the scores are computed first, then the exponentials of the scores relative to the largest score
+ * so far, and then the weighted sums of the values. The weighted sums are rescaled when a much
+ * larger score appears in a later block of keys. In this way scores never leave the cache. All
+ * exponentials are powers of two (log2 e is part of the scale). This file has the code that all
+ * instruction sets share: packing, bias and masks, blocks and their output. vector_tmpl.h and amx.c
+ * have the multiplications. plan.h defines units, steps and blocks.
  *
  * The including file defines these macros, types and functions:
  *   LANES              floats in a vector
@@ -112,13 +112,14 @@ static unit *packed_pair(const job *w, int64_t pair)
 /* Measures all keys of the group before they are packed (int8.c needs the mean of the keys). */
 static void measure_keys(job *w);
 
-/* Packs the n keys of key block kb into the layout that the multiplications of `pair` read; v has
- * the rows of the values of these keys, which are packed next. */
+/* Packs the n keys of key block kb into the memory `pair` of a (batch, key head) pair, in the
+ * layout that the multiplications read. v holds the addresses of the values of these keys, which
+ * are packed next. */
 static void place_keys(const job *w, const char **k, const char **v, int64_t n, int64_t kb,
                        unit *pair);
 
-/* Packs the n value rows of key block kb into the layout that the multiplications of `pair`
- * read. */
+/* Packs the n value rows of key block kb into the memory `pair` of a (batch, key head) pair, in the
+ * layout that the multiplications read. */
 static void place_values(const job *w, const char **rows, int64_t n, int64_t kb, unit *pair);
 
 /* Prefetches a row into the L2 cache. The hardware prefetcher does not predict rows of heads,

@@ -13,7 +13,7 @@ typedef struct softmax_state {
     const float *low;           /* for each row, the addend of its scaled scores              */
     float       *sum;           /* for each row, LANES partial sums of its probabilities      */
     float        scale;
-    /* first key of the next step; number of keys of a row, in full steps */
+    /* first key of the next step; number of keys of a row, rounded up to full steps */
     int64_t      at, width;
     int64_t      left;          /* number of remaining softmax steps                          */
 } softmax_state;

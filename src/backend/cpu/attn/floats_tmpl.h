@@ -66,8 +66,8 @@ static void load_queries(const job *w, const block *k)
     memset(k->q + k->n * p->ldq, 0, (size_t)((rows - k->n) * p->ldq) * 4);
 }
 
-/* Sets to -infinity the scores of those of the block's n keys that are outside [lo, hi), and the
- * scores that pad the last step of STEP_KEYS keys. */
+/* Replaces some scores of a block of n keys by -infinity: the scores of keys outside [lo, hi), and
+ * the scores that pad the last step of STEP_KEYS keys. */
 static void mask_range(float *s, int64_t lo, int64_t hi, int64_t n)
 {
     for (int64_t j = 0; j < lo; j++)

@@ -53,12 +53,12 @@ typedef struct query {
 _Static_assert(sizeof(query) <= XD_ATTN_INT_ROW * sizeof(float), "the plan allocates queries");
 
 /* The state of a softmax in which the scores of a few query rows become probabilities in place, row
- * by row, 32 in each step. */
+ * by row, 32 scores in each step. */
 typedef struct softmax_state {
     unit        *row;           /* first row of scores; rows are LDS 32-bit units apart       */
     const query *query;         /* parameters of the query of each row                        */
     float       *sum;           /* sums of the probabilities of each row, LANES floats a row  */
-    /* first 32-bit unit of the next step; number of units of a row in full steps */
+    /* first 32-bit unit of the next step; number of units of a row, rounded up to full steps */
     int64_t      at, width;
     int64_t      left;          /* number of remaining steps of 32 scores                     */
 } softmax_state;

@@ -1,5 +1,5 @@
-/* pairs.h - 32-bit units of two bf16 (plan.h) in AVX-512, for vector dot products and for tile
- * multiplies */
+/* pairs.h - creates 32-bit units of two bf16 (plan.h) in AVX-512, for vector dot products and for
+ * tile multiplies */
 #ifndef XD_BACKEND_CPU_ATTN_PAIRS_H
 #define XD_BACKEND_CPU_ATTN_PAIRS_H
 

@@ -6,9 +6,10 @@
  * a block that are multiplied together. A step is the keys whose scores become probabilities
  * together. A part, with AMX tiles, is 8 steps, whose values are multiplied together.
  *
- * Keys and values of a group of pairs are packed into scratch and shared by all query blocks of
- * those pairs. Key blocks are cut from the global token order, depending only on the number of
- * keys, so nothing else affects the order of sums. */
+ * The keys and values of a group of pairs are packed into scratch memory, which all query blocks of
+ * those pairs read. The keys of all segments are split into blocks in the order of tokens, and the
+ * split depends only on the number of keys. Nothing else affects the order in which products are
+ * added. */
 #ifndef XD_BACKEND_CPU_ATTN_PLAN_H
 #define XD_BACKEND_CPU_ATTN_PLAN_H
 

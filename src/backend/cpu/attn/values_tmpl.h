@@ -1,4 +1,5 @@
-/* values_tmpl.h - the sums of values of flash_tmpl.h with vector registers, for scores of any type
+/* values_tmpl.h - computes the weighted sums of values of flash_tmpl.h in vector registers, for
+ * scores of any type
  *
  * In addition to the requirements of flash_tmpl.h, the including file defines:
  *   v_units v_spread v_dot       as in vector_tmpl.h
@@ -30,8 +31,9 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
     }
 }
 
-/* Initializes the accumulators and references of a block of queries. Tiles may be taller than the
- * block's last rows, so the rows of scores after them are set to zero. */
+/* Initializes the accumulators and references of a block of queries. The last tile may have more
+ * rows than the block has left, so the scores after the block's last row are set to zero.
+ */
 static void init_block(const job *w, const block *k)
 {
     if (k->n % 12)
@@ -58,9 +60,9 @@ static void softmax(softmax_state *s)
 }
 
 /* Turns scores s into probabilities 2^(c s - top), and sums the values with these weights. In a row
- * without a maximum, all scores are either -infinity and become 0, or NaN, which the vector maximum
- * may miss, and stay NaN. The softmax of the next rows runs during the first columns of the value
- * sums. */
+ * whose maximum is -infinity, a score is either -infinity and becomes 0, or NaN (which the vector
+ * maximum may ignore) and stays NaN. The softmax of the next rows runs during the first columns of
+ * the value sums. */
 static void softmax_and_sum(const job *w, const block *k, int64_t n, const unit *values, float c)
 {
     const xd_attn_plan *p = &w->p;

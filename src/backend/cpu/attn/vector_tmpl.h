@@ -1,4 +1,4 @@
-/* vector_tmpl.h - the multiplications of flash_tmpl.h with vector registers
+/* vector_tmpl.h - computes the matrix multiplications of flash_tmpl.h in vector registers
  *
  * In addition to the requirements of flash_tmpl.h, the including file defines:
  *   v_units(p)         loads a vector of units (plan.h)
@@ -114,8 +114,8 @@ enum {
 static void compute_scores(const job *w, const block *k, int64_t n, const unit *keys)
 {
     const xd_attn_plan *p = &w->p;
-    /* Receives the maxima of partial sums, which are discarded: the rows after the block's
-     * maxima. */
+    /* Memory after the maxima of the block's rows, for the maxima of incomplete sums, which nothing
+     * reads. */
     float *none = k->lane_max + XD_ATTN_ROWS * LANES;
     for (int64_t i = 0; i < k->n; i++)
         v_store(k->lane_max + i * LANES, v_set(-INFINITY));

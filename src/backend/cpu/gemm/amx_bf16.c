@@ -1,5 +1,5 @@
-/* amx_bf16.c - GEMMs of bf16 weights by the AMX instruction tdpbf16ps. F32 input rows are converted
- * to bf16 while they are copied to tiles. */
+/* amx_bf16.c - computes GEMMs of bf16 weights by the AMX instruction tdpbf16ps. F32 input rows are
+ * converted to bf16 while they are copied to tiles. */
 #include "backend/cpu/gemm/bf16_pairs.h"
 
 #include "backend/cpu/gemm/amx_pack.h"

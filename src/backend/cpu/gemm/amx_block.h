@@ -1,4 +1,5 @@
-/* amx_block.h - internals of our AMX GEMMs: how a GEMM is split into blocks
+/* amx_block.h - internal declarations of our AMX GEMMs, which describe how a GEMM is split into
+ * blocks
  *
  * A step is XD_STEP_BYTES of each input row, which is the depth of one tile multiply. A strip is 32
  * columns of weights. A chunk is `deep` consecutive steps. A register block is 32 rows by 32
@@ -10,9 +11,9 @@
  *
  * An input tile holds one step of 16 rows, row by row. A weight tile holds one step of 16 columns
  * as [unit][16], with the 32-bit units of block.h. Packed weights are [strip][step] of pairs of
- * adjacent weight tiles (XD_PAIR_BYTES, 2 KiB). Missing rows and columns and the ends of rows are
- * padded with zeros. An accumulator adds its products in the order of steps, wherever it is kept
- * between chunks, so the bits of the accumulator depend on nothing else. */
+ * adjacent weight tiles (XD_PAIR_BYTES, 2 KiB). Zeros pad missing rows, missing columns and the
+ * ends of rows. The products of an accumulator are always added in the order of the steps, so the
+ * bits of the result do not depend on how the GEMM is split into blocks. */
 #ifndef XD_BACKEND_CPU_GEMM_AMX_BLOCK_H
 #define XD_BACKEND_CPU_GEMM_AMX_BLOCK_H
 

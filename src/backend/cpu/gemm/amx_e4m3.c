@@ -1,5 +1,5 @@
-/* amx_e4m3.c - GEMMs of e4m3 weights, packed as in e4m3.c, with bf16 inputs. A chunk of weights at
- * a time is expanded to bf16 for the tile multiply instruction tdpbf16ps. */
+/* amx_e4m3.c - computes GEMMs of bf16 inputs and e4m3 weights, which are packed as in e4m3.c. A
+ * chunk of weights at a time is expanded to bf16 for the tile multiply instruction tdpbf16ps. */
 #include "backend/cpu/gemm/e4m3_quads.h"
 
 #include "backend/cpu/gemm/amx_block.h"

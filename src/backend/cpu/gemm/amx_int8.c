@@ -1,4 +1,4 @@
-/* amx_int8.c - GEMMs of int8 weights by the AMX instruction tdpbssd
+/* amx_int8.c - computes GEMMs of int8 weights by the AMX instruction tdpbssd
  *
  * A packed weight starts with the scales of its output columns. The strips of 32 columns
  * (amx_block.h) follow. The rows of the input are quantized once per GEMM call, and are stored in

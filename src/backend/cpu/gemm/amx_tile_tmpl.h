@@ -284,7 +284,7 @@ typedef struct asked { const char *p; int64_t step, more; } asked;
         }                                                                                          \
     }
 PREFETCH_ROWS(prefetch_rows_to_read, _MM_HINT_T0)
-/* Prefetches rows for writing, because another core may hold a copy of the line. */
+/* Prefetches rows for writing, because another core may have copies of the rows' cache lines. */
 PREFETCH_ROWS(prefetch_rows_to_write, _MM_HINT_ET0)
 
 /* Prefetches four consecutive cache lines with two instructions. The processor's adjacent-line
@@ -469,8 +469,9 @@ static void run_chunk(piece *p, chunk c, chunk next)
     }
 }
 
-/* Sets the input rows and the strips of columns of work item number i (a piece). Items that run at
- * the same time share their weights, as long as there are row blocks. */
+/* Sets the input rows and the strips of columns of work item number i (a piece). Consecutive work
+ * items have the same strips and different blocks of rows, so threads that run at the same time
+ * mostly read the same weights. */
 static void place_piece(piece *p, const xd_amx_job *t, int64_t i)
 {
     p->r0 = i % t->blocks * t->rows;

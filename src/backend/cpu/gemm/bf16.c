@@ -1,4 +1,4 @@
-/* bf16.c - GEMMs of bf16 weights by the AVX512_BF16 instruction vdpbf16ps */
+/* bf16.c - computes GEMMs of bf16 weights by the AVX512_BF16 instruction vdpbf16ps */
 #include "backend/cpu/gemm/finish.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* e4m3.c - GEMMs of e4m3 weights with a scale per output column
+/* e4m3.c - computes GEMMs of e4m3 weights that have one scale per output column
  *
  * Before a chunk of e4m3 weights is multiplied, the chunk is expanded to bf16, or with XD_E4M3_F32
  * to floats, once for all tiles of a block of input rows. A panel is XD_PANEL output columns, and a
@@ -55,8 +55,8 @@ static inline void expand_quad(char *to, const char *from)
 }
 
 /* Expands `units` 32-bit units of a panel's weights, from unit k on, into `place`, and returns
- * `place`. Four e4m3 inputs (a quad) expand to several units, and k must be a multiple of their
- * number. */
+ * `place`. A quad (the e4m3 weights of four consecutive inputs) expands to several units, and k
+ * must be a multiple of the number of units of a quad. */
 static inline const char *panel_in_l1(const char *w, int64_t k, int64_t units, char *place)
 {
     const char *from = w + k / QUAD_UNITS * XD_UNIT_BYTES;

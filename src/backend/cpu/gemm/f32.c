@@ -1,4 +1,4 @@
-/* f32.c - GEMMs of f32 weights in AVX2 and, compiled a second time, in AVX-512
+/* f32.c - computes GEMMs of f32 weights in AVX2 and, compiled a second time, in AVX-512
  *
  * A panel (XD_PANEL output columns) is divided into parts of WIDTH columns, which are two vectors,
  * and is stored as [part][input][WIDTH]. A thread multiplies a block of input rows by several

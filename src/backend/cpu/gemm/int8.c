@@ -1,4 +1,5 @@
-/* int8.c - GEMMs of int8 weights by vpdpbusd, which multiplies unsigned by signed bytes
+/* int8.c - computes GEMMs of int8 weights by the AVX-512 VNNI instruction vpdpbusd, which
+ * multiplies unsigned by signed bytes
  *
  * A packed weight starts with the scale and the correction of each output column, followed by the
  * panels of XD_PANEL columns (block.h). A 32-bit unit of a column holds four weights. The rows of

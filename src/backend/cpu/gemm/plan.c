@@ -11,7 +11,7 @@ enum {
     /* maximum bytes of a group of weight panels, which stays in the L3 cache for all blocks of
      * input rows */
     GROUP_BYTES = 8 << 20,
-    BLOCK_BYTES = 1200 << 10,   /* maximum bytes of a block's rows that one chunk reads      */
+    BLOCK_BYTES = 1200 << 10,   /* maximum bytes of a block's rows in one chunk of inputs    */
     MIN_ROWS = 24,  /* minimum rows of a block that is shrunk to give all threads work            */
 };
 
