@@ -37,16 +37,19 @@ typedef struct xd_dev_ops {
     /* Allocates device memory aligned to XD_ALIGN. Returns NULL if out of memory. */
     void *(*get)(xd_dev *d, size_t bytes);
     void  (*put)(xd_dev *d, void *p, size_t bytes);
-    void  (*sync)(xd_dev *d, xd_stream *s);        /* blocks the host until all work of s is done */
-    /* Writes the bytes of device memory that are free for allocations, and the total bytes. */
+    /* blocks the host until all work of stream s has ended */
+    void  (*sync)(xd_dev *d, xd_stream *s);
+    /* Writes the number of bytes of device memory that can be allocated now, and the number of all
+     * bytes of device memory. */
     void  (*memory)(xd_dev *d, size_t *available, size_t *total);
-    /* Copies host bytes into device memory, ordered with the work of s. The caller may reuse the
-     * memory at `from` when the function returns. */
+    /* Copies bytes from host memory to device memory, after the earlier work and before the later
+     * work of stream s. The caller may reuse the memory at `from` when the function returns. */
     xd_status (*upload)(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes);
-    /* Copies device bytes to the host after all earlier work of s. Returns when the bytes have
-     * arrived. */
+    /* Copies bytes from device memory to host memory after all earlier work of stream s. Returns
+     * when the copy has ended. */
     xd_status (*download)(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes);
-    /* Sets every byte at p to `value`, ordered with the work of s. */
+    /* Sets all bytes of the device memory at p to `value`, after the earlier work and before the
+     * later work of stream s. */
     xd_status (*fill)(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes);
     /* returns 1 if p is an address in this device's memory */
     int       (*owns)(xd_dev *d, const void *p);
@@ -143,7 +146,7 @@ void      xd_dev_close(xd_dev **d);
 typedef struct xd_counts { /* work that a count device has counted since the last reset */
     /* floating-point operations: 2 for each multiply-add of GEMM, convolution, attention */
     double flops;
-    /* the parts of `flops` in GEMMs, in attention and in convolutions */
+    /* the operations in `flops` that are part of GEMMs, of attention and of convolutions */
     double gemm_flops, attn_flops, conv_flops;
     double bytes;                       /* bytes of the operands of all ops, each operand once */
     int64_t calls;
@@ -287,16 +290,17 @@ typedef enum xd_act {
 } xd_act;
 
 /* Arguments of a GEMM: out[n,O] = residual + gate * act(in[n,I] w^T + bias)
- *   in       [n,I]  of the weight's type; F32 or BF16 for a quantized weight. A 16-bit
- *            weight also accepts F32, which is rounded as by `copy`
+ *   in       [n,I]  of the weight's type; F32 or BF16 if the weight is quantized. If the weight has
+ *            a 16-bit type, `in` may also be F32, and is rounded to this type as by `copy`
  *   out      [n,O]  F32 or BF16
  *   bias     [O]    F32, or absent; with xd_dev.narrow_bias also BF16 or F16
  *   gate     [O]    F32 (one row for all rows), or absent
  *   residual [n,O]  F32 or BF16, or absent; may be `out` itself
- * With `fp8`, BF16 and F16 input rows of an F8E4M3 weight are quantized to F8E4M3 like the rows of
- * the weight: x ~ sx q, sx = m / 448 with m = max |x|, q = x (448 / m) rounded to nearest.
- * Devices without fp8_gemm ignore `fp8`; the others also accept rows that are already F8E4M3:
- *   sx       [n]    F32, or absent: scales of F8E4M3 rows of `in`, which a norm has written */
+ * If `fp8` is 1 and the weight is F8E4M3, BF16 and F16 input rows are quantized to F8E4M3 in the
+ * same way as the rows of the weight: x ~ sx q, sx = m / 448 with m = max |x|, q = x (448 / m)
+ * rounded to nearest. Devices without fp8_gemm ignore `fp8`. Devices with fp8_gemm also accept
+ * input rows that a norm has already quantized to F8E4M3:
+ *   sx       [n]    F32, or absent: the scales of the F8E4M3 input rows, as written by the norm */
 typedef struct xd_gemm {
     xd_tensor        out, in, bias, gate, residual;
     const xd_weight *w;
@@ -345,13 +349,14 @@ typedef struct xd_attn_args {
  *   in, out      [n,C] F32 or BF16, types may differ; out may be `in`
  *   gain, bias   [C] F32, or absent
  *   scale, shift [1,C] or [n,C] F32, or absent
- *   like         [n,C] F32, or absent: norm(in) is multiplied by the RMS of this row. Not `out`
- *   add          [n,C] F32 or BF16, or absent: `in`, which is not `out`, first becomes
- *                in + gate * add, as by xd_addmul
- *   gate         [1,C] or [n,C] F32, or absent: 1
- *   sx           [n] F32, or absent. With it, on devices with fp8_gemm, `out` is F8E4M3 with the
- *                scales sx, quantized as a GEMM with `fp8` quantizes rows of type `via`;
- *                `out` is contiguous and C is a multiple of 16 */
+ *   like         [n,C] F32, or absent. If present, each row of norm(in) is multiplied by the RMS of
+ *                the same row of `like`, which must not be `out`
+ *   add          [n,C] F32 or BF16, or absent. If present, `in` is first replaced by
+ *                in + gate * add, as by xd_addmul, and `in` must not be `out`
+ *   gate         [1,C] or [n,C] F32, or absent (gate 1)
+ *   sx           [n] F32, or absent; only for devices with fp8_gemm. If present, `out` is quantized
+ *                to F8E4M3 as a GEMM with `fp8` quantizes rows of type `via`, and the scales of the
+ *                rows are written to sx; `out` is contiguous and C is a multiple of 16 */
 typedef struct xd_norm {
     xd_tensor out, in, gain, bias, scale, shift, like;
     int       rms;              /* 1: RMS norm, x / sqrt(mean x^2 + eps); 0: layer norm       */

@@ -34,9 +34,9 @@ static double number_in(const char *path, const char *key)
     return v;
 }
 
-/* Lowers *free_bytes to the minimum free memory of the control group at `dir` and of its ancestors
- * up to the directory prefix of `root` bytes. Inactive file pages, which the Linux kernel may drop,
- * count as free memory, as in MemAvailable. */
+/* Lowers *free_bytes to the minimum free memory of the control group at `dir` and of its ancestors,
+ * up to the root group, whose path is the first `root` bytes of `dir`. Inactive file pages, which
+ * the Linux kernel may drop, count as free memory, as in MemAvailable. */
 static void lower_to_group(char *dir, size_t root, int v2, double *free_bytes)
 {
     char path[1200];

@@ -1,5 +1,4 @@
-/* registry.c - the list of device kinds (cpu, cuda), and functions that open a device by its
- * name */
+/* registry.c - lists the device kinds (cpu, cuda), and opens a device by its name */
 #include "backend/backend.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* count.c - the count device, which computes nothing: a model that runs on this device only adds up
- * the operations, the moved bytes and the memory
+/* count.c - implements the count device, which computes nothing and only adds up the operations,
+ * the moved bytes and the memory of a model that runs on it
  *
  * The memory of this device is a range of addresses without storage. Allocated blocks have
  * consecutive addresses, are never NULL, never overlap, and must not be dereferenced. */

@@ -43,13 +43,13 @@ typedef struct xd_kernels {
     void (*rotate)(const xd_rotate *a);
     /* Implements xd_four_quantize (backend/four.h). The kernel runs on one thread. */
     void (*four)(void *to, const float *from, int64_t n);
-    /* Runs the epilogue of a GEMM for rows [r0, r0+n), columns [c0, c0+m): out = residual + gate *
-     * act(acc + bias). `acc` holds the sums of these rows and columns, `ld` floats per row. The
-     * kernel runs on one thread. */
+    /* Runs the epilogue of a GEMM for rows [r0, r0+n) and columns [c0, c0+m) of the output:
+     * out = residual + gate * act(acc + bias). `acc` holds the sums of these rows and columns, in
+     * rows that are `ld` floats apart. The kernel runs on one thread. */
     void (*epilogue)(const xd_gemm *a, const float *acc, int64_t ld, int64_t r0, int64_t n,
                      int64_t c0, int64_t m);
-    /* Computes acc[i][j] += sum_k a[i][k] b[k][j] for n rows i (`lda` and `ldacc` floats apart), j
-     * < 16, k < K. The kernel runs on one thread. */
+    /* Computes acc[i][j] += sum_k a[i][k] b[k][j] for i < n, j < 16 and k < K. The rows of `a` are
+     * `lda` floats apart, the rows of `acc` `ldacc` floats. The kernel runs on one thread. */
     void (*tile)(float *acc, int64_t ldacc, const float *a, int64_t lda, const float *b,
                  int64_t n, int64_t K);
     /* Converts n elements of any float type to f32. The kernel runs on one thread. */

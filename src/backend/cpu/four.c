@@ -1,4 +1,4 @@
-/* four.c - quantization of floats to blocks of XD_Q4_0 (four.h), compiled once per instruction set
+/* four.c - quantizes floats to blocks of XD_Q4_0 (four.h); compiled once per instruction set
  *
  * Each sum is computed as 16 partial sums, which are then added pairwise, so that all instruction
  * sets round identically. */

@@ -1,4 +1,5 @@
-/* gelu.h - tanh-GELU by a piecewise cubic in AVX-512, for results that are rounded to bf16.
+/* gelu.h - computes tanh-GELU by a piecewise cubic in AVX-512, for results that are rounded to
+ * bf16.
  *
  *   gelu(x) = max(x, 0) - b(|x|)
  *   b(u) = u / (1 + e^(2 k(u))),  k(u) = sqrt(2 / pi) (u + 0.044715 u^3)

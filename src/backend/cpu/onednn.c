@@ -1,5 +1,5 @@
-/* onednn.c - opens oneDNN, wraps its descriptors in versions 2 and 3, caches primitives and packs
- * weights
+/* onednn.c - opens oneDNN, hides the differences between the descriptors of its versions 2 and 3,
+ * caches primitives and packs weights
  *
  * oneDNN limits the instruction sets that it uses by a setting that is global to the process and
  * can be set only once, before the first use of oneDNN. Opening a second device with another limit

@@ -1,5 +1,5 @@
-/* qknorm.c - norm and rotary embedding of attention heads in one pass, compiled once per
- * instruction set
+/* qknorm.c - computes the norm and the rotary embedding of attention heads in one pass; compiled
+ * once per instruction set
  *
  * Each head stays in the L1 cache while it is processed. Gain, bias and rotation angles are
  * combined to coefficients once for all heads of a row, so that reading and writing the heads

@@ -1,9 +1,9 @@
-/* rotate.c - rotation of groups of a row (xd_rotation), compiled once per instruction set
+/* rotate.c - rotates groups of elements of a row (xd_rotation); compiled once per instruction set
  *
  * A step of the rotation works on elements a, b, c, d that are 4^k apart: with h = ((a + b) + (c +
- * d)) / 2, the elements become h - d, h - c, h - b, h - a. Steps with a distance of 16 and more
- * combine different vectors. Steps with distances of 1 and 4 exchange the elements of one vector.
- * The order of additions is the same with every instruction set. */
+ * d)) / 2, the elements become h - d, h - c, h - b, h - a. A step whose elements are 16 or more
+ * apart combines different vectors. A step whose elements are 1 or 4 apart exchanges elements of
+ * one vector. The order of additions is the same with every instruction set. */
 #include "backend/cpu/cpu.h"
 
 #include <string.h>

@@ -51,8 +51,8 @@ typedef struct piece {
     int64_t             first, sample;
     int                 samples;
     attention_segment  *list;           /* list of all key segments in device memory, or NULL  */
-    /* scratch of the call, and the keys and values that attention_cudnn.c has copied to the
-     * scratch */
+    /* the call's scratch memory, and the keys and values that attention_cudnn.c has copied to this
+     * memory */
     xd_cuda_keys       *keys;
 } piece;
 

@@ -32,7 +32,7 @@ enum {
 typedef struct known {
     xd_cudnn_shape shape;
     xd_cudnn_plan  plan;
-    uint64_t       used;                /* time of the last use of the plan, as a count of calls */
+    uint64_t       used;                /* number of the call that used the plan last */
     int            wanted;              /* 1: an attention call waits for this plan            */
     enum { EMPTY, QUEUED, BUILDING, READY, REFUSED } state;
 } known;

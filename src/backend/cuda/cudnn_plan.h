@@ -1,5 +1,5 @@
 /* cudnn_plan.h - compiles, stores and runs cuDNN's execution plans for attention. A plan is a
- * single SDPA operation for one shape.
+ * single SDPA (scaled dot-product attention) operation for one shape.
  *
  * cuDNN needs at least 0.4 s of a core to compile a plan. The plan's serialized text, about 70 KB
  * of JSON, restores the plan in a millisecond with the same version of cuDNN and the same model of

@@ -1,4 +1,4 @@
-/* plain.c - attention in plain C, the reference for the vector versions
+/* plain.c - computes attention in plain C, as the reference for the vector versions
  *
  * Each query row is processed separately: first its scores with all keys are computed, then the
  * softmax of the scores, then the weighted sum of the values. The code is neither blocked nor

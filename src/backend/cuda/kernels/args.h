@@ -85,9 +85,9 @@ typedef struct epilogue_args {
 } epilogue_args;
 
 /* A convolution of a channels-last image [T,Hin,Win,C] to [To,Ho,Wo,O]. A GEMM is passed as a
- * convolution of an image of one row with one tap. w is [O][kt][kh][kw][C] of the type of `in`.
- * Strides are in the order t, h, w. `wide`: O is a multiple of 8, and 16-byte accesses of out,
- * residual, bias and gate are allowed. */
+ * convolution whose kernel has one tap and whose image has one row. w is [O][kt][kh][kw][C] of the
+ * type of `in`. Strides are in the order t, h, w. `wide`: O is a multiple of 8, and 16-byte
+ * accesses of out, residual, bias and gate are allowed. */
 typedef struct conv_args {
     void        *out;
     const void  *in, *w, *residual, *bias;
@@ -131,8 +131,8 @@ typedef struct moments_args {
     int         in_type, groups;
 } moments_args;
 
-/* Sums columns of F64 elements over R rows that are `step` elements apart. Block i sums column
- * i. */
+/* Sums columns of F64 elements over R rows that are `step` elements apart. Block i of threads sums
+ * column i. */
 typedef struct add_rows_args {
     double       *out;
     const double *in;

@@ -1,18 +1,19 @@
-/* attention.cu - flash attention of 16-bit types with tensor cores, and attention of all types with
- * plain sums
+/* attention.cu - kernels of flash attention, which compute 16-bit types on tensor cores, and of a
+ * plain attention for all types
  *
- * In the flash kernels a block of threads computes 64 HIGH queries of one head, and each of the
- * block's 4 warps computes 16 HIGH of these queries (HIGH is 1 or 2). Keys and values are loaded in
- * tiles of KEYS keys by cp.async. Shared memory holds two tiles of keys and two tiles of values.
- * Scores, exponentials and accumulators stay in registers. Tile t holds the keys KEYS t to KEYS (t
- * + 1) - 1 in the order of all keys, whichever segments contain these keys. Therefore the order of
+ * In the flash kernels a block of threads computes 64 * HIGH queries of one head, and each of the
+ * block's 4 warps computes 16 * HIGH of these queries (HIGH is 1 or 2). Keys and values are loaded
+ * in tiles of KEYS keys by cp.async. Shared memory holds two tiles of keys and two tiles of values.
+ * Scores, exponentials and accumulators stay in registers. The keys of all segments are numbered in
+ * one sequence, and tile t holds the keys KEYS * t to KEYS * (t + 1) - 1. Therefore the order of
  * sums, and every bit of the result, does not depend on how keys are split into segments. The
  * elements of a head are padded with zeros to D16, a multiple of 16 (for example from 72 to 80).
  *
- * A fragment of keys or values that a warp reads from shared memory is used for 16 HIGH queries.
- * With 32 queries, shared memory is read half as often for each product as with 16. For heads of
- * 128 and more the accumulators need so many registers that the queries stay in shared memory; a
- * head of 256 uses 99 KiB, which every supported GPU has.
+ * A fragment of keys or values that a warp reads from shared memory is used for 16 * HIGH queries.
+ * With 32 queries, shared memory is read half as often for each product as with 16 queries. For
+ * heads of 128 and more elements, the accumulators need so many registers that the queries stay in
+ * shared memory. For a head of 256 elements, a block of threads uses 99 KiB of shared memory, which
+ * every supported GPU has.
  *
  * The fragments of the instruction mma.m16n8k16, with g = lane / 4 and t = lane % 4, are these: A
  * holds rows g and g + 8, B holds column g, and C holds columns 2 t and 2 t + 1. */
@@ -408,8 +409,8 @@ FLASH(flash_192, 192, 32, 1, 0)
 FLASH(flash_256, 256, 32, 1, 0)
 FLASH(flash_64_bias, 64, 32, 2, 1)
 
-/* Computes attention for all types and for heads of up to 32 MOST elements, with bias and soft cap.
- * A warp computes a query. Lane l holds the output elements l, l + 32, ... */
+/* Computes attention for all types and for heads of up to 32 * MOST elements, also with a bias and
+ * a soft cap. Each warp computes one query. Lane l holds the output elements l, l + 32, ... */
 template <int MOST> GPU void attend_any(const attention_args &a)
 {
     int64_t job = (int64_t)blockIdx.x * 4 + WARP, i = job % a.n, h = job / a.n % a.H,
