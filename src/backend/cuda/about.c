@@ -14,8 +14,8 @@ static const char *file_of(const void *function)
     return dladdr(function, &i) && i.dli_fname ? i.dli_fname : "an unknown file";
 }
 
-/* Writes the version of the driver's kernel module to `version`, for example 570.86.15. Leaves
- * `version` as it is if the version is unknown. */
+/* Writes the version of the driver's kernel module to `version`, for example 570.86.15. If the
+ * version is unknown, leaves `version` unchanged. */
 static void read_module(char *version, size_t size)
 {
     FILE *f = fopen("/proc/driver/nvidia/version", "r");

@@ -98,7 +98,7 @@ static void write_entries(struct xd_cuda_algorithms *k)
 {
     xd_out o;
     xd_err e = { 0 };
-    /* includes the entries that other processes have added to the file in the meantime */
+    /* reads the entries that other processes have added to the file in the meantime */
     read_entries(k);
     xd_make_parents(k->path);
     if (xd_out_open(&o, k->path, &e) != XD_OK) {

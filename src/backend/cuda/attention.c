@@ -1,10 +1,11 @@
-/* attention.c - attention on the GPU, computed by one of four implementations: the flash kernels
+/* attention.c - computes attention on the GPU by one of four implementations: the flash kernels
  * (for 16-bit heads without a soft cap, of at most 256 elements, or of at most 64 if there is a
  * bias), cuDNN (for large attention), cuBLASLt products (for wider heads), or a kernel for all
  * types
  *
- * Keys are processed in tiles that follow the order of all keys. Results therefore do not depend on
- * how the keys are split into segments, or the queries into pieces. */
+ * Keys are processed in tiles of consecutive keys, counted over all segments. Results therefore
+ * depend neither on how the keys are split into segments nor on how the queries are split into
+ * pieces. */
 #include "backend/cuda/cuda.h"
 
 #include "base/minmax.h"

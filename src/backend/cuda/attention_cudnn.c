@@ -24,7 +24,7 @@
 enum {
     PLANS = 128,
     /* cuDNN is used only if the number of queries times the number of keys of a head is at least
-     * this. For smaller products the flash kernels are fast enough. */
+     * LEAST_SCORES. For fewer scores the flash kernels are fast enough. */
     LEAST_SCORES = 1 << 20,
     MOST_TEXT = 4 << 20,                /* maximum bytes of a stored plan                      */
 };
@@ -46,7 +46,7 @@ struct xd_cuda_cudnn {
     pthread_t                thread;
     int                      runs;      /* 1: the thread that compiles plans was started       */
     uint64_t                 calls;
-    pthread_mutex_t          lock;      /* guards all fields after this one                    */
+    pthread_mutex_t          lock;      /* mutex that guards all fields after it               */
     pthread_cond_t           changed;
     known                    of[PLANS];
     int                      ends;
@@ -241,8 +241,8 @@ static int is_large(const xd_attn_args *a, const xd_tensor *q)
     return q->d[1] > 0 && q->d[1] * xd_cuda_attention_keys(a) >= LEAST_SCORES;
 }
 
-/* Writes the strides of tensor t to s. The stride between samples is normalized if there is only
- * one sample, so that equal shapes have equal strides. */
+/* Writes the strides of tensor t to s. If there is only one sample, the stride between samples has
+ * no effect, and a fixed value is written, so that equal shapes have equal strides. */
 static void strides_of(int64_t s[3], const xd_tensor *t)
 {
     for (int i = 0; i < 3; i++)

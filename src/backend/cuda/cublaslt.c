@@ -197,8 +197,8 @@ static cublasStatus_t set_pointers(const xd_cublaslt *lt, const known *q, const 
     return r;
 }
 
-/* Tells the library the alignments of the operands. Without these attributes the library assumes
- * that the operands' addresses are multiples of 256. */
+/* Tells the library the alignments of the operands. If the alignments were not set, the library
+ * would assume that the operands' addresses are multiples of 256. */
 static cublasStatus_t set_alignments(const xd_cuda_dev *c, const kind *k)
 {
     static const int attribute[] = { XD_LT_PREF_ALIGNMENT_A, XD_LT_PREF_ALIGNMENT_B,

@@ -48,11 +48,13 @@
  * wide heads (FLASH_WIDE), tiles have 32 keys, and shared memory also holds the block's queries. */
 #define XD_CUDA_FLASH_SHARED(d, keys) (((d) + 8) * (keys) * 4 * 2)
 #define XD_CUDA_FLASH_WIDE_SHARED(d, queries) (((d) + 8) * ((queries) + 32 * 4) * 2)
-/* heads in a slice of qknorm_32; 16 in a slice of qknorm_64, 8 in a slice of qknorm_128 */
+/* number of heads that a warp of qknorm_32 processes (a slice); 16 for qknorm_64, 8 for qknorm_128
+ */
 #define XD_CUDA_QKNORM_HEADS    32
-/* bytes of the tiles of three stages */
+/* bytes of shared memory that a convolution needs for the tiles of three pipeline stages */
 #define XD_CUDA_CONV_SHARED     (3 * 256 * 40 * 2)
-#define XD_CUDA_GNORM_SHARED    (6144 * 2 * 4)                /* bytes: two floats per group      */
+/* bytes of shared memory that group norm needs for two floats per group of channels */
+#define XD_CUDA_GNORM_SHARED    (6144 * 2 * 4)
 
 typedef enum xd_cuda_kernel {
 #define XD_CUDA_ENTRY(name, shared) XD_K_##name,
@@ -106,7 +108,7 @@ typedef struct xd_cuda_dev {
     xd_cuda_place         place[XD_FETCH_PLACES];
     CUmodule              module;
     CUfunction            kernel[XD_CUDA_NKERNELS];
-    double                peak[3];      /* GFLOP/s of F32, BF16, F16; 0: not measured yet      */
+    double                peak[3];      /* peak GFLOP/s of F32, BF16, F16; 0: unknown          */
     int                   waits;        /* 1: the host waits after each launch (XDIT_CUDA_SYNC) */
     cublasLtHandle_t      lt_handle;
     cublasLtMatmulPreference_t lt_preference;
@@ -278,8 +280,8 @@ int       xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, cons
                                      const xd_tensor *out, int64_t row, char *tmp, xd_status *s);
 /* ---- attention_cudnn.c: large attention by cuDNN -------------------------------------------- */
 
-/* The keys and the values of an attention call, each copied to one tensor. k.p is NULL until
- * attention of the first queries runs. */
+/* The keys and the values of an attention call, each copied to one tensor. k.p is NULL until the
+ * attention of the first queries is computed. */
 typedef struct xd_cuda_keys {
     char     *tmp;                      /* scratch of the attention call                       */
     xd_tensor k, v;
@@ -295,8 +297,9 @@ void      xd_cuda_close_cudnn(xd_cuda_dev *c);
 
 /* Returns 1 if every row of every head begins at a multiple of `bytes`. */
 int       xd_cuda_heads_aligned(const xd_tensor *t, int64_t bytes);
-/* Returns 1 if heads of queries and results begin at multiples of 16 bytes. Keys and values must
- * also do so if they are in one segment (several segments are copied together first). */
+/* Returns 1 if the heads of queries and results begin at multiples of 16 bytes and, if there is
+ * only one key segment, the heads of keys and values also begin at such addresses. (Several
+ * segments are first copied to one tensor.) */
 int       xd_cuda_attention_aligned(const xd_attn_args *a, const xd_tensor *q,
                                     const xd_tensor *out);
 /* returns the number of keys in all segments */

@@ -201,7 +201,7 @@ xd_status xd_cudnn_plan_read(const xd_cudnn *lib, cudnnBackendDescriptor_t devic
 cudnnStatus_t xd_cudnn_plan_run(const xd_cudnn *lib, cudnnHandle_t h, const xd_cudnn_plan *p,
                                 const xd_cudnn_operands *o, void *workspace)
 {
-    xd_cudnn_plan own = { 0 };          /* owns only this call's descriptor of pointers          */
+    xd_cudnn_plan own = { 0 };          /* owns only the descriptor of this call's pointers      */
     maker         k = { .lib = lib, .p = &own };
     float         scale = o->scale;
     int64_t       id[8];

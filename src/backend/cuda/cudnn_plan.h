@@ -40,8 +40,9 @@ typedef struct xd_cudnn_operands {
     float          scale;
 } xd_cudnn_operands;
 
-/* Compiles a plan for the GPU of `device` (a finished descriptor). May be called by any thread.
- * Returns XD_EUNSUPPORTED with the reason in e if cuDNN does not support this attention. */
+/* Compiles a plan for the GPU that the finished cuDNN descriptor `device` describes. May be called
+ * by any thread. Returns XD_EUNSUPPORTED with the reason in e if cuDNN does not support this
+ * attention. */
 xd_status xd_cudnn_plan_make(const xd_cudnn *lib, cudnnBackendDescriptor_t device,
                              const xd_cudnn_shape *a, xd_cudnn_plan *p, xd_err *e);
 /* Returns the serialized text of a plan, malloc'ed and terminated by a 0, or NULL if cuDNN cannot

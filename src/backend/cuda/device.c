@@ -1,4 +1,4 @@
-/* device.c - the device kind "cuda": finds, opens and closes a GPU */
+/* device.c - implements the device kind "cuda": finds, opens and closes a GPU */
 #include "backend/cuda/cuda.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* fatbin.c - the compiled kernels of this build (nvcc's fatbin), embedded in the executable */
+/* fatbin.c - embeds the compiled kernels of this build (nvcc's fatbin) in the executable */
 #include <stdint.h>
 
 #include "backend/cuda/load.h"

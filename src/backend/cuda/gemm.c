@@ -174,8 +174,8 @@ static xd_status own_product(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor *
     return xd_cuda_launch(c, XD_K_conv_any, xd_ceil_div(n * O, 128), 1, 128, 0, &b);
 }
 
-/* Returns 1 if the library's GELU may be used, whose approximation error vanishes in 16-bit
- * results. */
+/* Returns 1 if cuBLASLt's approximate GELU may be used, because rounding the results to 16 bits
+ * hides the error of the approximation. */
 static int takes_gelu(const xd_gemm *a)
 {
     return a->act == XD_GELU_TANH && xd_dtype_size(a->out.type) == 2;

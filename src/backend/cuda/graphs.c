@@ -1,5 +1,5 @@
-/* graphs.c - CUDA graphs: captures the work of the device's stream, and launches the graph on the
- * same stream */
+/* graphs.c - captures the work of the device's stream as CUDA graphs, and launches the graphs on
+ * the same stream */
 #include "backend/graphs.h"
 
 #include <stdlib.h>

@@ -83,8 +83,8 @@ static void memory(xd_dev *d, size_t *available, size_t *total)
 
 /* ---- copies ------------------------------------------------------------------------------- */
 
-/* Copies bytes to the device, at most the size of a pinned buffer. The caller holds the device's
- * lock. */
+/* Copies bytes, at most as many as a pinned buffer holds, to the device. The caller holds the
+ * device's lock. */
 static CUresult send_pinned(xd_cuda_dev *c, xd_cuda_pinned *b, CUdeviceptr to, const void *from,
                             size_t bytes)
 {

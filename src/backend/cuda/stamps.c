@@ -1,4 +1,4 @@
-/* stamps.c - timestamps of GPU work, measured by events in the stream that are read in batches
+/* stamps.c - measures timestamps of GPU work by events of the stream, which are read in batches
  *
  * The driver returns the milliseconds between two events as a float. Timestamps are therefore
  * measured from the last event of the previous batch, so that the float is accurate to less than a

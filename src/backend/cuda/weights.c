@@ -10,7 +10,7 @@
 
 #include "base/minmax.h"
 
-/* rows that a thread packs at a time; size of a buffer in elements */
+/* number of rows that a thread packs at a time; number of elements of a buffer */
 enum { BAND = 64, CHUNK = 1 << 20 };
 
 static int64_t taps_of(const xd_weight *w)
@@ -18,8 +18,9 @@ static int64_t taps_of(const xd_weight *w)
     return w->nk ? (int64_t)w->kernel[0] * w->kernel[1] * w->kernel[2] : 1;
 }
 
-/* Returns the elements between rows of a packed weight: a multiple of 8 elements, or of 16 elements
- * of 8 bits, so that rows begin at multiples of 16 bytes. */
+/* Returns the number of elements between rows of a packed weight. For a linear layer this is a
+ * multiple of 8, or of 16 if the elements have 8 bits, so that rows begin at multiples of 16 bytes.
+ */
 int64_t xd_cuda_weight_stride(const xd_weight *w)
 {
     return w->nk ? w->in * taps_of(w) : xd_round_up(w->in, xd_is_quantized(w->type) ? 16 : 8);

@@ -1,5 +1,5 @@
-/* args.h - the arguments of the CUDA kernels, one struct for each kernel, in plain C for the engine
- * and the kernels
+/* args.h - declares a struct of arguments for each CUDA kernel, in plain C, because both the engine
+ * and the kernels include this file
  *
  * Pointers are device addresses, or NULL if an operand is absent. Strides (s*) are in elements. The
  * stride between rows is 0 if all rows use the same row of an operand. Fields *_type hold an
@@ -16,9 +16,9 @@
 #pragma GCC diagnostic error "-Wpadded"
 #endif
 
-/* Layer norm and RMS norm of rows [n,C], like xd_norm. If `add` is not NULL, `sum` is the address
- * of `in`, where the sums of `in` and `add` are stored. `wide` is 1 if 16-byte accesses are allowed
- * and `in` is F32 or `add` is NULL. If sx is not NULL, `out` is e4m3. */
+/* Arguments of layer norm and RMS norm of rows [n,C], as in xd_norm. If `add` is not NULL, `sum` is
+ * the address of `in`, where the sums of `in` and `add` are stored. `wide` is 1 if 16-byte accesses
+ * are allowed and `in` is F32 or `add` is NULL. If sx is not NULL, `out` is e4m3. */
 typedef struct norm_args {
     void        *out, *sum;
     const void  *in, *add;
@@ -30,9 +30,10 @@ typedef struct norm_args {
     int          none;
 } norm_args;
 
-/* Norm and rotary embedding of heads [n,H,D], like xd_qknorm: of queries and keys, or of one of
- * them (the other has no heads). s_*0 are strides between rows, s_*1 between heads. In qknorm_32 to
- * qknorm_128, a row's heads are split into `slices`, one for each warp. */
+/* Arguments of the norm and rotary embedding of heads [n,H,D], as in xd_qknorm. One launch
+ * processes queries and keys, or only one of these (the other tensor then has no heads). s_*0 are
+ * strides between rows, s_*1 are strides between heads. In qknorm_32 to qknorm_128, a row's heads
+ * are split into `slices`, one for each warp. */
 typedef struct qknorm_heads {
     void        *out;
     const void  *in;
@@ -49,10 +50,10 @@ typedef struct qknorm_args {
 } qknorm_args;
 
 /* The arguments of attention, like xd_attn_args. Strides are in the order samples, rows, heads. The
- * queries are the rows [first, first + n) of the complete sequence. A segment holds the sequence's
- * keys [start, start + m). If there are more than ATTENTION_SEGMENTS segments, they are stored in
- * device memory at `list`; otherwise `list` is NULL. A launch has at most ATTENTION_SAMPLES
- * samples. */
+ * queries are the rows [first, first + n) of all query rows of the call. A segment holds the keys
+ * [start, start + m) of all keys of the call. If there are more than ATTENTION_SEGMENTS segments,
+ * they are stored in device memory at `list`; otherwise `list` is NULL. A launch has at most
+ * ATTENTION_SAMPLES samples. */
 enum { ATTENTION_SEGMENTS = 40, ATTENTION_SAMPLES = 16 };
 typedef struct attention_segment {
     const void *k, *v;
@@ -73,9 +74,10 @@ typedef struct attention_args {
     const attention_segment *list;
 } attention_args;
 
-/* Epilogue of a GEMM: out = residual + gate * act(acc + bias), rows [n,O]. The accumulators are
- * F32, or, with `integers`, I32 with the scales sx[n] of input rows and sw[O] of weight rows. F32
- * accumulators are multiplied by sw and sx if these are present. */
+/* Arguments of the epilogue of a GEMM: out = residual + gate * act(acc + bias), rows [n,O]. The
+ * accumulators acc are I32 if `integers` is 1, else F32. The accumulators are first multiplied by
+ * the scales sx[n] of the input rows and sw[O] of the weight rows. For F32 accumulators, sx or sw
+ * may be NULL. */
 typedef struct epilogue_args {
     void        *out;
     const void  *acc, *residual, *bias;
@@ -84,10 +86,10 @@ typedef struct epilogue_args {
     int          out_type, residual_type, bias_type, act, integers, none;
 } epilogue_args;
 
-/* A convolution of a channels-last image [T,Hin,Win,C] to [To,Ho,Wo,O]. A GEMM is passed as a
- * convolution whose kernel has one tap and whose image has one row. w is [O][kt][kh][kw][C] of the
- * type of `in`. Strides are in the order t, h, w. `wide`: O is a multiple of 8, and 16-byte
- * accesses of out, residual, bias and gate are allowed. */
+/* Arguments of a convolution of a channels-last image [T,Hin,Win,C] to [To,Ho,Wo,O]. A GEMM is
+ * passed as a convolution whose kernel has one tap and whose image has one row. w is
+ * [O][kt][kh][kw][C] of the type of `in`. Strides are in the order t, h, w. `wide` is 1 if O is a
+ * multiple of 8, and 16-byte accesses of out, residual, bias and gate are allowed. */
 typedef struct conv_args {
     void        *out;
     const void  *in, *w, *residual, *bias;
@@ -139,8 +141,8 @@ typedef struct add_rows_args {
     int64_t       R, step;
 } add_rows_args;
 
-/* Group norm of [d0,d1,d2,C] with the sums [groups,2]. Each element of scale and shift (as in
- * xd_gnorm) applies to a cell of cell[i] positions along axis i. */
+/* Arguments of the group norm of an image [d0,d1,d2,C] with the sums [groups,2]. Each element of
+ * scale and shift (as in xd_gnorm) applies to a cell of cell[i] positions along axis i. */
 typedef struct gnorm_args {
     void         *out;
     const void   *in;
@@ -149,7 +151,7 @@ typedef struct gnorm_args {
     int64_t       C, n, d[3], s_out[3], s_in[3], s_scale[3], s_shift[3], cell[3];
     /* strides of `sums` between groups, and between the two moments */
     int64_t       s_group, s_moment;
-    int64_t       each;                 /* number of elements that a block normalizes          */
+    int64_t       each;                 /* number of elements that a block of threads normalizes */
     int           in_type, out_type, groups, silu;
     double        count;
     float         eps;
@@ -173,8 +175,8 @@ typedef struct lookup_args {
     int32_t       *failed;
 } lookup_args;
 
-/* Nearest-neighbour enlargement of an image to [d0,d1,d2,d3] by integer factors. `size` is the
- * bytes of an element. */
+/* Arguments of the nearest-neighbour enlargement of an image to [d0,d1,d2,d3] by integer factors.
+ * `size` is the number of bytes of an element. */
 typedef struct resize_args {
     void       *out;
     const void *in;
@@ -203,15 +205,16 @@ typedef struct integers_args {
     int         in_type, e4m3;
 } integers_args;
 
-/* Computes sums[n,O] = products of the int8 rows of `in` [n,wide] and the rows of w [O,wide]. */
+/* Computes sums[n,O], the dot products of the int8 rows of `in` [n,wide] and the int8 rows of w
+ * [O,wide]. */
 typedef struct integer_product_args {
     int32_t      *sums;
     const int8_t *in, *w;
     int64_t       n, O, wide;
 } integer_product_args;
 
-/* Converts n e4m3 elements, or int8 elements with `integers`, to F32, F16 or BF16. F32, F16 and
- * BF16 all represent the 8-bit elements exactly. n is a multiple of 16. */
+/* Converts n elements from e4m3 or, if `integers` is 1, from int8, to F32, F16 or BF16. F32, F16
+ * and BF16 all represent the 8-bit elements exactly. n is a multiple of 16. */
 typedef struct widen_args {
     void          *out;
     const uint8_t *in;

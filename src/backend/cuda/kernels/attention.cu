@@ -25,7 +25,7 @@ GPU const attention_segment *segments_of(const attention_args &a)
     return a.list ? a.list : a.segment;
 }
 
-/* Returns the index of the segment that contains key j, counted over the keys of all segments. */
+/* Returns the index of the segment that contains key j, where j counts the keys of all segments. */
 GPU int segment_of(const attention_args &a, int64_t j)
 {
     const attention_segment *all = segments_of(a);
@@ -343,7 +343,7 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         range_of(a, a.first + last - 1, len, &lo1, &hi1);
         const int tile0 = (int)(lo / KEYS), tiles = hi1 > lo ? (int)((hi1 - 1) / KEYS) + 1 : tile0;
 
-        /* Without HELD, the queries are loaded to an area of shared memory of their own. With HELD,
+        /* If HELD is 0, the queries are loaded to their own area of shared memory. If HELD is 1,
          * the queries are loaded to the area of the tiles, and from there into registers. */
         const bf16 *qrow = qs + (WARP * 16 * HIGH + LANE % 16) * ROW + LANE / 16 * 8;
         uint32_t held[HIGH][STEPS][4];
@@ -459,6 +459,7 @@ template <int MOST> GPU void attend_any(const attention_args &a)
             sum != 0 ? top + logf(sum) : -INFINITY;
 }
 
-/* The kernels for heads of up to 512 elements, and of up to 1024 elements. */
+/* Two kernels of the plain attention: for heads of up to 512 elements, and of up to 1024 elements.
+ */
 KERNEL(attention_any, attention_args, 128, 1) { attend_any<16>(a); }
 KERNEL(attention_wide, attention_args, 128, 1) { attend_any<32>(a); }

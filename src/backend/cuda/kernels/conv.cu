@@ -1,11 +1,12 @@
-/* conv.cu - implicit GEMMs: convolutions of channels-last images, and matrix products with a fused
- * epilogue
+/* conv.cu - kernels that compute convolutions of channels-last images as implicit GEMMs, and matrix
+ * products with a fused epilogue
  *
- * Rows of the GEMM are output pixels, columns are output channels, and K runs over taps and then
- * over channels. The rows of a tile are gathered by cp.async in chunks of 8 channels, with zeros
- * where a tap is outside the image. A block of 8 warps computes 128 x 128 outputs, and each warp 64
- * x 32 of them, in steps of 32 along K. Shared memory has three stages, each with the operands of a
- * step. A linear layer is computed as an image one pixel high: To = Ho = 1, Wo = rows, one tap. */
+ * Rows of the GEMM are output pixels, and columns are output channels. The summed dimension K runs
+ * over the kernel's taps and, for each tap, over the input channels. The rows of a tile are
+ * gathered by cp.async in chunks of 8 channels, with zeros where a tap is outside the image. A
+ * block of 8 warps computes 128 x 128 outputs, and each warp 64 x 32 of them, in steps of 32 along
+ * K. Shared memory has three stages, each with the operands of a step. A linear layer is computed
+ * as an image one pixel high: To = Ho = 1, Wo = rows, one tap. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 

@@ -1,4 +1,4 @@
-/* elements.cuh - loads and stores of tensor elements, singly and in groups of eight, and
+/* elements.cuh - loads and stores tensor elements, singly and in groups of eight, and computes
  * activations */
 #ifndef XD_BACKEND_CUDA_KERNELS_ELEMENTS_CUH
 #define XD_BACKEND_CUDA_KERNELS_ELEMENTS_CUH

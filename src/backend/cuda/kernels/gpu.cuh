@@ -3,8 +3,8 @@
  *
  * A kernel has a single argument, a struct of args.h (plain C) that is passed by value. Kernels are
  * launched by name through the driver's cuLaunchKernel, so the engine is plain C and needs no CUDA
- * compiler. For example, KERNEL(norm_5, norm_args, 128, 4) { ... a.n ... } defines a kernel of 128
- * threads, with 4 blocks on a multiprocessor.
+ * compiler. For example, KERNEL(norm_5, norm_args, 128, 4) { ... a.n ... } defines a kernel whose
+ * blocks have 128 threads and use so few registers that 4 blocks fit on a multiprocessor.
  *
  * Shared memory is allocated dynamically (gpu_shared). Every instruction that is implemented in PTX
  * is also implemented in C, for the CPU. Both implementations are in this file only. On the CPU,
@@ -69,8 +69,8 @@ extern gpu_dim3 gpu_thread, gpu_block, gpu_threads, gpu_blocks;
 #define LANE ((int)(gpu_thread.x & 31))
 #define WARP ((int)(gpu_thread.x >> 5))
 char *gpu_shared();
-/* Waits until all lanes have reached the same place `where`, and returns the values of all lanes.
- * The function `last` runs once, before any lane continues. */
+/* Waits until all lanes of the warp have reached the same place `where` of the code, and returns
+ * the values of all lanes. The function `last` runs once, before any lane continues. */
 gpu_shown *gpu_show(const gpu_shown &mine, int where, void (*last)(gpu_shown *));
 void gpu_wait_block(int where);
 void gpu_copy_later(void *shared, const void *global, int bytes);
@@ -270,10 +270,10 @@ GPU uint32_t gpu_load4(const void *p)
 #endif
 }
 
-/* Starts an asynchronous copy of 16 bytes to shared memory. Only the first `bytes` (0 or 16) are
- * read, and the other bytes become zeros. The data has arrived after gpu_copy_wait and a barrier.
- * On the CPU, most blocks of threads copy the bytes only in gpu_copy_wait, and the blocks that a
- * test's random seed selects copy the bytes at once, so that tests find missing waits. */
+/* Starts an asynchronous copy of 16 bytes to shared memory. Only the first `bytes` bytes (0 or 16)
+ * are read, and the other bytes become zeros. The data has arrived after gpu_copy_wait and a
+ * barrier. On the CPU, most blocks of threads copy the bytes only in gpu_copy_wait, and the blocks
+ * that a test's random seed selects copy the bytes at once, so that tests find missing waits. */
 GPU void gpu_cp_async16(void *shared, const void *global, int bytes)
 {
 #ifdef __CUDACC__

@@ -1,5 +1,5 @@
-/* qknorm.cu - norm and rotary embedding of attention heads; queries and keys are processed in one
- * launch
+/* qknorm.cu - kernels of the norm and rotary embedding of attention heads. One launch processes
+ * queries and keys.
  *
  * If the two elements of a rotated pair are neighbours, the same lane has both elements. If the
  * pairs are (i, i + D/2), another lane has the second element, so heads are written to and read
@@ -54,7 +54,7 @@ template <int LANES> GPU void norm_eight(const qknorm_args &a, int mine, float x
         x[i] = (x[i] - mean) * rstd;
 }
 
-/* Normalizes and rotates EACH times 32 / LANES heads, from head `first` on, of queries or keys. All
+/* Normalizes and rotates EACH * 32 / LANES heads of queries or keys, from head `first` on. All
  * these heads are read before the first one is written. cos and sin are the cosines and sines of
  * this lane's four pairs. */
 template <int LANES>
@@ -87,8 +87,8 @@ GPU void norm_slice(const qknorm_args &a, const qknorm_heads &h, int64_t row, in
 }
 
 /* Computes the norm and the rotary embedding with all heads in registers. This kernel needs D <= 8
- * LANES, D % 8 == 0, pairs of neighbours or no rotation, and 16-byte aligned operands. A warp reads
- * the rotation angles of its row once for queries and keys. */
+ * * LANES, D % 8 == 0, pairs of neighbours or no rotation, and 16-byte aligned operands. A warp
+ * reads the rotation angles of its row once for queries and keys. */
 template <int LANES> GPU void norm_heads(const qknorm_args &a)
 {
     int64_t row, slice;

@@ -1,5 +1,5 @@
-/* quantize.cu - quantization of activation rows to int8 or e4m3, and conversion of 8-bit weights to
- * the type in which they are multiplied
+/* quantize.cu - kernels that quantize activation rows to int8 or e4m3, and convert 8-bit weights to
+ * the type in which the weights are multiplied
  *
  * The results have the same bits as the formulas of backend.h, because the kernels use F32
  * divisions and multiplications that the compiler neither approximates nor fuses. */

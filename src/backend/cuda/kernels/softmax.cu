@@ -1,4 +1,4 @@
-/* softmax.cu - softmax of rows of attention scores in memory
+/* softmax.cu - computes the softmax of rows of attention scores in device memory
  *
  * A block of threads handles a row and reads it three times: for the row's maximum, for the sum of
  * exponentials, and to write the probabilities. The block needs shared memory of two floats per
