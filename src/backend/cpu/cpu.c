@@ -135,7 +135,7 @@ static double address_space(void)
 /* ---- weights ------------------------------------------------------------------------------ */
 
 /* Returns 1 if the weight has no elements. A tensor-parallel rank without heads has layers without
- * rows, and oneDNN 2.6 divides by the number of rows in bf16. */
+ * rows, and for bf16 oneDNN 2.6 divides by the number of rows. */
 static int is_empty(const xd_weight *w)
 {
     return w->in == 0 || w->out == 0;
@@ -416,7 +416,7 @@ static int in_int8(const xd_dev *d, const xd_attn_args *a)
 #endif
 
 /* Returns the types of queries for which int8 attention scores can be requested. With AMX there are
- * none, because its tiles multiply bf16 faster than VNNI multiplies int8. */
+ * no such types, because AMX tiles multiply bf16 faster than VNNI multiplies int8. */
 static unsigned int8_types(xd_isa isa)
 {
     if (isa == XD_ISA_C)

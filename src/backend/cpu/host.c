@@ -1,11 +1,12 @@
-/* host.c - four-bit quantization and rotation with the best instruction set of the host's
- * processor, also for GPU devices */
+/* host.c - quantizes floats to four-bit integers and rotates groups of elements, with the best
+ * instruction set of the host's processor, also for GPU devices */
 #include "backend/cpu/cpu.h"
 
 #include "backend/four.h"
 #include "base/minmax.h"
 
-/* The number of elements per kernel call is so small that the kernel runs on one thread. */
+/* AT_ONCE is the number of elements per kernel call. It is so small that a kernel runs on one
+ * thread. */
 enum { AT_ONCE = 4096 };
 
 xd_isa xd_isa_of_host(void)

@@ -1,5 +1,5 @@
-/* onednn.h - internals of the oneDNN part of the CPU device: a common interface to versions 2 and
- * 3, and the cache of primitives
+/* onednn.h - internal declarations of the code that uses oneDNN: a common interface to oneDNN's
+ * versions 2 and 3, and the cache of primitives
  *
  * Version 2 passes memory descriptors by value, version 3 as opaque handles; only this file,
  * onednn_lib.h and the onednn*.c files depend on oneDNN's version. */

@@ -1,5 +1,5 @@
-/* onednn_lib.h - oneDNN's functions, which are looked up in the library when the first CPU device
- * is opened
+/* onednn_lib.h - declares pointers to oneDNN's functions, which are looked up in the library when
+ * the first CPU device is opened
  *
  * Loading oneDNN takes some 2 ms and starts OpenMP. Therefore the program is not linked to the
  * library; xd_cpu_early loads it on a thread while the program starts. The included headers are

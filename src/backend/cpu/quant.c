@@ -1,9 +1,10 @@
 /* quant.c - computes GEMMs with quantized weights on any processor
  *
- * A packed weight starts with one F32 scale for each output, sw[out], rounded up to 64 bytes. In an
- * I8 weight, the scales are followed by rows of integers, padded to a multiple of 64 bytes. In an
- * e4m3 weight, the scales are followed by panels of 16 outputs, as in plain.c. An I8 GEMM quantizes
- * its input into scratch, or converts the input to f32 there. An e4m3 GEMM expands the weights of a
+ * A packed weight starts with the F32 scales sw[out], one for each output, padded to a multiple of
+ * 64 bytes. In an I8 weight, the scales are followed by rows of integers, padded to a multiple of
+ * 64 bytes. In an e4m3 weight, the scales are followed by panels of 16 outputs, as in plain.c. A
+ * GEMM with an I8 weight first writes its input to scratch, quantized to integers or (if the
+ * weight's `floats` is 1) converted to f32. A GEMM with an e4m3 weight expands the weights of a
  * panel to f32, for DEEP inputs at a time. */
 #include "backend/cpu/cpu.h"
 

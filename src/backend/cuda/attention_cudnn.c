@@ -6,8 +6,8 @@
  * sizes are computed; a background thread then begins to compile the plans for the model's shapes.
  * Most plans are therefore compiled while the weights are loaded. Plans are stored in the user's
  * cache for later processes. If keys and values are in several segments, the segments are first
- * copied to one tensor. XDIT_CUDNN=0 turns cuDNN off, so that the flash kernels compute everything.
- */
+ * copied to one tensor. XDIT_CUDNN=0 turns cuDNN off, so that the flash kernels compute
+ * everything. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/cudnn_plan.h"
 #include "backend/cuda/load.h"

@@ -48,8 +48,8 @@
  * wide heads (FLASH_WIDE), tiles have 32 keys, and shared memory also holds the block's queries. */
 #define XD_CUDA_FLASH_SHARED(d, keys) (((d) + 8) * (keys) * 4 * 2)
 #define XD_CUDA_FLASH_WIDE_SHARED(d, queries) (((d) + 8) * ((queries) + 32 * 4) * 2)
-/* number of heads that a warp of qknorm_32 processes (a slice); 16 for qknorm_64, 8 for qknorm_128
- */
+/* number of heads that a warp of qknorm_32 processes (a slice); 16 for qknorm_64, 8 for
+ * qknorm_128 */
 #define XD_CUDA_QKNORM_HEADS    32
 /* bytes of shared memory that a convolution needs for the tiles of three pipeline stages */
 #define XD_CUDA_CONV_SHARED     (3 * 256 * 40 * 2)

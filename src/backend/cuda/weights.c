@@ -19,8 +19,8 @@ static int64_t taps_of(const xd_weight *w)
 }
 
 /* Returns the number of elements between rows of a packed weight. For a linear layer this is a
- * multiple of 8, or of 16 if the elements have 8 bits, so that rows begin at multiples of 16 bytes.
- */
+ * multiple of 8, or of 16 if the elements have 8 bits, so that rows begin at multiples of 16
+ * bytes. */
 int64_t xd_cuda_weight_stride(const xd_weight *w)
 {
     return w->nk ? w->in * taps_of(w) : xd_round_up(w->in, xd_is_quantized(w->type) ? 16 : 8);

@@ -6,9 +6,9 @@
  * keys at a time. The steps are pipelined: while the scores of a step of 32 keys are multiplied,
  * the scores of the previous step are stored from the tiles, and the scores of the step before that
  * become probabilities. The probabilities of a part (8 steps of keys) stay in the L1 cache until
- * all are computed. They are then multiplied by the values, 32 columns at a time, with accumulators
- * in tiles. Computing the exponentials of the softmax during matrix multiplies is the idea of Shah
- * et al. 2024, FlashAttention-3.
+ * all are computed. The part's probabilities are then multiplied by the values, 32 columns at a
+ * time, with accumulators in tiles. The idea to compute the exponentials of the softmax during
+ * matrix multiplies is from Shah et al. 2024 (FlashAttention-3).
  *
  * Unlike in the usual softmax, the row's largest score is not subtracted from the scores, because
  * finding the largest score takes long, and the exponents of f32 and bf16 allow larger and smaller
@@ -136,7 +136,7 @@ _Static_assert(sizeof(workspace) == XD_ATTN_WORKSPACE * sizeof(float),
 
 /* ---- prefetch of rows --------------------------------------------------------------------- */
 
-/* The state of the prefetch of a block's query and output rows, one row at a time between tile
+/* The progress of prefetching the query and output rows of a block, one row at a time, between tile
  * multiplies. A core supports few outstanding memory requests, so many prefetches at once would
  * delay all other loads. */
 typedef struct row_prefetch {
@@ -160,7 +160,7 @@ ALWAYS_INLINE void prefetch_next_row(row_prefetch *x)
 typedef struct pending_store {
     /* destination of the accumulators, or NULL if no store is pending */
     float  *to;
-    int64_t row;                /* distance of two rows of the destination in floats          */
+    int64_t row;                /* floats from one destination row to the next                */
     int     two;                /* 1: all four tiles are stored; 0: only tiles 0 and 2         */
 } pending_store;
 
@@ -329,7 +329,8 @@ ALWAYS_INLINE void sum_values(const unit *p, const unit *v, float *o, int64_t dp
 /* A part of the attention's work: a strip (up to 32 queries of a block) and at most PART steps of
  * 32 keys. */
 typedef struct part {
-    int64_t i, rows;            /* first query of the strip in the block; number of queries   */
+    /* first query of the strip, counted in the block; number of queries */
+    int64_t i, rows;
     /* first key step of the part, counted over all keys; number of key steps */
     int64_t step, steps;
     int     begun;              /* 1: the accumulators `o` already hold sums of earlier keys  */
@@ -339,7 +340,7 @@ typedef struct strips {
     const job  *w;
     block      *k;
     const unit *packed;
-    int64_t     row, rows;      /* first query in the block; end of the queries                 */
+    int64_t     row, rows;      /* first query, counted in the block; query after the last one  */
     int64_t     first, end;     /* first key step; key step after the last one                */
     workspace  *d;
     int         scaled;         /* 1: scores are scaled before the bias is added              */

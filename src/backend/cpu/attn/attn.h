@@ -16,36 +16,40 @@
  * Attention with masks, biases or caps is computed in the type of the queries. */
 int xd_attn_in_int8(const xd_attn_args *a);
 
-/* Attention in plain C, three loops and a softmax: the reference for the other implementations.
- * xd_attn_c also computes int8 scores if the arguments request them, unlike the other functions of
- * this type. */
+/* Attention in plain C, which is slow and is the reference for the other implementations. xd_attn_c
+ * also computes int8 scores if the arguments request them, unlike the other functions of this
+ * type. */
 size_t    xd_attn_scratch_c(const xd_attn_args *a, int threads);
 xd_status xd_attn_c(const xd_attn_args *a, void *tmp);
 
 #if defined(__x86_64__)
-/* Attention in AVX2 and FMA. BF16 operands are converted to f32. */
+/* Attention for processors with AVX2 and FMA. BF16 operands are converted to f32. */
 size_t    xd_attn_scratch_avx2(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx2(const xd_attn_args *a, void *tmp);
 
-/* Attention in AVX-512 F, BW, DQ, VL. BF16 operands are converted to f32. */
+/* Attention for processors with AVX-512 F, BW, DQ and VL. BF16 operands are converted to f32. */
 size_t    xd_attn_scratch_avx512(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx512(const xd_attn_args *a, void *tmp);
 
-/* Attention in AVX-512 with AVX512_BF16. BF16 operands are multiplied as pairs by dot products, and
- * the probabilities are rounded to bf16. F32 operands are computed by xd_attn_avx512. */
+/* Attention for processors with AVX-512 and AVX512_BF16. BF16 operands are multiplied as pairs by
+ * dot products, and the probabilities are rounded to bf16. F32 operands are computed by
+ * xd_attn_avx512. */
 size_t    xd_attn_scratch_avx512bf16(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx512bf16(const xd_attn_args *a, void *tmp);
 
-/* Attention in AVX512_BF16 and VNNI, for BF16 operands if xd_attn_in_int8 returns 1: scores are
- * computed from int8 queries and keys, while probabilities and values are bf16. */
+/* Attention for processors with AVX512_BF16 and VNNI, for BF16 operands for which xd_attn_in_int8
+ * returns 1: scores are computed from int8 queries and keys, while probabilities and values are
+ * bf16. */
 size_t    xd_attn_scratch_int8(const xd_attn_args *a, int threads);
 xd_status xd_attn_int8(const xd_attn_args *a, void *tmp);
 
-/* Attention with AMX in addition to AVX-512: BF16 operands are multiplied by tile multiplies. */
+/* Attention for processors with AVX-512 and AMX. BF16 operands are multiplied by tile
+ * multiplies. */
 size_t    xd_attn_scratch_amx(const xd_attn_args *a, int threads);
 xd_status xd_attn_amx(const xd_attn_args *a, void *tmp);
 
-/* For tests only: the source of xd_attn_avx512bf16, whose dot product is emulated in AVX-512 F. */
+/* For tests only: the code of xd_attn_avx512bf16, compiled with a dot product that is emulated in
+ * AVX-512 F. */
 size_t    xd_attn_scratch_bf16emu(const xd_attn_args *a, int threads);
 xd_status xd_attn_bf16emu(const xd_attn_args *a, void *tmp);
 #endif

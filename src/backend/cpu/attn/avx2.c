@@ -1,4 +1,5 @@
-/* avx2.c - attention in AVX2 and FMA. BF16 operands are converted to f32 when they are packed. */
+/* avx2.c - computes attention by AVX2 and FMA instructions. BF16 operands are converted to f32 when
+ * they are packed. */
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/narrow.h"
 #include "backend/cpu/attn/plan.h"

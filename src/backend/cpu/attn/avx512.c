@@ -1,5 +1,5 @@
-/* avx512.c - attention in AVX-512 with f32 arithmetic. BF16 operands are converted to f32 when they
- * are packed. */
+/* avx512.c - computes attention by AVX-512 instructions, with f32 arithmetic. BF16 operands are
+ * converted to f32 when they are packed. */
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
 

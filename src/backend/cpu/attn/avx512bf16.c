@@ -1,4 +1,4 @@
-/* avx512bf16.c - attention with dot products of bf16 pairs by AVX512_BF16
+/* avx512bf16.c - computes attention with dot products of bf16 pairs, by AVX512_BF16 instructions
  *
  * This file is compiled twice, without and with XD_EMULATE_BF16DOT. With this macro, the
  * instruction vdpbf16ps is emulated by AVX-512 F instructions. The emulation allows tests of the

@@ -123,7 +123,7 @@ static void place_keys(const job *w, const char **k, const char **v, int64_t n, 
 static void place_values(const job *w, const char **rows, int64_t n, int64_t kb, unit *pair);
 
 /* Prefetches a row into the L2 cache. The hardware prefetcher does not predict rows of heads,
- * because they are far apart. */
+ * because these rows are far apart. */
 static inline void prefetch_row(const char *row, size_t bytes)
 {
     for (size_t c = 0; c < bytes; c += LINE)
@@ -165,8 +165,9 @@ static void pack_job(void *ctx, int64_t begin, int64_t end, int thread)
 /* ---- one block of queries ----------------------------------------------------------------- */
 
 typedef struct block {
-    int64_t b, h, i0, n;        /* batch, query head, first query, number of queries of the block */
-    int64_t keys;               /* number of keys of this batch that the block's queries may see */
+    /* sample, query head, first query and number of queries of the block */
+    int64_t b, h, i0, n;
+    int64_t keys;               /* number of keys of the sample to which the queries may attend */
     unit   *q;                  /* [n][ldq] packed queries, in 32-bit units                   */
     float  *s; /* [n][LDS] scores, then probabilities; with AMX tiles, the workspace of amx.c */
     float  *o;                  /* [n][dp] accumulators of the weighted sums of values        */
@@ -187,8 +188,8 @@ typedef struct block {
     char   *out[XD_ATTN_TILE_ROWS];     /* addresses of the output rows                       */
 } block;
 
-/* Prefetches output row i and a query row of the next block, which usually belongs to the same
- * head. */
+/* Prefetches output row i of the block, and a query row of the next block of queries. The next
+ * block usually belongs to the same head. */
 static inline void prefetch_next_block(const block *k, int64_t i, size_t out_bytes, size_t bytes)
 {
     for (size_t c = 0; c < out_bytes; c += LINE)

@@ -1,4 +1,4 @@
-/* int8.c - attention with int8 scores, computed by the AVX512_VNNI instruction vpdpbusd.
+/* int8.c - computes attention with int8 scores, by the AVX512_VNNI instruction vpdpbusd.
  * Probabilities and values are bf16, as in avx512bf16.c.
  *
  * The method is SageAttention's (Zhang et al. 2024, arXiv:2410.02367): the mean of all keys of a
@@ -220,9 +220,10 @@ static void measure_keys(job *w)
     xd_par_for(w->count, mean_job, w);
 }
 
-/* Stores the ratios of the keys' scales to the largest scale of the key block after the packed
- * keys, followed by the largest magnitude. The ratios are in the order in which the scores of the
- * keys are stored. The ratio of the last key is repeated for the keys that pad the block. */
+/* After the packed keys, stores the ratio of each key's scale to the largest scale of the key
+ * block, and then the largest magnitude of the key block. The ratios are in the order in which the
+ * scores of the keys are stored. The ratio of the last key is repeated for the keys that pad the
+ * block. */
 static void put_scales(const xd_attn_plan *p, const float *most, int64_t n, unit *to)
 {
     int16_t *share = (int16_t *)(void *)(to + p->scales);
@@ -312,8 +313,8 @@ static void load_queries(const job *w, const block *k)
         *query_of(k, i) = (query){ 0 };
 }
 
-/* Returns the dot product of query i and the mean of the keys, which is missing in the int8
- * scores. */
+/* Returns the dot product of query i and the mean of the keys. The int8 scores do not include this
+ * product. */
 static double left_out(const job *w, const block *k, int64_t i)
 {
     const xd_attn_plan *p = &w->p;
@@ -336,7 +337,7 @@ static inline vu halves(vu x, vu y, vu down, vu up, vu shares)
     return _mm512_mulhrs_epi16(_mm512_ternarylogic_epi32(high, y, x, 0xca), shares);
 }
 
-/* The operands and results of a tile of scores, 6 queries by 64 or 32 keys. */
+/* The operands and results of a tile of scores, which are those of 6 queries and 64 or 32 keys. */
 typedef struct score_job {
     const unit  *q;
     int64_t      ldq, units;

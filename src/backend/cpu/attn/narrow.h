@@ -1,5 +1,5 @@
-/* narrow.h - the vector operations of flash_tmpl.h in AVX2: the same as in wide_tmpl.h, but with 8
- * lanes */
+/* narrow.h - defines the vector operations of flash_tmpl.h in AVX2, for vectors of 8 floats.
+ * wide_tmpl.h defines the same operations in AVX-512. */
 #ifndef XD_BACKEND_CPU_ATTN_NARROW_H
 #define XD_BACKEND_CPU_ATTN_NARROW_H
 

@@ -1,5 +1,5 @@
-/* pair_dots.h - dot products of 32-bit units of two bf16 (plan.h) in vector registers, by
- * AVX512_BF16 or, with XD_EMULATE_BF16DOT, emulated in AVX-512 F */
+/* pair_dots.h - computes dot products of 32-bit units of two bf16 (plan.h) in vector registers, by
+ * AVX512_BF16 or, if XD_EMULATE_BF16DOT is defined, by an emulation in AVX-512 F */
 #ifndef XD_BACKEND_CPU_ATTN_PAIR_DOTS_H
 #define XD_BACKEND_CPU_ATTN_PAIR_DOTS_H
 

@@ -94,8 +94,8 @@ static float int_score(const job *w, const int8_t *q, float sq, int64_t p, int64
     return w->a->scale * (float)sum * sq * w->scales[p * w->m + j];
 }
 
-/* Returns the dot product of the query and the mean of the keys, which is missing in the int8
- * scores. The product is the same for all keys of the (batch, key head) pair p. */
+/* Returns the dot product of the query and the mean of the keys. The int8 scores do not include
+ * this product, which is the same for all keys of the (batch, key head) pair p. */
 static double mean_score(const job *w, const char *q, int64_t p)
 {
     double sum = 0;

@@ -1,4 +1,4 @@
-/* plan.h - how an attention call is split into blocks, for all instruction sets
+/* plan.h - describes how an attention call is split into blocks, for all instruction sets
  *
  * The files of this directory use these words. A unit is 32 bits of a query, key or value row: one
  * float, two bf16 or four int8. A block of queries is processed against one key block after the
@@ -24,8 +24,9 @@ enum {
     XD_ATTN_INT_LDS = XD_ATTN_INT_KEYS / 2 + 16,
     XD_ATTN_INT_ROW = 8,                /* floats for the parameters of a query row in int8.c */
     XD_ATTN_TILE_ROWS = 512,            /* maximum queries of a block with AMX tiles          */
-    /* A block of queries with AMX tiles is halved while its queries and accumulators exceed this
-     * many bytes. All keys and values are read once for each block of queries. */
+    /* With AMX tiles, the size of a block of queries is halved while the queries and accumulators
+     * of the block exceed this many bytes. All keys and values are read once for each block of
+     * queries. */
     XD_ATTN_TILE_BYTES = 512 << 10,
     XD_ATTN_TILE_KEYS = 64,
     XD_ATTN_STRIP = 32,         /* queries of a strip, which are multiplied together in AMX tiles */
@@ -83,18 +84,19 @@ void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_a
 /* Returns the scratch bytes of an attention call; 0 for arguments that are rejected. */
 size_t xd_attn_bytes(const xd_attn_args *a, int threads, const xd_attn_form *f);
 
-/* Returns the number of valid keys of batch b, which is kv_len[b], or m if kv_len is absent. */
+/* Returns the number of valid keys of sample b, which is kv_len[b], or m if kv_len is absent. */
 int64_t xd_attn_len(const xd_attn_args *a, int64_t b, int64_t m);
 
 /* Sets [*lo, *hi) to the range of keys among the first m that query i attends to. */
 void xd_attn_range(const xd_attn_args *a, int64_t i, int64_t m, int64_t *lo, int64_t *hi);
 
-/* Writes the addresses of rows j0 .. j0+n of key head h of batch b to k[] and v[]. */
+/* Writes the addresses of n keys and values of key head h of sample b, from key j0 on, to k[] and
+ * v[]. */
 void xd_attn_rows(const xd_attn_args *a, int64_t b, int64_t h, int64_t j0, int64_t n,
                   const char **k, const char **v);
 
-/* Writes the addresses of rows i0 .. i0+n of head h of batch b of the queries to q[] and of the
- * output to out[]. q or out may be NULL. */
+/* For n rows of head h of sample b, from row i0 on, writes the addresses of the queries to q[] and
+ * the addresses of the output rows to out[]. q or out may be NULL. */
 void xd_attn_queries(const xd_attn_args *a, int64_t b, int64_t h, int64_t i0, int64_t n,
                      const char **q, char **out);
 

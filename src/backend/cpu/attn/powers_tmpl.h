@@ -1,4 +1,4 @@
-/* powers_tmpl.h - the softmax of amx.c, computed between tile multiplies: 6 instructions for 32
+/* powers_tmpl.h - computes the softmax of amx.c between tile multiplies, with 6 instructions for 32
  * powers of two
  *
  * The including file defines STRIP, STEP_KEYS, DEEP and ALWAYS_INLINE, and has included pairs.h and
@@ -9,7 +9,7 @@
  * - 1; a table corrects the difference. The rms error of a power over all f is 0.23 %; the
  * rms error of rounding to bf16 alone is 0.17 %.
  *
- * 1.5 2^23 is added as well, so that the low half of the float is the fixed-point sum; the low
+ * 1.5 * 2^23 is also added, so that the low half of the float is the fixed-point sum; the low
  * halves of two powers form a 32-bit unit of bf16 probabilities. A sum that does not fit into 16
  * bits wraps around, so the range of the scores must be known in advance. All variants (BOUNDED,
  * WATCHED, CLAMPED) round once and at the same place, so that the bits of a row's probabilities do
@@ -63,8 +63,8 @@ static const uint8_t LESS[XD_POWERS] __attribute__((aligned(64))) = { XD_POWERS_
 enum { BOUNDED, WATCHED, CLAMPED };
 
 /* The variant of the softmax, known at compile time. `biased`: scores have a bias and are therefore
- * clamped. `kind`: BOUNDED, WATCHED or CLAMPED scores. `summed`: separate tile multiplies sum the
- * probabilities, instead of the multiplication by the values. */
+ * clamped. `kind`: BOUNDED, WATCHED or CLAMPED scores. `summed`: probabilities are summed by
+ * separate tile multiplies, not by the multiplication by the values. */
 typedef struct how { int biased, kind, summed; } how;
 
 static inline curve curve_of(float c, how h)

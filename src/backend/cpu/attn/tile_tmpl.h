@@ -1,4 +1,5 @@
-/* tile_tmpl.h - register tiles of the attention multiplications, written once for all vector widths
+/* tile_tmpl.h - defines the register tiles of the matrix multiplications of attention, once for all
+ * vector widths
  *
  *   c[i][j] (+)= sum_k a[i][k] . b[k][j]       i < MR rows, j < NV vectors, plus half a vector if
  *                                              HALF

@@ -32,8 +32,8 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
 }
 
 /* Initializes the accumulators and references of a block of queries. The last tile may have more
- * rows than the block has left, so the scores after the block's last row are set to zero.
- */
+ * rows than the block has left, so the scores after the block's last row are set to
+ * zero. */
 static void init_block(const job *w, const block *k)
 {
     if (k->n % 12)

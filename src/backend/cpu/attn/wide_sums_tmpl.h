@@ -1,4 +1,5 @@
-/* wide_sums_tmpl.h - AVX-512 register tiles for sums of values, in the sizes that 32 registers hold
+/* wide_sums_tmpl.h - defines AVX-512 register tiles for sums of values, in the sizes that 32
+ * registers hold
  *
  * The including file defines what tile_tmpl.h requires. */
 #ifndef XD_BACKEND_CPU_ATTN_WIDE_SUMS_TMPL_H
@@ -9,7 +10,8 @@
 enum { QROWS = 6, SCORE_WIDTH = 4, HALVES = 1, TILES = 0, STEP_KEYS = 2 * LANES };
 
 /* Returns the width in vectors of the next value tile if `left` vectors remain. For example, a
- * head_dim of 72 uses one tile of five vectors, 88 two tiles of three. */
+ * head_dim of 72 uses one tile of five vectors, and a head_dim of 88 uses two tiles of three
+ * vectors. */
 static inline int64_t sum_width(int64_t left)
 {
     return left == 4 || left > 6 ? 4 : left == 6 ? 3 : left;

@@ -1,5 +1,5 @@
-/* wide_tiles_tmpl.h - the AVX-512 sizes of the register tiles (tile_tmpl.h) for attention scores
- * that are sums of floats.
+/* wide_tiles_tmpl.h - defines AVX-512 register tiles (tile_tmpl.h) for attention scores that are
+ * sums of floats.
  *
  * The including file first includes plan.h and defines everything that tile_tmpl.h requires, except
  * softmax_state, softmax_next and LDS. */

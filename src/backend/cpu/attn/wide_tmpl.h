@@ -1,5 +1,5 @@
-/* wide_tmpl.h - the vector operations of flash_tmpl.h in AVX-512. A 32-bit unit of a row is one
- * float or two bf16.
+/* wide_tmpl.h - defines the vector operations of flash_tmpl.h in AVX-512. A 32-bit unit of a row is
+ * one float or two bf16.
  *
  * Before including this file, the including file defines PAIRS and the operations on units. */
 #ifndef XD_BACKEND_CPU_ATTN_WIDE_TMPL_H

@@ -47,8 +47,8 @@ typedef struct xd_amx_job {
 } xd_amx_job;
 
 /* Computes all other fields of *t except pointers. The caller has set of.a, row_bytes and ready.
- * `expands` reserves space in the scratch for a chunk of weights converted to bf16, after the
- * accumulators. */
+ * If `expands` is 1, reserves space in the scratch for a chunk of weights converted to bf16, after
+ * the accumulators. */
 void xd_amx_job_cut(xd_amx_job *t, int expands, int threads);
 
 static inline int64_t xd_amx_job_steps(int64_t row_bytes)

@@ -5,7 +5,7 @@
 
 enum {
     DEEP = 18,                  /* maximum steps of 64 bytes in a chunk: 36 KiB of a strip    */
-    HELD_BYTES = 896 << 10,     /* maximum bytes of a block's input in an L2 cache of 2 MiB     */
+    HELD_BYTES = 896 << 10,     /* maximum input bytes kept in an L2 cache of 2 MiB             */
     /* maximum number of weight strips in a group if accumulators are kept in scratch between
      * chunks */
     GROUP = 48,

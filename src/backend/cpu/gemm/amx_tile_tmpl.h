@@ -1,4 +1,4 @@
-/* amx_tile_tmpl.h - the loops of the AMX GEMMs, blocked as in amx_block.h
+/* amx_tile_tmpl.h - runs the loops of the AMX GEMMs, with blocks as in amx_block.h
  *
  * Steps, strips, chunks and register blocks are defined in amx_block.h.
  *
@@ -76,7 +76,7 @@ typedef struct block {
 
 /* ---- epilogue during tile multiplies ------------------------------------------------------ */
 
-/* Stores 32 columns of a row. Complete cache lines of bf16 are stored at once. With `streams`,
+/* Stores 32 columns of a row. Complete cache lines of bf16 are stored at once. If `streams` is 1,
  * stores are non-temporal. */
 FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int streams, __m512 x,
                            __m512 y)
@@ -143,8 +143,8 @@ typedef void deferred_fn(const xd_gemm_job *p, deferred *l, int64_t rows);
     }
 ALL_ACTS(DEFERRED_WITH)
 
-/* Variants of the deferred epilogue for the common cases. With fewer instructions per row, the
- * out-of-order window looks further ahead. */
+/* Variants of the deferred epilogue for the common cases. These variants have fewer instructions
+ * per row, so the processor's out-of-order window looks further ahead. */
 #define DEFERRED_TYPES(name, type, act, brief)                                                     \
     static void name(const xd_gemm_job *p, deferred *l, int64_t rows)                              \
     {                                                                                              \

@@ -1,5 +1,5 @@
-/* block.h - internals of our GEMMs: how a GEMM is split into blocks, and the table of functions
- * that each kernel file exports
+/* block.h - internal declarations of our GEMMs: they describe how a GEMM is split into blocks, and
+ * declare the table of functions that each kernel file exports
  *
  * The files of this directory use these words. A unit is 32 bits of an input row or of a weight's
  * column: two bf16 values, four int8 values or one float of consecutive inputs, padded with zeros.
@@ -63,8 +63,8 @@ static inline int64_t xd_panels(const xd_weight *w)
 
 /* Computes all other fields of *p except pointers. The caller has set a, units, rest and
  * panel_bytes. M > 0. The given `deep`, `rows` and `side` are upper limits; 0 selects the limit for
- * tiles of XD_TILE rows. `expands` reserves space in tmp for a chunk of weights that is expanded to
- * another type. */
+ * tiles of XD_TILE rows. If `expands` is 1, reserves space in tmp for a chunk of weights that is
+ * expanded to another type. */
 void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads);
 void xd_gemm_job_run(const xd_gemm_job *p, xd_panel_fn *fn);
 /* Runs a GEMM like xd_gemm_job_run, but only in the calling thread. */

@@ -1,10 +1,10 @@
 /* e4m3.c - computes GEMMs of e4m3 weights that have one scale per output column
  *
- * Before a chunk of e4m3 weights is multiplied, the chunk is expanded to bf16, or with XD_E4M3_F32
- * to floats, once for all tiles of a block of input rows. A panel is XD_PANEL output columns, and a
- * unit is 32 bits of consecutive inputs (block.h). The packed weight starts with the scales,
- * XD_PANEL per panel. The panels of e4m3 values follow, each [quad][XD_PANEL][4], where a quad is
- * four consecutive inputs. A NaN in a column of weights makes the column's scale NaN. */
+ * Before a chunk of e4m3 weights is multiplied, the chunk is expanded to bf16 (or to floats if
+ * XD_E4M3_F32 is defined), once for all tiles of a block of input rows. A panel is XD_PANEL output
+ * columns, and a unit is 32 bits of consecutive inputs (block.h). The packed weight starts with the
+ * scales, XD_PANEL per panel. The panels of e4m3 values follow, each [quad][XD_PANEL][4], where a
+ * quad is four consecutive inputs. A NaN in a column of weights makes the column's scale NaN. */
 #include "backend/cpu/gemm/e4m3_quads.h"
 #include "backend/cpu/gemm/scale.h"
 

@@ -1,4 +1,4 @@
-/* e4m3_quads.h - the packed layout of e4m3 weights, and their conversion to bf16
+/* e4m3_quads.h - describes the packed layout of e4m3 weights, and converts such weights to bf16
  *
  * A packed weight starts with XD_PANEL scales per panel of block.h. The panels follow as
  * [quad][XD_PANEL][4], where a quad is four consecutive inputs. */

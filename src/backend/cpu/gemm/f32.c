@@ -107,8 +107,8 @@ static void copy_rows(const xd_gemm_job *p, float *to, int64_t r0, int64_t n, in
     }
 }
 
-/* Multiplies the copied input rows by a chunk of inputs of WIDTH weight columns, and prefetches the
- * memory at t.next. */
+/* Multiplies the copied input rows by WIDTH columns of the weight, for the inputs of one chunk, and
+ * prefetches the memory at t.next. */
 static void multiply_part(const xd_gemm_job *p, tile_args t, int last, int64_t c0, int64_t r0,
                           int64_t n)
 {

@@ -1,5 +1,5 @@
-/* finish.h - the epilogue of a GEMM on a tile of accumulators that is still in cache: scales, bias,
- * activation, gate, residual and conversion to the output type
+/* finish.h - computes the epilogue of a GEMM on a tile of accumulators that is still in cache:
+ * scales, bias, activation, gate, residual and conversion to the output type
  *
  * The formulas are those of kernels.c, in vectors of AVX-512 or, without AVX-512, of AVX2. */
 #ifndef XD_BACKEND_CPU_GEMM_FINISH_H

@@ -1,4 +1,4 @@
-/* floats.h - the accumulators of tile_tmpl.h as vectors of 16 floats */
+/* floats.h - defines the accumulators of tile_tmpl.h as vectors of 16 floats */
 #ifndef XD_BACKEND_CPU_GEMM_FLOATS_H
 #define XD_BACKEND_CPU_GEMM_FLOATS_H
 

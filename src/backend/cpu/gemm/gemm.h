@@ -23,7 +23,8 @@ int       xd_cpu_gemm_reads_floats(xd_isa isa, const xd_weight *w);
 size_t    xd_cpu_gemm_pack_size(xd_isa isa, xd_weight *w);
 /* Packs a weight without scratch. src has a float type and may be unaligned. */
 xd_status xd_cpu_gemm_pack(xd_isa isa, const xd_weight *w, xd_tensor src);
-/* Packs a band of rows of a weight, like `pack_band` of xd_ops (backend.h). */
+/* Implement `pack_band` and `pack_rows` of xd_ops (backend.h), which pack a weight in bands of
+ * rows. */
 int64_t   xd_cpu_gemm_pack_band(xd_isa isa, const xd_weight *w);
 xd_status xd_cpu_gemm_pack_rows(xd_isa isa, const xd_weight *w, xd_tensor src, int64_t row0);
 /* Returns the bytes of `tmp` for a run with `threads` threads (the value of xd_par_threads() at the

@@ -1,4 +1,4 @@
-/* integers.h - quantization of weight and input rows to int8 */
+/* integers.h - quantizes rows of weights and inputs to int8 */
 #ifndef XD_BACKEND_CPU_GEMM_INTEGERS_H
 #define XD_BACKEND_CPU_GEMM_INTEGERS_H
 
@@ -37,7 +37,7 @@ static inline __m512i one_stored(const source *s, int64_t o, int64_t i, float sc
 
 /* Reads 64 integers of each of 16 rows from input i on, with zeros after the end. The value -128
  * becomes -127. Sixteen rows are too many for the hardware prefetcher, so this function prefetches
- * them. */
+ * the rows. */
 static inline void stored_integers(__m512i to[16], const stored_rows *r, int64_t i)
 {
     enum { AHEAD = 1024 };

@@ -1,5 +1,5 @@
-/* tile_tmpl.h - register tiles of our GEMMs: products of up to XD_TILE input rows and a panel of
- * weights
+/* tile_tmpl.h - defines the register tiles of our GEMMs, which multiply up to XD_TILE input rows by
+ * a panel of weights
  *
  * c[i][j] (+)= sum_u a[i][u] . b[u][j] for i < ROWS and j < XD_PANEL, where u runs over the 32-bit
  * units of block.h. The products inside a unit are all added to one 32-bit accumulator. While a

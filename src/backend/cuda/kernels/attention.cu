@@ -459,7 +459,7 @@ template <int MOST> GPU void attend_any(const attention_args &a)
             sum != 0 ? top + logf(sum) : -INFINITY;
 }
 
-/* Two kernels of the plain attention: for heads of up to 512 elements, and of up to 1024 elements.
- */
+/* Two kernels of the plain attention: for heads of up to 512 elements, and of up to 1024
+ * elements. */
 KERNEL(attention_any, attention_args, 128, 1) { attend_any<16>(a); }
 KERNEL(attention_wide, attention_args, 128, 1) { attend_any<32>(a); }
