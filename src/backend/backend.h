@@ -54,12 +54,13 @@ typedef struct xd_dev_ops {
     /* returns 1 if p is an address in this device's memory */
     int       (*owns)(xd_dev *d, const void *p);
     /* Functions that copy asynchronously from pinned host memory (memory that the device can access
-     * directly). They are NULL for devices that use the host's memory. `pin` allocates pinned host
-     * memory, and returns NULL if out of memory. `unpin` waits for the copies that read the pinned
-     * memory, then frees the memory. `fetch` queues a copy from pinned memory to the device. The
-     * copy starts when the work that is queued now has ended, and runs concurrently with work that
-     * is queued later. `fetched` makes work that is queued later wait for the last copy with the
-     * same `place`, a number from 0 to XD_FETCH_PLACES - 1. Copies run one after the other. */
+     * directly). On devices that use the host's memory, the pointers to these copy functions are
+     * NULL. `pin` allocates pinned host memory, and returns NULL if out of memory. `unpin` waits
+     * for the copies that read the pinned memory, then frees the memory. `fetch` queues a copy from
+     * pinned memory to the device. The copy starts when the work that is queued now has ended, and
+     * runs concurrently with work that is queued later. `fetched` makes work that is queued later
+     * wait for the last copy with the same `place`, a number from 0 to XD_FETCH_PLACES - 1. Copies
+     * run one after the other. */
     void     *(*pin)(xd_dev *d, size_t bytes);
     void      (*unpin)(xd_dev *d, void *p);
     /* `pin_pages` pins complete pages of memory that the caller has allocated (other processes may
@@ -87,12 +88,12 @@ typedef struct xd_dev_ops {
     double    (*peak)(xd_dev *d, xd_dtype t, int threads, double seconds);
     size_t    (*kernel_bytes)(const xd_dev *d);
     void      (*forget)(xd_dev *d);
-    /* Functions that record when asynchronous work has ended. Both pointers are NULL on devices
-     * whose kernels have finished when they return. `stamp` queues a timestamp for the moment when
-     * all earlier work has ended, and returns the index of the timestamp (counted from 0), or -1 on
-     * failure. `stamps` waits for all timestamps, writes the first `most` of them (ns, on the clock
-     * of xd_now_ns), and returns the number of timestamps written. The next timestamp has the index
-     * 0 again. */
+    /* Functions that record when asynchronous work has ended. `stamp` and `stamps` are NULL on
+     * devices whose ops return only after their work has ended. `stamp` queues a timestamp for the
+     * moment when all earlier work has ended, and returns the index of the timestamp (counted from
+     * 0), or -1 on failure. `stamps` waits for all timestamps, writes the first `most` of them (ns,
+     * on the clock of xd_now_ns), and returns the number of timestamps written. The next timestamp
+     * has the index 0 again. */
     int64_t   (*stamp)(xd_dev *d, xd_stream *s);
     int64_t   (*stamps)(xd_dev *d, int64_t *ns, int64_t most);
     void  (*close)(xd_dev *d);
@@ -138,8 +139,9 @@ xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks
  * enough such devices for all ranks, or the device cannot be opened. */
 xd_status xd_dev_open_best(xd_dev **d, int rank, int ranks, xd_err *e);
 /* Opens a count device, which counts bytes and operations of a real device and computes nothing.
- * The sizes of scratch memory and packed weights are those of `real` (borrowed; must outlive the
- * count device). If `real` is NULL, no op needs scratch and packed weights are plain rows. */
+ * On the count device, the sizes of scratch memory and packed weights are those of `real`
+ * (borrowed; must outlive the count device). If `real` is NULL, no op needs scratch and packed
+ * weights are plain rows. */
 xd_status xd_dev_open_count(xd_dev **d, xd_dev *real, xd_err *e);
 void      xd_dev_close(xd_dev **d);
 
@@ -168,9 +170,9 @@ xd_dtype xd_dev_best(const xd_dev *d);
  * Each thread measures for `seconds`, and at least five bursts. If the device has no bf16 dot
  * products, the peak of BF16 is that of F32. Do not call for count devices. */
 double   xd_dev_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
-/* Returns the approximate number of bytes that kernels will still allocate for code and tables, at
- * the first run of those calls that a count device has counted. Kernels allocate these bytes in
- * device memory if the device has its own memory, else in host memory. */
+/* Returns the approximate number of bytes that kernels will still allocate for code and tables,
+ * when the calls that a count device has counted run for the first time. Kernels allocate these
+ * bytes in device memory if the device has its own memory, else in host memory. */
 size_t   xd_dev_kernel_bytes(const xd_dev *d);
 /* Returns an id of the device's memory, which is equal for all devices that share the memory; 0 for
  * the host's memory. A count device returns the id of the real device for which it counts. */

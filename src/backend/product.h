@@ -17,8 +17,8 @@ typedef struct xd_product xd_product;
  * and the machine has bf16 products, else F32. Products of bf16 are exact in f32. */
 xd_dtype  xd_product_type(xd_dtype a, xd_dtype b);
 /* Opens a product of up [rows, rank], which must stay valid until the product is closed, and across
- * [cols, rank], which is copied. Both matrices are contiguous and of type xd_product_type; rank >
- * 0. */
+ * [cols, rank], which is copied. `up` and `across` are contiguous and of type xd_product_type; rank
+ * > 0. */
 xd_status xd_product_open(xd_product **p, xd_tensor up, xd_tensor across, float gain, xd_err *e);
 void      xd_product_close(xd_product **p);
 /* Returns the bytes of memory that a product allocates, excluding `up` and `across`. */

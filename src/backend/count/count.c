@@ -1,5 +1,5 @@
 /* count.c - implements the count device, which computes nothing and only adds up the operations,
- * the moved bytes and the memory of a model that runs on it
+ * the moved bytes and the memory of a model that runs on this device
  *
  * The memory of this device is a range of addresses without storage. Allocated blocks have
  * consecutive addresses, are never NULL, never overlap, and must not be dereferenced. */
@@ -39,9 +39,9 @@ static void *count_get(xd_dev *d, size_t bytes)
     return (void *)p;
 }
 
-/* Frees a block of memory. If it is the last allocated block, its addresses are used again, because
- * an engine counts every request in arenas of 2^60 bytes, and only fifteen such arenas fit into the
- * address space. */
+/* Frees a block of memory. If the block is the last allocated one, the block's addresses are used
+ * again, because an engine counts every request in arenas of 2^60 bytes, and only fifteen such
+ * arenas fit into the address space. */
 static void count_put(xd_dev *d, void *p, size_t bytes)
 {
     count    *c = count_of(d);

@@ -79,8 +79,8 @@ static int cpu_owns(xd_dev *d, const void *p)
 }
 
 /* Returns the type in which this device computes. On processors without bf16 dot products, oneDNN's
- * bf16 GEMM reaches a quarter of the speed of its f32 GEMM (doc/performance.md). There this
- * function returns F32 instead of BF16, unless XDIT_BF16=emulate requests bf16. */
+ * bf16 GEMM reaches a quarter of the speed of its f32 GEMM (doc/performance.md). On such processors
+ * this function returns F32 instead of BF16, unless XDIT_BF16=emulate requests bf16. */
 static xd_dtype cpu_compute(const xd_dev *d, xd_dtype want)
 {
     const xd_cpu_dev *c = cpu_of(d);

@@ -5,7 +5,7 @@
 #include "backend/four.h"
 #include "base/minmax.h"
 
-/* AT_ONCE is the number of elements per kernel call. It is so small that a kernel runs on one
+/* AT_ONCE is the number of elements per kernel call, which is so small that a kernel runs on one
  * thread. */
 enum { AT_ONCE = 4096 };
 

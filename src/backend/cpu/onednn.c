@@ -251,8 +251,9 @@ dnnl_primitive_desc_t xd_pd_reorder(xd_dnn *d, xd_md_ref from, xd_md_ref to)
  * but not created yet, separately for convolutions with AMX tiles and without. The bytes were
  * measured per convolution. With AMX tiles a wide convolution needs 0.2 to 7.7 MB (1.4 to 4.5 MB on
  * average in an autoencoder), and a narrow convolution 0.2 to 0.8 MB. Without tiles a convolution
- * of small feature maps needs 1.0 to 1.5 MB, and one of large feature maps up to 2.3 MB, because it
- * needs more variants of row ends. A primitive of another kind needs 0.1 to 0.4 MB. */
+ * of small feature maps needs 1.0 to 1.5 MB, and one of large feature maps up to 2.3 MB, because
+ * the code for large feature maps has more variants for the ends of rows. A primitive of another
+ * kind needs 0.1 to 0.4 MB. */
 static atomic_long by_tiles, without;
 
 static void note_unmade(const xd_prim *p, int sign)

@@ -68,8 +68,9 @@ static xd_conv_geometry geometry_of(const shape *s)
     return g;
 }
 
-/* Returns 1 if the address space (ulimit -v) suffices to describe a primitive. oneDNN was measured
- * to allocate 256 bytes for each column with AMX tiles, and aborts the process if it cannot. */
+/* Returns 1 if the address space (ulimit -v) suffices to describe a primitive. In measurements with
+ * AMX tiles, oneDNN allocated 256 bytes for each column. oneDNN aborts the process if it cannot
+ * allocate memory. */
 static int may_describe(const shape *s)
 {
     enum { COLUMN = 512, BESIDE = 8 << 20 };
@@ -261,8 +262,8 @@ static size_t rounded_bytes(const xd_tensor *t)
 }
 
 /* Returns 1 if a second frame must be added to the image. With AMX, oneDNN 3.7 returns wrong
- * sums if a single frame with fewer than 16 channels is convolved by a kernel of several frames. In
- * that case one frame of the padding is stored as a second frame of the image. */
+ * sums if a single frame with fewer than 16 channels is convolved by a kernel of several frames. To
+ * avoid such wrong sums, one frame of the padding is stored as a second frame of the image. */
 static int needs_frame(const xd_conv *a)
 {
     return a->w->nk == 3 && a->w->kernel[0] > 1 && a->in.d[0] == 1 && a->w->in < 16;
@@ -288,8 +289,8 @@ static void copy_input(xd_dnn *d, const xd_conv *a, const xd_conv *b, xd_tensor 
 }
 
 /* Computes a convolution of views: copies the input to dense scratch, and copies the result to the
- * output. The second copy also converts the result, because oneDNN has no f32 convolution with a
- * bf16 result. */
+ * output. The copy to the output also converts the result, because oneDNN has no f32 convolution
+ * with a bf16 result. */
 static xd_status with_copies(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
 {
     xd_conv   b = *a;
@@ -363,8 +364,8 @@ static xd_conv one_column(const xd_conv *a)
     return b;
 }
 
-/* Computes a convolution in one oneDNN call if no split is needed. Otherwise the convolution is
- * computed frame by frame for a 2-D kernel, and in strips of output rows. */
+/* Computes a convolution in one oneDNN call if no split is needed. If a split is needed, the
+ * convolution is computed in strips of output rows and, with a 2-D kernel, frame by frame. */
 static xd_status run_pieces(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need)
 {
     int     flat = a->w->nk == 2;

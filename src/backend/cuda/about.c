@@ -83,8 +83,8 @@ static void tell_gpu(const xd_cuda_driver *cu, int i, xd_fact *fact, void *cooki
     fact(cookie, key, text);
 }
 
-/* Reports whether each GPU has peer access to the memory of all other GPUs. If not, reports the
- * first pair of GPUs without peer access. */
+/* Reports whether each GPU has peer access to the memory of all other GPUs and, if this is not so,
+ * reports the first pair of GPUs without peer access. */
 static void tell_peers(const xd_cuda_driver *cu, int n, xd_fact *fact, void *cookie)
 {
     char text[128];
@@ -145,9 +145,9 @@ static void tell_libraries(xd_fact *fact, void *cookie)
     }
 }
 
-/* If there is no GPU, reports the fact "cuda" with the reason. Otherwise reports "cuda_driver",
- * "cuda:N" or "cuda_old:N" for each GPU, "cuda_peers" if there are several GPUs, and for each CUDA
- * library its version or the reason why it cannot be loaded. */
+/* If there is no GPU, reports the fact "cuda" with the reason. If there are GPUs, reports
+ * "cuda_driver", "cuda:N" or "cuda_old:N" for each GPU, "cuda_peers" if there are several GPUs, and
+ * for each CUDA library its version or the reason why it cannot be loaded. */
 void xd_cuda_about(xd_fact *fact, void *cookie)
 {
     const xd_cuda_driver *cu = NULL;

@@ -267,7 +267,7 @@ xd_status xd_cuda_axpby(xd_dev *d, xd_stream *s, const xd_axpby_args *a, void *t
 xd_status xd_cuda_resize(xd_dev *d, xd_stream *s, const xd_resize *a, void *tmp);
 xd_status xd_cuda_lookup(xd_dev *d, xd_stream *s, const xd_lookup *a, void *tmp);
 xd_status xd_cuda_copy(xd_dev *d, xd_stream *s, const xd_copy *a, void *tmp);
-/* Copies `in` to `out`, converting types. Both tensors have the same shape. */
+/* Copies `in` to `out`, converting types. `in` and `out` have the same shape. */
 xd_status xd_cuda_copy_view(xd_cuda_dev *c, const xd_tensor *out, const xd_tensor *in);
 
 /* ---- attention_products.c: heads too wide for flash, by products of cuBLASLt -------------- */
@@ -344,9 +344,9 @@ void xd_cuda_cache_folder(const xd_cuda_dev *c, const char *what, size_t version
 
 /* ---- weights.c: rows [out][taps][in] of the compute type, or 8-bit with scales ------------ */
 
-/* Returns the number of elements between the rows of a packed weight. For a convolution this is
- * `in` times the number of taps. For a linear layer it is `in` rounded up to a multiple of 8, or of
- * 16 if the elements have 8 bits; zeros pad the rows. */
+/* Returns the number of elements between the rows of a packed weight. For a convolution, the number
+ * is `in` times the number of taps. For a linear layer, the number is `in` rounded up to a multiple
+ * of 8, or of 16 if the elements have 8 bits; zeros pad the rows. */
 int64_t   xd_cuda_weight_stride(const xd_weight *w);
 /* Returns the scales sw[out] of a quantized weight, which follow the weight's rows. */
 const float *xd_cuda_weight_scales(const xd_weight *w);

@@ -226,7 +226,7 @@ static xd_status integer_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p,
 
 /* Computes an fp8 GEMM. cuBLASLt computes as much of the GEMM as it supports: the complete linear
  * layer, or the matrix product with row scales, or the product alone. Returns 0 if cuBLASLt
- * supports none of these. */
+ * supports none of these computations. */
 static int fp8_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp, xd_status *s)
 {
     const float *sw = xd_cuda_weight_scales(a->w),

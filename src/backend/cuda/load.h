@@ -38,7 +38,7 @@ xd_status xd_cuda_check(const char *call, CUresult r);
 /* Returns 1 if XDIT_CUDA_SYNC=1 is set: the host then waits after each kernel and each GEMM of a
  * library. */
 int       xd_cuda_waits(void);
-/* Returns the driver's message for a result. The result is never NULL. */
+/* Returns the driver's message for a result. The message is never NULL. */
 const char *xd_cuda_words(const xd_cuda_driver *cu, CUresult r);
 
 #endif

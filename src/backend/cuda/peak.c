@@ -80,8 +80,8 @@ static double time_products(xd_cuda_dev *c, const xd_cuda_timing *t, const xd_cu
 }
 
 /* Returns the GFLOP/s of products of two square matrices of width n, and writes the seconds of one
- * product to *took. The first product only warms up the GPU. After that, as many products are timed
- * as fit into `seconds`, but at most 20 (always 20 at the largest width). */
+ * product to *took. The first product only warms up the GPU. The second and later products are
+ * timed: as many as fit into `seconds` seconds, but at most 20 (always 20 at the largest width). */
 static double rate_of(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype type, char *p,
                       int64_t n, double seconds, double *took)
 {

@@ -14,9 +14,10 @@
  * finding the largest score takes long, and the exponents of f32 and bf16 allow larger and smaller
  * probabilities. By the Cauchy-Schwarz inequality no score of a query exceeds the query's norm
  * times the largest norm of a key. If this bound on the scores fits the exponent of bf16,
- * probabilities are powers of two of the scores themselves. Otherwise the first score of a row is
- * subtracted from the row's scores, and the results are checked for overflow. A row whose
- * probabilities overflowed is computed again, with its largest score subtracted from its scores. */
+ * probabilities are powers of two of the scores themselves. If the bound does not fit, the first
+ * score of a row is subtracted from the row's scores, and the results are checked for overflow. A
+ * row whose probabilities overflowed is computed again, with its largest score subtracted from its
+ * scores. */
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
 
@@ -655,8 +656,8 @@ static softmax_state scores_of(strips *a, int64_t i, int64_t j)
     return soft;
 }
 
-/* Computes a strip of queries again. Before this second softmax, the largest score of each row with
- * an unreliable sum is subtracted from the row's scores. */
+/* Computes a strip of queries again. In each row with an unreliable sum, the row's largest score is
+ * subtracted from the scores before the softmax is computed again. */
 static void attend_again(strips a)
 {
     const int64_t i = a.row;
@@ -689,9 +690,9 @@ static float norm_of_row(const strips *a, int64_t i)
 }
 
 /* Sets the reference score of each row of the strip of queries at query i to 0 if the row's scores
- * stay within BOUND. The other rows of the strip get no reference score here. The scores of a row
- * are at most `most` times the norm of the query row. A cheaper bound, from the per-lane maxima of
- * squares over all rows, is tried first and often suffices. */
+ * stay within BOUND. Rows whose scores may exceed BOUND get no reference score here. The scores of
+ * a row are at most `most` times the norm of the query row. A cheaper bound, from the per-lane
+ * maxima of squares over all rows, is tried first and often suffices. */
 static void set_references(strips *a, int64_t i, float most)
 {
     const int64_t ldq = a->w->p.ldq;

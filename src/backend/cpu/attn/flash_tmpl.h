@@ -3,10 +3,10 @@
  * This is FlashAttention (Dao et al. 2022) for a CPU. For a block of queries and a block of keys,
  * the scores are computed first, then the exponentials of the scores relative to the largest score
  * so far, and then the weighted sums of the values. The weighted sums are rescaled when a much
- * larger score appears in a later block of keys. In this way scores never leave the cache. All
- * exponentials are powers of two (log2 e is part of the scale). This file has the code that all
- * instruction sets share: packing, bias and masks, blocks and their output. vector_tmpl.h and amx.c
- * have the multiplications. plan.h defines units, steps and blocks.
+ * larger score appears in a later block of keys. Because of the blocks, scores never leave the
+ * cache. All exponentials are powers of two (log2 e is part of the scale). This file has the code
+ * that all instruction sets share: packing, bias and masks, blocks and their output. vector_tmpl.h
+ * and amx.c have the multiplications. plan.h defines units, steps and blocks.
  *
  * The including file defines these macros, types and functions:
  *   LANES              floats in a vector

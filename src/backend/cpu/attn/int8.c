@@ -163,8 +163,8 @@ static float *mean_of(const xd_attn_plan *p, unit *pair)
     return (float *)(void *)(pair + p->means);
 }
 
-/* Sums the keys of a key block. The sum is stored in the memory into which the block will be
- * packed. */
+/* Sums the keys of a key block. The sum of the keys is stored in the memory into which the key
+ * block will be packed. */
 static void sum_block(const job *w, int64_t pair, int64_t kb)
 {
     const xd_attn_plan *p = &w->p;
@@ -337,7 +337,7 @@ static inline vu halves(vu x, vu y, vu down, vu up, vu shares)
     return _mm512_mulhrs_epi16(_mm512_ternarylogic_epi32(high, y, x, 0xca), shares);
 }
 
-/* The operands and results of a tile of scores, which are those of 6 queries and 64 or 32 keys. */
+/* The operands and results of a tile of scores, which has 6 queries and 64 or 32 keys. */
 typedef struct score_job {
     const unit  *q;
     int64_t      ldq, units;

@@ -21,8 +21,8 @@
 /* ---- bias and masks ----------------------------------------------------------------------- */
 
 /* Adds the bias to the scores of a row and returns the new maximum. Scores s become s + bias /
- * scale or, if `scaled`, c s + bias log2(e). The second form is used if dividing by the scale is
- * not possible, or if probabilities stay f32. */
+ * scale or, if `scaled`, c s + bias log2(e). `scaled` is 1 if the bias cannot be divided by the
+ * scale, or if probabilities stay f32. */
 static vf add_bias(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n,
                    int scaled)
 {

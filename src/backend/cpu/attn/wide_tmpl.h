@@ -72,8 +72,9 @@ static inline vf v_power(vf p, vf t, vm live)
 
 /* Computes 2^x for x < 100.
  *
- * With PAIRS the result is rounded to bf16. In this case 2^(x - floor(x)) is a minimax polynomial
- * p with p(0) = 1 and a relative error of 9e-5. The scaling instruction turns 2^-inf into 0.
+ * With PAIRS the result is rounded to bf16, and 2^(x - floor(x)) is computed by a minimax
+ * polynomial p with p(0) = 1 and a relative error of 9e-5. The scaling instruction turns 2^-inf
+ * into 0.
  *
  * Without PAIRS the result is 0 below -100, because an f32 sum that begins at 1 is too coarse for a
  * term of 2^-100, and so that sums of products never become denormal. Adding 1.5 2^23 to x rounds

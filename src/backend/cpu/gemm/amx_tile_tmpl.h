@@ -354,10 +354,11 @@ typedef struct piece {
 } piece;
 
 /* A chunk of weights, by which all rows of a block are multiplied: steps [k, k + ks) of a strip of
- * 32 columns. During this multiplication the steps of the rows from k0 on are in the L2 cache. */
+ * 32 columns. While the rows are multiplied by the chunk, the steps of the rows from k0 on are in
+ * the L2 cache. */
 typedef struct chunk { int64_t strip, k0, k, ks; } chunk;
 
-/* Returns the chunk of weights after c. The result has ks = 0 after the last chunk. */
+/* Returns the chunk of weights after c. If c is the last chunk, the result has ks = 0. */
 static chunk chunk_after(const piece *p, chunk c)
 {
     const xd_amx_job *t = p->t;

@@ -1,5 +1,5 @@
-/* block.h - internal declarations of our GEMMs: they describe how a GEMM is split into blocks, and
- * declare the table of functions that each kernel file exports
+/* block.h - internal declarations of our GEMMs: the blocks into which a GEMM is split, and the
+ * table of functions that each kernel file exports
  *
  * The files of this directory use these words. A unit is 32 bits of an input row or of a weight's
  * column: two bf16 values, four int8 values or one float of consecutive inputs, padded with zeros.

@@ -23,9 +23,9 @@ static int64_t chunk_units(int64_t units, int64_t most)
     return n > 1 ? xd_ceil_div(xd_ceil_div(units, n), 16) * 16 : units;
 }
 
-/* Returns the number of blocks of input rows. The number is as low as possible, unless a few more
- * blocks keep more threads busy in the last round of work. For each block, fetching a panel of
- * weights takes as much time as multiplying about four rows by the panel. */
+/* Returns the number of blocks of input rows. The number of blocks is as low as possible, unless a
+ * few more blocks keep more threads busy in the last round of work. For each block, fetching a
+ * panel of weights takes as much time as multiplying about four rows by the panel. */
 static int64_t blocks_of(int64_t M, int64_t most, int64_t panels, int threads)
 {
     int64_t fewest = xd_ceil_div(M, most), best = fewest;
