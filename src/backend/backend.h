@@ -1,4 +1,5 @@
-/* backend.h - interface of a device: memory, kernels, and the structs of their arguments
+/* backend.h - the interface of a device: its memory, its kernels, and the structs of arguments that
+ * the kernels take
  *
  * A device owns memory and a table of kernels (xd_ops) that is chosen once, when the device is
  * opened. Every kernel takes one struct of arguments; an optional tensor is absent when its p is
@@ -103,7 +104,7 @@ struct xd_dev {
     const xd_dev_ops *mem;
     const xd_ops     *ops;
     const xd_dev_lanes *lanes;          /* functions of the lanes (queues); NULL: a single queue */
-    const xd_dev_graphs *graphs;        /* functions that record graphs; NULL: the device cannot */
+    const xd_dev_graphs *graphs;        /* functions that record graphs; NULL: unsupported       */
     char              name[32];         /* name of the device, e.g. "cpu-amx", "cuda:0", "count" */
     /* 1: a count device (it computes nothing); never dereference its addresses */
     int               counts;
@@ -150,7 +151,7 @@ typedef struct xd_counts { /* work that a count device has counted since the las
     double flops;
     /* the operations in `flops` that are part of GEMMs, of attention and of convolutions */
     double gemm_flops, attn_flops, conv_flops;
-    double bytes;                       /* bytes of the operands of all ops, each operand once */
+    double bytes;                       /* bytes of operands that ops read, and that ops write */
     int64_t calls;
     int64_t small;                      /* number of op calls below 4 GFLOP and below 20 MB    */
 } xd_counts;
@@ -167,8 +168,9 @@ xd_dtype xd_dev_compute(const xd_dev *d, xd_dtype want);
 xd_dtype xd_dev_best(const xd_dev *d);
 /* Measures the peak GFLOP/s of GEMMs of type F32 or BF16 on operands in registers, with `threads`
  * host threads (0: as many as kernels use; devices with processors of their own ignore `threads`).
- * Each thread measures for `seconds`, and at least five bursts. If the device has no bf16 dot
- * products, the peak of BF16 is that of F32. Do not call for count devices. */
+ * Each thread measures short bursts of operations for `seconds` seconds, but at least five bursts.
+ * If the device has no bf16 dot products, the peak of BF16 is that of F32. Do not call for count
+ * devices. */
 double   xd_dev_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 /* Returns the approximate number of bytes that kernels will still allocate for code and tables,
  * when the calls that a count device has counted run for the first time. Kernels allocate these
@@ -177,7 +179,8 @@ size_t   xd_dev_kernel_bytes(const xd_dev *d);
 /* Returns an id of the device's memory, which is equal for all devices that share the memory; 0 for
  * the host's memory. A count device returns the id of the real device for which it counts. */
 uint64_t xd_dev_identity(const xd_dev *d);
-/* Forgets the counted calls that have not run, so that xd_dev_kernel_bytes excludes their bytes. */
+/* Forgets the calls that a count device has counted but that have not run, so that
+ * xd_dev_kernel_bytes no longer includes their bytes. */
 void     xd_dev_forget(xd_dev *d);
 
 /* ---- device kinds ------------------------------------------------------------------------- */
@@ -467,8 +470,8 @@ struct xd_ops {
      * bytes as pack_tmp returns. */
     size_t    (*pack_tmp)(xd_dev *d, const xd_weight *w, xd_dtype src);
     xd_status (*pack)(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp);
-    /* Returns the number of rows of a linear layer that threads may pack separately (a band), or 0
-     * if all rows must be packed in one call. */
+    /* Returns the number of rows in a band. A linear layer is packed in bands, which several
+     * threads may pack concurrently. Returns 0 if all rows must be packed in one call. */
     int64_t   (*pack_band)(xd_dev *d, const xd_weight *w);
     /* Packs the rows of src as the rows of w from row0 on. row0 is a multiple of the result of
      * pack_band, and so is the number of rows, except for the last rows of w. */

@@ -29,7 +29,7 @@ typedef struct xd_prim {
     dnnl_memory_t         mem[XD_PRIM_ARGS];
     int                   arg[XD_PRIM_ARGS], nargs;
     size_t                scratch;      /* bytes of scratch memory of a call                   */
-    /* reorders a weight that was packed in another layout; or NULL */
+    /* primitive that reorders a weight that was packed in another layout, or NULL */
     struct xd_prim       *repack;
     size_t                repack_bytes;
     struct xd_prim       *next;         /* next primitive in the same hash bucket              */

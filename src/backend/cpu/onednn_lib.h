@@ -53,9 +53,9 @@ extern xd_dnn_api xd_dnn_lib;           /* pointers to the functions, set by xd_
 xd_status xd_dnn_load(xd_err *e);
 int       xd_dnn_is_loaded(void);
 int       xd_dnn_has_run(void);         /* returns 1 if a primitive has run in this process     */
-/* Approximate bytes of code that oneDNN will still allocate for primitives that are described but
- * not yet created. xd_dnn_to_come counts convolutions on AMX tiles, and xd_dnn_plain_to_come counts
- * all other primitives. */
+/* These functions return the approximate bytes of code that oneDNN will still allocate for
+ * primitives that are described but not yet created. xd_dnn_to_come counts convolutions on AMX
+ * tiles, and xd_dnn_plain_to_come counts all other primitives. */
 size_t    xd_dnn_to_come(void);
 size_t    xd_dnn_plain_to_come(void);
 

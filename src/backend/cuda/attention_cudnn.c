@@ -356,7 +356,7 @@ size_t xd_cuda_attention_cudnn_scratch(xd_cuda_dev *c, const xd_attn_args *a)
 {
     struct xd_cuda_cudnn *x = NULL;
     const xd_qo all = { a->q, a->out };
-    int         taken = 0;              /* number of pieces of the queries that cuDNN computes */
+    int         taken = 0;              /* number of those pieces of queries that cuDNN computes */
     if (!is_plain(a) || !a->nkv)
         return 0;
     for (int i = 0; i < xd_max(a->nparts, 1); i++) {

@@ -11,10 +11,10 @@
  * Sums of integers are exact. The lowest bits of a sum are quantization noise, so a score is stored
  * in only 16 bits, after a multiplication by the ratio of the key's scale to the largest scale in
  * its key block. Probabilities are computed from these scores in 16-bit arithmetic. The difference
- * of a score to the row's largest score, times a factor, is an exponent of two in fixed point with
- * 7 fraction bits. Interpreted as bf16, such an exponent with the fraction f has the mantissa 1 + f
- * instead of 2^f; a table corrects the difference (powers_tmpl.h). Eight instructions compute 32
- * probabilities from their scores.
+ * between a score and the row's largest score, multiplied by a factor, is an exponent of two in
+ * fixed point with 7 fraction bits. Interpreted as bf16, such an exponent with the fraction f has
+ * the mantissa 1 + f instead of 2^f; a table corrects the difference (powers_tmpl.h). Eight
+ * instructions compute 32 probabilities from their scores.
  *
  * Keys are stored with 128 added, since vpdpbusd multiplies unsigned by signed bytes; accumulators
  * start with a value that cancels this offset. */
@@ -110,8 +110,8 @@ static inline vf elements(const char *row, const float *mean, int64_t c, int64_t
     return mean ? v_sub(x, v_load(mean + c)) : x;
 }
 
-/* Returns the largest magnitude of the elements of a row minus `mean`, or NaN if an element is
- * NaN. */
+/* Returns the largest magnitude of the elements of a row from which `mean` is subtracted, or NaN if
+ * an element is NaN. */
 static float largest(const char *row, const float *mean, int64_t D)
 {
     /* Magnitudes are compared by their bits, which have the same order as the magnitudes. The bits

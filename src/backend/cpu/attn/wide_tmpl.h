@@ -105,7 +105,8 @@ static inline vf v_keep(vf x, int64_t n)
 }
 
 /* Returns 16 bf16 values of a row of D elements, from element c on, in the low halves of the lanes.
- * Full vectors are loaded without a mask, which on some machines costs more than a branch. */
+ * Full vectors are loaded without a mask, because on some machines a masked load costs more than a
+ * branch. */
 static inline __m512i bf16_row(const char *row, int64_t c, int64_t D)
 {
     if (D - c >= 16)

@@ -3,15 +3,14 @@
  *
  * The files of this directory use these words. A unit is 32 bits of an input row or of a weight's
  * column: two bf16 values, four int8 values or one float of consecutive inputs, padded with zeros.
- * A panel is XD_PANEL output columns of a weight, packed as [unit][XD_PANEL]. A packed unit is one
- * unit of each of the panel's columns, which takes XD_UNIT_BYTES. A chunk is `deep` consecutive
- * units of a panel. A tile is XD_TILE input rows, whose accumulators for a panel are in registers.
- * Packed weights are [panel][unit][XD_PANEL].
+ * A panel is XD_PANEL output columns of a weight, packed as [unit][XD_PANEL]. A packed unit
+ * consists of one unit of each column of a panel, and takes XD_UNIT_BYTES. A chunk is `deep`
+ * consecutive units of a panel. A tile is XD_TILE input rows, whose accumulators for a panel are in
+ * registers. Packed weights are [panel][unit][XD_PANEL].
  *
  * A thread multiplies a panel by a block of input rows, chunk by chunk. A chunk of the panel stays
- * in the L2 cache for all tiles of the block. The accumulators of a chunk continue those of the
- * previous chunk, which are kept in scratch. f32.c has narrower tiles and another order inside a
- * panel. */
+ * in the L2 cache for all tiles of the block. Between two chunks, the accumulators are kept in
+ * scratch. f32.c has narrower tiles and another order inside a panel. */
 #ifndef XD_BACKEND_CPU_GEMM_BLOCK_H
 #define XD_BACKEND_CPU_GEMM_BLOCK_H
 

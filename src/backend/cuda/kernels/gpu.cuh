@@ -7,9 +7,9 @@
  * blocks have 128 threads and use so few registers that 4 blocks fit on a multiprocessor.
  *
  * Shared memory is allocated dynamically (gpu_shared). Every instruction that is implemented in PTX
- * is also implemented in C, for the CPU. Only this file contains such pairs of implementations. On
- * the CPU, each thread of a block is a fiber (tests/sim/fibers.cc), and the lanes of a warp
- * synchronize in the functions that are collective on a GPU. */
+ * is also implemented in C, for the CPU. No other file contains PTX. On the CPU, each thread of a
+ * block is a fiber (tests/sim/fibers.cc), and the lanes of a warp synchronize in the functions that
+ * are collective on a GPU. */
 #ifndef XD_BACKEND_CUDA_KERNELS_GPU_CUH
 #define XD_BACKEND_CUDA_KERNELS_GPU_CUH
 
