@@ -1,8 +1,8 @@
 /* quantdot.c - quantizes rows and computes their dot products; compiled once per instruction set
  *
- * The compiler vectorizes all loops except the dot products of integers, which use intrinsics. Only
- * dot products of floats depend on the order of additions, and this order depends only on the
- * length of the row. */
+ * The compiler vectorizes all loops, except that dot products of integers use AVX2 intrinsics where
+ * the processor has AVX2. Only dot products of floats depend on the order of additions, and this
+ * order depends only on the length of the row. */
 #include "backend/cpu/cpu.h"
 
 #include "backend/cpu/element.h"

@@ -18,7 +18,8 @@
 
 /* Arguments of layer norm and RMS norm of rows [n,C], as in xd_norm. If `add` is not NULL, `sum` is
  * the address of `in`, where the sums of `in` and `add` are stored. `wide` is 1 if 16-byte accesses
- * are allowed and `in` is F32 or `add` is NULL. If sx is not NULL, `out` is e4m3. */
+ * are allowed, `like` is NULL, and `in` is F32 or `add` is NULL. If sx is not NULL, `out` is
+ * e4m3. */
 typedef struct norm_args {
     void        *out, *sum;
     const void  *in, *add;
