@@ -1,4 +1,4 @@
-/* lib.c - the version of the library */
+/* lib.c - returns the version of the library */
 #include "base/version.h"
 
 const char *xd_version(void)

@@ -1,8 +1,8 @@
 /* arena.h - a bump allocator, for pieces of memory that are freed together.
  *
  * An arena divides one block of device memory (backend/backend.h) into pieces. Pieces are freed by
- * rewinding to a mark. A count device, which computes nothing, first runs the same code and
- * measures the arena's peak. A block of the peak size is always large enough for the real run.
+ * rewinding to a mark. The same code first runs on a count device, which computes nothing, to
+ * measure the arena's peak. In the real run, a block of this size is always large enough.
  *
  * xd_arena_keep allocates from the end of the block; rewinding the arena does not free these
  * pieces. */
@@ -15,7 +15,7 @@ enum { XD_ALIGN = 64 };         /* every piece starts at a multiple of this many
 
 typedef struct xd_arena {
     char  *base;                /* the block, borrowed; not a valid address on a count device */
-    size_t cap, used, peak;     /* bytes: `cap` excludes `kept`, and `peak` is the max of `used` */
+    size_t cap, used, peak;     /* in bytes; `cap` excludes `kept`; `peak`: max of `used`        */
     size_t kept;                /* bytes allocated by xd_arena_keep at the end of the block    */
 } xd_arena;
 

@@ -4,7 +4,8 @@
 #ifndef XD_BASE_CONNECTED_H
 #define XD_BASE_CONNECTED_H
 
-void xd_connected(void);        /* calls the hook, once, when the first world of ranks is open */
+/* calls the hook once, when the first world (group of all ranks) is open */
+void xd_connected(void);
 /* Sets the function that xd_connected calls; NULL: none. A process has one such hook. */
 void xd_connected_hook(void (*fn)(void));
 

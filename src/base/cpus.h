@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A set of cpus or of NUMA nodes, by the system's numbers. */
+/* A set of cpus or a set of NUMA nodes: a bit mask, indexed by the system's numbers of cpus or
+ * nodes. */
 enum { XD_CPU_MAX = 4096 };
 typedef struct xd_cpuset { uint64_t w[XD_CPU_MAX / 64]; } xd_cpuset;
 
@@ -30,8 +31,8 @@ int  xd_cpuset_bind(const xd_cpuset *s);
 
 typedef struct xd_cpu_info {
     int id, socket, node;
-    /* Number of the lowest cpu that shares the L3 cache, and of the lowest cpu that shares the
-     * core. */
+    /* l3: the lowest number of the cpus that have the same L3 cache as this cpu; core: the lowest
+     * number of the cpus on the same core. */
     int l3, core;
     int smt;                    /* index of the cpu among the siblings of its core             */
 } xd_cpu_info;
@@ -47,9 +48,9 @@ typedef struct xd_cpus {
 int  xd_cpus_read(xd_cpus *c, const char *root, const xd_cpuset *mask);
 void xd_cpus_free(xd_cpus *c);
 
-/* Computes the cpus of rank r of n. The share of a rank is adjacent cores, with all cpus of each
- * core. If the division leaves a remainder, the first ranks get one core more. Returns the number
- * of cpus, or 0 if there are more ranks than cores. */
+/* Computes the cpus of rank r of n. A rank's share consists of adjacent cores, and includes all
+ * cpus of each of these cores. If the division leaves a remainder, the first ranks get one core
+ * more. Returns the number of cpus, or 0 if there are more ranks than cores. */
 int  xd_cpus_share(const xd_cpus *c, int r, int n, xd_cpuset *share);
 /* Chooses one cpu on each of `threads` cores, all on one NUMA node if a node has that many cores.
  * Returns the number of cpus, or 0 if there are fewer cores than threads. */

@@ -1,9 +1,9 @@
-/* err.h - status codes and the error record.
+/* err.h - defines the status codes and the error record xd_err.
  *
  * Functions that handle files, devices and requests return xd_status and fill the caller's xd_err.
- * The function that detects a failure writes the error message, one sentence with the values.
- * Callers that pass the error on add nothing to the message. While a network computes, the first
- * error is kept in the execution context (exec/exec.h). */
+ * The function that detects a failure writes the error message: one sentence that includes the
+ * wrong values. Callers that pass the error on add nothing to the message. While a network
+ * computes, the first error is kept in the execution context (exec/exec.h). */
 #ifndef XD_BASE_ERR_H
 #define XD_BASE_ERR_H
 

@@ -37,7 +37,8 @@ static const char *kind_name(char kind)
     return "another type";
 }
 
-/* Returns a JSON value as the file has it, shortened, for an error message. */
+/* Returns a JSON value as text for an error message, as it is written in the file, but
+ * shortened. */
 static const char *value_text(const xd_json *v, char *buf, size_t size)
 {
     double d;
@@ -68,7 +69,8 @@ static int is_integer(const xd_json *v, double limit, double *d)
     return xd_json_number(v, d) && *d == floor(*d) && fabs(*d) <= limit;
 }
 
-/* Returns a JSON value itself, or the first element of a list of equal numbers. */
+/* If the JSON value is a list of equal numbers, returns the list's first element, else the value
+ * itself. */
 static const xd_json *scalar_of(const xd_json *v)
 {
     double a, b;

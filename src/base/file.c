@@ -15,7 +15,7 @@
 #include "base/pages.h"
 
 enum {
-    MAXOUT = 64,                /* max temporary files that xd_out_sweep can remove            */
+    MAXOUT = 64,                /* max number of temporary files that xd_out_sweep can remove  */
     WINDOW = 16384              /* pages mapped at a time to query the page cache (mincore)    */
 };
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
@@ -389,7 +389,7 @@ xd_status xd_file_writable(const char *path, xd_err *e)
     return XD_OK;
 }
 
-/* ---- the cache of a user ------------------------------------------------------------------ */
+/* ---- the user's cache directory ----------------------------------------------------------- */
 
 int xd_cache_path(const char *name, char *path, size_t size)
 {

@@ -38,7 +38,7 @@ typedef struct scan {
     size_t      len, at;
     const char *what;
     int         depth;
-    size_t      marks;                  /* number of commas and brackets: at least that of values */
+    size_t      marks; /* number of commas and brackets; at least the number of values */
 } scan;
 
 static xd_status syntax_error(const scan *s, size_t at, const char *why, xd_err *e)
@@ -53,7 +53,8 @@ static xd_status syntax_error(const scan *s, size_t at, const char *why, xd_err 
                    col);
 }
 
-/* Checks a string, and moves from its opening quote to after its closing quote. */
+/* Checks a string, and moves the read position from the string's opening quote to after its closing
+ * quote. */
 static xd_status scan_string(scan *s, xd_err *e)
 {
     for (s->at++; s->at < s->len; s->at++) {
@@ -166,8 +167,9 @@ static int is_blank(const char *p, const char *end)
     return p == end;
 }
 
-/* Returns 1 if cJSON has probably failed for lack of memory, by trying to allocate as much memory
- * as the values need. cJSON does not distinguish lack of memory from a syntax error. */
+/* After a failure of cJSON, tries to allocate as much memory as the document's values need. Returns
+ * 1 if that fails: then cJSON has probably failed for lack of memory, which cJSON does not
+ * distinguish from a syntax error. */
 static int lacks_memory(const scan *s)
 {
     void *p = malloc((s->marks + 1) * (sizeof(cJSON) + 16) + 2 * s->len);

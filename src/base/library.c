@@ -1,8 +1,8 @@
 /* library.c - loads shared libraries and looks up their functions.
  *
- * The lists XD_NAMES_* of library file names are defined in meson.build. Each list has a library's
- * SONAME at build time, which may have a minor version, and the library's name with only the major
- * version. */
+ * The lists XD_NAMES_* of library file names are defined in meson.build. Each list has two names of
+ * one library: the SONAME of the library with which xdit was built, which may include a minor
+ * version, and the name with only the major version. */
 #include "base/library.h"
 
 #include <dlfcn.h>

@@ -28,8 +28,8 @@
 #include "base/signals.h"
 
 /* MAX_THREADS: max threads of a process. SPINS: iterations of a waiting loop before a thread sleeps
- * (about 20 us). SHORT_SPINS: these iterations for a thread that should sleep almost at once.
- * PIECES: bits of `state` for the number of pieces. */
+ * (about 20 us). SHORT_SPINS: the number of iterations after which a thread sleeps if it should
+ * sleep almost at once. PIECES: bits of `state` for the number of pieces. */
 enum { MAX_THREADS = 4096, SPINS = 1000, SHORT_SPINS = 10, PIECES = 16 };
 
 static int threads;
@@ -52,14 +52,18 @@ typedef struct job {
 
 static struct {
     pthread_mutex_t  caller;    /* locked by the caller of a round                             */
-    _Atomic uint64_t state;     /* number of the round << PIECES | number of pieces            */
-    _Atomic uint64_t taken[MAX_THREADS]; /* the last round whose piece i a thread claimed       */
+    _Atomic uint64_t state;     /* round's number << PIECES | round's number of pieces         */
+    /* [i]: number of the last round in which a thread claimed piece i */
+    _Atomic uint64_t taken[MAX_THREADS];
     atomic_int       wakeup;      /* counter that changes when a round begins                    */
     atomic_int       left;      /* number of pieces of the round that are not done             */
-    atomic_int       asleep, waiting;   /* workers asleep on `wakeup`; caller asleep on `left`   */
+    /* asleep: number of workers that sleep on `wakeup`; waiting: 1 while the caller sleeps on
+     * `left` */
+    atomic_int       asleep, waiting;
     job              job;
     atomic_int       spins;     /* iterations before sleep; may be set at any time             */
-    int              workers, handles_fork;     /* workers started; 1: fork handler registered */
+    /* number of started workers; 1: the fork handler is registered */
+    int              workers, handles_fork;
 } pool = { .caller = PTHREAD_MUTEX_INITIALIZER, .spins = SPINS };
 
 static const xd_par_omp *_Atomic team;  /* the OpenMP team for new rounds, or NULL              */

@@ -27,10 +27,10 @@ void xd_par_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int
 void xd_par_dynamic(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                  void *ctx);
 
-/* Makes later calls use the threads of the OpenMP runtime with which a library (oneDNN) computes,
- * through the runtime's GOMP_parallel and omp_get_thread_num (borrowed; both functions must stay
- * valid). NULL, or missing functions: later calls use the library's own pool. The GEMM backend
- * selects the pool, because two spinning pools would compete for cores. */
+/* Makes later calls run on the threads of the OpenMP runtime with which oneDNN computes. `omp`
+ * (borrowed) has the runtime's functions GOMP_parallel and omp_get_thread_num, which must stay
+ * valid. If `omp` or omp->parallel is NULL, later calls run on xdit's own thread pool. The GEMM
+ * backend selects the pool, because two spinning pools would compete for cores. */
 typedef struct xd_par_omp {
     void (*parallel)(void (*fn)(void *data), void *data, unsigned n, unsigned flags);
     int  (*number)(void);

@@ -101,8 +101,8 @@ static int wait_for_space(xd_readahead *a, size_t n)
     return going;
 }
 
-/* Waits for a step by reading the step's last byte, whose position is `m`. Returns 0 on an error,
- * which is reported when the file is used later. */
+/* Waits until a step's data has been read, by reading the step's last byte, whose position is `m`.
+ * Returns 0 on an error; the later use of the file will report this error. */
 static int read_mark(mark m)
 {
     char c;

@@ -30,7 +30,7 @@ void      xd_readahead_again(xd_readahead *a);
 void      xd_readahead_used(xd_readahead *a, size_t upto);
 /* Returns the bytes requested so far; for tests. */
 size_t    xd_readahead_requested(xd_readahead *a);
-/* Stops the thread, at the latest after the 128 KiB that it is reading. */
+/* Stops the readahead thread, which first finishes the piece of 128 KiB that it is reading. */
 void      xd_readahead_close(xd_readahead **a);
 
 #endif

@@ -57,7 +57,8 @@ static double uniform53(twister *t)
     return (double)(((hi << 32) | lo) & 0x1fffffffffffffu) * 0x1p-53;
 }
 
-/* Draws fewer than 16 normal values: pairs computed in double, the cosine first. */
+/* Draws fewer than 16 normal values. They are computed in double, in pairs: first the value from
+ * the cosine, then the value from the sine. */
 static void draw_few(float *out, int64_t n, twister *t)
 {
     for (int64_t i = 0; i < n; i += 2) {
@@ -90,7 +91,7 @@ static void draw_torch(float *out, int64_t n, twister *t)
         out[i] = uniform24(t);
     for (int64_t i = 0; i + 16 <= n; i += 16)
         draw_sixteen(out + i);
-    if (n % 16) {               /* draws the last 16 values again, over earlier values         */
+    if (n % 16) {               /* draws the last 16 values anew, some for the second time     */
         for (int64_t i = n - 16; i < n; i++)
             out[i] = uniform24(t);
         draw_sixteen(out + n - 16);
@@ -202,7 +203,7 @@ uint32_t xd_rng_random_seed(void)
         fclose(f);
     if (n == 1)
         return v;
-    clock_gettime(CLOCK_REALTIME, &t);          /* otherwise: time and process id               */
+    clock_gettime(CLOCK_REALTIME, &t);          /* without /dev/urandom: time and process id    */
     return (uint32_t)xd_hash_mix((uint64_t)t.tv_sec << 32 | (uint64_t)t.tv_nsec,
                                  (uint64_t)getpid());
 }

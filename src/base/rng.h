@@ -23,8 +23,8 @@ void xd_rng_open(xd_rng *r, const char *name, int64_t seed);
  * values depend on the number of elements. */
 void xd_rng_normal(xd_rng *r, float *out, int64_t n);
 
-/* Fill `out` with n values of N(0,1). draw: number of earlier draws of n values from torch's
- * generator. first: index of the first element for philox. */
+/* Fill `out` with n normally distributed values, N(0,1). xd_noise_torch first skips `draw` earlier
+ * draws of n values each. For philox, `first` is the index of the first element. */
 void xd_noise_torch(float *out, int64_t n, int64_t seed, int draw);
 void xd_noise_philox(float *out, int64_t first, int64_t n, int64_t seed);
 

@@ -1,4 +1,4 @@
-/* word_list.c - finds words in lists, and the short names of data types */
+/* word_list.c - finds words in lists, and returns xdit's short names of data types */
 #include "base/word_list.h"
 
 #include <string.h>

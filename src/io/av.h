@@ -1,4 +1,4 @@
-/* av.h - private to io: FFmpeg's libraries, loaded with dlopen when the first video is written or
+/* av.h - private to io: loads FFmpeg's libraries with dlopen, when the first video is written or
  * read.
  *
  * The libraries must have the same major version as the headers of the build; FFmpeg keeps its ABI

@@ -1,4 +1,5 @@
-/* codec.h - private to io: the interface of an image format, and helpers that the formats share. */
+/* codec.h - private to io: declares the interface that each image format implements, and functions
+ * that the formats share. */
 #ifndef XD_IO_CODEC_H
 #define XD_IO_CODEC_H
 
@@ -11,15 +12,16 @@
 typedef struct xd_pixels {      /* an image in memory, as rows of pixels of 3 bytes           */
     uint8_t *rgb;
     int64_t  w, h;
-    /* 1: xd_pixels_new stores the size and fails, so nothing is decoded. */
+    /* 1: only the size is read: xd_pixels_new stores the size and then fails, so that no pixels are
+     * decoded. */
     int      size_only;
-    /* reading: 1: an image with transparent pixels becomes a mask, white where transparent
-     * (xd_pixels_mask). */
+    /* 1: when an image with transparent pixels is read, it becomes a mask, which is white where the
+     * image is transparent (xd_pixels_mask). */
     int      as_mask;
-    int      quick;             /* PNG: 1: compress faster, into a larger file                 */
+    int      quick;             /* 1: a PNG is compressed faster, into a larger file           */
     int      quality;           /* quality of lossy formats: 0 .. 100                          */
-    /* Reading: Exif orientation, 2 to 8; other values: upright. A reader sets the orientation
-     * before it calls xd_pixels_new. */
+    /* Exif orientation of an image that is read, 2 to 8; with other values the image is upright. A
+     * format's `read` sets the orientation before it calls xd_pixels_new. */
     int      orientation;
 } xd_pixels;
 
@@ -41,11 +43,12 @@ extern const xd_codec xd_codec_png, xd_codec_jpeg, xd_codec_webp, xd_codec_ppm, 
 /* Allocates p->rgb for w x h pixels, a size read from the file `path`. Refuses sizes that are out
  * of range. */
 xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd_err *e);
-/* Fills p->rgb from pixels with alpha, [h,w,4], for use as a mask: with 255 - alpha if any pixel
- * has alpha < 255, else with the colours. */
+/* Makes a mask from pixels with alpha, [h,w,4], and stores it in p->rgb: if any pixel has alpha <
+ * 255, the mask is 255 - alpha, else the colours. */
 void      xd_pixels_mask(xd_pixels *p, const uint8_t *rgba);
 /* Returns the orientation in an Exif block (with or without the "Exif" prefix) or, if it has none,
- * in an XMP block: 2 to 8; 0: none, or the block is invalid. Either block may be NULL. */
+ * in an XMP block: 2 to 8. Returns 0 if there is no orientation or the block is invalid. Either
+ * block may be NULL. */
 int       xd_exif_orientation(const uint8_t *exif, size_t n, const uint8_t *xmp, size_t nxmp);
 /* Rotates or mirrors an image so that it is upright, and sets p->orientation to 0. */
 xd_status xd_pixels_upright(xd_pixels *p, const char *path, xd_err *e);

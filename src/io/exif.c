@@ -98,8 +98,8 @@ static int is_parameters(const xd_image_text *t)
     return strcmp(t->key, "parameters") == 0;
 }
 
-/* Joins all texts of an image except "parameters": a single text is only its value, several texts
- * are "key: value" lines. */
+/* Joins all texts of an image except "parameters": a single text without its key, several texts as
+ * lines "key: value". */
 static xd_text_buf make_description(const xd_image_text *texts)
 {
     xd_text_buf b = { 0 };
@@ -155,7 +155,7 @@ uint8_t *xd_exif(const xd_image_text *texts, size_t max, size_t *n)
         parameters = is_parameters(t) ? t->value : parameters;
     bytes       note = parameters ? make_comment(parameters, max - FRAME) : (bytes){ NULL, 0 };
     xd_text_buf about = make_description(texts);
-    if (about.len + 1 + note.n > max - FRAME)           /* too long, so it is omitted */
+    if (about.len + 1 + note.n > max - FRAME)           /* the text is too long, so it is omitted */
         xd_buf_free(&about);
     bytes b = note.n || about.p ? assemble_exif(&about, &note) : (bytes){ NULL, 0 };
     free(note.p);

@@ -1,5 +1,5 @@
-/* gguf.c - reads the header of a GGUF file: metadata keys with values, then the tensors' names,
- * shapes, types and offsets.
+/* gguf.c - reads the header of a GGUF file, which has metadata keys and values, then the tensors'
+ * names, shapes, types and offsets.
  *
  * The header is read sequentially through a small buffer, because it may contain the large
  * vocabulary of a language model. */
@@ -19,7 +19,8 @@ typedef enum value_type {
     VALUE_TEXT, VALUE_LIST, VALUE_U64, VALUE_I64, VALUE_F64, VALUE_TYPES,
 } value_type;
 
-/* Bytes of a metadata value by its type number; 0 for strings and arrays. */
+/* Sizes in bytes of metadata values, indexed by the type's number in the file; 0 for strings and
+ * arrays. */
 static const size_t value_bytes[VALUE_TYPES] = { 1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8 };
 
 /* GGUF's tensor types by their number in the file. A tensor type whose `read` is NULL is not
@@ -404,7 +405,8 @@ static xd_status read_tensor(reader *r, xd_gguf_tensor *t)
     if (s == XD_OK && rank > MAX_RANK)
         return xd_fail(r->e, XD_EFORMAT, "%s: tensor %s has %" PRIu64 " dimensions, at most %d are "
                        "possible", r->f->path, t->name, rank, MAX_RANK);
-    for (uint64_t i = 0; s == XD_OK && i < rank; i++) {        /* files have the innermost first */
+    /* files store the innermost dimension first */
+    for (uint64_t i = 0; s == XD_OK && i < rank; i++) {
         s = take_number(r, 8, &v);
         d[rank - 1 - i] = v > INT64_MAX ? -1 : (int64_t)v;
     }

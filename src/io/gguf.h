@@ -20,7 +20,8 @@ typedef struct xd_gguf {
     xd_gguf_tensor *t;
     int64_t         n;
     /* [2 nmeta]: metadata keys and their values in turn, with numbers as decimal text. Array values
-     * are not stored, but "comfy.gguf.orig_shape.NAME" has replaced the shape of tensor NAME. */
+     * are not stored, except that the value of "comfy.gguf.orig_shape.NAME" has become the shape of
+     * tensor NAME. */
     char          **meta;
     int             nmeta;
 } xd_gguf;
@@ -35,7 +36,8 @@ void      xd_gguf_free(xd_gguf *g);
 /* Returns 1 if `path` is named like a shard, "...-00002-of-00003.gguf", and sets the shard's number
  * and the number of shards (here 2 and 3). */
 int   xd_gguf_is_shard(const char *path, int *no, int *count);
-/* Returns the malloc'ed path of shard `no` (from 1) of the model of which `path` is a shard. */
+/* Returns the malloc'ed path of shard `no` (counted from 1) of a sharded model; `path` is the path
+ * of any shard of this model. */
 char *xd_gguf_shard(const char *path, int no);
 
 /* Returns the name of an element type, such as "Q4_K", or NULL if GGUF does not have the type. */

@@ -25,7 +25,7 @@ static void put16(FILE *f, int64_t v)
 typedef struct lzw {
     FILE    *f;
     uint8_t  block[255];
-    int      have, bits, size;  /* bytes in the output block; pending bits; bits per code      */
+    int      have, bits, size;  /* bytes in `block`; bits in `wait`; bits per code             */
     uint32_t wait;
     int      next;              /* code for the next new string                                */
     int32_t  key[HASH];         /* code of prefix << 8 | last byte of a string; -1: free       */
@@ -102,7 +102,7 @@ static void put_pixels(lzw *z, const uint8_t *px, int64_t n, int depth)
         prefix = px[i];
     }
     put_code(z, prefix);
-    z->size += z->next >> z->size && z->next < MAXCODES;        /* decoders are one code ahead   */
+    z->size += z->next >> z->size && z->next < MAXCODES; /* a decoder would add one more code */
     put_code(z, (1 << depth) + 1);
     while (z->bits > 0)
         put_byte(z);
@@ -150,7 +150,7 @@ static void put_comment(FILE *f, const xd_image_text *texts)
 
 static void put_frame(FILE *f, const xd_film *film, int64_t delay)
 {
-    fwrite("!\xf9\4\4", 1, 4, f);       /* draw the next frame over this one                     */
+    fwrite("!\xf9\4\4", 1, 4, f); /* graphic control extension: keeps this frame under the next */
     put16(f, delay);
     put16(f, 0);
     fputc(',', f);

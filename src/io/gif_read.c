@@ -18,7 +18,7 @@ typedef struct gif {
     int64_t  left, top, wide, high;     /* position and size of the frame in the image         */
     int      interlaced;
     xd_pixels *p;
-    uint8_t *rgba;              /* output with alpha instead of p->rgb, or NULL                */
+    uint8_t *rgba;              /* pixels with alpha, written instead of p->rgb; or NULL       */
     int64_t  x, y;              /* position of the next pixel in the frame                     */
     int      pass;              /* current pass (of four) of an interlaced frame               */
 } gif;
@@ -27,7 +27,7 @@ typedef struct codes {          /* reader of LZW codes, in blocks of at most 255
     int      size, bits;        /* bits per code; bits read but not yet used                   */
     uint32_t wait;
     size_t   left;              /* bytes left in this block                                    */
-    int      next, last;        /* code of the next new string; previous code, -1: none        */
+    int      next, last;        /* code of the next new string; previous code (-1: none)       */
     int16_t  prefix[MAXCODES];
     uint8_t  end[MAXCODES], text[MAXCODES];
 } codes;
@@ -158,7 +158,8 @@ static void put_string(gif *g, codes *z, int code)
     }
 }
 
-/* Adds a string to the LZW table: the previous string followed by the byte `end`. */
+/* Adds a string to the LZW table. The new string is the previous string followed by the byte
+ * `end`. */
 static void add_string(codes *z, int end)
 {
     z->prefix[z->next] = (int16_t)z->last;
@@ -194,7 +195,7 @@ static int read_codes(gif *g, codes *z)
         }
         int known = (code >= 0 && code < clear) || (code > clear + 1 && code < z->next);
         if (!known && (code != z->next || z->last < 0 || z->next == MAXCODES))
-            return 0;           /* stops at an invalid code, end code, or end of data          */
+            return 0;           /* stops at an invalid code, the end code, or the end of data  */
         if (z->last >= 0 && z->next < MAXCODES)
             add_string(z, first_byte(z, known ? code : z->last));
         put_string(g, z, code);

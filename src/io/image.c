@@ -1,6 +1,6 @@
-/* image.c - reads and writes image files. The format follows from the file name's extension when
- * writing, and from the first bytes when reading. The PPM format is read and written in this
- * file. */
+/* image.c - reads and writes image files. When an image is written, the file name's extension
+ * selects the format; when it is read, the file's first bytes do. The PPM format is read and
+ * written in this file. */
 #include "io/image.h"
 
 #include <ctype.h>
@@ -94,7 +94,7 @@ void xd_pixels_mask(xd_pixels *p, const uint8_t *rgba)
             p->rgb[3 * i + c] = (uint8_t)(all == 255 ? rgba[4 * i + c] : 255 - rgba[4 * i + 3]);
 }
 
-/* Decodes a complete file of any known format; the image is upright. */
+/* Decodes the bytes of a complete file of any known format, and rotates the image upright. */
 static xd_status decode_image(const uint8_t *data, size_t len, const char *path, xd_pixels *p,
                           xd_err *e)
 {

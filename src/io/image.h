@@ -19,8 +19,8 @@ enum { XD_IMAGE_QUALITY = 95 }; /* default quality of JPEG and WebP             
  * other extension; the error message names the known extensions. */
 xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_t h,
                          const xd_image_text *texts, xd_err *e);
-/* Writes an image as xd_image_write does, with a quality for JPEG and WebP: 0 to 100; negative:
- * XD_IMAGE_QUALITY. */
+/* Writes an image as xd_image_write does, but JPEG and WebP with the given quality, 0 to 100; a
+ * negative quality stands for XD_IMAGE_QUALITY. */
 xd_status xd_image_write_at(const char *path, const uint8_t *rgb, int64_t w, int64_t h,
                             int quality, const xd_image_text *texts, xd_err *e);
 /* Returns 1 if the file name extension of `path` is that of an image format that can be written. */
@@ -29,8 +29,8 @@ int       xd_image_known(const char *path);
  * diffusers' load_image, the image is rotated upright by the Exif orientation, only the first frame
  * of an animation is read, and alpha is ignored. */
 xd_status xd_image_read(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
-/* Reads an image file as a mask. If a PNG, WebP or GIF has transparent pixels, the mask is the
- * image's transparency, white where transparent. */
+/* Reads an image file as a mask. If a PNG, WebP or GIF has transparent pixels, the mask is white
+ * where the image is transparent, else the mask is the image itself. */
 xd_status xd_image_read_mask(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
 
 /* Reads only the size of the upright image, from the file's header. */

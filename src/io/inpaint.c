@@ -1,5 +1,5 @@
-/* inpaint.c - inpaints only the masked region of an image: crops the region, resizes it, and pastes
- * the result back */
+/* inpaint.c - crops and resizes the masked region of an image for inpainting, and pastes the
+ * inpainted region back */
 #include "io/inpaint.h"
 
 #include <stdlib.h>
@@ -124,17 +124,19 @@ static xd_status resize_into(uint8_t **rgb, int64_t from_w, int64_t from_h, int6
     return XD_OK;
 }
 
-/* Returns the pixel value outside of an edge that continues the two values at the edge. The two
- * weights, 9/8 and -1/8, are Pillow's bicubic weights for a box of zero width. */
+/* Returns the pixel value just outside an image's edge, extrapolated from the edge pixel `at` and
+ * the pixel `next` to it inside the image. Their weights, 9/8 and -1/8, are Pillow's bicubic
+ * weights for a box of zero width. */
 static uint8_t before_edge(uint8_t at, uint8_t next)
 {
     int v = (9 * at - next + 4) >> 3;
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-/* Fills the lines (rows or columns) of an image before `first` and from `last` on by continuing the
- * image's edges. The image has n lines (rows or columns) of `size` bytes. Neighbouring lines are
- * `step` bytes apart, and neighbouring bytes of a line are `each` bytes apart. */
+/* Fills the lines (rows or columns) outside of [first, last) by extrapolating the edges of the
+ * image, which has only the lines [first, last). The filled image has n lines of `size` bytes.
+ * Neighbouring lines are `step` bytes apart, and neighbouring bytes of a line are `each` bytes
+ * apart. */
 static void continue_edges(uint8_t *p, int64_t n, int64_t step, int64_t size, int64_t each,
                            int64_t first, int64_t last)
 {

@@ -13,11 +13,12 @@
 /* A box of pixels: columns [left, right), rows [top, bottom). */
 typedef struct xd_box { int64_t left, top, right, bottom; } xd_box;
 
-/* Converts n pixels of 3 bytes to malloc'ed brightness (Pillow's convert("L")). */
+/* Converts n pixels of 3 bytes to brightness, one malloc'ed byte per pixel (Pillow's
+ * convert("L")). */
 xd_status xd_image_grey(uint8_t **grey, const uint8_t *rgb, int64_t n, xd_err *e);
-/* Finds the bounding box of the nonzero pixels of the mask, enlarges it by `pad` pixels on each
- * side, and then, within the image, to the aspect ratio to_w : to_h. Returns 0 if all pixels of the
- * mask are 0. */
+/* Finds the bounding box of the mask's nonzero pixels and enlarges the box twice: by `pad` pixels
+ * on each side, then to the aspect ratio to_w : to_h. The box never exceeds the image. Returns 0 if
+ * all pixels of the mask are 0. */
 int       xd_mask_region(const uint8_t *grey, int64_t w, int64_t h, int64_t to_w, int64_t to_h,
                          int64_t pad, xd_box *out);
 /* Crops the image *rgb, whose rows have w pixels, to a box. */

@@ -1,10 +1,10 @@
 /* jpeg.c - writes and reads JPEG images with libjpeg.
  *
- * Images are written without chroma subsampling, with their texts as Exif and as one comment.
- * Images are read as by Pillow, CMYK in Adobe's inverted form.
+ * Images are written without chroma subsampling; their texts are written twice, as Exif and as one
+ * comment. Images are read as by Pillow: CMYK values are inverted, as Adobe stores them.
  *
- * libjpeg's error handler returns by longjmp. Memory that must be freed afterwards is referenced by
- * the codec's own struct. */
+ * libjpeg's error handler returns by longjmp. The codec's own struct references the memory that
+ * must be freed after an error. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static void on_error(j_common_ptr c)
 }
 
 /* Ignores all warnings of libjpeg, such as extra bytes before a marker, except the warning about a
- * truncated file, whose missing part libjpeg would invent. */
+ * truncated file. libjpeg would fill the missing part of a truncated image with invented pixels. */
 static void take_warning(j_common_ptr c, int level)
 {
     trap *t = (trap *)(void *)c->err;

@@ -1,8 +1,8 @@
 /* movie.c - writes MP4, QuickTime, Matroska and WebM videos with FFmpeg.
  *
- * FFmpeg writes through callbacks to a file that is already open and has no name yet. The second
- * pass over an MP4, which moves its index to the front, opens the file by name. The second pass
- * gets another set of callbacks for the open file. */
+ * FFmpeg writes through callbacks to a file that is already open and has no name yet. To move an
+ * MP4's index to the front, FFmpeg makes a second pass, for which it would open the file by name.
+ * For this pass FFmpeg gets a second set of callbacks on the open file. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,12 +22,12 @@ typedef struct coder {
     const char *name;
     const char *options;        /* encoder options, "key=value:..."                            */
     double      bits;           /* bits per pixel and frame; 0: the options set the quality    */
-    const char *warn;           /* disadvantage compared to the row's first coder, or NULL     */
+    const char *warn;           /* name of the lesser format that this coder writes, or NULL   */
 } coder;
 
 typedef struct format {
     const char *muxer, *options;
-    coder       coders[MAXCODER];       /* the first of these that is available is used        */
+    coder       coders[MAXCODER]; /* in order of preference: the first available one is used */
 } format;
 
 #define H264                                                                                      \
@@ -57,7 +57,7 @@ typedef struct movie {
 /* ---- I/O callbacks of FFmpeg on a file ----------------------------------------------------- */
 
 typedef struct door {
-    int     fd, why;            /* file; errno of the first failed write                       */
+    int     fd, why;            /* file descriptor; errno of the first failed write            */
     int64_t at;
 } door;
 
@@ -163,8 +163,8 @@ static xd_status fail_call(const movie *m, int code, const char *what)
                    (long long)m->film->n, (long long)m->film->w, (long long)m->film->h, why);
 }
 
-/* Sets the encoder's colour space to that of HD video: BT.709, range 16..235, and colour samples at
- * the left pixel. */
+/* Sets the encoder's colour space to that of HD video: BT.709 with values 16..235; chroma samples
+ * are at the position of the left pixel. */
 static void set_colours(AVCodecContext *c)
 {
     c->pix_fmt = AV_PIX_FMT_YUV420P;

@@ -1,17 +1,18 @@
-/* palette.c - reduces images to 256 colours by splitting boxes of colours with the largest
- * variance, and dithers them */
+/* palette.c - reduces an image to 256 colours by repeatedly splitting the box of colours with the
+ * largest variance, and dithers the image */
 #include "io/palette.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct cell {           /* all pixels with equal upper 6 bits in each channel          */
+typedef struct cell {           /* all pixels whose upper 6 bits agree in each channel         */
     int64_t n, sum[3];
 } cell;
 
 typedef struct box {
     int64_t from, to, n;        /* range of cells in the list; number of pixels                */
-    double  mean[3], worst;     /* mean colour; largest squared error, of channel `axis`       */
+    /* mean colour; squared error of channel `axis`, the channel with the largest */
+    double  mean[3], worst;
     int     axis;
 } box;
 
@@ -137,7 +138,8 @@ static int nearest_color(xd_palette *p, const uint8_t *px)
 void xd_palette_draw(xd_palette *p, uint8_t *out, const uint8_t *rgb, int64_t w, int64_t h,
                      int *err)
 {
-    int *here = err + 3, *next = here + (w + 2) * 3;    /* errors * 16, padded on both sides    */
+    /* two rows of errors * 16, padded on both sides */
+    int *here = err + 3, *next = here + (w + 2) * 3;
     memset(err, 0, sizeof *err * (size_t)(w + 2) * 6);
     for (int64_t y = 0; y < h; y++) {
         int64_t way = y % 2 ? -1 : 1;

@@ -19,7 +19,7 @@ typedef struct session {
     png_bytepp  rows;
     png_text   *texts;          /* [n]: texts to write; owns keys and texts                   */
     int         n;
-    const uint8_t *data;        /* while reading: number of remaining bytes                   */
+    const uint8_t *data;        /* while reading: the next of the `left` remaining bytes      */
     size_t      left;
     xd_pixels  *p;
     uint8_t    *rgba;           /* while reading: pixels with alpha; NULL: alpha is not read   */
@@ -189,7 +189,7 @@ static block text_of(const char *chunk, const uint8_t *p, size_t n, const char *
         return copied(p + at, n - at);
     if (!memcmp(chunk, "zTXt", 4))
         return n > at ? unpacked(p + at + 1, n - at - 1) : (block){ NULL, 0 };
-    int packed = n > at && p[at];               /* next in iTXt: method, language, another key   */
+    int packed = n > at && p[at]; /* in iTXt, method, language and a translated key follow */
     at += 2;
     for (int i = 0; i < 2; i++, at++)
         while (at < n && p[at])

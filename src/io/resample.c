@@ -12,12 +12,13 @@
 
 enum { BITS = 22 };
 
-typedef struct window {         /* inputs of one output position                               */
-    int64_t  at, n;             /* first input position; number of input positions             */
+typedef struct window {         /* the input pixels of one output pixel, along one axis        */
+    int64_t  at, n;             /* index of the first input pixel; number of input pixels      */
     int32_t *w;                 /* weights, scaled by 2^BITS                                   */
 } window;
 
-/* Filter functions: return the weight at distance x, for |x| below the filter's reach. */
+/* Filter functions: each returns its filter's weight at distance x, where |x| is less than the
+ * filter's reach. */
 static double lanczos(double x)
 {
     const double pi = 3.14159265358979323846;
@@ -44,9 +45,9 @@ static double weight_at(xd_filter f, double x)
     return fabs(x) < filters[f].reach ? filters[f].at(x) : 0;
 }
 
-/* Computes the windows of all output positions of an axis that is resized from `in` to `out`
- * pixels. All windows and weights of an axis are in one allocation. Returns NULL if out of
- * memory. */
+/* Computes the windows (ranges of input pixels, with weights) of all output pixels of an axis that
+ * is resized from `in` to `out` pixels. All windows and weights of an axis are in one allocation.
+ * Returns NULL if out of memory. */
 static window *make_windows(xd_filter f, int64_t in, int64_t out)
 {
     double  scale = (double)in / (double)out, wide = scale > 1 ? scale : 1,

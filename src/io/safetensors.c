@@ -19,7 +19,7 @@ typedef struct entry {
     char     *unknown_dtype;    /* name of an unsupported dtype, or NULL                      */
     int       shard;
     int       rank;             /* dimensions; a tensor with > XD_MAXDIM is unusable           */
-    int       users;            /* number of users of `view`; obey_index uses it as a mark     */
+    int       users;            /* number of users of `view`; in obey_index: 1 keep, -1 drop   */
     size_t    at, bytes;        /* offset and size in the file, in bytes                      */
     xd_tensor shape;
     xd_st_view view;            /* valid while users > 0                                      */
@@ -272,7 +272,7 @@ static int by_name(const void *a, const void *b)
     return c ? c : x->shard - y->shard;
 }
 
-/* Returns the index of the first tensor, in the order of names, whose name is equal to or after
+/* Returns the index of the first tensor, in the order of names, whose name is `name` or comes after
  * `name`. */
 static int64_t lower_bound(const xd_st *s, const char *name)
 {
@@ -358,9 +358,9 @@ static int find_shard(const char *const *names, int n, const char *name)
     return at ? (int)(at - names) : -1;
 }
 
-/* If two shards contain a tensor of the same name, keeps the tensor of the shard that the index
- * names. Tensors that the index does not name are kept, too. The tensors s->t must be sorted by
- * name and stay sorted. */
+/* If two shards contain a tensor of the same name, keeps only the tensor in that shard to which the
+ * index assigns the name. Also keeps tensors that the index does not name. The array s->t must be
+ * sorted by name, and stays sorted. */
 static void obey_index(xd_st *s, const xd_json *map, const char *const *names)
 {
     for (const xd_json *v = xd_json_first(map); v; v = xd_json_next(v)) {
@@ -445,7 +445,8 @@ static int header_shards(const xd_st *s)
     return count ? atoi(count) : 1;
 }
 
-/* Sets the paths of all shards of the file `path`; s->shards[0] is the first shard. */
+/* Sets the paths of all shards of the model to which the shard `path` belongs; s->shards[0] is the
+ * first shard. */
 static xd_status name_gguf_shards(xd_st *s, const char *path, int n, xd_err *e)
 {
     free(s->shards);

@@ -17,7 +17,8 @@ typedef struct xd_st xd_st;
  * If `path` is a file, opens that file; for a sharded GGUF model, the file may be any shard. stem:
  * "diffusion_pytorch_model" or "model". Checks headers completely: offsets inside the file, no
  * overlap, sizes that match shapes. The error message for a truncated file has the actual and the
- * expected size. The error message for a directory with only .bin or .pt files has the cure. */
+ * expected size. If a directory has only .bin or .pt files, the error message tells how to convert
+ * them. */
 xd_status xd_st_open(xd_st **s, const char *path, const char *stem, xd_err *e);
 void      xd_st_close(xd_st **s);
 
@@ -32,15 +33,16 @@ int64_t     xd_st_find(const xd_st *s, const char *name);
  * xd_st_shape returns U8, and xd_st_get returns an error. xd_st_get also refuses a tensor of more
  * than XD_MAXDIM dimensions. */
 const char *xd_st_dtype(const xd_st *s, int64_t i);
-/* Sets *at to the offset of tensor i in its file; returns the file descriptor, borrowed. */
+/* Sets *at to the offset of tensor i in its file, and returns the descriptor of this file,
+ * borrowed. */
 int         xd_st_place(const xd_st *s, int64_t i, size_t *at);
 /* Maps tensor i: a contiguous view, possibly unaligned. The view is valid until xd_st_done(s, i)
  * was called as often as xd_st_get, or until xd_st_release or xd_st_close. XD_EIO if the file was
  * truncated. */
 xd_status   xd_st_get(xd_st *s, int64_t i, xd_tensor *t, xd_err *e);
 void        xd_st_done(xd_st *s, int64_t i);
-/* Releases pages of a view of tensor i that will not be read again soon; a later read maps them
- * again. */
+/* Releases those pages of tensor i's view that will not be read again soon. A later read maps these
+ * pages again. */
 void        xd_st_past(const xd_st *s, int64_t i, const void *p, size_t bytes);
 void        xd_st_release(xd_st *s);                    /* unmaps all views; s may be NULL     */
 /* Returns 1 if tensors are mapped, 0 if they are read into memory. */
@@ -50,8 +52,8 @@ int         xd_st_mapped(const xd_st *s);
  * file of at most 64 pages is hashed completely; in a larger file a change between the pages is
  * missed. */
 uint64_t    xd_st_hash(const xd_st *s);
-/* Return the number of files, and the path of file i. xd_st_file_digest computes a hash of all
- * bytes of file i with all threads; XD_EIO: the file cannot be read. */
+/* xd_st_files returns the number of files, xd_st_file the path of file i. xd_st_file_digest
+ * computes a hash of all bytes of file i with all threads; XD_EIO: the file cannot be read. */
 int         xd_st_files(const xd_st *s);
 const char *xd_st_file_path(const xd_st *s, int i);
 xd_status   xd_st_file_digest(const xd_st *s, int i, uint64_t *digest, xd_err *e);

@@ -22,8 +22,8 @@
 #include "base/rng.h"
 
 enum { MAX_HEADER = 100000000 };        /* bytes; limit of the safetensors format              */
-enum { PAGES = 64, PAGE = 4096 };       /* pages hashed per file; bytes per page               */
-static const size_t ahead = (size_t)1 << 20;    /* bytes from which a tensor gets readahead    */
+enum { PAGES = 64, PAGE = 4096 };       /* number of hashed pages per file; bytes per page     */
+static const size_t ahead = (size_t)1 << 20;    /* min bytes of a tensor that gets readahead   */
 
 void xd_st_file_init(xd_st_file *f)
 {
@@ -62,8 +62,8 @@ static const char *why_read(int err)
     return err == EPIPE ? "unexpected end of file" : strerror(err);
 }
 
-/* Recognizes by the first 8 bytes other file formats that are mistaken for safetensors. Returns the
- * end of an error message, or NULL if the file is in none of the known other formats. */
+/* Recognizes file formats that are mistaken for safetensors, by a file's first 8 bytes. Returns the
+ * end of an error message that names the format, or NULL if the format is not one of these. */
 static const char *other_format(const unsigned char *p)
 {
     if (!memcmp(p, "version ", 8))
@@ -265,7 +265,7 @@ uint64_t xd_st_file_hash(const xd_st_file *f, uint64_t h)
     return h;
 }
 
-/* ---- all bytes ------------------------------------------------------------------------------- */
+/* ---- hashing all bytes ----------------------------------------------------------------------- */
 
 /* To hash all bytes, threads read parts of fixed size, which are hashed separately. The hash
  * therefore does not depend on the number of threads. */

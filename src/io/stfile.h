@@ -11,7 +11,7 @@
 typedef struct xd_st_file {
     char       *path;           /* path of the file; owned                                     */
     int         fd;
-    size_t      size, data;     /* bytes of the file; offset in the file where tensor data begins */
+    size_t      size, data;     /* bytes of the file; offset at which tensor data begins          */
     int         gguf;           /* 1: the file has the magic number of GGUF                   */
 } xd_st_file;
 
@@ -38,8 +38,8 @@ int       xd_st_file_maps(const xd_st_file *f);         /* returns 1 if the file
 xd_status xd_st_file_take(const xd_st_file *f, size_t at, size_t bytes, const char *name,
                           xd_st_view *v, xd_err *e);
 void      xd_st_file_put(xd_st_view *v);
-/* Releases the pages that are completely in the given bytes of a view. A later access maps the
- * pages again. */
+/* Releases those pages of a view that are completely inside the given range of bytes. A later
+ * access maps the pages again. */
 void      xd_st_file_past(const xd_st_view *v, const void *p, size_t bytes);
 
 #define XD_ST_HASH_START UINT64_C(0xcbf29ce484222325)

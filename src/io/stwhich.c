@@ -1,5 +1,5 @@
-/* stwhich.c - chooses the weight file of a model component's directory, or writes an error message
- * with the cure */
+/* stwhich.c - chooses the weight file in the directory of a model component; if there is none,
+ * writes an error message that tells what to do */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,8 +58,8 @@ static int parse_variant(const char *name, const char *stem, const char **v, siz
     return split_name(name, head, ".json", v, n);
 }
 
-/* Returns the preference of a variant, best first: fp16, bf16, then the others by name. Single
- * files are preferred to shards. */
+/* Returns the preference of a variant; lower is better. fp16 is best, then bf16, then the others,
+ * which the caller orders by name. A single file is better than shards of the same variant. */
 static int preference(const char *v, size_t n, int sharded)
 {
     int p = n == 4 && !strncmp(v, "fp16", 4) ? 0 : n == 4 && !strncmp(v, "bf16", 4) ? 2 : 4;
@@ -67,11 +67,11 @@ static int preference(const char *v, size_t n, int sharded)
 }
 
 typedef struct look {                   /* result of scanning a directory                      */
-    char *variant;                      /* best variant, malloc'ed                             */
+    char *variant;                      /* file name of the best variant, malloc'ed            */
     int   rank, sharded;
     char *other;                        /* a weight file of another format, malloc'ed          */
     char *piece;                        /* any .safetensors file, malloc'ed                    */
-    char *gguf;                         /* a GGUF file or the first of its shards, malloc'ed   */
+    char *gguf;                         /* a GGUF file, or the first shard of one, malloc'ed   */
     int   ggufs;                        /* number of GGUF files                                */
 } look;
 

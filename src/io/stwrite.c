@@ -89,8 +89,8 @@ static void put_row(FILE *f, const char *p, xd_tensor t, xd_dtype to)
         put_run(f, p + i * step * size, t.type, to, n - i < run ? n - i : run);
 }
 
-/* Writes the rows of a tensor in order. The array k is the current index in all dimensions except
- * the last. */
+/* Writes the rows of a tensor in order. k[i] is the current index in dimension i, for all
+ * dimensions except the last. */
 static void put_tensor(FILE *f, xd_tensor t, xd_dtype to)
 {
     int64_t k[XD_MAXDIM] = { 0 };

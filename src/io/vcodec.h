@@ -1,4 +1,4 @@
-/* vcodec.h - private to io: the interface of a video format. */
+/* vcodec.h - private to io: declares the interface that each video format implements. */
 #ifndef XD_IO_VCODEC_H
 #define XD_IO_VCODEC_H
 
@@ -9,12 +9,12 @@ typedef struct xd_vcodec {
     const char *name;           /* name of the format, "MP4"                                   */
     const char *tail;           /* file name extension, ".mp4"                                 */
     int64_t     max_side;       /* max pixels per side                                         */
-    /* Writes the frames of a film as a video to an open, empty file. NULL: this build does not
-     * support the format. */
+    /* Writes the frames of a film as a video to an open, empty file. The pointer is NULL if this
+     * build does not support the format. */
     xd_status (*write)(const struct xd_vcodec *c, xd_out *o, const xd_film *film,
                        const xd_image_text *texts, xd_err *e);
-    /* Checks that the libraries for this format can be loaded. NULL: the format needs no
-     * library. */
+    /* Checks that the libraries for this format can be loaded. The pointer is NULL if the format
+     * needs no library. */
     xd_status (*ready)(const struct xd_vcodec *c, xd_err *e);
 } xd_vcodec;
 

@@ -1,8 +1,8 @@
-/* webp.c - writes and reads WebP images with libwebp. Images are written lossy, with texts in an
- * Exif chunk. Reading an animation returns the first frame.
+/* webp.c - writes and reads WebP images with libwebp. Images are written lossy, with their texts in
+ * an Exif chunk. Of an animation, only the first frame is read.
  *
- * libwebp encodes images only. This file writes the container of an image and an Exif chunk (VP8X,
- * see the WebP container specification). */
+ * libwebp encodes only the image itself. This file writes the container (VP8X, see the WebP
+ * container specification) that has the image and the Exif chunk. */
 #include <stdlib.h>
 #include <string.h>
 
