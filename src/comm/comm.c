@@ -1,4 +1,4 @@
-/* comm.c - opens a communicator by name, and has helpers that all communicators share */
+/* comm.c - opens a communicator by name, and defines functions that all communicators share */
 #include "comm/comm.h"
 
 #include "base/par.h"
@@ -131,8 +131,8 @@ size_t xd_comm_bytes(xd_tensor t)
     return (size_t)xd_comm_elems(t) * xd_dtype_size(t.type);
 }
 
-/* Prefetches a contiguous run of bytes that a later iteration copies: the hardware does not predict
- * runs that are far apart. */
+/* Prefetches a contiguous run of bytes that a later iteration copies, because the hardware does not
+ * predict the addresses of runs that are far apart. */
 static inline void prefetch_run(const char *p, size_t run)
 {
     for (size_t i = 0; i < run; i += 64)
@@ -143,7 +143,8 @@ static inline void prefetch_run(const char *p, size_t run)
  * views. */
 static void copy_views(xd_tensor to, xd_tensor from)
 {
-    enum { AHEAD = 4, LONGEST = 8192 }; /* prefetch distance; bytes of a run that needs none   */
+    /* prefetch distance; size of a run that needs no prefetch */
+    enum { AHEAD = 4, LONGEST = 8192 };
     int64_t inner = 1, at[XD_MAXDIM] = { 0 };
     int     nd = from.nd;
     while (nd > 0 && ((from.s[nd - 1] == inner && to.s[nd - 1] == inner) || from.d[nd - 1] == 1))
@@ -224,7 +225,7 @@ int xd_reduce_direct(size_t bytes, int size)
 
 int64_t xd_reduce_piece(int64_t n, int r, int size)
 {
-    return n * r / size;        /* divides into parts like xd_cut                              */
+    return n * r / size;        /* cuts n elements like xd_cut                                 */
 }
 
 /* Sums of integers wrap at overflow, as in the common MPI libraries. */

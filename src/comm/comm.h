@@ -18,7 +18,7 @@
 
 typedef struct xd_comm xd_comm;
 typedef enum xd_red { XD_SUM, XD_MAX, XD_MIN } xd_red;
-/* A pending operation. The value {0} is a complete operation. */
+/* A pending operation (request). The value {0} stands for an operation that is complete. */
 typedef struct xd_req { void *p; int64_t tag; } xd_req;
 
 typedef struct xd_comm_ops {
@@ -33,19 +33,19 @@ typedef struct xd_comm_ops {
     /* Combines `io` of all ranks elementwise by `red` and stores the result in `io` of all ranks.
      * io: f32, f64, i32 or i64, contiguous. All ranks get bitwise equal results. */
     xd_req (*allreduce)(xd_comm *c, xd_tensor io, xd_red op);
-    /* Copies the contiguous tensor io of rank `root` to all ranks. */
+    /* Copies the contiguous tensor `io` of rank `root` to `io` on all ranks. */
     xd_req (*bcast)    (xd_comm *c, xd_tensor io, int root);
-    /* Gathers the rows of all ranks on all ranks (all-gather) with uneven row counts: rank r
-     * contributes rows[r] rows of `in` (equal length, any row stride); `out`, contiguous, receives
-     * all rows in rank order. */
+    /* Gathers the rows of all ranks on all ranks (all-gather), where ranks may have different
+     * numbers of rows. Rank r contributes rows[r] rows, its tensor `in`, with any row stride; all
+     * rows have the same length. The contiguous tensor `out` receives all rows in rank order. */
     xd_req (*gather)   (xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in);
     /* Gathers tensors of all ranks on all ranks around a ring (all-gather): part[r] is the
      * contiguous tensor of rank r. Each rank sends only to the next rank: first its own tensor,
-     * then each received tensor except the next rank's own. */
+     * then the tensors that it receives, except the one that came from the next rank originally. */
     xd_req (*circulate)(xd_comm *c, const xd_tensor *part);
     /* Exchanges tensors between all ranks (all-to-all): sends give[r] to rank r and receives get[r]
      * from it. Views have any strides, but the stride of the last dimension is 1. Views may have
-     * zero elements. What a rank sends to itself is copied. */
+     * zero elements. A tensor that a rank sends to itself is copied. */
     xd_req (*exchange) (xd_comm *c, const xd_tensor *give, const xd_tensor *get);
     /* Exchanges tensors without copies where possible (zero-copy). If the tensor that rank r sends
      * is in the shared-memory window of rank r, get[r] becomes a view of this tensor, and rank r
@@ -67,13 +67,13 @@ typedef struct xd_comm_ops {
     int    (*test)     (xd_comm *c, xd_req *r);
     /* Cancels receives for which no message will be sent (after a failure). */
     void   (*drop)     (xd_comm *c, xd_req *r, int n);
-    void   (*poke)     (xd_comm *c);            /* lets pending messages progress              */
+    void   (*poke)     (xd_comm *c);            /* lets pending messages make progress         */
     void   (*barrier)  (xd_comm *c);
     /* Allocates host memory that all ranks of a group on one host (split_host) share. The call is
-     * collective. Allocates the memory's pages at once if the system can then report a shortage
-     * instead of killing the process later. *first is 1 on the rank that should write the contents.
-     * The memory is freed when `c` is closed. Returns NULL on all ranks if shared memory is not
-     * available. */
+     * collective. If the system can report a shortage of memory, the pages are allocated at once;
+     * otherwise a shortage would kill the process when it first uses a page. *first is 1 on the
+     * rank that should write the contents. The memory is freed when `c` is closed. Returns NULL on
+     * all ranks if shared memory is not available. */
     void  *(*share)    (xd_comm *c, size_t bytes, int *first);
     /* Opens a shared-memory window, which has `bytes` of memory for each rank of a group on one
      * host, readable by all these ranks. The call is collective. `exchange` copies data directly
@@ -90,14 +90,14 @@ typedef struct xd_comm_ops {
     void   (*abort)    (xd_comm *c, int code);
 } xd_comm_ops;
 
-/* How messages transport tensors in device memory. HOST: the host can address the memory; LINKS:
- * NCCL (linked.h); MAILBOXES: device memory shared between processes (direct.h); STAGED: copies
- * through host memory (staged.h). */
+/* How messages transport tensors in device memory. HOST: directly, since the host can address the
+ * memory; LINKS: through NCCL (linked.h); MAILBOXES: through device memory shared between processes
+ * (direct.h); STAGED: by copies through host memory (staged.h). */
 typedef enum xd_device_way {
     XD_WAY_HOST, XD_WAY_LINKS, XD_WAY_MAILBOXES, XD_WAY_STAGED
 } xd_device_way;
 
-/* Message totals of this rank over a world and all groups of the world. */
+/* Totals of this rank's messages in a world, including all groups of the world. */
 typedef struct xd_traffic {
     int64_t bytes, messages;    /* bytes and messages sent to other ranks                      */
     int64_t device_bytes;       /* device memory allocated for messages                        */
@@ -108,7 +108,7 @@ struct xd_comm {
     const xd_comm_ops *ops;
     int         rank, size;
     xd_traffic *traffic;        /* traffic counts of the world; never NULL                     */
-    xd_err     *err;            /* the first failure of this world; never NULL                 */
+    xd_err     *err;            /* records the first failure of this world; never NULL         */
     void       *priv;
 };
 
@@ -124,23 +124,24 @@ xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e);
  * over the communicator's ranks. */
 xd_status xd_comm_from_mpi(xd_comm **c, const void *mpi_comm, xd_err *e);
 /* Opens a count communicator. A count communicator acts as rank `rank` of `size`, sends nothing and
- * counts the bytes that this rank would send. A count communicator never dereferences tensors. In a
- * split a count communicator does not know the other ranks' keys, so `key` must be this rank's
- * number in the new group; the keys of the ranks of one color are 0..size-1. */
+ * counts the bytes that this rank would send. A count communicator never dereferences tensors. A
+ * count communicator does not know the keys that the other ranks pass to `split`. In `split`, `key`
+ * must therefore be this rank's number in the new group, 0..size-1. */
 xd_status xd_comm_count(xd_comm **c, int rank, int size, xd_err *e);
 /* Functions that a count communicator calls for each group and each message. */
 typedef enum xd_message { XD_MESSAGE_SEND, XD_MESSAGE_RECV, XD_MESSAGE_COLLECTIVE } xd_message;
 typedef struct xd_recorder {
     void  *cookie;
-    /* Called when a group of ranks was made. id: 0 for the world, then 1, 2 ... in the order of the
-     * splits. size: number of ranks of the group; rank: this rank's number in the group. */
+    /* Called when a group of ranks was made. id: the group's number, 0 for the world, then 1, 2 ...
+     * in the order of the splits. size: number of ranks in the group; rank: this rank's number in
+     * the group. */
     void (*group)(void *cookie, int id, int color, int rank, int size);
     /* Called when an operation begins: a message of `bytes` to or from rank `peer` of the group, or
      * a collective call in which this rank sends bytes[r] to rank r. number: counts operations from
      * 1; the matching `end` gets the same number. */
     void (*begin)(void *cookie, int64_t number, int group, xd_message what, int peer,
                   const int64_t *bytes);
-    /* Called when this rank waits for the operation. */
+    /* Called when this rank waits for operation `number` of the group. */
     void (*end)(void *cookie, int64_t number);
 } xd_recorder;
 /* Opens a count communicator that reports to `rec` (borrowed). Splits by host are not reported. */
@@ -150,8 +151,8 @@ void      xd_comm_close(xd_comm **c);
  * rank. */
 int       xd_comm_launched(void);
 /* Returns the number of processes that an MPI launcher started, including this one, as given in the
- * environment. Returns 1 if there is no launcher, 0 if the number is unknown (PMIx does not set
- * it). */
+ * environment. Returns 1 if there is no launcher, and 0 if the number is unknown, since PMIx does
+ * not put the number into the environment. */
 int       xd_comm_launch_size(void);
 /* Returns this process's rank under an MPI launcher (also if it is the only process); returns -1 if
  * there is no launcher. */
@@ -164,9 +165,9 @@ int       xd_comm_launch_local(int *rank, int *ranks);
  * worlds are open, the one opened last counts. */
 int       xd_comm_share(int *ranks, int *cores);
 /* While a world is open: sets *rank to this rank's number among the ranks of its host, *ranks to
- * the number of these ranks, and *cpus to the cpus that these ranks may use together. Returns 1 if
- * each of these ranks may use all these cpus; 0 if a launcher assigned cpus to each rank, or if
- * unknown. */
+ * the number of ranks of the host, and *cpus to the union of the cpus that the host's ranks may
+ * use. Returns 1 if every rank of the host may use all of *cpus, and 0 if a launcher assigned
+ * different cpus to the ranks, or if this is unknown. */
 int       xd_comm_host(int *rank, int *ranks, xd_cpuset *cpus);
 /* Reports the MPI library and its version, or "MPI: not built in". */
 void      xd_comm_about(xd_fact *fact, void *cookie);

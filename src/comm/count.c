@@ -13,8 +13,8 @@
 
 enum { LATER = 8 };
 
-/* The second half of an all-reduce that is split into pieces. The second half of the all-reduce
- * begins after operation `number`, and sends `bytes` bytes to each rank. */
+/* The second half of an all-reduce that is split into pieces. This half begins when operation
+ * `number`, the first half, has ended, and sends `bytes` bytes to each rank. */
 typedef struct second {
     xd_comm *c;
     int64_t  number, bytes;
@@ -26,7 +26,7 @@ typedef struct tally {          /* counts that a world shares with its groups   
     int        users, groups;
     const xd_recorder *rec;     /* recorder that receives every operation, or NULL             */
     int64_t    begun;           /* number of operations that have begun                        */
-    int64_t   *to;              /* [size of the world]: bytes of a collective to each rank     */
+    int64_t   *to; /* [size of the world]: bytes that a collective sends to each rank */
     xd_count_world memory;
     second     later[LATER];    /* all-reduces whose second half has not begun                 */
 } tally;
@@ -97,8 +97,8 @@ static void reset_bytes(xd_comm *c)
         counter_of(c)->y->to[r] = 0;
 }
 
-/* Reports the begin of an operation to the recorder, and returns a request whose end will be
- * reported too. */
+/* Reports to the recorder that an operation begins. Returns the operation's request, whose end will
+ * be reported too. */
 static xd_req report_begin(xd_comm *c, xd_message what, int peer, const int64_t *bytes)
 {
     tally *y = counter_of(c)->y;
@@ -115,8 +115,8 @@ static xd_req report_collective(xd_comm *c)
 }
 
 /* Counts an all-reduce. An all-reduce that is split into pieces is reported as two calls. The
- * second call of an all-reduce begins when the first call has ended: in this communicator, when the
- * caller waits for the first call. */
+ * second call begins when the first call has ended, which in this communicator is when the caller
+ * waits for the first call. */
 static xd_req count_allreduce(xd_comm *c, xd_tensor io, xd_red op)
 {
     tally  *y = counter_of(c)->y;

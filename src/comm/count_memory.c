@@ -34,8 +34,8 @@ void xd_count_world_close(xd_count_world *w)
     w->packed = (xd_count_buffers){ 0 };
 }
 
-/* Uses a free buffer from time `now` to time `until`, or counts a new buffer. If the list cannot
- * grow, every buffer counts as new. */
+/* Marks a free buffer as used from counter value `now` to counter value `until`; if no buffer is
+ * free, counts a new buffer. If the list of buffers cannot grow, every buffer counts as new. */
 static void hold(xd_count_world *w, xd_count_buffers *l, size_t bytes, size_t unit, int64_t now,
                  int64_t until)
 {

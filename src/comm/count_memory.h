@@ -1,5 +1,5 @@
-/* count_memory.h - predicts the device memory that messages need, for the count communicator
- * (comm.h).
+/* count_memory.h - predicts, for the count communicator (comm.h), how much device memory messages
+ * need.
  *
  * The prediction models the buffers of staging.c and the mailboxes of direct.c. A message uses the
  * smallest free buffer that is large enough, or a new one; buffers are deallocated only when the
@@ -16,9 +16,9 @@ typedef struct xd_count_buffer { size_t cap; int64_t until; } xd_count_buffer;
 typedef struct xd_count_buffers { xd_count_buffer *v; int n, cap; } xd_count_buffers;
 
 typedef struct xd_count_world { /* modelled message memory of one rank                         */
-    /* `way`: transport of messages; device_bytes: the predicted memory. */
+    /* In `traffic`, `way` is the transport of messages, and device_bytes the predicted memory. */
     xd_traffic  *traffic;
-    xd_count_buffers packed;    /* modelled buffers for messages that are staged through the host */
+    xd_count_buffers packed;    /* buffers for messages that are staged through the host          */
     int64_t      calls;         /* number of calls begun so far                                */
 } xd_count_world;
 

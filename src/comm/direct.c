@@ -17,14 +17,14 @@ enum {
 typedef struct box {            /* this rank's mailbox for messages to one other rank          */
     char     *p;
     size_t    cap;
-    xd_mark  *full, *taken;     /* events: data is ready (ours), copied out (receiver's)       */
+    xd_mark  *full, *taken;     /* events: our copy into the mailbox; the receiver's copy out  */
     uint64_t  sent;             /* number of messages sent with this mailbox                   */
     xd_handle memory, mark;
 } box;
 
 typedef struct source {         /* another rank's mailbox that this rank has opened            */
     char    *p;
-    xd_mark *full, *taken;      /* events: data is ready (sender's), copied out (ours)         */
+    xd_mark *full, *taken;      /* events: the sender's copy into the mailbox; our copy out    */
 } source;
 
 typedef struct peer_boxes {
@@ -35,13 +35,13 @@ typedef struct peer_boxes {
 
 typedef struct cell {           /* state of a mailbox, in host memory that all ranks share     */
     _Atomic uint64_t taken;     /* number of messages whose copy the receiver has queued       */
-    xd_handle        mark;      /* event after the last copy by the receiver                   */
+    xd_handle        mark;      /* event that the receiver records after its last copy         */
 } cell;
 
 struct xd_mailboxes {
     xd_staging *w;
     xd_comm    *host;
-    cell       *cells;          /* [size][size][BOXES]: by sender, receiver, mailbox           */
+    cell       *cells;          /* [size][size][BOXES]: index is [sender][receiver][mailbox]   */
     int         rank, size;
     int32_t     first;          /* world rank of the host's first rank                         */
     peer_boxes *peer;           /* [size]: mailboxes shared with each other rank               */
@@ -58,10 +58,10 @@ static cell *cell_of(const xd_mailboxes *m, int from, int to, int i)
     return &m->cells[((size_t)from * (size_t)m->size + (size_t)to) * BOXES + (size_t)i];
 }
 
-/* ---- boxes -------------------------------------------------------------------------------- */
+/* ---- mailboxes ---------------------------------------------------------------------------- */
 
-/* Returns 1 if a message may be copied into the mailbox, because the receiver has queued the copy
- * that takes the previous message out. */
+/* Returns 1 if the sender may queue a copy into the mailbox, because the receiver has already
+ * queued its copy of the previous message out of the mailbox. */
 static int is_free(const xd_mailboxes *m, int to, int i)
 {
     box  *b = &m->peer[to].box[i];
@@ -116,8 +116,8 @@ static int find_box(const xd_mailboxes *m, int to, size_t bytes)
     }
 }
 
-/* Returns the mailbox of another rank that a note names, or NULL if the mailbox cannot be
- * opened. */
+/* Opens, if necessary, the mailbox that another rank's note names. Returns the mailbox, or NULL if
+ * it cannot be opened. */
 static source *find_source(const xd_mailboxes *m, int from, const xd_note *n)
 {
     const xd_dev_lanes *l = m->w->lanes;
@@ -255,8 +255,8 @@ static xd_status receive_box(xd_mailboxes *m, xd_stage_call *k, int from, const 
     return st;
 }
 
-/* Copies a received message from `from` in device memory to a tensor in host memory. The function
- * returns when the copy has ended. */
+/* Copies a received message from device memory, at address `from`, to a tensor in host memory.
+ * Returns when the copy has ended. */
 static xd_status download_tensor(xd_staging *w, xd_tensor t, const char *from)
 {
     size_t bytes = xd_comm_bytes(t);
@@ -336,8 +336,8 @@ int xd_comm_all_can(xd_comm *c, int mine)
     return c->ops->wait(c, &r, 1) == XD_OK && v;
 }
 
-/* Tests the mailboxes: allocates one for every other rank of the host, and opens those of the other
- * ranks. */
+/* Tests whether mailboxes work: allocates one mailbox for every other rank of the host, and opens
+ * the mailboxes that the other ranks have allocated for this rank. */
 static int try_boxes(xd_mailboxes *m)
 {
     xd_comm     *c = m->host;
@@ -438,9 +438,9 @@ void xd_mailboxes_close(xd_mailboxes *m)
 /* The location of a rank: the number of the rank's host, and the rank's number on that host. */
 typedef struct place { int32_t host, rank; } place;
 
-/* Returns this rank's location. With mailboxes, a host's number is the world rank of its first
- * rank. Hosts whose ranks have no mailboxes have no number. With links, all ranks of the world
- * count as one host. */
+/* Returns this rank's location. With mailboxes, the number of a host is the world rank of the
+ * host's first rank; a host whose ranks have no mailboxes has no number. With links, all ranks of
+ * the world count as one host. */
 static place my_place(const xd_staging *w, int world_rank)
 {
     if (w->links)

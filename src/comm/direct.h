@@ -10,9 +10,9 @@
  * and records an event after which the mailbox is free. No host waits for a device. Ranks that
  * share a GPU copy within the GPU's memory.
  *
- * Tensors of f32, f16 and bf16 use mailboxes, also if they are in host memory, because both ends of
- * a message know the element type but not where the other end's tensor is. All other tensors are
- * staged (staged.h). */
+ * Tensors of f32, f16 and bf16 use mailboxes, also if they are in host memory, because sender and
+ * receiver of a message both know the element type, but neither knows whether the other's tensor is
+ * in host or device memory. All other tensors are staged (staged.h). */
 #ifndef XD_COMM_DIRECT_H
 #define XD_COMM_DIRECT_H
 
@@ -23,7 +23,7 @@ typedef struct xd_links     xd_links;           /* links between the ranks of a 
 
 /* The transport of messages between devices for one group of ranks. */
 typedef struct xd_direct {
-    xd_mailboxes *m;            /* mailboxes; m and links NULL: messages are staged (staged.h) */
+    xd_mailboxes *m;            /* mailboxes; if m and links are NULL, messages are staged     */
     xd_links     *links;
     xd_comm      *notes;        /* communicator of the same ranks, for notes about mailboxes   */
     /* [size]: each rank's number on the host or, with links, in the world. */
@@ -31,9 +31,10 @@ typedef struct xd_direct {
     int           me;           /* this rank's number in the group                             */
 } xd_direct;
 
-/* Opens mailboxes between all ranks of this host. Returns NULL on all ranks of a host where
- * mailboxes are not available, with the reason in *why. Sets *any to 1 if some host has mailboxes.
- * The call is collective over `world`, the communicator under the staging communicator of `w`. */
+/* Opens mailboxes between all ranks of this host. If mailboxes are not available on this host,
+ * returns NULL on all ranks of the host, with the reason in *why. Sets *any to 1 if at least one
+ * host of the world has mailboxes. The call is collective over `world`, the communicator under the
+ * staging communicator of `w`. */
 xd_mailboxes *xd_mailboxes_open(xd_staging *w, xd_comm *world, int *any, const char **why);
 /* Returns 1 if the world has ranks on other hosts, which these mailboxes do not reach. */
 int           xd_mailboxes_partial(const xd_mailboxes *m, int world_size);
@@ -51,7 +52,7 @@ int           xd_direct_takes(const xd_direct *g, xd_dtype t);
  * to or receive from. `traffic`: counters of the group. Returns 0 if out of memory. */
 int           xd_direct_begin(const xd_direct *g, xd_stage_call *k, int size, int peer,
                               xd_traffic *traffic);
-/* Returns 1 on all ranks if `mine` is 1 on each of them, else 0. The call is collective. */
+/* Returns 1 on all ranks if `mine` is 1 on every rank, else 0. The call is collective. */
 int           xd_comm_all_can(xd_comm *c, int mine);
 /* Queues a copy of a tensor to contiguous device memory on the compute stream. */
 xd_status     xd_direct_pack(xd_staging *w, char *to, xd_tensor t);

@@ -9,7 +9,7 @@
 #include "comm/comm.h"
 
 xd_status xd_comm_self(xd_comm **c, xd_err *e);
-/* `lent`: the program's MPI_Comm, or NULL. */
+/* Opens an MPI world. lent: the program's own MPI_Comm, or NULL. */
 xd_status xd_comm_mpi(xd_comm **c, const void *lent, xd_err *e);
 void      xd_mpi_about(xd_fact *fact, void *cookie);
 /* Implements xd_comm_share; returns 0 if no world is open. */
@@ -17,11 +17,13 @@ int       xd_mpi_cores(int *ranks, int *cores);
 /* Implements xd_comm_host; returns -1 if no world is open. */
 int       xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus);
 
-/* Return the number of elements and of bytes of a view; 0 for an absent view. */
+/* Return the number of elements (xd_comm_elems) or bytes (xd_comm_bytes) of a view; 0 for an absent
+ * view. */
 int64_t xd_comm_elems(xd_tensor t);
 size_t  xd_comm_bytes(xd_tensor t);
-/* Copy the elements of a view of any strides, row by row, to or from contiguous bytes. View and
- * bytes may overlap only if they are identical or the view is contiguous. */
+/* Copy the elements of a view of any strides, row by row, to contiguous bytes or from them. The
+ * view and the bytes may overlap only if they begin at the same address or the view is
+ * contiguous. */
 void    xd_comm_pack(void *to, xd_tensor from);
 void    xd_comm_unpack(xd_tensor to, const void *from);
 /* Copies between views of the same shape and type; returns 0 if shapes or types differ. */
@@ -41,9 +43,9 @@ int64_t xd_reduce_piece(int64_t n, int r, int size);
 /* Computes acc = acc (op) from for n elements. Returns 0 for a type that has no reduction. */
 int     xd_reduce(void *acc, const void *from, int64_t n, xd_dtype t, xd_red op);
 
-/* The binomial tree of a broadcast, in which v is a rank's number, counted from the root.
- * xd_tree_parent returns the parent of v (-1 for the root). xd_tree_children writes the children of
- * v, largest subtree first, and returns their number, at most 31. */
+/* Compute the binomial tree of a broadcast, in which the number v of a rank is counted from the
+ * root rank. xd_tree_parent returns the parent of v (-1 for the root). xd_tree_children writes the
+ * children of v, largest subtree first, and returns their number, at most 31. */
 int     xd_tree_parent(int v);
 int     xd_tree_children(int v, int size, int *child);
 

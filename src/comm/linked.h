@@ -18,8 +18,8 @@ void      xd_links_close(xd_links *l);
 int       xd_links_begin(const xd_direct *g, xd_stage_call *k, int size, int peer,
                          xd_traffic *traffic);
 xd_status xd_links_end(const xd_direct *g, xd_stage_call *k);
-/* Aborts a receive for which no message will be sent, after all earlier awaited calls are complete.
- * The link of the receive cannot be used any more. */
+/* Aborts a receive for which no message will be sent. All earlier calls that the caller awaits must
+ * be complete. The link of the aborted receive cannot be used any more. */
 void      xd_links_give_up(xd_links *l, const xd_stage_call *k);
 
 #endif

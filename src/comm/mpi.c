@@ -21,11 +21,11 @@
 static struct {
     xd_mpi_world *open;         /* list of open worlds                                         */
     int      ours;              /* 1: this library initialised MPI and finalises it            */
-    int      crowded;           /* 1: more ranks than cores on this host                       */
-    int      rank, ranks, cores;        /* rank number, ranks and cores, on this host          */
+    int      crowded;           /* 1: this host has more ranks than cores                      */
+    int      rank, ranks, cores; /* on this host: this rank's number; number of ranks; of cores */
     int      alike;  /* 1: all ranks of this host may use the same cpus; -1: unknown            */
     xd_cpuset cpus;             /* cpus that the ranks of this host may use together           */
-} mpi;                          /* host values are those of the world opened last               */
+} mpi;                          /* values of this host are those of the world opened last       */
 
 static xd_status fail_with_code(xd_err *e, const char *what, int code)
 {
@@ -123,9 +123,9 @@ static void poke_hook(void *arg)
     mpi_poke(arg);
 }
 
-/* Pauses a waiting rank, so that it does not occupy a core that a computing rank needs. On a host
- * with fewer cores than ranks, the waiting rank yields at once and soon sleeps. On other hosts, the
- * caller first polls for a while. */
+/* Pauses a waiting rank, so that a computing rank can use the core. On a host with fewer cores than
+ * ranks, the waiting rank yields at once and soon sleeps. On other hosts, the caller first polls
+ * for a while. */
 void xd_mpi_idle(int polls)
 {
     int eager = mpi.crowded ? 0 : 200, awake = mpi.crowded ? 40 : 20000;
@@ -137,8 +137,8 @@ void xd_mpi_idle(int polls)
         nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
 }
 
-/* Waits for all ranks of a group. MPI_Barrier is not used, because MPI_Barrier may spin, and
- * pending operations would not progress during the barrier. */
+/* Waits for all ranks of a group. MPI_Barrier is not used, because it may spin on the core, and
+ * because pending operations would make no progress meanwhile. */
 static void mpi_barrier(xd_comm *c)
 {
     xd_mpi_group   *g = c->priv;
@@ -236,8 +236,8 @@ static xd_status fail_unconnected(xd_err *e, int ranks, const char *why)
     return XD_ECOMM;
 }
 
-/* Checks for srun without PMIx, where Open MPI would abort the process with a long message. Old
- * versions of Open MPI can use PMI-2, so PMI-2 only gives a warning. */
+/* Fails if srun started this process without PMIx, because Open MPI would then abort the process
+ * with a long message. Old versions of Open MPI can use PMI-2, so PMI-2 only gives a warning. */
 static xd_status check_srun(xd_err *e)
 {
 #ifdef OPEN_MPI
@@ -257,8 +257,8 @@ static xd_status check_srun(xd_err *e)
     return XD_OK;
 }
 
-/* Fails if the launcher belongs to another MPI library, under which each process has a world of
- * size 1. */
+/* Fails if the launcher belongs to another MPI library than the one in use: each process would be
+ * alone in a world of size 1. */
 static xd_status check_world_size(MPI_Comm world, xd_err *e)
 {
     char name[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "", why[256];
@@ -268,7 +268,7 @@ static xd_status check_world_size(MPI_Comm world, xd_err *e)
         return XD_OK;
     MPI_Get_library_version(name, &n);
     name[strcspn(name, ",\n")] = 0;
-    if (name[strcspn(name, "\t")])         /* MPICH's name and number have a tab between them  */
+    if (name[strcspn(name, "\t")])         /* MPICH has a tab between its name and version     */
         name[strcspn(name, "\t")] = ' ';
     snprintf(why, sizeof why, "this program was built with %.60s, but the launcher (mpirun, or "
              "srun's --mpi) is of another MPI", name);

@@ -1,5 +1,4 @@
-/* mpi_call.c - the communication calls of a group, which are split into messages between pairs of
- * ranks.
+/* mpi_call.c - implements the communication calls of a group by messages between pairs of ranks.
  *
  * MPI's own collectives are not used: pairwise messages can be counted and have any sizes and
  * strides, and sums have an order that does not depend on the MPI library. */
@@ -8,7 +7,7 @@
 
 #include <string.h>
 
-/* Returns the i-th of the other ranks, counted from this rank on, so that not all ranks send to
+/* Returns the i-th of the other ranks. Counting starts at this rank, so that not all ranks send to
  * rank 0 first. */
 static int nth_peer(const xd_comm *c, int i)
 {
@@ -91,7 +90,7 @@ xd_req xd_mpi_exchange_places(xd_comm *c, const xd_tensor *give, xd_tensor *get)
 }
 
 /* Gathers the rows of all ranks in `out`. This rank's rows are first copied to their position in
- * `out`, and sent from this position. */
+ * `out`, and are sent to the other ranks from there. */
 xd_req xd_mpi_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
 {
     xd_mpi_op *j = xd_mpi_op_begin(c, 1);
@@ -169,7 +168,7 @@ xd_req xd_mpi_bcast(xd_comm *c, xd_tensor io, int root)
 }
 
 /* Sums n elements of every rank in the order of the ranks. The elements of rank r are in slot r of
- * the staging buffer. The elements of this rank are at `io`, where the sum is written, too. */
+ * the staging buffer. The elements of this rank are at `io`; the sum replaces these elements. */
 static void sum_slots(xd_mpi_op *j, char *io, int64_t n)
 {
     const xd_comm *c = &j->g->c;

@@ -18,7 +18,7 @@ enum { CLASSES = 64, TAGS = 8000 };
 
 static struct {
     xd_mpi_op      *free_ops;       /* operations free for reuse, with their arrays            */
-    xd_mpi_op      *later;          /* pending operations with a further phase                 */
+    xd_mpi_op      *later;          /* pending operations that have a further phase of messages */
     xd_mpi_staging *stage[CLASSES]; /* stage[i]: free buffers of 2^i bytes                     */
     int64_t   serial;
 } all;
@@ -43,7 +43,7 @@ xd_status xd_mpi_fail(xd_mpi_world *w, int rank, const char *what, int code)
     snprintf(text, sizeof text, "%s failed: %s", what, why);
     record_error(w, rank, XD_ECOMM, text);
     if (MPI_Error_class(code, &kind) != MPI_SUCCESS || kind != MPI_ERR_TRUNCATE)
-        w->lost = 1;            /* except after truncation: the message has arrived            */
+        w->lost = 1;            /* a truncated message has arrived, unlike other failures      */
     return XD_ECOMM;
 }
 
@@ -160,8 +160,9 @@ void xd_mpi_free_lists(void)
 
 /* ---- posting --------------------------------------------------------------------------- */
 
-/* Begins an operation, or returns NULL. Each collective operation has four tags, which are reused
- * only long after its messages have arrived. */
+/* Begins an operation, or returns NULL. Each collective operation has four message tags. Later
+ * operations use the same tags again only long after the messages of this operation have
+ * arrived. */
 xd_mpi_op *xd_mpi_op_begin(xd_comm *c, int collective)
 {
     xd_mpi_group *g = c->priv;
@@ -295,8 +296,8 @@ static void release_op(xd_mpi_op *j)
     all.free_ops = j;
 }
 
-/* Checks the finished MPI requests of an operation for failed messages and for messages of another
- * size than expected. */
+/* Checks the finished MPI requests of an operation. The operation fails if a message failed or had
+ * another size than expected. */
 static void check_messages(xd_mpi_op *j, int code)
 {
     for (int i = 0; i < j->n; i++) {
@@ -403,8 +404,8 @@ xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n)
     return s;
 }
 
-/* Returns 1 if an operation is complete. A failed operation counts as complete, even if some of its
- * messages never arrive. xd_mpi_wait returns the error of a failed operation. */
+/* Returns 1 if an operation is complete. A failed operation counts as complete, even if some of the
+ * operation's messages never arrive. xd_mpi_wait returns the error of a failed operation. */
 int xd_mpi_test(xd_comm *c, xd_req *r)
 {
     xd_mpi_op *j = op_of(*r);

@@ -1,10 +1,10 @@
 /* mpi_op.h - the state of one call of the MPI communicator (an operation): its messages, in phases,
  * and its staging buffers.
  *
- * Like MPI itself, the operations, their staging buffers, and the list of operations with work
- * left between messages exist once per process. Only the thread that opened MPI uses these
- * functions. Freed memory goes to free lists, so a loop of calls allocates nothing after its
- * first iteration. */
+ * The free operations and staging buffers, and the list of operations that have work to do between
+ * messages, exist once per process, like MPI itself. Only the thread that opened MPI uses these
+ * functions. Freed memory goes to free lists, so a loop of calls allocates nothing after its first
+ * iteration. */
 #ifndef XD_COMM_MPI_OP_H
 #define XD_COMM_MPI_OP_H
 
@@ -14,14 +14,15 @@
 
 typedef struct xd_shm_block xd_shm_block;       /* shared memory of a group (shared.c)          */
 
-/* Shared by a world communicator and its groups; freed with the last one. */
+/* State that a world communicator shares with its groups; freed when the last of these
+ * communicators is closed. */
 typedef struct xd_mpi_world {
     xd_traffic traffic;
     xd_err     err;
     int        users, rank;
     struct xd_mpi_world *next;  /* next in the list of open worlds                             */
     MPI_Group  host;            /* the ranks of this rank's host                               */
-    MPI_Comm   control;         /* polled so that messages progress; carries no messages        */
+    MPI_Comm   control;         /* polled so that messages make progress; sends no messages     */
     /* 1: the world was made from the program's own communicator (xd_comm_from_mpi). */
     int        lent;
     xd_cpuset  cpus;            /* cpus that the ranks of this host may use together           */
@@ -32,10 +33,10 @@ typedef struct xd_mpi_world {
 typedef struct xd_mpi_group {
     xd_comm   c;
     MPI_Comm  mpi;
-    char     *host;             /* [size] 1: the rank is on this rank's host                   */
+    char     *host;             /* [size]: 1 if rank r is on this rank's host                  */
     xd_mpi_world *world;
     xd_shm_block *blocks;
-    /* Number of collective calls so far, from which message tags derive. */
+    /* Number of collective calls so far; the tags of messages are computed from this number. */
     int       seq;
 } xd_mpi_group;
 
@@ -50,7 +51,8 @@ typedef struct xd_mpi_peer {    /* peer and size of one MPI request of an operat
     int     peer;
 } xd_mpi_peer;
 
-/* Received data, unpacked to a view when the phase of messages ends. */
+/* Received data at `from`, which is unpacked to the view `to` when all messages of the phase have
+ * arrived. */
 typedef struct xd_mpi_scatter {
     xd_tensor   to;
     const char *from;
@@ -64,7 +66,8 @@ typedef enum xd_exchange_kind {
 typedef struct xd_zero_copy xd_zero_copy;       /* a view exchanged within the host (zero_copy.c) */
 typedef struct xd_mpi_op xd_mpi_op;
 struct xd_mpi_op {
-    /* Links of the free list, or of the list of operations with work left. */
+    /* Links of a list: of free operations, or of operations that have work left between
+     * messages. */
     xd_mpi_op       *next, **at;
     xd_mpi_group    *g;
     int64_t          serial;
@@ -118,8 +121,8 @@ void      xd_mpi_free_lists(void);      /* frees the memory on the free lists   
 /* Records and logs an MPI failure of a world. Returns XD_ECOMM. */
 xd_status xd_mpi_fail(xd_mpi_world *w, int rank, const char *what, int code);
 
-/* Return 1 if views are exchanged through shared memory with one rank (with all ranks). Both ranks
- * of a pair get the same answer. */
+/* xd_shares_memory returns 1 if views are exchanged with rank `rank` through shared memory,
+ * xd_all_share_memory if they are with all ranks. Both ranks of a pair get the same result. */
 int     xd_shares_memory(const xd_comm *c, int rank);
 int     xd_all_share_memory(const xd_comm *c);
 /* Add one sent or received view of an exchange to its operation. xd_zero_copy_finish posts the last
@@ -140,7 +143,8 @@ int    xd_mpi_in_window(xd_comm *c, const void *p);
 void   xd_mpi_window_close(xd_comm *c, void *p);
 /* Finds the address p in the shared-memory windows of this host. Returns the number of the window's
  * block, which is unique on the host and not 0. Sets *at to the offset of p in the block, and *mine
- * to 1 if p is in this rank's own memory of the window. Returns 0 if p is in no window. */
+ * to 1 if p is in the part of the window that belongs to this rank. Returns 0 if p is in no
+ * window. */
 uint64_t xd_window_find(const xd_mpi_world *w, const void *p, int64_t *at, int *mine);
 /* Returns the address of offset `at` in a window's block. Returns NULL if there is no such block,
  * or if `bytes` exceed the block. */

@@ -24,7 +24,7 @@ typedef struct self {
     xd_comm    c;
     xd_traffic traffic;
     xd_err     err;
-    message   *open, *unused;   /* open messages, oldest first; messages that can be reused    */
+    message   *open, *unused;   /* open messages, oldest first; free messages for reuse        */
     int64_t    serial;
     block     *blocks;
 } self;

@@ -107,11 +107,11 @@ void xd_mpi_unshare(xd_mpi_group *g)
     g->blocks = NULL;
 }
 
-/* ---- windows: each rank writes its part, all ranks read ---------------------------------- */
+/* ---- windows: each rank writes only its own part ----------------------------------------- */
 
-/* Returns the sum of the bytes of all ranks' parts, and sets *at to the offset of this rank's part.
- * `mine` is the bytes of this rank's part, a multiple of the huge page size. Returns 0 if any rank
- * passed a size of 0 bytes. */
+/* Sets *at to the offset of this rank's part in a window, and returns the size of the window: the
+ * sum of all ranks' parts. `mine` is the size of this rank's part in bytes, a multiple of the huge
+ * page size. Returns 0 if any rank's part has 0 bytes. */
 static size_t sum_parts(const xd_mpi_group *g, size_t mine, size_t *at)
 {
     unsigned long long part = mine, sum = 0, smallest = 0, before = 0;

@@ -1,9 +1,9 @@
 /* shm.h - private to comm: makes memory that processes of one host share.
  *
  * The memory is an anonymous file (memfd) without a name, so nothing remains if processes are
- * killed, and no disk space is used. One process makes the file, and the other processes open it
- * through /proc/PID/fd of the first. Then all processes close the file, and the system frees the
- * memory when the last process unmaps it. */
+ * killed, and no disk space is used. One process makes the file, and the other processes open the
+ * file through the directory /proc/PID/fd of the process that made it. Then all processes close the
+ * file, and the system frees the memory when the last process unmaps it. */
 #ifndef XD_COMM_SHM_H
 #define XD_COMM_SHM_H
 

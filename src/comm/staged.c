@@ -1,9 +1,9 @@
-/* staged.c - messages between devices by way of host memory: the sender copies device memory to
+/* staged.c - sends messages between devices through host memory: the sender copies device memory to
  * host memory, and the receiver copies the message from host memory to its device.
  *
- * A communication call returns while its data is still being copied to the host. The message of a
- * call starts later, in a wait, a test, a poke or the next call; messages start in the order of the
- * calls. The device continues to compute while a message waits. */
+ * A communication call returns while its data is still being copied to the host. The call's message
+ * starts later, during a wait, a test, a poke or the next call. Messages start in the order of
+ * their calls. The device continues to compute while a message waits. */
 #include "comm/staged.h"
 
 #include <sched.h>
@@ -47,7 +47,8 @@ static xd_stage_call *begin_call(xd_staged *s, kind what)
     return k;
 }
 
-/* Sets view i of a call to a host copy of the device tensor t. */
+/* Sets k->view[i], the host tensor that the call sends or receives, to a host copy of device tensor
+ * t. */
 static void stage_view(xd_staged *s, xd_stage_call *k, int i, xd_tensor t, int how)
 {
     if (!xd_stage_view(s->w, k, t, how, &k->view[i]))
@@ -72,8 +73,8 @@ static void start_message(xd_stage_call *k)
     }
 }
 
-/* Starts the waiting messages, oldest first, up to the first whose data is not yet copied to the
- * host. */
+/* Starts waiting messages, oldest first, until it reaches a message whose data has not been copied
+ * to the host yet. */
 static void start_ready(xd_staging *w)
 {
     for (xd_stage_call *k; (k = w->waiting) && xd_stage_downloaded(w, k);) {
@@ -110,8 +111,8 @@ static int is_linked(const xd_staged *s, const xd_stage_call *k)
     return k->direct && s->direct.links;
 }
 
-/* Returns 1 if the host need not wait for the messages of a call: the device does, or they have
- * arrived. */
+/* Returns 1 if the host need not wait for the messages of a call, because the device waits for them
+ * or they have arrived. */
 static int needs_no_host(xd_staged *s, xd_stage_call *k)
 {
     return is_linked(s, k) || carrier(s, k)->ops->test(carrier(s, k), &k->real);
@@ -147,7 +148,7 @@ static int is_same_view(xd_tensor a, xd_tensor b)
            !memcmp(a.s, b.s, sizeof a.s);
 }
 
-/* ---- between devices ---------------------------------------------------------------------- */
+/* ---- direct calls between devices --------------------------------------------------------- */
 
 static xd_stage_call *begin_direct(xd_staged *s, kind what)
 {
@@ -393,7 +394,7 @@ static int staged_test(xd_comm *c, xd_req *r)
     if (!k->started || !(is_linked(s, k) ? s->w->lanes->reached(s->w->dev, k->in)
                                          : needs_no_host(s, k)))
         return 0;
-    if (k->real.p)              /* a failed request: staged_wait returns its error             */
+    if (k->real.p)              /* the request has failed; staged_wait returns the error       */
         return 1;
     end_call(s, k);
     *r = (xd_req){ 0 };
@@ -466,7 +467,7 @@ static xd_status wrap_comm(xd_comm **c, xd_staging *w, xd_err *e);
 
 typedef enum way { LINKS, MAILBOXES, STAGED } way;
 
-/* Returns the fastest transport between devices that rank 0's environment variable allows. */
+/* Returns the fastest transport between devices that an environment variable of rank 0 allows. */
 static way first_way(const xd_staged *s)
 {
     const char *name = getenv("XDIT_DEVICE_MESSAGES");

@@ -2,19 +2,20 @@
  *
  * A staging communicator wraps another communicator. Data to send is first copied to host memory,
  * after the work that was queued on the device; `wait` copies received data to the device, before
- * the work that is queued later. A device with lanes (copy streams, backend/lanes.h) continues
- * meanwhile: the host waits for a message's data only when it waits for the message. Tensors in
- * host memory are passed to the wrapped communicator unchanged. The device's copy kernel packs
- * views of any strides. There are no shared-memory windows, so exchange_views makes copies. */
+ * the work that is queued later. If the device has lanes (copy streams, backend/lanes.h), the
+ * device continues to compute during these copies: the host waits for the data of a message only
+ * when it waits for the message. Tensors in host memory are passed to the wrapped communicator
+ * unchanged. The device's copy kernel packs views of any strides. There are no shared-memory
+ * windows, so exchange_views makes copies. */
 #ifndef XD_COMM_STAGED_H
 #define XD_COMM_STAGED_H
 
 #include "backend/backend.h"
 #include "comm/comm.h"
 
-/* Replaces *c with a staging communicator that wraps and owns it. Does nothing if the host can
- * address the memory of `dev` (borrowed). Groups split from a staging communicator are staged, too.
- * The call is not collective. */
+/* Replaces *c with a staging communicator, which wraps and owns the previous communicator *c. Does
+ * nothing if the host can address the memory of `dev` (borrowed). Groups split from a staging
+ * communicator are staged, too. The call is not collective. */
 xd_status xd_comm_stage(xd_comm **c, xd_dev *dev, xd_err *e);
 
 #endif

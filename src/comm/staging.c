@@ -1,5 +1,5 @@
-/* staging.c - buffers of messages that are staged through host memory, and copies between device
- * and host */
+/* staging.c - manages the buffers of messages that are staged through host memory, and copies data
+ * between device and host */
 #include "comm/staging.h"
 
 #include <sched.h>
@@ -122,7 +122,8 @@ static void make_idle(xd_staging *w, xd_stage_call *k)
     w->idle = k;
 }
 
-/* Frees the buffers of those calls whose copies the device has finished, oldest first. */
+/* Frees the buffers of finished calls, oldest first, up to the first call whose copies the device
+ * has not finished. If more than XD_STAGE_ENDING calls are kept, waits for the oldest call. */
 static void take_back(xd_staging *w)
 {
     while (w->ending) {

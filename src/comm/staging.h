@@ -1,5 +1,5 @@
-/* staging.h - buffers, and copies between device and host, for the messages of the staging
- * communicator.
+/* staging.h - manages buffers and copies data between device and host, for the messages of the
+ * staging communicator.
  *
  * A call on a staging communicator (staged.h) keeps its buffers until the device no longer uses
  * these buffers. With lanes (copy streams, backend/lanes.h), data to send is copied on the lane
@@ -20,7 +20,8 @@
 #include "comm/comm.h"
 
 enum {
-    /* Max number of completed calls whose memory the device still uses. */
+    /* Max number of completed calls whose buffers are kept because the device may still use
+     * them. */
     XD_STAGE_ENDING = 16,
     /* Mailbox sizes are multiples of this many bytes, the granularity of CUDA IPC memory. */
     XD_STAGE_BOX = 2 << 20,
@@ -42,19 +43,20 @@ typedef struct xd_stage_copies { xd_stage_copy *at; int n, cap; } xd_stage_copie
 typedef struct xd_stage_call {
     struct xd_stage_call *next;
     struct xd_staged     *by;           /* the group of ranks that began the call              */
-    xd_req           real;              /* request of the wrapped communicator, if `started`   */
+    xd_req           real;              /* request of the wrapped communicator, if `started` is 1 */
     /* direct is 1 if data goes directly between devices (direct.h). */
     int              started, direct;
     /* Arguments of the call are kind, peer, op and rows. */
     int              kind, peer;
     xd_red           op;
-    int64_t         *rows;              /* [size] rows of each rank (gather)                   */
+    int64_t         *rows;              /* [size]: number of rows of each rank in a gather     */
     xd_tensor       *view;              /* [2 size]: the call's tensors in host memory         */
     xd_stage_buffer *pinned, *packed;   /* the call's buffers in host memory and in device memory */
     xd_stage_copies  down, up;          /* copies to the host; copies to the device            */
     /* [2 size]: notes of a direct call: mailbox numbers and byte counts. */
     struct xd_note  *note;
-    /* Events on the device, as in the diagram at the top of staging.h. */
+    /* Events on the device: `before`, `out` and `in` are shown in the diagram at the top of this
+     * file. */
     xd_mark         *before, *out, *in, *last;
 } xd_stage_call;
 
@@ -91,7 +93,7 @@ void        xd_staging_close(xd_staging *w);
 /* Begins a communication call, at first without tensors. Returns NULL if out of memory. */
 xd_stage_call *xd_stage_begin(xd_staging *w);
 
-/* How a communication call uses a tensor of the caller: reads the tensor, fills the tensor. */
+/* What a communication call does with a tensor of the caller: it reads or fills the tensor. */
 enum { XD_STAGE_READS = 1, XD_STAGE_FILLS = 2 };
 
 /* Allocates memory for a call, in pinned host memory or on the device. Returns NULL if out of
@@ -104,10 +106,10 @@ int         xd_stage_on_device(const xd_staging *w, xd_tensor t);
 /* Sets *host to a copy of tensor t in host memory, or to t itself if t is in host memory. how:
  * XD_STAGE_READS, XD_STAGE_FILLS or both. Returns 0 if out of memory. */
 int         xd_stage_view(xd_staging *w, xd_stage_call *k, xd_tensor t, int how, xd_tensor *host);
-/* Queues a copy between two device tensors on the compute stream. */
+/* Queues on the compute stream a copy between two device tensors. */
 void        xd_stage_copy_on_device(xd_staging *w, xd_tensor to, xd_tensor from);
-/* Queues copies of the data to send to host memory. Call xd_stage_download once, after all
- * xd_stage_view. */
+/* Queues the copies to host memory of all data that the call will send. Call xd_stage_download
+ * once, after all xd_stage_view. */
 void        xd_stage_download(xd_staging *w, xd_stage_call *k);
 /* Returns 1 if the copies queued by xd_stage_download are complete. */
 int         xd_stage_downloaded(const xd_staging *w, const xd_stage_call *k);
@@ -117,7 +119,7 @@ int         xd_stage_end(xd_staging *w, xd_stage_call *k);
 /* Makes later computation wait for the work that is queued on the copy stream XD_LANE_IN for this
  * call. */
 void        xd_stage_follow(xd_staging *w, xd_stage_call *k);
-/* Frees the call's memory once the work that is queued now is complete. */
+/* Frees the call's memory as soon as all work that is queued on the device now is complete. */
 void        xd_stage_finish(xd_staging *w, xd_stage_call *k);
 /* Waits until the device no longer uses the memory of any completed call. */
 void        xd_stage_settle(xd_staging *w);

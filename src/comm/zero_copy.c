@@ -13,13 +13,14 @@
 #include <string.h>
 
 typedef struct note {
-    uint64_t block;             /* block of the window; 0: the data follows as a message       */
+    uint64_t block;             /* number of the window's block; 0: the data is in a message   */
     int64_t  at, elems, s[XD_MAXDIM];
-    int64_t  mine;              /* 1: data in the sender's part; the sender waits for the copy */
+    /* 1: the data is in the sender's part of the window, and the sender waits for the copy */
+    int64_t  mine;
 } note;
 
 struct xd_zero_copy {
-    xd_tensor view, *got;       /* view to send; where to store the received view              */
+    xd_tensor view, *got;       /* view to send; address at which to store the received view   */
     int       peer, gives;
     note      n;
     char      taken;
@@ -81,7 +82,8 @@ void xd_zero_copy_recv(xd_mpi_op *j, xd_tensor *t, int from)
     xd_mpi_op_recv(j, &n->n, sizeof n->n, from);
 }
 
-/* Returns the bytes from the first element of a view to the end of its last element. */
+/* Returns the number of bytes from the beginning of a view's first element to the end of its last
+ * element. */
 static int64_t byte_extent(xd_tensor t)
 {
     int64_t n = 1;

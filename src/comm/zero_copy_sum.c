@@ -11,8 +11,8 @@
 
 #include <string.h>
 
-typedef struct place {          /* position of a rank's elements                               */
-    uint64_t block;             /* block of the window; 0: not in the rank's own window        */
+typedef struct place {          /* position of a rank's elements in the shared windows         */
+    uint64_t block;             /* number of the block; 0: not in the rank's own window        */
     int64_t  at, bytes;
     char     confirmation;
 } place;
@@ -22,8 +22,8 @@ static place *rank_places(const xd_mpi_op *j)
     return (place *)(void *)j->stage;
 }
 
-/* Returns the address, in the elements of rank r, of the piece that rank `of` sums. Returns NULL if
- * the operation has failed. */
+/* Rank `of` sums one piece of the elements; returns the address of this piece among the elements of
+ * rank r. Returns NULL if the operation has failed. */
 static char *piece_address(xd_mpi_op *j, int r, int of, size_t *bytes)
 {
     const place *p = &rank_places(j)[r];
@@ -39,8 +39,8 @@ static char *piece_address(xd_mpi_op *j, int r, int of, size_t *bytes)
     return q;
 }
 
-/* Sends a confirmation to all ranks, and starts to receive one from each. The function `then` is
- * called when all confirmations have arrived. */
+/* Sends a confirmation to every rank, and starts to receive a confirmation from every rank. When
+ * all confirmations have arrived, `then` is called. */
 static void exchange_confirmations(xd_mpi_op *j, void (*then)(xd_mpi_op *j))
 {
     const xd_comm *c = &j->g->c;
@@ -70,12 +70,12 @@ static void copy_other_pieces(xd_mpi_op *j)
     exchange_confirmations(j, NULL);
 }
 
-/* Sums this rank's piece in the order of the ranks. The order of the first two terms does not
- * change the sum. */
+/* Sums this rank's piece in the order of the ranks. Exchanging the first two terms does not change
+ * the sum. */
 static void sum_my_piece(xd_mpi_op *j)
 {
     const xd_comm *c = &j->g->c;
-    const int      me = c->rank;        /* ranks 0 and 1 sum in their own elements             */
+    const int      me = c->rank;        /* ranks 0 and 1 add to their own elements             */
     size_t         bytes;
     char *io = piece_address(j, me, me, &bytes), *sum = me < 2 ? io : xd_mpi_op_stage(j, bytes);
     const int64_t  n = (int64_t)(bytes / xd_dtype_size(j->io.type));

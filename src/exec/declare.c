@@ -5,7 +5,7 @@
 
 #include "exec/weight.h"
 
-enum { SHOWN = 10 };            /* max tensors listed in an error                             */
+enum { SHOWN = 10 };            /* max number of tensors that an error lists                  */
 
 void xd_decl_free(xd_decl *d)
 {
@@ -32,9 +32,9 @@ static int drop_ones(int n, const int64_t *d, int64_t out[XD_MAXDIM])
     return k;
 }
 
-/* Returns 1 if a declared and a found shape are equal. Trailing extents of 1 are ignored (a 1x1
- * convolution and a matrix), and so are differences of ggml files, which drop leading ones and
- * merge the two outermost of five extents. */
+/* Returns 1 if a declared and a found shape are equal. Trailing extents of 1 are ignored, so that a
+ * 1x1 convolution equals a matrix. Two changes that ggml files make to shapes are ignored, too:
+ * leading extents of 1 are dropped, and of five extents the two outermost are merged. */
 static int same_shape(int nd, const int64_t *declared, int found_nd, const int64_t *found)
 {
     int64_t a[XD_MAXDIM + 1], b[XD_MAXDIM + 1], *from = a;

@@ -1,5 +1,5 @@
-/* exec.c - the execution context of a pass: its error state, and the tokens to which the rows of
- * its tensors belong */
+/* exec.c - implements the execution context of a pass: records the first error, and computes to
+ * which tokens the rows of a tensor belong */
 #include "exec/exec.h"
 
 #include <stdio.h>

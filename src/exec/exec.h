@@ -1,5 +1,5 @@
-/* exec.h - the execution context of a model: the device, scratch memory, the layout of the tokens,
- * and the stack of hooks that combine tokens of different ranks.
+/* exec.h - defines the execution context of a model, which has the device, scratch memory, the
+ * layout of the tokens, and the stack of hooks that combine tokens of different ranks.
  *
  * The code of a model handles the tokens of one rank. Computation on single tokens calls the ops of
  * op.h; only the functions of xd_hooks combine tokens. A parallel method is an entry of the hook
@@ -26,8 +26,8 @@ typedef enum xd_over { XD_OVER_TOKENS, XD_OVER_FEATURES } xd_over;
 
 typedef struct xd_halo_args {
     xd_tensor in;               /* this rank's rows of images, [T,H,W,C]                       */
-    int       lo, hi;           /* max number of rows to get above and below this rank's rows   */
-    xd_tensor above, below;     /* results: the rows, allocated from the arena                 */
+    int       lo, hi;           /* max number of rows to get: above this rank's rows; below     */
+    xd_tensor above, below;     /* results: the received rows, in memory from the arena        */
 } xd_halo_args;
 
 /* The hooks of one parallel method. A call of a NULL hook is forwarded to the next entry of the
@@ -39,10 +39,11 @@ struct xd_hooks {
     void (*attn)(xd_exec *x, const xd_hooks *m, xd_attn_args *a);
     /* Computes a convolution of an image whose rows may be split over ranks. */
     void (*conv)(xd_exec *x, const xd_hooks *m, xd_conv *a);
-    /* Sums the F32 tensor `io` in place over the ranks that split the tokens or the features. */
+    /* Sums the F32 tensor `io` in place over ranks: over those that split the tokens, or those that
+     * split the features. */
     void (*sum)(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io);
-    /* Sets a->above and a->below to the neighbouring ranks' rows of images; there are fewer rows at
-     * an image's edges. */
+    /* Sets a->above and a->below to the neighbouring ranks' rows of images; at the edges of an
+     * image, fewer rows than requested. */
     void (*halo)(xd_exec *x, const xd_hooks *m, xd_halo_args *a);
     /* Computes group-norm sums [G,2] over all rows of an image that is `wide` pixels wide, from the
      * partial sums [R,G,2] of this rank's rows. Adds in row order, so that the result does not
@@ -69,15 +70,16 @@ struct xd_exec {
     int64_t          B;         /* number of samples in the batch                             */
     int              patch;     /* patch to which this rank's tokens belong, or XD_ALL        */
     int              sp;        /* sequence rank to which the tokens belong                   */
-    int              step, pass, layer, site;   /* site: index of the attention in the block  */
-    int              exact;     /* 1: exact step, without stale data                          */
+    /* site: index of the current attention layer in the block */
+    int              step, pass, layer, site;
+    int              exact;     /* 1: the step is exact: it uses no stale data                */
     int              window_off;        /* 1: the current attention ignores the attention window */
     int              int8_attn; /* 1: attention over tokens uses int8 scores                  */
     int              fp8_gemm;  /* 1: layers with fp8 weights get fp8 inputs                  */
-    /* Bytes of a band of rows, for feature maps that are computed band by band; 0: the best size is
-     * chosen. */
+    /* Size in bytes of the bands of rows, if feature maps are computed band by band; 0: the best
+     * size is chosen. */
     size_t           band;
-    const xd_canceller *cancel;   /* tells whether the request is cancelled; or NULL            */
+    const xd_canceller *cancel;   /* cancellation flag of the request, or NULL                  */
     /* Called before every op: receives the failure notices of other ranks and sends this rank's
      * own. NULL: not called. */
     void           (*watch)(void *watcher, xd_exec *x);
@@ -89,7 +91,8 @@ struct xd_exec {
     xd_err           err;       /* the context's first failure                                */
 };
 
-/* Initializes an execution context on a device, for all tokens, one rank and batch size 1. */
+/* Initializes an execution context on a device; until the caller changes its fields, it is for all
+ * tokens, one rank and batch size 1. */
 void xd_exec_init(xd_exec *x, xd_dev *dev, xd_arena *tmp, xd_dtype act);
 
 /* Returns 1 if the context has not failed. */
@@ -97,7 +100,7 @@ int     xd_ok(const xd_exec *x);
 void    xd_pause(xd_exec *x);                           /* calls x->pause, if it is set       */
 /* Returns 1 on a count device (which computes nothing), where tensors have no valid addresses. */
 int     xd_counting(const xd_exec *x);
-/* Sets the context's error if `cond` is false; checks also in release builds. The result is
+/* Sets the context's error if `cond` is false, also in release builds. The value of the macro is
  * `cond`. */
 int     xd_check(xd_exec *x, int cond, const char *fmt, ...) XD_PRINTF(3, 4);
 /* Returns the status of the context's first failure, and sets *e to the failure's message and

@@ -15,7 +15,8 @@ int xd_mat_repeats(const xd_mat_part *parts, int i)
 /* ---- gathering rows ----------------------------------------------------------------------- */
 
 /* Returns the index of the first element of this rank's row r in the checkpoint matrix. row_at
- * returns the address of row r, or in block types the address of the row's first block. */
+ * returns the address of row r in the file; if the elements have a block type, this is the address
+ * of the row's first block. */
 static int64_t first_of(const xd_gather *g, int64_t r)
 {
     return (g->p->row0 + r) * g->p->in;
@@ -63,8 +64,8 @@ void xd_gather_copy(void *ctx, int64_t begin, int64_t end, int thread)
 }
 
 /* Returns the stored type of n checkpoint matrices if it is the same for all. Returns F32 if the
- * types differ, and for sums, random elements, block types and codes. Sets *blocks to 1 if a matrix
- * is stored in a block type or as codes. */
+ * types differ, and also if a matrix is a sum with LoRA terms, is random, or is stored in a block
+ * type or as codes. Sets *blocks to 1 if a matrix is stored in a block type or as codes. */
 static xd_dtype stored_type(const xd_decl *d, const xd_mat_part *parts, int n, int *blocks)
 {
     xd_dtype type = XD_F32;
@@ -91,8 +92,8 @@ int xd_gather_needs_scales(const xd_weight *w, const xd_gathering *g)
     return g->as_is || g->known || (xd_is_quantized(w->type) && g->c->total != g->parts[0].in);
 }
 
-/* Returns 1 if each band of rows (the last may be smaller) has rows of only one checkpoint matrix,
- * complete as in the file. */
+/* Returns 1 if no band of rows (the last band may be smaller) has rows of two checkpoint matrices,
+ * and the rows are complete rows of the file. */
 static int bands_are_in_place(const xd_gathering *g)
 {
     int64_t row = 0;
@@ -228,7 +229,7 @@ void xd_gather_scales(const xd_weight *w, const xd_gathering *g, const xd_gather
         xd_par_for(from->p->rows, scale_rows, &r);
 }
 
-/* ---- band by band ------------------------------------------------------------------------- */
+/* ---- gathering band by band --------------------------------------------------------------- */
 
 int xd_gather_pieces(const xd_gathering *g, int64_t row, int64_t n, xd_gather_piece to[XD_MAXSEG])
 {

@@ -27,8 +27,8 @@ typedef struct xd_gathering {
     const xd_mat_part *parts;
     const xd_mat_cols *c;
     int      n;
-    int      whole;             /* 1: the matrix is one complete matrix of the checkpoint      */
-    int      as_is;             /* 1: e4m3 elements are used as stored in the file             */
+    int      whole;             /* 1: the local matrix is one complete checkpoint matrix       */
+    int      as_is;             /* 1: e4m3 elements are copied unchanged from the file         */
     int      blocks;            /* 1: a part is stored in a block type or as quantized codes   */
     /* 1: a part is stored as quantized codes of w's type; the scales of these codes are kept. */
     int      known;
@@ -36,34 +36,35 @@ typedef struct xd_gathering {
     int      rotated;           /* 1: parts are stored with rotated rows, which stay rotated   */
     int64_t  band;              /* rows per separately packed band; 0: no bands                */
     int      copies;            /* 1: some rows are copied before they are packed              */
-    int      sums;              /* 1: a part is a sum (weight plus LoRA)                       */
+    int      sums;              /* 1: LoRA terms are added to a part                           */
     int      stays;             /* 1: the matrix stays as stored in its file                   */
     xd_dtype type;              /* element type of the copied rows                             */
-    size_t   copy_bytes;        /* bytes of the copied rows: all rows, or a band per thread    */
-    char    *all, *at;          /* memory of the copied rows; address of the next free row     */
-    float   *scale;             /* scale per row, for split inputs or stored e4m3; or NULL      */
+    size_t   copy_bytes;        /* bytes of the copies: of all rows, or of a band per thread   */
+    char    *all, *at;          /* buffer for copied rows; address of the next copied row      */
+    float   *scale;             /* scale of each row (xd_gather_scales), or NULL                */
 } xd_gathering;
 
 /* Decides how local matrix w is gathered from the checkpoint. Scaled 8-bit elements and elements of
  * block types are gathered in the compute type, or in f32 if they will be quantized. To need less
  * memory, F32 elements are also rounded while they are gathered, except in bands with added LoRA
- * terms. stays is 1 if the matrix will be packed in groups of rows, because the device then rounds
- * decoded blocks faster. */
+ * terms. stays: 1 if the matrix stays in its file and is packed in groups of rows; then elements of
+ * block types are not rounded here, because the device rounds faster. */
 xd_gathering xd_gather_plan(const xd_decl *d, const xd_weight *w, const xd_matrix *m, int stays);
 /* Returns 1 if all parts of a local matrix are stored as rows of integers that w uses without
- * conversion. Sets *turned to 1 if the rows of some parts are in another order. */
+ * conversion. Sets *turned to 1 if the file stores the rows of some parts in another order. */
 int    xd_gather_integers(const xd_decl *d, const xd_weight *w, const xd_matrix *m, int *turned);
 /* Returns 1 if w has rows whose scales the device cannot compute. A matrix with such rows is packed
  * in one piece. */
 int    xd_gather_needs_scales(const xd_weight *w, const xd_gathering *g);
 /* Sets the row scales that the device cannot compute. For rows whose inputs are split over ranks,
  * the scale is computed over the complete row so that all ranks quantize the row equally; other
- * scales are stored in the file. If some rows of a matrix have such scales, all rows have. */
+ * scales are stored in the file. If some rows of a matrix have scales of either kind, all rows of
+ * the matrix get them. */
 void   xd_gather_scales(const xd_weight *w, const xd_gathering *g, const xd_gather *from);
 /* Allocates the buffer for copied rows. Returns NULL if out of memory. */
 void  *xd_gather_buffer(xd_decl *d, const xd_gathering *g);
-/* Returns the bytes for the sums (weight plus LoRA) of all parts, which may be open at the same
- * time. */
+/* Returns the bytes of memory for adding the LoRA terms of all parts, since all parts may be open
+ * at the same time. */
 size_t xd_gather_sum_bytes(const xd_decl *d, const xd_gathering *g);
 /* Tells the weight source which rows of the checkpoint matrices (the parts of m) will be read. */
 void   xd_gather_announce(xd_decl *d, const xd_matrix *m);
@@ -72,12 +73,12 @@ void   xd_gather_announce(xd_decl *d, const xd_matrix *m);
 
 typedef struct xd_banding {
     const xd_decl   *d;
-    const xd_weight *w;         /* the packed rows, which begin at row0 of the local matrix     */
+    const xd_weight *w;         /* destination: packed rows, from row0 of the local matrix on   */
     int64_t          row0;
     const xd_gathering *g;
     const xd_fetched *f;
     float            stored[XD_MAXSEG];
-    /* Scans 1: checks for NaN; keeps 1: pages of files stay mapped. */
+    /* scans: 1: rows are checked for NaN; keeps: 1: pages of files stay mapped after use. */
     int              scans, keeps;
     int              bad[XD_MAXSEG], status;
 } xd_banding;

@@ -2,11 +2,11 @@
  * kernel.
  *
  * A block of a transformer adds to its hidden state h and then normalizes it: h += gate y, norm(h).
- * If the device has xd_dev.norm_adds, xd_linear_add only writes y, and the next norm does the
- * addition, reading and writing h once. Until that norm h is outdated. Before any other op that may
- * access these rows of h, the pending additions are performed (xd_late_before, called by xd_run);
- * xd_late_close performs all remaining additions. Therefore only ops may access h between
- * xd_late_open and xd_late_close. */
+ * If xd_dev.norm_adds is set, xd_linear_add only writes y, and the next norm performs the addition,
+ * so that h is read and written only once. Until that norm, h lacks the addition. Before any other
+ * op that may access these rows of h, the pending additions are performed (xd_late_before, called
+ * by xd_run); xd_late_close performs all remaining additions. Therefore only ops may access h
+ * between xd_late_open and xd_late_close. */
 #ifndef XD_EXEC_LATE_H
 #define XD_EXEC_LATE_H
 
@@ -16,7 +16,8 @@ enum { XD_LATE_MOST = 8 };      /* max pending additions, to disjoint rows      
 
 typedef struct xd_late {
     xd_tensor h;                /* the hidden state, F32                                       */
-    /* Values to add, with as many rows as h, and one gate per addition. */
+    /* Memory for the values to add, which has as many rows as h, and for one gate per pending
+     * addition. */
     xd_tensor y, gates;
     xd_addmul of[XD_LATE_MOST];
     int       n;
@@ -29,16 +30,16 @@ void xd_late_close(xd_exec *x);
 /* Returns the tensor to which a GEMM writes a result that is added to `acc` later; returns an
  * absent tensor if the GEMM must add the result to `acc` at once. */
 xd_tensor xd_late_room(xd_exec *x, xd_tensor acc);
-/* Records acc += gate * y, with y from xd_late_room. gate must be valid until the end of the
- * block. */
+/* Records acc += gate * y, with y from xd_late_room. `gate` must stay valid until the transformer
+ * block ends. */
 void xd_late_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor y);
-/* If the rows of a norm have a pending addition, makes the norm perform the addition (sets a->add
- * and a->gate). */
+/* If an addition to the input rows of norm `a` is pending, makes the norm perform the addition, by
+ * setting a->add and a->gate. */
 void xd_late_take(xd_exec *x, xd_norm *a);
 /* Performs the pending additions to those rows of the hidden state h that `op` may access. */
 void xd_late_before(xd_exec *x, xd_op op, const void *args);
-/* Call before the arena is rewound to `mark`: keeps the data of pending additions that is above the
- * mark. */
+/* Call before the arena is rewound to `mark`, which frees the memory allocated after `mark`: moves
+ * data of pending additions out of this memory. */
 void xd_late_keep(xd_exec *x, size_t mark);
 
 #endif

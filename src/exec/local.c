@@ -1,6 +1,6 @@
-/* local.c - the hooks at the end of every hook stack, which run on one rank by calling kernels, and
- * xd_run, which allocates a kernel's scratch memory from the arena, runs the kernel and rewinds the
- * arena */
+/* local.c - implements the hooks at the end of every hook stack, which call kernels for a single
+ * rank. Also implements xd_run, which allocates a kernel's scratch memory from the arena, runs the
+ * kernel and rewinds the arena */
 #include "exec/run.h"
 
 #include "base/par.h"
@@ -64,7 +64,7 @@ static void local_conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
 
 static void local_sum(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io)
 {
-    (void)x, (void)m, (void)over, (void)io;     /* the sum over one rank is its own value */
+    (void)x, (void)m, (void)over, (void)io;     /* one rank: the sum is `io` itself       */
 }
 
 /* Returns empty halos: one rank has all rows. */
@@ -75,7 +75,7 @@ static void local_halo(xd_exec *x, const xd_hooks *m, xd_halo_args *a)
     a->above.d[1] = a->below.d[1] = 0;
 }
 
-/* Adds the partial sums of all rows of a map. */
+/* Computes the sums of a group norm from the partial sums of all rows of a feature map. */
 static void local_rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partial,
                          xd_tensor sums, int64_t *rows)
 {

@@ -1,9 +1,9 @@
 /* matrix.c - makes a device matrix from one or several matrices of the checkpoint.
  *
  * If the device can pack bands of rows separately, each thread checks a band for NaN and packs it.
- * A band that the file has unchanged is packed directly from the file, any other band from a copy.
- * A matrix that cannot be packed in bands is packed in one piece; if it is fused or split, from a
- * copy of the complete matrix. */
+ * If a band is in the file as it is needed, it is packed directly from the file, otherwise from a
+ * copy. A matrix that cannot be packed in bands is packed in one piece; if the matrix is fused or
+ * split, it is first copied completely. */
 #include "exec/gather.h"
 
 #include <math.h>
@@ -51,8 +51,8 @@ void xd_mat_count(xd_decl *d, xd_weight *w, const xd_matrix *m)
     xd_gather_announce(d, m);
 }
 
-/* Packs a matrix band by band. The checkpoint matrices that are fused are all open at the same
- * time, as a band may have rows of several matrices. */
+/* Packs a matrix band by band. All checkpoint matrices that are fused are open at the same time,
+ * because a band may have rows of several of these matrices. */
 static void load_bands(xd_decl *d, const xd_weight *w, xd_gathering *g, float gain)
 {
     xd_fetched f[XD_MAXSEG];
@@ -108,7 +108,8 @@ static void add_part(xd_decl *d, xd_weight *w, xd_gathering *g, const xd_mat_par
 static void load_whole(xd_decl *d, xd_weight *w, xd_gathering *g, const xd_matrix *m, float gain)
 {
     const xd_mat_part *p = g->parts;
-    int                stored = g->whole && m->shape;   /* 1: matrix with its checkpoint shape */
+    /* 1: the tensor gets the shape it has in the checkpoint */
+    int                stored = g->whole && m->shape;
     if (xd_gather_needs_scales(w, g) &&
         !(w->scale = g->scale = malloc((size_t)w->out * sizeof *g->scale + 1)))
         xd_fail(d->err, XD_ENOMEM, "no memory for the scales of weight %s%s", d->scope, p->name);

@@ -16,13 +16,13 @@ typedef struct xd_made {        /* parameters of a tensor's random elements     
 typedef struct xd_fetched {     /* a tensor that was read from the checkpoint, or random elements */
     char      name[512];
     xd_tensor t;
-    xd_made   made;             /* how to make random elements, for XD_VISIT_RANDOM            */
-    void     *hold;             /* memory of random elements, or of sums with LoRA terms, or NULL */
+    xd_made   made;             /* for XD_VISIT_RANDOM: how to make the random elements        */
+    void     *hold;             /* memory of random elements or of sums with LoRA terms; or NULL  */
     void     *sum;              /* terms to add to rows, e.g. LoRA (xd_sum_open), or NULL      */
     xd_coding  codes;            /* how to decode the tensor, if it is stored as quantized codes */
 } xd_fetched;
 
-typedef struct xd_fetch {       /* which tensor to read, and how                              */
+typedef struct xd_fetch {       /* tells which tensor is read, and how                        */
     const char    *names, *suffix;      /* as in xd_load_name                                  */
     int            nd;
     const int64_t *shape;
@@ -34,11 +34,11 @@ typedef struct xd_fetch {       /* which tensor to read, and how                
 /* Writes the full name of a tensor in the weight source: the first of the alternative `names`, with
  * `suffix`, that the source has. */
 void  xd_load_name(const xd_decl *d, const char *names, const char *suffix, char out[512]);
-/* Reads a tensor, which is valid until xd_load_release. Without files, makes random elements in
- * memory. Decodes a tensor stored as codes. Returns 0 on failure. */
+/* Reads a tensor, which is valid until xd_load_release. If weights are random, there are no files,
+ * and the elements are made in memory. Decodes a tensor stored as codes. Returns 0 on failure. */
 int   xd_load_fetch(xd_decl *d, const xd_fetch *what, xd_fetched *f);
-/* Finds a tensor as xd_load_fetch does, but neither makes nor decodes elements. Without files,
- * f->t.p is NULL, and xd_load_make makes the elements. */
+/* Finds a tensor as xd_load_fetch does, but neither makes nor decodes elements. If weights are
+ * random, f->t.p is NULL, and xd_load_make makes the elements. */
 int   xd_load_find(xd_decl *d, const xd_fetch *what, xd_fetched *f);
 void  xd_load_release(xd_decl *d, xd_fetched *f);
 void  xd_load_make(const xd_made *m, int64_t first, int64_t n, float *to);
@@ -48,14 +48,16 @@ float xd_load_scale(xd_decl *d, const char *name, xd_dtype stored);
 void  xd_load_nonfinite(xd_decl *d, const char *name);
 /* Calls xd_load_nonfinite if t has NaN or infinite elements. */
 void  xd_load_warn(xd_decl *d, const char *name, xd_tensor t);
-/* Allocates memory for a weight. Sets *mine to 0 if another process writes the weight. */
+/* Allocates memory for a weight. Sets *mine to 1 if this process must write the weight, 0 if
+ * another process does. */
 void *xd_load_allocate(xd_decl *d, size_t bytes, const char *name, int *mine);
 /* Adds a weight's bytes to the counted bytes of all weights. */
 void  xd_load_count(xd_decl *d, size_t bytes);
 /* When memory is counted: tells the weight source (if d->announces) which elements of a tensor a
  * load will read. */
 void  xd_load_will(xd_decl *d, const char *names, const char *suffix, int64_t first, int64_t n);
-/* When memory is counted: adds the working memory of a slot that loading uses. */
+/* When memory is counted: adds to the count the working memory in slot `slot` (xd_store_scratch)
+ * that loading uses. */
 void  xd_load_count_work(xd_decl *d, int slot, size_t bytes);
 
 /* ---- elements (elements.c) ------------------------------------------------------------------ */
@@ -70,8 +72,8 @@ float xd_load_most(xd_tensor from, int64_t first, int64_t n, float scale);
 
 /* ---- codes (codes.c) ----------------------------------------------------------------------- */
 
-/* Convert n elements of a row, or return their maximum magnitude, as xd_load_elements and
- * xd_load_most do, for a tensor that is stored as quantized codes. */
+/* For a tensor that is stored as quantized codes: convert n elements of a row as xd_load_elements
+ * does, or return their maximum magnitude as xd_load_most does. */
 void  xd_load_decoded(void *to, xd_dtype tt, const xd_coding *c, int64_t row, int64_t column,
                       int64_t n);
 float xd_load_decoded_most(const xd_coding *c, int64_t row, int64_t n);
@@ -88,12 +90,14 @@ int    xd_sum_is(const xd_decl *d, const char *names, const char *suffix);
 /* Returns the bytes of memory for adding a tensor's terms, 0 if the tensor has none. whole: 1:
  * includes all n elements of the sum in f32. */
 size_t xd_sum_bytes(const xd_decl *d, const char *names, const char *suffix, int64_t n, int whole);
-/* Prepares the terms of a tensor to which the source adds terms. Returns 0 on failure. */
+/* If the source adds terms to the tensor f, prepares these terms for xd_sum_add. Returns 0 on
+ * failure. */
 int    xd_sum_open(xd_decl *d, xd_fetched *f, const xd_span *span, int n);
 void   xd_sum_add(const xd_decl *d, const xd_fetched *f, int64_t row, int64_t n, float *to,
                   int thread);
 void   xd_sum_close(const xd_decl *d, xd_fetched *f);
-/* Replaces a tensor to which the source adds terms by the complete sum. Returns 0 on failure. */
+/* If the source adds terms to the tensor f, replaces f by the sum of the stored tensor and all its
+ * terms. Returns 0 on failure. */
 int    xd_sum_whole(xd_decl *d, xd_fetched *f);
 
 /* ---- matrices (matrix.c) ------------------------------------------------------------------- */
@@ -114,12 +118,11 @@ typedef struct xd_mat_cols {    /* the columns of this rank, equal for all parts
     int64_t total;
 } xd_mat_cols;
 
-typedef struct xd_matrix {      /* a local matrix: the rows and columns that this rank computes
-                                   with */
+typedef struct xd_matrix { /* a local matrix: the rows and columns with which this rank computes */
     const xd_mat_part *parts;
     int                n;       /* number of parts: matrices of the checkpoint that are gathered */
     xd_mat_cols        cols;
-    int                nd;      /* number of extents in `shape`, if there is one part          */
+    int                nd;      /* number of extents in `shape`, if n is 1                     */
     const int64_t     *shape;   /* shape in the checkpoint; NULL: [out, in]                    */
     int64_t            rotate;  /* > 0: parts stay rotated in groups of this size (xd_lin.rotate) */
 } xd_matrix;
@@ -142,7 +145,7 @@ void xd_mat_count(xd_decl *d, xd_weight *w, const xd_matrix *m);
 void xd_mat_load(xd_decl *d, xd_weight *w, const xd_matrix *m);
 void xd_mat_pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name);
 
-/* ---- matrices packed for each GEMM (stored.c) ----------------------------------- */
+/* ---- stored matrices (stored.c) ------------------------------------------------- */
 
 /* Returns 1 if a matrix stays in its file instead of being packed when loaded (exec/stored.h): if
  * its parts are stored as the integers of w, if a part has a block type, or if all matrices stay
@@ -154,15 +157,15 @@ void    xd_mat_load_stored(xd_decl *d, xd_lin *l, const xd_matrix *m);
 /* Returns 1 if a matrix that is quantized becomes groups of four-bit integers. */
 int     xd_mat_takes_four(const xd_decl *d, const xd_matrix *m);
 /* Returns the group size in which the inputs of a four-bit matrix are rotated like its rows
- * (xd_four_rotation). 0: tensor parallelism splits within a group, so rows are rotated back when
- * they are gathered. */
+ * (xd_four_rotation). Returns 0 if tensor parallelism splits the columns of a group, so that rows
+ * are rotated back when they are gathered. */
 int64_t xd_mat_four_rotation(const xd_decl *d, const xd_matrix *m);
 /* Returns 1 if a matrix is stored in groups of four-bit integers, and stays in these groups when
  * loaded. Sets *rotate to the group size in which its columns stay rotated; 0: rows are rotated
  * back, if necessary, each time they are gathered. */
 int     xd_mat_is_four(const xd_decl *d, const xd_matrix *m, int64_t *rotate);
 /* Count and load a matrix in groups of four-bit integers, in place of xd_mat_count and xd_mat_load.
- * l->rotate is set before. */
+ * The caller has set l->rotate. */
 void    xd_mat_count_four(xd_decl *d, xd_lin *l, const xd_matrix *m);
 void    xd_mat_load_four(xd_decl *d, xd_lin *l, const xd_matrix *m);
 

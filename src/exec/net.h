@@ -1,4 +1,5 @@
-/* net.h - a neural network as a config, weights outside the blocks, and a list of blocks.
+/* net.h - defines a neural network, which has a config, weights outside the blocks, and a list of
+ * blocks.
  *
  * Text encoders, transformers and VAEs are networks; each kind adds its own entry points. */
 #ifndef XD_EXEC_NET_H
@@ -11,14 +12,15 @@
 
 typedef struct xd_net xd_net;
 
-typedef struct xd_state {       /* activations passed from block to block, and from rank to rank */
+typedef struct xd_state { /* activations that are passed from block to block and rank to rank */
     /* Hidden state, F32: this rank's rows [text; padding; references; image, D]; blocks change
      * it in place. */
     xd_tensor h;
     /* Stacked outputs of k early blocks for long skip connections, [k rows of h, D], in the compute
      * type; absent if the model has no long skips. */
     xd_tensor skips;
-    /* Input of the current block from a long skip connection, [rows of h, D], or absent. */
+    /* The input that the current block gets from a long skip connection, [rows of h, D], or
+     * absent. */
     xd_tensor skip;
     /* Tensors of the forward pass that the model's function cond() has made; not sent to other
      * ranks. */
@@ -42,13 +44,13 @@ typedef struct xd_block {       /* a kind of block of a network                 
 typedef struct xd_net_def {
     const char     *name;       /* xdit's name of the network, e.g. "t5"                       */
     const char     *classes[6]; /* accepted `_class_name` or `architectures` of configs        */
-    /* Prefix of tensor names, "text_model.", which files may omit; or NULL. */
+    /* Prefix of tensor names, such as "text_model.", which a file may omit; NULL: no prefix. */
     const char     *prefix;
-    /* Other prefixes that tensor names in files may have instead; the list ends with NULL. */
+    /* Other prefixes that a file may use in place of `prefix`; the list ends with NULL. */
     const char *const *prefixes;
-    const char     *lead;       /* prefix (or "") for printed lists of names; NULL: `prefix`      */
-    /* Beginning ("visual.") of declared tensor names that files have without any prefix or with
-     * `prefix` in front. NULL: there are no such names. */
+    const char     *lead;       /* prefix (or "") in printed lists of names; NULL: `prefix`       */
+    /* Declared tensor names that begin with this text ("visual.") are in files either without any
+     * prefix or with `prefix` in front. NULL: there are no such names. */
     const char     *beside;
     /* Names of tensors in files that are ignored, with or without a prefix. A star at the start or
      * end of a name matches any text: "visual.*". */
@@ -87,17 +89,18 @@ int       xd_net_unread(const xd_net_def *def, const char *name);
 /* Returns the number of block `layer` in its tensor names: "single_transformer_blocks.0" may be
  * block 19. */
 int       xd_net_number(const xd_net *n, int layer);
-/* Calls the declarer d for all weights of the network; of the blocks, only for those of this rank's
- * stage. */
+/* Calls the declarer d for the network's weights outside the blocks, and for the weights of those
+ * blocks that this rank's stage has. */
 xd_status xd_net_visit(xd_net *n, xd_decl *d);
-/* Returns the weights of block `layer` for work that is queued now. Call xd_net_layer for all
- * blocks of the stage in order. Networks read n->layer directly only to get shapes. */
+/* Returns the weights of block `layer` for the work that the caller queues next. For a weight
+ * stream, call xd_net_layer for all blocks of the stage in order. Networks read n->layer directly
+ * only to get shapes. */
 const void *xd_net_layer(xd_exec *x, const xd_net *n, int layer);
 /* Runs block `layer` on the activations s. */
 void      xd_net_block(xd_exec *x, const xd_net *n, int layer, xd_state *s);
 
 struct xd_cond {                /* an encoded prompt, valid during the request                 */
-    xd_tensor tok;              /* [n,E] F32 token embeddings, with padding only if the model    */
+    xd_tensor tok; /* [n,E] F32 token embeddings, including padding only if the model */
                                 /* was trained with it                                         */
     xd_tensor pooled;           /* [1,P] F32 pooled embedding, or absent                       */
     xd_tensor penultimate;      /* [n,E] F32: input of the encoder's last block, if available   */

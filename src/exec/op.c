@@ -22,7 +22,7 @@ xd_tensor xd_new_as(xd_exec *x, xd_dtype type, int nd, const int64_t *d)
     if (!t.p && xd_ok(x))
         xd_exec_fail(x, XD_ENOMEM, "no memory for a tensor of %zu bytes: %zu of %zu are in use",
                      bytes, x->tmp->used, x->tmp->cap);
-    if (!t.p)                   /* NULL would mean absent; never accessed after a failure      */
+    if (!t.p)                   /* not NULL, which means absent; not accessed after a failure  */
         t.p = x->tmp->base;
     return t;
 }
@@ -130,14 +130,15 @@ static void *scratch(xd_exec *x, size_t bytes)
     return bytes ? xd_new_as(x, XD_U8, 1, (int64_t[]){ (int64_t)bytes }).p : NULL;
 }
 
-/* Returns n columns of a GEMM operand that may be absent, such as the bias. */
+/* Returns a view of n columns of a GEMM operand such as the bias, or an absent tensor if the
+ * operand is absent. */
 static xd_tensor some_columns(xd_tensor t, int64_t first, int64_t n)
 {
     return t.p ? xd_cols(t, first, n) : t;
 }
 
-/* Computes output columns [row, row + n) of a layer whose matrix stays as stored: packs these rows
- * of the matrix, then multiplies by them. */
+/* Computes output columns [row, row + n) of a layer whose matrix stays as stored in its file: packs
+ * rows [row, row + n) of the matrix, then multiplies the inputs by these rows. */
 static void multiply_group(xd_exec *x, const xd_lin *l, const xd_gemm *a, int64_t row, int64_t n)
 {
     xd_weight w = l->w;
@@ -158,8 +159,8 @@ static void multiply_group(xd_exec *x, const xd_lin *l, const xd_gemm *a, int64_
                        .residual = some_columns(a->residual, row, n) });
 }
 
-/* Runs the GEMM `a` with the weight of a layer: at once, or in groups of rows of a matrix that
- * stays as stored. */
+/* Runs the GEMM `a` with the weight of a layer. If the layer's matrix stays as stored in its file,
+ * runs one GEMM per group of rows. */
 static void multiply(xd_exec *x, const xd_lin *l, const xd_gemm *a)
 {
     xd_gemm whole = *a;
@@ -603,8 +604,8 @@ void xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd
     xd_conv2d_into(x, out, in, w, &(xd_conv_options){ .lo = lo, .hi = hi, .residual = residual });
 }
 
-/* Adds the partial sums of all frames to those of the first frame, because the sum over ranks has
- * one partial sum per row, not per row and frame. */
+/* Adds the partial sums of all frames to the partial sums of the first frame: for the sum over
+ * ranks, each row has one partial sum, not one per frame. */
 static void fold_frames(xd_exec *x, xd_tensor partial, int64_t T, int64_t n)
 {
     if (T > 1)
@@ -671,7 +672,7 @@ void xd_time_row(float *row, double t, int64_t dim, int flip, double shift)
 {
     int64_t half = dim / 2;
     for (int64_t k = 0; k < half; k++) {
-        /* angles are computed in f32 on purpose: large angles must be rounded as in diffusers */
+        /* angles are computed in f32 so that large angles are rounded as in diffusers */
         float freq = expf((float)-log(10000.0) * (float)k / (float)((double)half - shift));
         float angle = (float)t * freq;
         row[(flip ? half : 0) + k] = sinf(angle);

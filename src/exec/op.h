@@ -1,4 +1,4 @@
-/* op.h - the tensor operations (ops) of which models are written.
+/* op.h - declares the tensor operations (ops) that the code of models calls.
  *
  * Ops do nothing on a failed context, accept zero rows, and allocate results and scratch from the
  * context's arena. Activations have the context's type x->act unless stated otherwise. */
@@ -18,9 +18,9 @@ xd_tensor xd_new_as(xd_exec *x, xd_dtype type, int nd, const int64_t *d);
  * xd_put and xd_get do nothing on a count device (which counts memory and computes nothing). */
 void xd_put(xd_exec *x, xd_tensor to, const float *from);
 void xd_get(xd_exec *x, float *to, xd_tensor from);
-/* Fills `to` with the xd_count(to) contiguous f32 elements that fn(ctx, buf) writes to buf. On a
- * count device (which counts memory and computes nothing) fn is not called, so nothing else may
- * depend on the call. */
+/* Fills `to` with the xd_count(to) contiguous f32 elements that fn(ctx, buf) writes to buf. fn is
+ * not called on a count device (which counts memory and computes nothing), so fn must have no other
+ * effect that is needed. */
 void xd_fill(xd_exec *x, xd_tensor to, void (*fn)(void *ctx, float *buf), void *ctx);
 
 /* Copies between tensors of any strides, and converts to the type of `out`. */
@@ -47,7 +47,7 @@ xd_tensor xd_seg(xd_tensor y, const xd_lin *w, int i);
 /* Computes a layer norm without gain and bias, multiplies the result by 1 + scale and adds shift.
  * scale, shift: [1,C], [n,C] or absent. */
 xd_tensor xd_norm_mod(xd_exec *x, xd_tensor in, xd_tensor scale, xd_tensor shift, float eps);
-/* Computes the norm `a`, whose result is read only by the linear layers w and `also` (or NULL). If
+/* Computes the norm `a`, whose result only the linear layers w and `also` (NULL: only w) read. If
  * these layers have fp8 inputs, the result is F8E4M3 with scales after the rows, and only valid as
  * an input of xd_linear and its variants. */
 xd_tensor xd_norm_for(xd_exec *x, const xd_norm *a, const xd_lin *w, const xd_lin *also);
@@ -57,17 +57,18 @@ xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias
 void      xd_norm_into(xd_exec *x, const xd_norm *a);
 xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
 /* Returns factors for RMS norms over features that tensor parallelism splits over ranks. in[i]
- * [n,C], i < k: this rank's features of rows that have `width` features on all ranks. A row that
- * was RMS-normed over the rank's own features, times its factor in the result [n,k] F32, is normed
- * over all features. The call is collective over the ranks that split the features. */
+ * [n,C], i < k: this rank's features of rows that have `width` features on all ranks. If a row has
+ * been RMS-normed over this rank's features, multiplying it by its factor in the result, [n,k] F32,
+ * makes it a row normed over all features. The call is collective over the ranks that split the
+ * features. */
 xd_tensor xd_rms_factors(xd_exec *x, const xd_tensor *in, int k, int64_t width, float eps);
 
 /* Norms and rotates queries or keys [n,H,D] (any strides, but the stride of D is 1) into `out` of
  * the same shape. First applies an RMS norm over the D elements of each head, with gain [D] (F32;
  * absent: no norm). Then applies RoPE to queries or keys by the row's angles: cos, sin [n,D/2] F32,
- * [1,D/2] if all rows have the same angles, or absent; elements 2i and 2i+1 are a pair. a->also:
- * keys that are processed in the same kernel launch as the queries. The function sets a->norm and
- * a->rms. */
+ * [1,D/2] if all rows have the same angles, or absent; elements 2i and 2i+1 are a pair. a->also may
+ * have keys, which are processed in the same kernel launch as the queries. The function sets
+ * a->norm and a->rms. */
 void      xd_qk_norm_into(xd_exec *x, const xd_qknorm *a);
 /* Norms and rotates queries or keys as xd_qk_norm_into does, but with a layer norm (gain and bias)
  * in place of the RMS norm. */
@@ -94,7 +95,7 @@ void      xd_attn_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_t
  * XD_STREAM bits; q, k, v have only the rows of these streams. */
 xd_tensor xd_attn_of(xd_exec *x, unsigned streams, xd_tensor q, xd_tensor k, xd_tensor v,
                      float scale);
-/* Computes attention over keys and values that every rank has completely (cross-attention), so no
+/* Computes attention over keys and values of which every rank has all rows (cross-attention), so no
  * messages are sent. bias [H,n,m] F32 (any strides) or absent. */
 xd_tensor xd_attn_over(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, xd_tensor bias,
                        float scale);
@@ -120,22 +121,24 @@ xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_
 xd_tensor xd_lookup_places(xd_exec *x, xd_tensor table, int64_t n,
                            int64_t (*place)(const void *ctx, int64_t i), const void *ctx);
 
-/* The ops below work on images. An image is a tensor [T,H,W,C], channels last, that has this rank's
- * rows. Functions with _into write to `out`, which has the shape of the result and type F32 or
- * x->act. A convolution's residual may be `out`, and a norm's `in` may be `out`. */
+/* The ops below work on images. An image is a tensor [T,H,W,C], channels last, with those rows of
+ * the image that this rank has. Functions with _into write to `out`, which has the shape of the
+ * result and type F32 or x->act. A convolution's residual may be `out`, and a norm's `in` may be
+ * `out`. */
 typedef struct xd_conv_options {
-    int        stride;          /* stride of rows and columns; 0 means 1                       */
-    const int *lo, *hi;         /* [3]: padding before and after frames, rows, columns; NULL: 0 */
+    int        stride;          /* stride along rows and columns; 0 means 1                    */
+    const int *lo, *hi;         /* [3]: padding before and after: frames, rows, columns; NULL: 0 */
     xd_tensor  residual;        /* a tensor that is added to the result, or absent             */
 } xd_conv_options;
 void      xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
                          const xd_conv_options *o);
 /* Computes a convolution over frames: kernel [kt,kh,kw], stride 1; `in` has kt - 1 more frames than
- * `out`. Frames are padded at their edges, so that those of `out` have as many rows and columns as
- * those of `in`. */
+ * `out`. Each frame is padded at its edges, so that the frames of `out` have as many rows and
+ * columns as the frames of `in`. */
 void      xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
                          xd_tensor residual);
-/* Computes a convolution for which `in` has all needed rows, so no messages are sent. */
+/* Computes a convolution without messages between ranks: `in` must have all rows that the result
+ * needs. */
 void      xd_conv_rows_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
                             const xd_conv_options *o);
 /* Gets the halo rows for xd_conv_rows_into from other ranks: at most `lo` rows above this rank's
@@ -143,15 +146,15 @@ void      xd_conv_rows_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cn
  * split the image's rows. */
 typedef struct xd_halo { xd_tensor above, below; } xd_halo;
 xd_halo   xd_halo_of(xd_exec *x, xd_tensor in, int lo, int hi);
-/* Group norm in two steps, for an image that is normalized in parts. xd_group_sums computes the
- * sums over all of `in` [T,H,W,C] and over the ranks that split its rows; xd_group_apply_into then
- * normalizes any part. a->scale, a->shift: [t,h,w,C] F32, or both absent: the result is norm *
- * scale + shift before silu, where each cell of a->scale and a->shift is used for T/t x H/h x W/w
- * cells of `in`. The function sets a->sums, a->groups and a->count. */
+/* Compute a group norm in two steps, for an image that is normalized in parts. xd_group_sums
+ * computes the sums over all of `in` [T,H,W,C] and over the ranks that split its rows;
+ * xd_group_apply_into then normalizes any part. a->scale, a->shift: [t,h,w,C] F32, or both absent:
+ * the result is norm * scale + shift before silu, where each cell of a->scale and a->shift is used
+ * for T/t x H/h x W/w cells of `in`. The function sets a->sums, a->groups and a->count. */
 typedef struct xd_gsum { xd_tensor sums; int groups; double count; } xd_gsum;
 xd_gsum   xd_group_sums(xd_exec *x, xd_tensor in, int groups);
 void      xd_group_apply_into(xd_exec *x, const xd_gsum *s, const xd_gnorm *a);
-/* Sums of a group norm for an image [1,H,W,C] whose rows are computed a few at a time.
+/* Compute the sums of a group norm for an image [1,H,W,C] whose rows are computed a few at a time.
  * xd_group_rows writes the partial sums [n,G,2] F64 of n rows of this rank. xd_group_close adds the
  * partial sums of all rows to s->sums [G,2] F64; s->groups is set by the caller. */
 void      xd_group_rows(xd_exec *x, xd_tensor partial, xd_tensor in);

@@ -53,13 +53,13 @@ void xd_reader_rows(const xd_reader *r, int64_t row, int64_t n, float *to, int t
 void xd_reader_past(const xd_reader *r, int64_t row, int64_t n)
 {
     const size_t from = xd_dtype_bytes(r->t.type, row * r->cols);
-    if (r->src->past && !r->codes.read)         /* rows stored as codes are in another order  */
+    if (r->src->past && !r->codes.read)         /* rows stored as codes may be in another order */
         r->src->past(r->src->self, r->name, (const char *)r->t.p + from,
                      xd_dtype_bytes(r->t.type, (row + n) * r->cols) - from);
 }
 
-/* Rounds a number of magnitude below 2^22 to the nearest integer, halves to even. Adding 1.5 * 2^23
- * leaves no bits for the fraction, so the addition itself rounds. */
+/* Rounds a number of magnitude below 2^22 to the nearest integer, halves to even. After 1.5 * 2^23
+ * is added, an f32 has no bits for a fraction, so the addition itself rounds. */
 static float nearest(float v)
 {
     const float big = 12582912.0f;
@@ -104,7 +104,7 @@ float xd_quantize_row(xd_dtype type, const float *x, int64_t n, void *to)
     if (!(s > 0))
         return s;
     for (int64_t i = 0; i < n && type == XD_I8; i++) {
-        float v = nearest(x[i] / s);    /* exceeds 127 only because s is rounded               */
+        float v = nearest(x[i] / s);    /* exceeds 127 only if s was rounded down              */
         q[i] = (int8_t)(v > 127 ? 127 : v < -127 ? -127 : v);
     }
     for (int64_t i = 0; i < n && type == XD_F8E4M3; i++)

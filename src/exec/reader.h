@@ -5,13 +5,13 @@
 
 #include "exec/weight.h"
 
-typedef struct xd_reader {      /* state of reading one tensor                                 */
-    const xd_source *src;       /* the weight source with the tensor, borrowed                 */
+typedef struct xd_reader {      /* state of a reader, which reads one tensor                   */
+    const xd_source *src;       /* weight source that has the tensor; borrowed                 */
     char      name[512];
     xd_tensor t;                /* the tensor as stored; valid until the reader is closed      */
     int64_t   rows, cols;       /* number of rows (the first extent), and elements per row     */
     float     scale;
-    xd_coding codes;            /* how to decode the tensor, if it is stored as quantized codes */
+    xd_coding codes;            /* tells how to decode the tensor, if it is stored as codes     */
     void     *sum;              /* LoRA terms to add to the rows (xd_source_sums); NULL: none  */
 } xd_reader;
 
@@ -19,8 +19,8 @@ typedef struct xd_reader {      /* state of reading one tensor                  
  * after a failure. */
 xd_status xd_reader_open(xd_reader *r, const xd_source *src, const char *name, xd_err *e);
 void      xd_reader_close(xd_reader *r);
-/* Returns 1 if the values that are read are exactly the stored ones: there is no scale, no
- * quantized codes and no added term. */
+/* Returns 1 if the reader returns the stored values unchanged, because the tensor has no scale, is
+ * not stored as quantized codes and gets no added terms. */
 int       xd_reader_plain(const xd_reader *r);
 /* Reads rows [row, row + n) of the tensor as f32. Any thread may call it. thread: index of the
  * calling thread, below the value of xd_par_threads() at xd_reader_open. */
@@ -30,12 +30,12 @@ void      xd_reader_rows(const xd_reader *r, int64_t row, int64_t n, float *to, 
 void      xd_reader_past(const xd_reader *r, int64_t row, int64_t n);
 
 /* Returns 1 if the tensor is stored with elements of this type (I8, F8E4M3) and a scale per row or
- * per tensor, as packed matrices are. For such a tensor, xd_reader_codes converts row x, as read,
- * back to elements of the stored type, and returns the row's scale. */
+ * per tensor, as packed matrices are. For such a tensor, xd_reader_codes converts row x, which
+ * xd_reader_rows has read, back to elements of the stored type, and returns the row's scale. */
 int       xd_reader_keeps(const xd_reader *r, xd_dtype type);
 float     xd_reader_codes(const xd_reader *r, int64_t row, const float *x, void *to);
 /* Returns 1 if the tensor is stored as Q4_0 blocks whose rows were rotated in groups of `rotate`
- * columns. Sets *at to the first block. */
+ * columns. Sets *at to the address of the tensor's first block. */
 int       xd_reader_fours(const xd_reader *r, int64_t rotate, const void **at);
 
 /* Quantizes a row of n values to type I8 or F8E4M3 on the host, with the same bits as on the

@@ -1,5 +1,5 @@
-/* run.h - calls a kernel of the device; scratch memory is from the arena, and errors are stored in
- * the execution context. */
+/* run.h - calls a kernel of the device. The kernel's scratch memory is from the arena, and the
+ * execution context records errors. */
 #ifndef XD_EXEC_RUN_H
 #define XD_EXEC_RUN_H
 

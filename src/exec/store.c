@@ -1,4 +1,4 @@
-/* store.c - memory of loaded weights, and the search for NaN and infinity in weights.
+/* store.c - allocates the memory of loaded weights, and searches weights for NaN and infinity.
  *
  * Large weights have separate memory blocks; small ones (biases, norms) share blocks of 1 MiB. In a
  * block that several processes share, all weights are adjacent. */
@@ -33,7 +33,7 @@ struct xd_store {
     size_t   bytes;
     block    scratch[2];
     xd_arena window;            /* block shared with other processes; base NULL: none          */
-    int      part, parts;       /* this process fills share `part` of `parts` of the block     */
+    int      part, parts;       /* this process fills share number `part`, of `parts` shares   */
     int      idle;              /* 1: another process fills the requested weights              */
 };
 
@@ -79,7 +79,7 @@ void *xd_store_own_block(xd_store *s, size_t bytes, size_t beside)
 {
     size_t window = xd_store_block_bytes(bytes);
     char  *p = own_block(s, window + beside);
-    s->bytes = beside;          /* weights in the block are counted when they are allocated    */
+    s->bytes = beside;          /* the weights in the block are counted one by one             */
     if (!p)
         return NULL;
     xd_store_use_block(s, p, window, 0, 1);
@@ -90,7 +90,7 @@ xd_arena xd_store_swap_block(xd_store *s, void *base, size_t bytes, const xd_are
 {
     xd_arena before = s->window;
     if (back) {
-        s->bytes -= s->window.used;     /* bytes counted when the swapped block was made       */
+        s->bytes -= s->window.used; /* bytes that were counted when the swapped block was made */
         s->window = *back;
     } else {
         xd_arena_init(&s->window, base, bytes);
@@ -103,9 +103,9 @@ void xd_store_fills(xd_store *s, int fills)
     s->idle = !fills;
 }
 
-/* Allocates a weight in the block shared with other processes. Each process fills the weights that
- * begin in its share of the block: about the same number of bytes per process, adjacent in the
- * file. */
+/* Allocates a weight in the block shared with other processes. The block is divided into equal
+ * shares, one per process, and each process fills the weights that begin in its share. All
+ * processes thus fill about the same number of bytes, adjacent in the file. */
 static void *get_from_block(xd_store *s, size_t bytes, int *mine)
 {
     size_t at = xd_arena_mark(&s->window), room = xd_store_block_bytes(bytes);
@@ -212,7 +212,7 @@ typedef struct scan {
     int      *bad;
 } scan;
 
-enum { RUN = 1 << 14 };         /* elements checked before the result is tested                */
+enum { RUN = 1 << 14 };         /* number of elements after which the result is tested         */
 
 /* Returns 1 if the exponent bits of an element are all ones (NaN or infinity). The accumulator has
  * the same width as the elements, so that the compiler can use complete vector registers. Elements
@@ -273,5 +273,6 @@ int xd_nonfinite(xd_tensor t)
 float xd_random_weight(uint64_t name_hash, uint64_t i)
 {
     uint64_t h = xd_hash_mix(name_hash, i);
-    return ((float)(h >> 40) * (1.0f / 8388608.0f) - 1.0f) * 1.7320508f; /* uniform, variance 1  */
+    /* uniformly distributed, with variance 1 */
+    return ((float)(h >> 40) * (1.0f / 8388608.0f) - 1.0f) * 1.7320508f;
 }

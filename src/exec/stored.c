@@ -1,6 +1,6 @@
-/* stored.c - linear layers whose matrix stays as stored in its file, or is held as groups of
- * four-bit integers. Rows of the stored or quantized matrix are gathered and packed for each
- * GEMM. */
+/* stored.c - computes linear layers whose matrix stays as stored in its file, or is in memory as
+ * groups of four-bit integers. Rows of the stored or quantized matrix are gathered and packed for
+ * each GEMM. */
 #include "exec/stored.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ int xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m)
     int sized = d->visit == XD_VISIT_COUNT && d->stays == XD_STAYS_ALL, turned;
     if (d->stays == XD_STAYS_NONE || (!d->src && !sized) || d->visit == XD_VISIT_RANDOM ||
         !d->dev->host_memory)
-        return 0;               /* files may be absent while sizes are counted                 */
+        return 0;               /* d->src may be NULL while sizes are counted                  */
     if (xd_gather_integers(d, w, m, &turned))
         return 1;
     for (int i = 0; i < m->n && d->stays == XD_STAYS_BLOCKS; i++) {
@@ -32,9 +32,9 @@ int xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m)
     return d->stays == XD_STAYS_ALL;
 }
 
-/* Max bytes of the rows that are packed together, so that they stay in the cache. Groups of
- * integers are larger: a GEMM with integers quantizes its inputs for each group, and packing
- * integers is fast. */
+/* Max bytes of the rows that are packed together, so that they stay in the cache. For matrices of
+ * integers, groups of rows are larger, because a GEMM quantizes its inputs once for each group, and
+ * because integers are packed fast. */
 enum { GROUP_BYTES = 8 << 20, GROUP_INTEGERS = 64 << 20 };
 
 struct xd_stored {
@@ -45,12 +45,12 @@ struct xd_stored {
     xd_mat_cols  cols;
     xd_banding   b;
     xd_fetched   f[XD_MAXSEG];
-    int          n;             /* number of checkpoint tensors that are open                  */
+    int          n;             /* number of open checkpoint tensors in this struct            */
     int64_t      scanned;       /* rows already checked for NaN                                */
 };
 
-/* Returns the number of rows that are packed together: complete bands, about the same number of
- * rows in each group. */
+/* Returns the number of rows that are packed together, which is a number of complete bands. All
+ * groups have about the same number of rows. */
 static int64_t group_rows(const xd_weight *w, const xd_gathering *g)
 {
     int64_t unit = g->band ? g->band : XD_QUANT_MIN;
@@ -63,7 +63,7 @@ static int64_t group_rows(const xd_weight *w, const xd_gathering *g)
     return rows < w->out ? rows : w->out;
 }
 
-/* Returns how many bytes of the files contain this rank's rows. */
+/* Returns how many bytes of the files must be read for this rank's rows. */
 static size_t mapped_bytes(const xd_decl *d, const xd_matrix *m)
 {
     size_t sum = 0;
@@ -222,7 +222,7 @@ size_t xd_stored_tmp(xd_dev *dev, const xd_weight *w)
     return dev->ops->pack_band(dev, w) ? 0 : dev->ops->pack_tmp(dev, w, XD_F32);
 }
 
-/* ---- matrices held in groups of four-bit integers --------------------------------- */
+/* ---- groups of four-bit integers -------------------------------------------------- */
 
 enum { ROTATE_MOST = 256 };     /* max columns that are rotated together                        */
 
@@ -302,8 +302,8 @@ int xd_mat_is_four(const xd_decl *d, const xd_matrix *m, int64_t *rotate)
     return m->n > 0;
 }
 
-/* Plans how rows are gathered to be quantized: in bands of f32, one band per thread, with columns
- * in complete groups. */
+/* Plans how rows are gathered for quantization: as f32, with columns in complete groups; each
+ * thread gathers one band of rows at a time. */
 static xd_gathering plan_fours(const xd_decl *d, const xd_lin *l, const xd_matrix *all)
 {
     xd_gathering g = xd_gather_plan(d, &l->w, all, 1);

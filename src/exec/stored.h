@@ -8,8 +8,8 @@
 
 #include "exec/weight.h"
 
-/* Packs rows [row, row + w->out) of a stored matrix to w, whose fields p and bytes are set. copy:
- * scratch of l->copy bytes; tmp: scratch of xd_stored_tmp bytes. */
+/* Packs rows [row, row + w->out) of a stored matrix to w, whose fields p and bytes are set. copy
+ * and tmp: scratch memory of l->copy and of xd_stored_tmp bytes. */
 xd_status xd_stored_pack(xd_stored *s, xd_weight *w, int64_t row, void *copy, void *tmp);
 /* Returns the number of scratch bytes `tmp` for packing w. */
 size_t    xd_stored_tmp(xd_dev *dev, const xd_weight *w);

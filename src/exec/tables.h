@@ -13,7 +13,7 @@
 typedef struct xd_table_key {
     const void *of;                             /* the weight or text that the table depends on */
     void      (*fill)(void *ctx, float *buf);   /* function that fills the table               */
-    /* Function cos or sin, of whose values `fill` fills the table. */
+    /* The function, cos or sin, whose values `fill` writes to the table. */
     double    (*fn)(double);
 } xd_table_key;
 
@@ -27,9 +27,9 @@ struct xd_tables {
 
 void xd_tables_open(xd_tables *s, xd_arena *a);
 void xd_tables_close(xd_tables *s);     /* frees the tables' arena memory                       */
-/* Sets *t to the table of shape d for a key. Returns 1 if the table is filled already, 0 if the
- * caller must fill it. The table's memory belongs to x->tables or, if x->tables is NULL, to the
- * arena. */
+/* Sets *t to the table of shape d for a key. Returns 1 if the table is filled already, and 0 if the
+ * caller must fill the table. The table's memory belongs to x->tables or, if x->tables is NULL, to
+ * the arena. */
 int  xd_table_find(xd_exec *x, const xd_table_key *key, xd_dtype type, const int64_t d[2],
                    xd_tensor *t);
 

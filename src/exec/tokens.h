@@ -9,8 +9,8 @@
 
 #include <stdint.h>
 
-/* The streams of tokens. XD_PAD: rows that pad the number of image tokens to a multiple (dit.h);
- * XD_PAD rows are in the same patch as the text. */
+/* The streams of tokens. XD_PAD is the stream of padding rows, which make the number of image
+ * tokens a multiple of a given number (dit.h); these rows are in the same patch as the text. */
 typedef enum xd_stream_id { XD_IMG, XD_TXT, XD_REF, XD_PAD, XD_NSTREAMS } xd_stream_id;
 #define XD_STREAM(s) (1u << (s))        /* bit of stream s in a set of streams                 */
 enum { XD_ALL = -1 };           /* value of a patch index that means all patches              */
@@ -21,13 +21,13 @@ typedef struct xd_grid { int64_t rows, cols; } xd_grid;
 
 /* How the tokens of one forward pass are split over patches and ranks. */
 typedef struct xd_layout {
-    /* Number of tokens of each stream on all ranks together; 0: the blocks do not compute the
-     * stream. */
+    /* Number of tokens of each stream, on all ranks together; 0: the blocks compute no tokens of
+     * this stream. */
     int64_t len[XD_NSTREAMS];
     int64_t grid[3];            /* number of image tokens along t, h, w                        */
-    /* Number of PipeFusion patches; of sequence ranks (ulysses x ring). */
+    /* Number of PipeFusion patches, and number of sequence ranks (ulysses x ring). */
     int     npatch, nsp;
-    int     txt_patch;          /* patch that has the text rows and XD_PAD                     */
+    int     txt_patch;          /* patch that has the text and padding rows                    */
     /* 1: the last patch has all reference image tokens, and only these. */
     int     refs_apart;
     /* Sizes of the reference images in tokens (borrowed). The tokens of all reference images, image
@@ -45,8 +45,8 @@ xd_span xd_cut(xd_span whole, int i, int n);
 /* Returns the i-th of n parts of a span; the first i parts together are at[i] / at[n] of the span.
  * `at` NULL: the parts are nearly equal. */
 xd_span xd_cut_at(xd_span whole, int i, int n, const int64_t *at);
-/* Returns the span of stream s that one sequence rank has in one patch. Text and XD_PAD are in
- * l->txt_patch. */
+/* Returns the span of stream s that one sequence rank has in one patch. All text and padding rows
+ * are in patch l->txt_patch. */
 xd_span xd_own(const xd_layout *l, xd_stream_id s, int patch, int sp);
 /* Returns the number of rows of all streams that one sequence rank has in one patch, or in all
  * patches (XD_ALL). */

@@ -1,4 +1,5 @@
-/* weight.c - what each kind of visit (list, count, load, random) does with a declared weight.
+/* weight.c - lists, counts, loads or fills with random values each declared weight, depending on
+ * the kind of visit.
  *
  * A linear layer may be fused from several matrices of the checkpoint and split by tensor
  * parallelism. Fusing and splitting are one operation: rows and columns of the checkpoint matrices
@@ -16,7 +17,7 @@
 #include "base/par.h"
 #include "base/rng.h"
 
-enum { SCAN_TABLE = 64 << 20 };         /* bytes; larger tables are not checked for NaN        */
+enum { SCAN_TABLE = 64 << 20 }; /* in bytes; tables above this size are not checked for NaN */
 
 /* the address of weights that are only counted and never dereferenced */
 static void *const nowhere = (void *)64;
@@ -164,7 +165,8 @@ void xd_load_make(const xd_made *m, int64_t first, int64_t n, float *to)
 }
 
 /* Hashes the first declared name of a tensor, with the declared scope. Random weights depend only
- * on this hash: alternative names in files, and the name that leads lists, do not change them. */
+ * on this hash, not on the alternative names that files may use or on the name that is first in
+ * lists. */
 static uint64_t hash_name(const xd_decl *d, const xd_fetch *what)
 {
     char name[512];
@@ -390,7 +392,7 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
     }
     *v = xd_view(nowhere, d->type, 2, shape);
     if (d->visit == XD_VISIT_COUNT) {
-        if (whole) {            /* otherwise rows are read one by one at lookup                 */
+        if (whole) {            /* otherwise each lookup reads single rows from the file        */
             xd_load_count(d, xd_bytes(*v));
             xd_load_count_work(d, 2, xd_sum_bytes(d, name, "", xd_count(*v), 1));
             xd_load_will(d, name, "", 0, xd_count(*v));
@@ -405,7 +407,7 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
     if (xd_bytes(f.t) <= SCAN_TABLE)
         xd_load_warn(d, f.name, f.t);
     if (!whole) {
-        *v = f.t;               /* rows are read from the mapping at lookup                    */
+        *v = f.t;               /* each lookup reads rows from the mapped file                 */
         return;
     }
     copy_to_device(d, *v, f.t, 0, f.name);
@@ -453,7 +455,7 @@ static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n,
     }
 }
 
-/* Lists the tensors of a linear layer; its matrices will have the element type `type`. */
+/* Lists the tensors of a linear layer, whose matrices will have the element type `type`. */
 static void list_matrix(xd_decl *d, const xd_matrix *m, xd_dtype type, int bias)
 {
     for (int i = 0; i < m->n; i++) {
@@ -600,11 +602,11 @@ void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64
 
 /* ---- convolutions --------------------------------------------------------------------------- */
 
-typedef struct ends {           /* copies the last frame of each convolution kernel            */
+typedef struct ends {           /* arguments for copying each convolution kernel's last frame  */
     xd_tensor from;             /* [n,kt,kh,kw]: kernels in the file                           */
     float     scale;            /* factor of elements that have 8 bits                         */
     float    *to;               /* [n,kh,kw]: last frames of the kernels                       */
-    int64_t   all, last;        /* elements per kernel; elements per frame of a kernel         */
+    int64_t   all, last;        /* number of elements of a kernel; of a frame of a kernel      */
 } ends;
 
 static void end_range(void *ctx, int64_t begin, int64_t end, int thread)
@@ -702,10 +704,10 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s)
 
 /* ---- convolutions of upsampled maps ------------------------------------------------------- */
 
-typedef struct fold {           /* makes one of the four 2 x 2 kernels                         */
+typedef struct fold {           /* arguments for making one of the four 2 x 2 kernels          */
     xd_tensor from;             /* [n,3,3]: kernels in the file                                */
     float     scale;            /* factor of elements that have 8 bits                         */
-    float    *to;               /* [n,2,2]: one of the four kernels of each                    */
+    float    *to;               /* [n,2,2]: the same one of the four kernels of each           */
     int       i, j;
 } fold;
 
@@ -730,8 +732,8 @@ static void fold_range(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Makes the four 2 x 2 kernels from one 3 x 3 kernel, read once from the file. Sums of kernel
- * elements are computed in f32 and rounded once. */
+/* Makes the four 2 x 2 kernels from one 3 x 3 kernel, read once from the file. Each element of a 2
+ * x 2 kernel is a sum of elements of the 3 x 3 kernel, computed in f32 and rounded once. */
 static void load_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t n,
                           const int64_t *shape)
 {

@@ -1,5 +1,5 @@
-/* weight.h - the declaration of a model's weights. A model declares its weights once; listing,
- * counting, loading, splitting, packing and random filling follow from the declaration.
+/* weight.h - the declaration of a model's weights. A model declares its weights once; from this
+ * declaration, weights are listed, counted, loaded, split, packed and filled with random values.
  *
  * To list, count or load weights, the model's `weights` function is run: this function calls xd_w_*
  * for every tensor, with the tensor's name in the checkpoint relative to the current scope (prefix
@@ -11,7 +11,8 @@
 #include "base/arena.h"
 #include "exec/tokens.h"
 
-/* How tensor parallelism splits a linear layer: not at all, by outputs, or by inputs. */
+/* How tensor parallelism splits a linear layer. XD_FULL: not at all; XD_COL: by outputs; XD_ROW: by
+ * inputs. */
 typedef enum xd_split { XD_REPLICATED, XD_COL, XD_ROW } xd_split;
 
 enum { XD_MAXSEG = 8, XD_QUANT_MIN = 16 };
@@ -29,7 +30,7 @@ typedef struct xd_lin {         /* this rank's shard of a linear layer y = x w^T
      * this many rows, one group after the other. */
     int64_t   group;
     size_t    copy;             /* bytes of the scratch buffer for a group of rows             */
-    xd_stored *stored;          /* the rows in the file; NULL on a count device                */
+    xd_stored *stored;          /* the source of the rows in the file; NULL on a count device  */
 } xd_lin;
 
 typedef struct xd_cnv {         /* weights of a convolution                                   */
@@ -40,9 +41,10 @@ typedef struct xd_cnv {         /* weights of a convolution                     
 typedef struct xd_decl xd_decl;
 
 /* Declares one linear layer: "NAME.weight" [out, in]; "NAME.bias" [out] if `bias`. If the input is
- * concatenated from several tensors, their widths are parts[0..nparts), whose sum replaces `in`;
- * tensor parallelism splits each part. If the output is several tensors side by side, their widths
- * are outs[0..nouts), whose sum replaces `out`; xd_seg returns one of them. */
+ * a concatenation of several tensors, parts[0..nparts) are the widths of these tensors, and their
+ * sum replaces `in`; tensor parallelism splits each part. If the output consists of several tensors
+ * side by side, outs[0..nouts) are their widths, whose sum replaces `out`; xd_seg returns one of
+ * the output tensors. */
 typedef struct xd_linear_spec {
     int64_t        in, out;
     int            nparts;      /* number of parts of the input; 0: one part of width `in`     */
@@ -50,10 +52,11 @@ typedef struct xd_linear_spec {
     int            nouts;       /* number of parts of the output; 0: one part of width `out`   */
     const int64_t *outs;
     xd_split       split;
-    /* The layer is split at multiples of this, e.g. features per head; 0: 1. */
+    /* The layer is split only at multiples of this number, such as the features per head; 0 means
+     * 1. */
     int64_t        unit;
     int            bias;
-    int            few;         /* 1: few input rows (modulation): w is quantized, not split    */
+    int            few;         /* 1: the input has few rows (modulation); w is not split       */
 } xd_linear_spec;
 void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *s);
 
@@ -65,8 +68,8 @@ typedef struct xd_fused_spec {
     const char *const *names;   /* [n] names of the parts in the checkpoint                    */
     int64_t            in, out[XD_MAXSEG];
     xd_split           split;
-    int64_t            unit;    /* parts are split at multiples of this (xd_linear_spec)       */
-    const int64_t     *units;   /* [n]: `unit` of each part; NULL: `unit` is that of all parts */
+    int64_t            unit;    /* parts are split only at multiples of this number            */
+    const int64_t     *units;   /* [n]: `unit` of each part; NULL: all parts have `unit`       */
     int                bias;
 } xd_fused_spec;
 void xd_w_fused(xd_decl *d, xd_lin *w, const xd_fused_spec *s);
@@ -85,8 +88,8 @@ typedef struct xd_conv_spec {
     int     kernel[3];
     int     stride[3];          /* strides of the convolution; 0 means 1                       */
     int     bias;
-    /* 1: of a kernel over frames (kernel[0] > 1), keeps only the last frame. This 2D kernel
-     * convolves a frame that has no predecessors. */
+    /* 1: only the last frame of a kernel over frames (kernel[0] > 1) is loaded, as a 2D kernel,
+     * which convolves a frame that has no predecessors. */
     int     last;
 } xd_conv_spec;
 void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s);
@@ -104,8 +107,8 @@ void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t 
 /* Declares the gain "NAME.weight" and the bias "NAME.bias" of a norm, [n] each. */
 void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias, int64_t n);
 
-/* Declares a table that is read by rows (an embedding). The table keeps the file's element type and
- * is used in place if the file is mapped. */
+/* Declares a table that is read by rows (an embedding). The table keeps the element type that it
+ * has in the file. If the file is mapped, the table is used there without a copy. */
 void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_t cols);
 
 /* Declares a table as xd_w_table does, for a tensor of another shape whose last extent is the
@@ -128,11 +131,11 @@ void xd_w_leave(xd_decl *d);
  * are along the first extent. */
 typedef struct xd_source_sums {
     int       (*has)(void *self, const char *name);     /* returns 1 if the tensor has terms   */
-    /* Returns the maximum bytes that adding the terms of a tensor needs from `open` to `close`, for
-     * any columns. */
+    /* Returns the max bytes of memory that are needed, between `open` and `close`, to add the terms
+     * of any columns of a tensor. */
     size_t    (*takes)(void *self, const char *name);
-    /* Prepares the terms for the columns in span[0 .. n), concatenated. The computation uses all
-     * threads. */
+    /* Prepares the terms for rows that consist of the columns in span[0], span[1], ... span[n - 1],
+     * one after the other. The computation uses all threads. */
     xd_status (*open)(void *self, const char *name, const xd_span *span, int n, void **sum,
                       xd_err *e);
     /* Adds the terms of rows [row, row + n) to the f32 rows at `to`. May be called from any thread.
@@ -152,8 +155,8 @@ struct xd_coding {
     void  (*read)(const xd_coding *c, int64_t row, int64_t column, int64_t n, float *to);
     /* Returns the scale by which a row's codes are multiplied; NULL: a row has several scales. */
     float (*scale)(const xd_coding *c, int64_t row);
-    /* Type of the codes: I8: integers within +-127; F8E4M3; Q4_0: the blocks of a row; F32: other
-     * codes. I8 and F8E4M3 codes have scales. */
+    /* Type of the codes. I8: integers within +-127; F8E4M3: 8-bit floats; Q4_0: blocks; F32: any
+     * other codes. I8 and F8E4M3 codes have scales. */
     xd_dtype    type;
     /* Group size (a power of 4) in which rows are rotated along their columns (xd_rotation); 0: no
      * rotation. */
@@ -210,12 +213,12 @@ typedef struct xd_store xd_store;       /* memory of loaded weights             
 
 typedef enum xd_visit {
     XD_VISIT_LIST,              /* lists the names and shapes of declared tensors              */
-    XD_VISIT_COUNT,             /* fills structs with invalid addresses, counts bytes           */
+    XD_VISIT_COUNT,             /* counts bytes, and fills structs with invalid addresses       */
     XD_VISIT_LOAD,              /* loads the weights from the weight source                    */
     XD_VISIT_RANDOM,            /* makes random elements from a hash of name and index         */
 } xd_visit;
 
-/* Which matrices stay as stored in their files (exec/stored.h), on a device in host memory. */
+/* On a device in host memory: which matrices stay as stored in their files (exec/stored.h). */
 typedef enum xd_stays {
     XD_STAYS_NONE,              /* no matrix stays in its file: all matrices are packed        */
     XD_STAYS_INTEGERS,          /* matrices that files store as the integers of an I8 matrix   */
@@ -233,7 +236,7 @@ struct xd_decl {
                                 /* XD_QUANT_MIN inputs and outputs; others have `type`          */
     const xd_source *src;
     int        tp, tp_at;       /* tensor-parallel degree and this rank's coordinate           */
-    /* 1: skips the last blocks, and tensors that only these blocks need. */
+    /* 1: the last blocks, and tensors that only these blocks need, are skipped. */
     int        cut;
     int        whole;           /* LIST: 1: lists also tensors that no network reads           */
     int        announces;       /* COUNT: 1: tells the source which elements a load will read  */
@@ -243,10 +246,10 @@ struct xd_decl {
     xd_stays   stays;
     size_t     mapped;          /* bytes of files that are read in place, again in every step   */
     size_t     packed;          /* bytes of the packed weights: needed (COUNT) or used         */
-    /* NULL, or [blocks]: each block's bytes in block_bytes and `mapped` together, and in `mapped`
-     * alone. */
+    /* [blocks]: for each block, the bytes that are counted in block_bytes and `mapped` together,
+     * and the bytes in `mapped` alone; or NULL. */
     size_t     *blocks_of, *mapped_of;
-    size_t     block_bytes;     /* `packed`, with each weight's size rounded up as in a block  */
+    size_t     block_bytes;     /* as `packed`, but with each size rounded up as in a block    */
     size_t     work[3];         /* COUNT: working memory of a load: slots of xd_store_scratch,  */
                                 /* and memory for data made by the source                      */
     int        nturned;         /* LOAD: number of matrices whose rotation was undone         */
@@ -272,12 +275,12 @@ void     *xd_store_get(xd_store *s, size_t bytes, int *mine);
  * part of them. */
 void      xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, int parts);
 /* Makes an empty store allocate later weights in one block of device memory, which the store
- * allocates. After the block are `beside` further bytes, whose address is returned. Returns NULL if
- * out of memory. */
+ * allocates. Allocates `beside` further bytes after the block, and returns the address of these
+ * bytes. Returns NULL if out of memory. */
 void     *xd_store_own_block(xd_store *s, size_t bytes, size_t beside);
 /* Makes the store allocate later weights in another block of the store's memory. Returns the
- * store's previous block of memory. To return to the previous block, call the function again with
- * the returned value as `back`. */
+ * store's previous block of memory. To make the store allocate in the previous block again, call
+ * the function with this returned value as `back`. */
 xd_arena  xd_store_swap_block(xd_store *s, void *base, size_t bytes, const xd_arena *back);
 /* Sets which process loads the weights requested from now on. fills 1: this process; 0: another
  * process. */
@@ -286,12 +289,13 @@ void      xd_store_fills(xd_store *s, int fills);
 size_t    xd_store_block_bytes(size_t bytes);
 /* Returns the total size of the store's weights. */
 size_t    xd_store_bytes(const xd_store *s);
-/* Returns working memory of at least `bytes` for loading a weight, which the next weight reuses.
- * slot: 0 or 1. Returns NULL if out of memory. xd_store_trim frees the working memory. */
+/* Returns at least `bytes` bytes of working memory for loading a weight. Loading the next weight
+ * reuses this memory. slot: 0 or 1. Returns NULL if out of memory. xd_store_trim frees the working
+ * memory. */
 void     *xd_store_scratch(xd_store *s, int slot, size_t bytes);
 void      xd_store_trim(xd_store *s);
-/* Registers an object that is closed with `close` when the store is closed. If there is no memory
- * to register it, closes the object at once and returns 0. */
+/* Registers an object, for which `close` is called when the store is closed. If there is no memory
+ * to register the object, closes the object at once and returns 0. */
 int       xd_store_owns(xd_store *s, void *object, void (*close)(void *object));
 void      xd_store_close(xd_store **s);
 void      xd_decl_free(xd_decl *d);     /* frees d->list                                       */

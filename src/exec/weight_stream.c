@@ -52,12 +52,12 @@ typedef struct streamed { int layer; char *host; size_t bytes; } streamed;
 struct xd_weight_stream {
     xd_stream_memory m;
     xd_stream_plan plan;
-    int            first, n;    /* first block of this stage, number of the stage's blocks     */
-    char          *pinned, *slots;      /* pinned: m.copy, or memory that belongs to the stream */
+    int            first, n;    /* first block of this stage; number of blocks of the stage    */
+    char          *pinned, *slots;      /* pinned host memory: m.copy, or allocated by the stream */
     streamed      *item;        /* [plan.streamed]: the streamed blocks in order               */
     int           *at;          /* [n]: index of a block in `item`; -1: stays on the device     */
-    int64_t        turn, fetched;       /* number of streamed blocks computed; fetched            */
-    xd_arena       window;      /* the store's window while a streamed block is loaded          */
+    int64_t        turn, fetched;       /* number of streamed blocks that were computed; fetched  */
+    xd_arena       window;      /* previous block of the store, while a streamed block loads    */
     void         (*next)(void *self, int k); /* called before a block in files is used; or NULL */
     void          *self;
     xd_stays       stays;       /* saved xd_decl.stays while a block in files is loaded         */
@@ -82,7 +82,7 @@ static void list_items(xd_weight_stream *s, const xd_block_sizes *w)
         if (!xd_stream_plan_has(&s->plan, w->n, i))
             continue;
         s->at[i] = k;
-        char *host = s->pinned ? s->pinned + used : NULL;       /* NULL: weights in files      */
+        char *host = s->pinned ? s->pinned + used : NULL; /* NULL if the weights stay in files */
         s->item[k++] = (streamed){ s->first + i, host, w->block[i] };
         used += w->block[i];
     }
@@ -191,8 +191,8 @@ void xd_weight_stream_leave(xd_weight_stream *s, xd_decl *d, int layer)
 
 /* ---- computing ---------------------------------------------------------------------------- */
 
-/* Returns 1 if the slot of the streamed block number `turn` holds a block in use or being
- * fetched. */
+/* Returns 1 if the slot for streamed block number `turn` still has the weights of another block,
+ * which is in use or being fetched. */
 static int is_busy(const xd_weight_stream *s, int64_t turn)
 {
     for (int64_t t = s->turn; t < turn; t++)

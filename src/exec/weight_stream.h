@@ -15,7 +15,8 @@
 #include "exec/exec.h"
 #include "exec/weight.h"
 
-/* Max number of slots: the weights of two blocks are copied ahead. */
+/* Max number of slots: one for the block that computes, and two for blocks whose weights are copied
+ * ahead. */
 enum { XD_STREAM_SLOTS = 3 };
 
 /* Bytes of a network's weights: total, and for each block of this stage, [first, first + n). */
@@ -25,8 +26,8 @@ typedef struct xd_block_sizes {
     const size_t *block;        /* [n] bytes of each block                                     */
 } xd_block_sizes;
 
-typedef struct xd_stream_plan { /* which blocks of a network are streamed; {0}: no block        */
-    int    slots, streamed;     /* slots (files: blocks in the page cache at the same time);    */
+typedef struct xd_stream_plan { /* plan of which blocks are streamed; {0}: no block             */
+    int    slots, streamed; /* number of slots; with files, of blocks in the page cache at a time */
                                 /* number of streamed blocks                                   */
     size_t slot;                /* bytes of a slot, which has the weights of one block         */
     size_t resident;            /* bytes of weights that stay on the device                     */
@@ -36,9 +37,9 @@ typedef struct xd_stream_plan { /* which blocks of a network are streamed; {0}: 
 
 /* Returns the bytes of device memory that the weights need with a stream plan, including slots. */
 size_t xd_stream_plan_bytes(const xd_stream_plan *p, const xd_block_sizes *w);
-/* Makes a plan that streams as few blocks as possible so that the weights need at most `have` bytes
- * of device memory. all: 1: streams every block. Returns 0 if even the minimum does not fit; *p is
- * then the plan with the minimum. */
+/* Makes a plan for `have` bytes of device memory: it streams only as many blocks as necessary for
+ * the weights to fit. all: 1: streams every block. Returns 0 if even the minimum does not fit; *p
+ * is then the plan with the minimum. */
 int    xd_stream_plan_make(xd_stream_plan *p, const xd_block_sizes *w, double have, int all);
 /* Returns 1 if the plan streams block i of n. */
 int    xd_stream_plan_has(const xd_stream_plan *p, int n, int i);

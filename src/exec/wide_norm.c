@@ -1,7 +1,7 @@
-/* wide_norm.c - RMS norm over features that tensor parallelism splits over ranks.
+/* wide_norm.c - computes an RMS norm over features that tensor parallelism splits over ranks.
  *
- * Each rank norms the rows over its own features. From the sums of squares of all ranks, a factor
- * is computed for each row, which turns the row into one that is normed over all features. */
+ * Each rank norms the rows over its own features. Then a factor for each row is computed from the
+ * sums of squares of all ranks. Multiplied by this factor, the row is normed over all features. */
 #include "exec/op.h"
 
 #include <math.h>

@@ -163,7 +163,7 @@ static xd_status fail_call(const movie *m, int code, const char *what)
                    (long long)m->film->n, (long long)m->film->w, (long long)m->film->h, why);
 }
 
-/* Sets the encoder's colour space to that of HD video: BT.709 with values 16..235; chroma samples
+/* Sets the encoder's colour space to that of HD video: BT.709 with values 16..235; colour samples
  * are at the position of the left pixel. */
 static void set_colours(AVCodecContext *c)
 {

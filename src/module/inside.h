@@ -1,5 +1,5 @@
-/* inside.h - private to module: private parts of xdit/module.h: the state of a module (a single
- * transformer or VAE), and functions that turn the program's arrays into tensors. */
+/* inside.h - private to module: defines the state of a module (a single transformer or VAE, see
+ * xdit/module.h), and declares functions that turn the program's arrays into tensors. */
 #ifndef XD_MODULE_INSIDE_H
 #define XD_MODULE_INSIDE_H
 
@@ -18,7 +18,7 @@ xd_status xd_array_tensor(const xd_array *a, const char *what, xd_tensor *t, xd_
 void      xd_array_read(float *to, xd_tensor from, int64_t first, int64_t n);
 
 /* A weight source (xd_source) that reads a network's weights from the program's named arrays.
- * in_place: 1: weights that need no conversion are views of the arrays. */
+ * in_place: 1: a weight that needs no conversion is a view of the program's array. */
 typedef struct xd_named xd_named;
 xd_status xd_named_open(xd_named **w, const xd_array *v, int64_t n, const char *what, xd_err *e);
 xd_source xd_named_source(xd_named *w, int in_place);
@@ -28,10 +28,10 @@ void      xd_named_close(xd_named **w);
 
 enum { XD_KEPT_TEXTS = 4 };     /* max cached texts of a module                                */
 
-typedef struct xd_kept_text {   /* cached tensors that depend only on a pass's text inputs     */
-    char    *key;               /* the text inputs as bytes, the key of this entry; NULL: unused */
+typedef struct xd_kept_text {   /* cached tensors that depend only on the text inputs of a pass */
+    char    *key;               /* key of this entry: bytes of the text inputs; NULL: unused     */
     size_t   bytes;             /* size of the key in bytes                                    */
-    void    *kept;              /* the cached tensors (xd_state.kept), in `arena`              */
+    void    *kept;              /* the cached tensors (xd_state.kept), allocated in `arena`    */
     xd_arena arena;
     int64_t  used;              /* number of the last forward pass that used this entry        */
 } xd_kept_text;
@@ -43,8 +43,8 @@ struct xd_module {
     xd_dtype     type;          /* compute type of the module                                  */
     xd_named    *named;
     xd_component part;
-    xd_dit_info  dit;           /* properties of the network, set for a transformer            */
-    xd_vae_info  vae;           /* properties of the network, set for a VAE                    */
+    xd_dit_info  dit;           /* for a transformer: properties of the network                */
+    xd_vae_info  vae;           /* for a VAE: properties of the network                        */
     xd_arena     arena;         /* scratch memory of a call; grows when needed                 */
     xd_kept_text text[XD_KEPT_TEXTS];
     int64_t      passes;        /* number of forward passes so far                             */

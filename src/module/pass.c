@@ -43,8 +43,8 @@ static void set_zero(xd_pass_run *t, xd_tensor to)
         memset(p, 0, xd_bytes(to));
 }
 
-/* Makes two views [W,C,p,p] of the patches in one line of tokens, for frame k of each patch: v[0]
- * in the latents' cells, v[1] in the tokens' features. */
+/* For frame k of the patches of one line of tokens, makes two views [W,C,p,p] of the same elements:
+ * v[0] of the latents, v[1] of the tokens' features. */
 static void line_views(const xd_pass_run *t, xd_tensor cells, xd_tensor tokens, int64_t line, int k,
                        xd_tensor v[2])
 {
@@ -161,8 +161,9 @@ static size_t append(char *to, size_t at, const void *from, size_t bytes)
     return at + bytes;
 }
 
-/* Writes the cache key of a text: all inputs that its cached values depend on. Returns the size of
- * the cache key in bytes. If `to` is NULL, only the size of the key is computed. */
+/* Writes the cache key of a text: the bytes of all inputs on which the text's cached values depend.
+ * Returns the size of the cache key in bytes. If `to` is NULL, only the size of the key is
+ * computed. */
 static size_t write_key(const xd_pass_run *t, char *to)
 {
     const xd_tensor part[] = { t->text, t->image, t->pooled };
@@ -196,8 +197,8 @@ static xd_kept_text *find_text(xd_pass_run *t, char *key, size_t bytes, int *fre
 
 /* ---- computing ----------------------------------------------------------------------------- */
 
-/* If `reads` is set, computes the values that the model caches per text (`kept`, in arena `a`), and
- * makes the pass use these values. */
+/* If `reads` is 1, the pass uses the values that the model caches per text. Computes these values
+ * first (`kept`, allocated in arena `a`). */
 static void keep_text(xd_pass_run *t, const xd_net *n, xd_arena *a, void *kept, int reads)
 {
     const xd_dit *d = t->m->part.dit;
@@ -329,7 +330,7 @@ static xd_status run(xd_pass_run *t, float *out, xd_err *e)
         give_prediction(t, compute(t, &m->part.w->net, k ? k->kept : NULL), out);
         s = xd_module_end(&t->x, e);
     }
-    if (s != XD_OK && k && fresh)       /* the entry's cached values may be incomplete         */
+    if (s != XD_OK && k && fresh)       /* frees the entry, whose values may be incomplete     */
         close_text(m, k);
     return s;
 }

@@ -12,10 +12,10 @@ typedef struct xd_pass_run {    /* state of one forward pass                    
     xd_tensor  latents, reference, text, image, pooled;
     int        tokens;          /* 1: latents are tokens [N,F], 0: [C,T,h,w]                   */
     int64_t    cells[3];        /* extents of the latents in cells: t, h, w                    */
-    int64_t    F, extra;        /* features of a token from the latents, and from extra channels */
+    int64_t    F, extra;        /* features of a token: from the latents; from extra channels    */
     xd_layout  lay;
     xd_grid   *refs;
-    int64_t    rows;            /* text rows, padded to the transformer's multiple             */
+    int64_t    rows;            /* number of text rows, padded to the transformer's multiple   */
     xd_exec    x;
     xd_cond    cond;
     xd_input   in;

@@ -3,7 +3,8 @@
  * of the previous step. The exchange of keys and values overlaps all other computation.
  *
  * In exact steps, each rank waits for the exchange at once. DistriFusion is implemented for
- * comparison: it needs memory for the keys and values of all tokens, for every block and pass. */
+ * comparison: for every block and guidance pass, the keys and values of all tokens must be in
+ * memory. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -16,18 +17,18 @@ typedef struct displaced {
     const xd_topo *topo;
     xd_dev        *dev;
     xd_dtype       type;
-    char          *mem;         /* per attention layer: K, V of all ranks; this rank's fresh K, V */
-    size_t         bytes, one;  /* bytes of all attention layers; bytes of one layer            */
-    int64_t        total, mine, heads, head_dim;        /* max rows: of all ranks; of this rank */
-    int64_t        now, *rows;  /* rows of the current attention; [R]: rows of each member      */
+    char          *mem;         /* for each attention layer: K, V of all ranks; fresh K, V        */
+    size_t         bytes, one;  /* size of `mem`; bytes of one attention layer                  */
+    int64_t        total, mine, heads, head_dim;        /* max rows of all ranks; of this rank  */
+    int64_t        now, *rows;  /* rows in the current attention layer; [R]: of each ring member */
     xd_kv         *seg;
-    xd_req        *req;         /* [attention layers][2]: exchanges of K and of V               */
+    xd_req        *req;         /* [attention layers][2]: pending exchanges of K and of V       */
     int            first, nlayers, sites, count;
 } displaced;
 
-/* Returns a view of the stored rows of attention i. Offsets are computed from the maximum number of
- * rows. `which` is 0 for K of all ring members, 1 for V of all members, 2 for own K, 3 for own
- * V. */
+/* Returns a view of the stored rows of attention i. The views' offsets depend only on the maximum
+ * number of rows. `which` is 0 for K of all ring members, 1 for V of all members, 2 for own K, 3
+ * for own V. */
 static xd_tensor stored_view(const displaced *s, int64_t i, int which)
 {
     int64_t row = s->heads * s->head_dim, size = (int64_t)xd_dtype_size(s->type);
@@ -83,7 +84,7 @@ static void displaced_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     b.kv = s->seg;
     b.nkv = c->size;
     xd_next_attn(x, m, &b);
-    for (int w = 0; w < 2 && !x->exact; w++)    /* used in the next step; overlaps computation */
+    for (int w = 0; w < 2 && !x->exact; w++) /* the next step uses the data; overlaps computation */
         s->req[2 * i + w] = c->ops->gather(c, as_matrix(stored_view(s, i, w)), s->rows,
                                            as_matrix(stored_view(s, i, 2 + w)));
 }

@@ -1,10 +1,11 @@
 /* fast_attn.c - DiTFastAttn: reuses attention outputs across steps and CFG passes, and computes
- * attention in windows, whose missing part (the residual) is reused from an earlier step.
+ * attention in windows. The difference from full attention (the residual) is reused from an earlier
+ * step.
  *
  * DiTFastAttn is the first in the list of parallel methods. DiTFastAttn works on this rank's tokens
- * and on the heads of its tensor-parallel rank, so reuse needs no message. The way in which each
- * attention is computed follows from the table, the step and earlier computation, which are equal
- * on all ranks. The attention windows are those of window.c, and x->window_off turns windows off.
+ * and on the heads of its tensor-parallel rank, so reuse needs no message. All ranks compute an
+ * attention in the same way, because the way depends only on the table, the step and the earlier
+ * steps. The attention windows are those of window.c, and x->window_off turns windows off.
  *
  * For every pass, block and attention, the last output is kept and, if the table has windows, the
  * residual: the full output minus the window's output. */
@@ -17,8 +18,8 @@
 
 extern const xd_method xd_method_fast_attn;
 
-/* The tensors that are kept per attention: output and residual. NEW_OUTPUT and NEW_REST are used
- * only in the search for a table. */
+/* The tensors that are kept for each attention layer: the output and the residual (REST).
+ * NEW_OUTPUT and NEW_REST are used only in the search for a table. */
 enum { OUTPUT, REST, NEW_OUTPUT, NEW_REST, KINDS };
 
 typedef struct slot {           /* state kept for one pass, block and attention layer          */
@@ -34,7 +35,7 @@ typedef struct fast {
     xd_dev        *dev;
     char          *mem;
     slot          *slots;
-    double        *loss;        /* error [blocks][XD_ATTN_WAYS]; negative: unknown             */
+    double        *loss;        /* [blocks][XD_ATTN_WAYS]: error of each way; < 0: unknown     */
     float         *host;        /* copies of two outputs in host memory                        */
     int64_t        rows, heads, head_dim;
     xd_dtype       type;
@@ -200,8 +201,8 @@ static void raise(double *loss, xd_attn_way w, double to)
     loss[w] = to > loss[w] ? to : loss[w];
 }
 
-/* Chooses the way in which a block's attention is computed in the current step, and updates the
- * kept outputs accordingly. */
+/* In a search: chooses the way in which a block's attention is computed in the current step, and
+ * updates the kept output and residual to match. */
 static void settle(xd_exec *x, fast *s, int layer)
 {
     double     *loss = s->loss + (ptrdiff_t)(layer - s->first) * XD_ATTN_WAYS;
@@ -265,7 +266,8 @@ static void fast_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     xd_attn_way w = xd_attn_way_at(s->table, x->layer, x->step);
     if (s->loss && x->pass == 0 && x->site == 0)
         settle(x, s, x->layer);
-    if (o->rows != n || x->step < o->step)      /* a different image size, or the first step    */
+    /* forgets the kept tensors if the image size differs or a request begins */
+    if (o->rows != n || x->step < o->step)
         *o = (slot){ .rest_step = -1 };
     if (s->loss)
         measure(x, m, a, o);

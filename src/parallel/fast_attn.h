@@ -1,17 +1,17 @@
-/* fast_attn.h - DiTFastAttn (Yuan et al. 2024, arXiv:2406.08552): a table that tells, for each
- * block and step, how the attention output is computed or reused. Tables have the format of
+/* fast_attn.h - implements DiTFastAttn (Yuan et al. 2024, arXiv:2406.08552): a table tells, for
+ * each block and step, how the attention output is computed or reused. Tables have the format of
  * xDiT's. */
 #ifndef XD_PARALLEL_FAST_ATTN_H
 #define XD_PARALLEL_FAST_ATTN_H
 
 #include <stdint.h>
 
-typedef enum xd_attn_way {      /* ways to get an attention output, largest saving first       */
+typedef enum xd_attn_way {      /* ways to get an attention output; the first saves the most   */
     XD_ATTN_SHARE,              /* reuse the previous step's output                            */
-    XD_ATTN_WINDOW_CFG,         /* windowed attention of one CFG pass, used for both passes    */
-    /* Attention in a local window, plus the residual of the last step with full attention. */
+    XD_ATTN_WINDOW_CFG,         /* attention in a window, computed in one CFG pass for both    */
+    /* attention in a window, plus the residual of the last step that computed full attention */
     XD_ATTN_WINDOW,
-    XD_ATTN_FULL_CFG,           /* full attention of the prompt's pass, used for both CFG passes */
+    XD_ATTN_FULL_CFG, /* full attention, computed in the prompt's pass for both CFG passes */
     XD_ATTN_FULL,
     XD_ATTN_WAYS
 } xd_attn_way;
@@ -23,7 +23,8 @@ typedef struct xd_attn_table {
     uint8_t *way; /* [blocks][steps] way (xd_attn_way) of each block and step; NULL: no table */
     double   limit;             /* > 0: compute every attention in full, and fill `found` with the
                                    ways whose relative error is below this limit               */
-    /* [blocks][steps] way that was found: if images differ, the way that saves the least work. */
+    /* [blocks][steps] ways that a search found; if the images of a batch had different ways, the
+     * one that saves the least work. */
     uint8_t *found;
 } xd_attn_table;
 

@@ -2,8 +2,8 @@
  * norms and attention.
  *
  * The layout splits the rows of the latents over the ranks (lay->len[XD_IMG] rows, nsp ranks). At
- * each resolution, a rank's band is its range of latent rows times a scale, which follows from the
- * width of the current tensor. Bands of different ranks may have different heights, and may be
+ * each resolution, a rank's band is its range of latent rows times a scale; the scale is computed
+ * from the current tensor's width. Bands of different ranks may have different heights, and may be
  * empty. A convolution fetches the input rows beyond its band (halo rows) from the ranks that have
  * them. Group norms add the partial sums of all rows in row order, and attention reads all keys in
  * order, so results equal those of one rank. */
@@ -61,7 +61,7 @@ static xd_tensor rows_view(xd_tensor t, int64_t first, xd_span s)
 }
 
 /* The output rows at one edge of a band, which need input rows of a neighbouring rank. The tensor
- * `in` has all input rows of the edge, own and received. */
+ * `in` has all input rows that the edge needs, both this rank's rows and received rows. */
 typedef struct edge {
     xd_span   out, need;
     xd_tensor in;
@@ -71,9 +71,9 @@ typedef struct edge {
 typedef struct band_conv {      /* convolution of this rank's band of rows                     */
     const xd_conv *a;
     int64_t scale, out_scale, height;
-    xd_span mine, out;          /* input rows and output rows of the band                      */
-    xd_span inner;              /* output rows that need only own input rows                   */
-    int     over;               /* 1: kernel spans frames, so edges are computed twice         */
+    xd_span mine, out;          /* the band's input rows; its output rows                      */
+    xd_span inner;              /* output rows that need only this rank's input rows           */
+    int     over;               /* 1: the kernel spans frames; edges are computed twice        */
     edge    e[2];               /* edges above and below the inner rows                        */
 } band_conv;
 
@@ -105,9 +105,9 @@ static void find_edges(xd_exec *x, band_conv *k)
 }
 
 /* Sets `give` to views of the rows that other ranks need, and `get` to views of the memory for the
- * other ranks' rows that this rank's edges need. A rank whose band is above or below this rank's
- * band has rows for only one of the two edges. The view of a rank with which no rows are exchanged
- * is empty. */
+ * other ranks' rows that this rank's edges need. Another rank's band is either above or below this
+ * rank's band, so this rank has rows for only one of the two edges. If no rows are exchanged with a
+ * rank, the rank's views are empty. */
 static void set_views(xd_exec *x, halo *h, const band_conv *k, xd_tensor in,
                       const xd_tensor edges[2])
 {
@@ -139,8 +139,8 @@ static xd_req begin_exchange(xd_exec *x, halo *h, const band_conv *k)
     return h->c->ops->exchange(h->c, h->give, h->get);
 }
 
-/* Computes the convolution's output rows `out` from `in`, which has all input rows that they need.
- * Padding is used only outside the image. */
+/* Computes the convolution's output rows `out` from `in`, which has all input rows that these
+ * output rows need. Only rows outside of the image are padding. */
 static void run_rows(xd_exec *x, const xd_hooks *next, const band_conv *k, xd_span out,
                      xd_tensor in, xd_tensor plus)
 {
@@ -182,8 +182,9 @@ static void run_inner(xd_exec *x, const xd_hooks *next, band_conv *k)
         next->conv(x, next, &a);
 }
 
-/* Computes a convolution of this rank's band. Inner rows are computed while the halo rows are in
- * transit, then the few edge rows, from a copy of the input rows that they need. */
+/* Computes a convolution of this rank's band. While the halo rows are in transit, the inner rows
+ * are computed. Then the few edge rows are computed, from a copy of the input rows that the edges
+ * need. */
 static void halo_conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
 {
     halo         *h = m->priv;
@@ -231,8 +232,8 @@ static void rows_beside(xd_span band, int lo, int hi, int64_t height, xd_span ou
     out[1] = (xd_span){ end, b - end };
 }
 
-/* Sets the views of halo rows to send and receive. A rank with rows above or below this rank's band
- * exchanges rows for only one side of each band. */
+/* Sets the views of halo rows to send and to receive. Another rank's band is either above or below
+ * this rank's band, so two ranks exchange rows for only one side of each band. */
 static void set_halo_views(xd_exec *x, halo *h, int64_t height, const int reach[2], xd_tensor in,
                            const xd_tensor side[2])
 {

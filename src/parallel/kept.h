@@ -6,7 +6,7 @@
 #include "exec/op.h"
 #include "parallel/rows.h"
 
-/* Buffers in device memory with K and V of `rows` tokens, for each guidance pass, block and
+/* Buffers in device memory that store K and V of `rows` tokens for each guidance pass, block and
  * attention layer that this rank computes. */
 typedef struct xd_kept {
     const xd_topo *topo;
@@ -18,8 +18,8 @@ typedef struct xd_kept {
     int            first, nlayers, sites;
 } xd_kept;
 
-/* Allocates the buffers. XD_ENOMEM: not enough memory. `whose` tells in the error message to which
- * tokens these keys and values belong. */
+/* Allocates the buffers. Returns XD_ENOMEM if there is not enough memory; the error message names
+ * with `whose` the tokens to which the keys and values belong. */
 xd_status xd_kept_open(xd_kept *k, const xd_method_args *a, int64_t rows, const char *whose,
                        xd_err *e);
 void      xd_kept_close(xd_kept *k);

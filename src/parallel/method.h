@@ -22,10 +22,10 @@ typedef struct xd_method_args {
     xd_dtype         act;       /* compute type                                                 */
     /* For a transformer: attention heads that this tensor-parallel rank has; elements per head. */
     int64_t          heads, head_dim;
-    int              sites;     /* transformer: number of self-attention layers per block       */
+    int              sites;     /* for a transformer: self-attention layers per block           */
     /* transformer: blocks [first, last) of this rank's pipeline stage */
     int              first, last;
-    int              npass;     /* transformer: guidance passes per step, of all cfg ranks      */
+    int              npass;     /* for a transformer: guidance passes per step, on all cfg ranks */
     /* For a transformer, 1: the ring axis uses the previous step's keys and values
      * (DistriFusion). */
     int              displaced;
@@ -35,10 +35,10 @@ typedef struct xd_method_args {
     /* For a transformer: table of the attention outputs that are reused (fast_attn.h); NULL:
      * none. */
     struct xd_attn_table *ways;
-    xd_comm         *rows;      /* VAE: ranks that split the rows of an image; NULL: none        */
+    xd_comm         *rows;      /* for a VAE: ranks that split the image's rows, or NULL         */
 } xd_method_args;
 
-typedef struct xd_method {        /* a parallel method; the only symbol that its file exports  */
+typedef struct xd_method {        /* a parallel method; its file exports only this struct      */
     const char *name;           /* name of the method, "ulysses"                               */
     /* Opens the method's hooks, which are called before the hooks `next`. Sets *out to NULL if the
      * method has nothing to do. */
@@ -55,7 +55,7 @@ typedef struct xd_method_stack {
     const xd_hooks *head;         /* first entry of the stack, for xd_exec.hooks                */
     const xd_method *const *methods;    /* the parallel methods that were opened             */
     xd_hooks       *open[XD_MAXMETHODS];
-    size_t        bytes;        /* bytes of device memory, in use until close                   */
+    size_t        bytes;        /* bytes of device memory that the methods use until close      */
 } xd_method_stack;
 xd_status xd_method_stack_open(xd_method_stack *c, const xd_method_args *a, xd_err *e);
 /* Opens a stack of the given parallel methods instead of the methods in xd_methods. Refuses more

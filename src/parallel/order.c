@@ -1,9 +1,9 @@
-/* order.c - lists keys and values in token order, from the members of a parallel axis or from
- * segments */
+/* order.c - lists the keys and values of all members of a parallel axis, or of some segments, in
+ * token order */
 #include "parallel/rows.h"
 
-/* Returns the first row of patch p of the stream order[st] among the token rows of axis member
- * `sp`. */
+/* Among the token rows of axis member `sp`, returns the first row of patch p of the stream
+ * order[st]. */
 static int64_t row_of(const xd_exec *x, const xd_stream_id *order, int st, int p, int sp)
 {
     int64_t row = 0;

@@ -1,4 +1,4 @@
-/* references.c - keeps keys and values of reference images from step to step.
+/* references.c - stores the keys and values of reference images for later denoising steps.
  *
  * Tokens of reference images are the last patch of the layout (xd_layout.refs_apart). A step with
  * all patches stores the reference tokens' keys and values. A step without the reference tokens

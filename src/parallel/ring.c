@@ -1,7 +1,7 @@
 /* ring.c - ring attention (Liu et al. 2023, arXiv:2310.01889): queries stay on their rank, and keys
  * and values are sent around the ring of ranks.
  *
- * The sums of attention have the same order as on one rank, however messages are sent: each rank
+ * Attention adds terms in the same order as on one rank, regardless of the messages: each rank
  * attends to the keys and values of all members of the ring at once, in global token order.
  * Attention heads are independent, so keys and values are sent for groups of heads: while attention
  * of one group is computed, the keys and values of the next group are in transit. Ring members may
@@ -25,11 +25,11 @@ typedef struct ring {
     const xd_topo *topo;
     xd_dev        *dev;
     int64_t        heads;       /* max attention heads per group                               */
-    void          *buf[2];      /* K and V of all ring members, for a group of heads           */
+    void          *buf[2];      /* each: K and V of all ring members, for a group of heads     */
     size_t         bytes;
     xd_tensor     *give, *get;  /* [R]: views to send and to receive                           */
     xd_tensor     *k, *v;       /* [R]: keys and values of each ring member                    */
-    int64_t       *row;         /* [R]: next row of each ring member while sorting             */
+    int64_t       *row;         /* [R]: next row of each ring member while segments are listed */
     xd_kv         *seg;         /* [npatch * streams * R]: segments of keys and values         */
     xd_qo         *part;        /* [U]: pieces of queries, one per Ulysses rank                */
 } ring;
@@ -50,7 +50,7 @@ static xd_tensor heads_view(xd_tensor t, int64_t first, int64_t n)
     return t;
 }
 
-/* Copies this rank's keys and values of all segments to consecutive rows of k and v, for the heads
+/* Copies the keys and values of this rank's segments to consecutive rows of k and v, for the heads
  * from `first` on. */
 static void copy_own(xd_exec *x, const xd_attn_args *a, int64_t first, xd_tensor k, xd_tensor v)
 {
@@ -100,8 +100,8 @@ static xd_attn_args attn_over_all(const xd_exec *x, const ring *s, const xd_attn
 
 /* ---- shared-memory windows ---------------------------------------------------------------- */
 
-/* Returns a view of n rows of message buffer b. The view replaces the data of a failed ring member,
- * which is in no window. */
+/* Returns a view of n rows of message buffer b, which replaces the data of a failed ring member:
+ * such data is in no window. */
 static xd_tensor buffer_view(const ring *s, int b, xd_tensor like, int64_t n)
 {
     return xd_view(s->buf[b], like.type, 4, (int64_t[]){ 1, n, like.d[2], like.d[3] });
@@ -156,7 +156,7 @@ static void attn_shared(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     }
     xd_attn_args b = attn_over_all(x, s, a);
     xd_next_attn(x, m, &b);
-    c->ops->barrier(c);         /* wait until no other rank reads this memory                  */
+    c->ops->barrier(c);         /* waits until no other rank reads this rank's K and V         */
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -249,7 +249,7 @@ static void ring_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 static void close_ring(xd_hooks *m)
 {
     ring *s = m->priv;
-    for (int i = 1; i >= 0; i--)        /* in reverse order, because counted memory is a stack  */
+    for (int i = 1; i >= 0; i--) /* freed in reverse order, because counted memory is a stack */
         if (s->buf[i])
             s->dev->mem->put(s->dev, s->buf[i], s->bytes);
     free(s->give), free(s->get), free(s->k), free(s->v), free(s->row);

@@ -1,12 +1,12 @@
-/* rows.h - inside parallel: functions that parallel methods share: the token rows of a ring member,
- * views of rows, and calls of the next hook. */
+/* rows.h - inside parallel: functions that parallel methods share. They count the token rows of a
+ * ring member, make views of rows, and call the next hook. */
 #ifndef XD_PARALLEL_ROWS_H
 #define XD_PARALLEL_ROWS_H
 
 #include "parallel/method.h"
 
-/* Returns the number of token rows that all Ulysses ranks of one ring member have of one patch
- * (XD_ALL: of all patches). */
+/* Returns how many token rows of one patch (XD_ALL: of all patches) the Ulysses ranks of one ring
+ * member have together. */
 static inline int64_t xd_member_rows(const xd_layout *l, const xd_topo *t, int patch, int member)
 {
     int64_t n = 0;

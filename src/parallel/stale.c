@@ -1,6 +1,7 @@
-/* stale.c - PipeFusion's stale keys and values (Fang et al. 2024, arXiv:2405.14430). While one
- * patch is computed, the other patches contribute the keys and values of their last computation:
- * earlier patches contribute those of this step, later patches those of the previous step.
+/* stale.c - implements the stale keys and values of PipeFusion (Fang et al. 2024,
+ * arXiv:2405.14430). While one patch is computed, every other patch contributes the keys and values
+ * that were computed last: for an earlier patch in this step, for a later patch in the previous
+ * step.
  *
  * The hooks of PipeFusion run after the hooks of Ulysses, with all tokens of the ring member and
  * this rank's heads, and before the hooks of ring attention. The keys and values of all rows are
@@ -24,7 +25,7 @@ static int64_t stored_row(const xd_exec *x, const stale *s, int64_t row, int64_t
 {
     static const xd_stream_id order[XD_NSTREAMS] = { XD_TXT, XD_PAD, XD_REF, XD_IMG };
     int64_t at = 0;
-    if (x->patch == XD_ALL)     /* with all rows, rows are stored in their own order            */
+    if (x->patch == XD_ALL)     /* rows of all patches are stored in their own order            */
         return row;
     for (int i = 0; i < XD_NSTREAMS; i++) {
         const xd_topo *t = s->kept.topo;

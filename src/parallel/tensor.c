@@ -1,6 +1,6 @@
-/* tensor.c - tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053): each rank has some outputs
- * of a layer and the matching inputs of the next layer. This file sums the ranks' partial
- * results. */
+/* tensor.c - implements tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053): each rank has
+ * some output features of a layer, and the weights that multiply these features in the next layer.
+ * This file sums the ranks' partial results. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -18,7 +18,7 @@ static void tensor_sum(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io
     const tensor *s = m->priv;
     if (over != XD_OVER_FEATURES)
         return;
-    if (!xd_ok(x))              /* other ranks wait for a failed rank's part of the sum */
+    if (!xd_ok(x))              /* the other ranks wait for this rank's part, even if it failed */
         io.p = xd_failed_buffer(x, io.p, xd_bytes(io), s->c);
     xd_req r = s->c->ops->allreduce(s->c, io, XD_SUM);
     if (s->c->ops->wait(s->c, &r, 1) != XD_OK)

@@ -1,5 +1,5 @@
-/* topo.h - the coordinates of ranks on the six axes of parallelism, and the groups of ranks along
- * each axis. */
+/* topo.h - computes the coordinates of ranks on the six axes of parallelism, and makes the groups
+ * of ranks along each axis. */
 #ifndef XD_PARALLEL_TOPO_H
 #define XD_PARALLEL_TOPO_H
 
@@ -18,8 +18,8 @@ typedef struct xd_topo {
     /* [axis] groups of the ranks that differ from this rank only on this axis; this rank is number
      * at[axis]. */
     xd_comm   *group[XD_NAXES];
-    /* Group over the axes Ulysses and ring: the ranks that have tokens of this guidance pass. This
-     * rank is number at[ULYSSES] + at[RING] * deg[ULYSSES]. */
+    /* The group over the axes Ulysses and ring, which consists of the ranks that have tokens of
+     * this rank's guidance pass. This rank is number at[ULYSSES] + at[RING] * deg[ULYSSES]. */
     xd_comm   *tokens;
     xd_comm   *replica;         /* the ranks that compute one image together                    */
     xd_comm   *world;           /* all ranks in use                                             */

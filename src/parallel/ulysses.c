@@ -24,12 +24,12 @@ typedef struct views { xd_tensor *give, *get; } views;          /* [U]: one per 
 typedef struct ulysses {
     xd_hooks         hooks;
     const xd_topo *topo;
-    const int64_t *heads;       /* shards of heads if uneven (xd_layout.heads), or NULL        */
+    const int64_t *heads;       /* uneven shards of heads (xd_layout.heads); NULL: even        */
     xd_dev        *dev;
     xd_kv         *seg;         /* [npatch * streams * U]: segments of keys and values         */
     xd_qo         *part;        /* [U]: pieces of queries, one per Ulysses rank                */
     views          set[NSETS];
-    void          *failed_buf;  /* message buffer that a failed rank uses                      */
+    void          *failed_buf;  /* message buffer, used instead of tensors after a failure     */
     size_t         failed_bytes;
 } ulysses;
 
@@ -67,11 +67,11 @@ static void end_exchange(xd_exec *x, ulysses *s, xd_req *r, int n)
         xd_exec_fail(x, XD_ECOMM, "ulysses: an all-to-all failed");
 }
 
-/* Starts the exchange of t [1,n,H,D]. This rank sends to rank u the heads of rank u in this rank's
- * rows, and receives from rank u this rank's heads in the rows of rank u. After the exchange,
- * get[u] of view set `set` is the tensor [1,n_u,H_u,D] from rank u, in that rank's window or in new
- * memory of the arena. If the exchange is for attention outputs, the tensors in `get` are the
- * destinations to write to. */
+/* Starts the exchange of t [1,n,H,D]. This rank sends to rank u, for this rank's rows, the heads of
+ * rank u; it receives from rank u, for rank u's rows, this rank's heads. After the exchange, get[u]
+ * of view set `set` is the tensor [1,n_u,H_u,D] from rank u, in that rank's window or in new memory
+ * of the arena. If the exchange is for attention outputs, the tensors in `get` are the destinations
+ * to write to. */
 static xd_req tokens_for_heads(xd_exec *x, ulysses *s, int set, xd_tensor t)
 {
     const views *w = &s->set[set];
@@ -93,10 +93,10 @@ static xd_req tokens_for_heads(xd_exec *x, ulysses *s, int set, xd_tensor t)
     return (set == OUT ? c->ops->exchange_places : c->ops->exchange_views)(c, w->give, w->get);
 }
 
-/* Returns the attention outputs to the ranks of their tokens. Each rank has written the outputs of
- * its heads to this rank's destination, or sends the outputs to this rank now. When this exchange
- * has ended, every rank with heads has confirmed, so no rank reads this rank's queries, keys and
- * values any more. */
+/* Returns the attention outputs to the ranks that have the tokens. The other ranks have written the
+ * outputs of their heads directly to this rank's memory, or send these outputs now. When this
+ * exchange has ended, every rank with heads has confirmed, so no rank reads this rank's queries,
+ * keys and values any more. */
 static void heads_for_tokens(xd_exec *x, ulysses *s)
 {
     xd_comm *c = s->topo->group[XD_ULYSSES];

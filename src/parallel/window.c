@@ -5,7 +5,7 @@
  * split into tiles, and all queries of a tile attend to one box of keys around the tile. At the
  * edges of the image, boxes are shifted inwards, so that all boxes have the same size. The
  * attention of each tile is one kernel call, with the tile's queries in pieces and its keys in
- * segments. Any attention kernel can compute a tile's attention without a mask.
+ * segments. This needs no mask, so that any attention kernel can compute a tile.
  *
  * A line window covers the tokens before and after each query in token order, and moves with the
  * query, as in xDiT. With a line window, the queries of a tile have a mask for the keys that only
@@ -27,23 +27,24 @@ extern const xd_method xd_method_window;
 
 enum { NAXES = 3 };
 
-/* Max tokens of a tile along each axis, or along a line. Tiles should be large, because the keys of
- * a box are packed once per tile. */
+/* Max number of tokens of a tile along each axis, or along the line of a line window. Tiles should
+ * be large, because the keys of a box are packed once per tile. */
 static const int64_t most_tile[NAXES] = { 4, 10, 16 };
 enum { MOST_LINE = 64 };
 
 typedef struct window {
     xd_hooks       hooks;
     const xd_topo *topo;
-    int64_t        size[NAXES];         /* size of boxes per axis; 0: the complete axis        */
-    int            line;                /* 1: a line window of size[2] / 2 tokens on each side */
-    int64_t        row[MOST_LINE];      /* line window: image token of each of the tile's queries */
+    int64_t        size[NAXES];         /* box size per axis in tokens; 0: the complete axis   */
+    int            line;                /* 1: line window of size[2] / 2 tokens on each side   */
+    int64_t        row[MOST_LINE];      /* line window: index of each query's image token         */
     int            nrows;
-    int64_t        grid[NAXES], most[NAXES];    /* tokens per axis: of the image; max of a tile */
+    /* per axis: tokens of the image; max tokens of a tile */
+    int64_t        grid[NAXES], most[NAXES];
     xd_kv         *seg;
     xd_qo         *part;
-    int            segs, parts;         /* capacity of the arrays of segments and parts       */
-    int            nseg, nparts;        /* segments and parts of the current tile             */
+    int            segs, parts;         /* capacity of `seg`; capacity of `part`              */
+    int            nseg, nparts;        /* number of segments, and of parts, of the current tile */
 } window;
 
 typedef struct box { xd_span at[NAXES]; } box;          /* range of frames, rows, columns      */
@@ -142,8 +143,8 @@ static void add_queries(xd_exec *x, window *s, const xd_attn_args *a, xd_span ru
 
 /* ---- attention ---------------------------------------------------------------------------- */
 
-/* Makes the mask of the queries of a line window. The mask's columns are first the keys that are
- * not image tokens, then the image's keys. */
+/* Makes the mask of a tile's queries for a line window. The mask's columns are first the keys that
+ * are not image tokens, then the image's keys. */
 static xd_tensor mask_of(xd_exec *x, const window *s, int64_t heads, int64_t others, xd_span seen)
 {
     const int64_t keys = others + seen.n, reach = s->size[NAXES - 1] / 2;
@@ -200,7 +201,7 @@ static void attend_tile(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, co
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Returns 1 if an attention's queries and keys are all tokens of the layout. */
+/* Returns 1 if both the queries and the keys of an attention call are all tokens of the layout. */
 static int are_all_tokens(xd_exec *x, const window *s, const xd_attn_args *a)
 {
     int64_t keys = 0, tokens = 0, rows = 0;
@@ -270,8 +271,7 @@ static xd_status open_window(const xd_method_args *a, const xd_hooks *next, xd_h
     s->hooks = (xd_hooks){ .name = "window", .attn = window_attn, .next = next, .priv = s };
     s->topo = a->topo;
     set_axes(s, a);
-    /* the runs of consecutive tokens in a box or tile are split at the borders of the ranks'
-     * shards */
+    /* borders between the ranks' shards split the runs of consecutive tokens in a box or tile */
     const int cuts = XD_NSTREAMS * a->lay->nsp + 1;
     s->segs = (int)(box_size(s, 0) * box_size(s, 1)) + 2 * cuts;
     s->parts = (int)(s->grid[0] * s->grid[1]) + 2 * cuts;

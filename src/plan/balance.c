@@ -21,7 +21,7 @@ enum { SIDE = 256, RUNS = 24, UNIT = 32 };
 
 struct xd_balance {
     int      nsp, U, P, bands;
-    int64_t *share, *heads, *rows;      /* prefix sums [nsp + 1], [U + 1], [bands + 1]         */
+    int64_t *share, *heads, *rows;      /* prefix sums: [nsp + 1], [U + 1] and [bands + 1] values */
     double  *stage;             /* [P]: speed relative to the fastest stage                    */
     int      staged;            /* 1: stages have different speeds                             */
     float   *speed;             /* [ranks]: speed relative to the fastest rank                 */
@@ -29,7 +29,7 @@ struct xd_balance {
 
 /* ---- measuring ---------------------------------------------------------------------------- */
 
-typedef struct test {           /* GEMM of square matrices that measures a device              */
+typedef struct test {           /* the speed test: a GEMM of square matrices on a device       */
     xd_dev   *d;
     xd_weight w;
     void     *in, *out, *tmp;
@@ -45,8 +45,8 @@ static void close_test(test *t)
             t->d->mem->put(t->d, p[i], n[i]);
 }
 
-/* Returns the seconds of the fastest of several runs of the test GEMM, which excludes disturbance
- * by other processes. */
+/* Runs the test GEMM several times. Returns the seconds of the fastest run, which other processes
+ * have disturbed least. */
 static double fastest_run(test *t, xd_dtype type, xd_err *e)
 {
     xd_dev *d = t->d;
@@ -68,7 +68,8 @@ static double fastest_run(test *t, xd_dtype type, xd_err *e)
     }
     d->mem->fill(d, NULL, t->in, 0, t->bytes);
     d->mem->fill(d, NULL, t->out, 0, t->bytes);
-    /* The test's weights are packed from host memory, like those of a model. */
+    /* The weights of the speed test are read from host memory and rearranged for the kernels, as a
+     * model's weights are. */
     float    *zeros = calloc((size_t)SIDE * SIDE, sizeof *zeros);
     xd_status s = zeros ? d->ops->pack(d, &t->w, xd_view2(zeros, XD_F32, SIDE, SIDE), t->tmp)
                         : xd_fail(e, XD_ENOMEM, "no memory for a matrix of %d x %d", SIDE, SIDE);
@@ -95,8 +96,8 @@ static int coordinate_of(const xd_degrees *d, int rank, xd_axis a)
     return rank % d->n[a];
 }
 
-/* Returns the speed of the slowest of the ranks with shard i, which are the ranks for which part()
- * returns i. */
+/* Several ranks may have shard i: those for which part() returns i. Returns the speed of the
+ * slowest of these ranks. */
 static double slowest_rank(const xd_plan *plan, const float *speed,
                            int (*part)(const xd_degrees *d, int rank), int i)
 {
@@ -148,8 +149,8 @@ static double share_of(const xd_balance *b, int sp)
                     : 1.0 / b->nsp;
 }
 
-/* Sets the speed of every pipeline stage. The speed of a stage is the speed of that rank of the
- * stage that is the last to finish its tokens. */
+/* Sets the speed of every pipeline stage. A stage is as fast as the one of its ranks that finishes
+ * its tokens last. */
 static void set_stages(xd_balance *b, const xd_plan *plan)
 {
     const xd_degrees *d = &plan->deg;

@@ -1,8 +1,8 @@
 /* balance.h - makes the shards of ranks uneven, in proportion to the measured speeds of the ranks.
  *
- * All ranks time a small GEMM at the same time. Several ranks have the same tokens if they differ
- * only in stage, cfg half, tensor shard or replica; such ranks all count with the speed of the
- * slowest rank among them. */
+ * All ranks time a small GEMM at the same time. Ranks that differ only in stage, cfg half, tensor
+ * shard or replica have the same tokens. The speed of the slowest of such ranks counts for all of
+ * them. */
 #ifndef XD_PLAN_BALANCE_H
 #define XD_PLAN_BALANCE_H
 

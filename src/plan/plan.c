@@ -27,8 +27,9 @@ static void degrees_text(xd_degrees d, char *out, size_t size)
         snprintf(out, size, "1 rank");
 }
 
-/* Writes up to three plans on at most `ranks` ranks that are close to the degrees d. Each plan
- * lowers one or two of the degrees; plans that lose the fewest ranks are first. */
+/* Writes up to three plans that are close to the degrees d and use at most `ranks` ranks. Plans
+ * that lower one of the degrees come first, those with the most ranks before others; then come
+ * plans with a degree above 1 on one axis only. */
 static void nearest_plans(xd_degrees d, int ranks, char *out, size_t size)
 {
     xd_degrees best[3];
@@ -42,7 +43,7 @@ static void nearest_plans(xd_degrees d, int ranks, char *out, size_t size)
             c.n[a] = want / rest;
             best[n++] = c;
         }
-    for (int a = 0; a < XD_NAXES && n < 3; a++) {       /* plans with a degree on one axis only */
+    for (int a = 0; a < XD_NAXES && n < 3; a++) { /* plans along one axis only                    */
         xd_degrees c = { { 1, 1, 1, 1, 1, 1 } };
         if (d.n[a] == 1)
             continue;
@@ -210,8 +211,8 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
         s = set_degrees(p, a, &product, e);
     if (s != XD_OK)
         return s;
-    /* Options are checked before the number of ranks, because no other degrees make an invalid
-     * option valid. */
+    /* These options are checked before the number of ranks: if they are invalid, a plan with other
+     * degrees would not help. */
     p->displaced = a->use_displaced_patches;
     p->npatch = xd_plan_patches(a);
     if (p->displaced && p->npatch > 1)
@@ -221,7 +222,7 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
     s = check_ranks(p, what, product, ranks, e);
     if (s == XD_OK)
         s = set_options(p, a, d, e);
-    if (s == XD_OK)             /* without a model, degrees may still be undecided             */
+    if (s == XD_OK)             /* without a model, some degrees may not be set yet            */
         s = set_text_degree(p, a->text_tensor_parallel_degree, d ? 1 : ranks, what, e);
     if (s == XD_OK)
         s = read_list(p, a->attn_layer_num_for_pp, d, e);

@@ -1,5 +1,5 @@
-/* plan.h - the plan by which a model is distributed over ranks: degrees, patches, warm-up steps,
- * stages. */
+/* plan.h - checks the plan by which a model is distributed over ranks: the degrees of parallelism,
+ * patches, warm-up steps and stages. */
 #ifndef XD_PLAN_PLAN_H
 #define XD_PLAN_PLAN_H
 
@@ -13,15 +13,17 @@ typedef struct xd_plan {
     xd_degrees deg;
     /* Number of PipeFusion patches; 1 if there are no pipeline stages or all steps are exact. */
     int  npatch;
-    /* number of exact steps (without stale data) at the start; at least 1 with patches */
+    /* Number of exact steps (without stale data) at the start of a request; at least 1 if there are
+     * patches. */
     int  warmup;
     int  text_every; /* 1: text tokens are sent with every patch; 0: only with the first patch */
     int  displaced;             /* 1: the ring axis uses stale K, V (DistriFusion)             */
     int  vae_rows;              /* 1: the VAE's images are split into bands of rows            */
     int  text_tp;               /* text encoders are split over the first text_tp ranks in use */
-    /* requested number of blocks of each stage; nlist 0: balanced stages */
+    /* The requested numbers of blocks of the stages, list[0 .. nlist). If nlist is 0, the stages
+     * are balanced. */
     int  nlist, list[XD_MAXSTAGE];
-    int  changes;               /* difference from the one-rank image (plan_table.h)           */
+    int  changes;               /* how the image differs from that of one rank (plan_table.h)  */
     char text[256];             /* "pipefusion 2 x ulysses 2 (4 patches, 1 warm-up, VAE rows)" */
 } xd_plan;
 

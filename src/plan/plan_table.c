@@ -1,5 +1,5 @@
-/* plan_table.c - the table of a plan's options, and the flags, names and texts that follow from
- * it */
+/* plan_table.c - defines the table of a plan's options, and makes flags, names and descriptions of
+ * plans from the table */
 #include "plan/plan_table.h"
 
 #include <stdio.h>
@@ -74,7 +74,8 @@ void xd_plan_table_use(const xd_plan_table *t)
 
 const xd_option *xd_parallel_options(int *n)
 {
-    static xd_option flat[XD_PLAN_ROWS];        /* no race: all threads write the same contents */
+    /* threads may write it at once: all write the same contents */
+    static xd_option flat[XD_PLAN_ROWS];
     for (int i = 0; i < now->n; i++)
         flat[i] = now->rows[i].option;
     *n = now->n;

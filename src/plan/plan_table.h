@@ -14,7 +14,7 @@
 
 enum { XD_PLAN_ROWS = 32 };     /* maximum number of rows of the table                         */
 
-/* What a plan must have, in addition to an option, so that the option has an effect. */
+/* A property that a plan must have so that an option of the plan has an effect. */
 typedef enum xd_plan_needs {
     XD_NEEDS_NOTHING,
     XD_NEEDS_STAGES,            /* the plan has more than one pipeline stage                   */
@@ -25,9 +25,9 @@ typedef enum xd_plan_needs {
     XD_NEEDS_GROUP,             /* several ranks compute one image                             */
 } xd_plan_needs;
 
-/* How a plan's image differs from the image of one rank, smallest difference first: not at all, by
- * the rounding of sums over tensor-parallel ranks, or by steps with stale data. A plan's value
- * combines the values of its options. */
+/* How a plan's image differs from the image of one rank. XD_SAME_BITS: not at all;
+ * XD_SUMS_OF_TENSOR: sums over tensor-parallel ranks are rounded differently; XD_STALE_STEPS: steps
+ * use stale data. The value of a plan combines the values of its options by or. */
 enum { XD_SAME_BITS = 0, XD_SUMS_OF_TENSOR = 1, XD_STALE_STEPS = 2 };
 
 /* Flags of xd_plan_row.always: the option appears in a plan's flags, or in its description, even if
@@ -36,18 +36,19 @@ enum { XD_ALWAYS_FLAG = 1, XD_ALWAYS_TEXT = 2 };
 
 typedef struct xd_plan_row {
     xd_option     option; /* name, kind (INT, FLAG or TEXT) and help; no help: hidden option */
-    /* The axis of parallelism whose degree the option sets; XD_NAXES: the option is not a
+    /* The axis of parallelism whose degree the option sets, or XD_NAXES if the option sets no
      * degree. */
     int           axis;
     const char   *word;         /* name of the option in --plan, e.g. "u"; NULL: none          */
-    /* For kind FLAG: the number after the name in --plan; 0: the number is the option's value. */
+    /* For kind FLAG: the number that follows the name in --plan. 0: the option's value is this
+     * number. */
     int           name_number;
     const char   *default_text; /* value of the option if it is not given                      */
     xd_plan_needs needs;
     /* Text for the option in a plan's description, with # in place of the value; NULL: the
      * description omits the option. */
     const char   *description;
-    int           always, changes; /* flags XD_ALWAYS_...; effect on the image (XD_SAME_BITS ...) */
+    int           always, changes; /* XD_ALWAYS_... flags; effect on the image (XD_SAME_BITS ...) */
 } xd_plan_row;
 
 typedef struct xd_plan_table {
@@ -63,8 +64,8 @@ const xd_plan_row   *xd_plan_row_of(int axis);
 
 /* ---- one option of a plan ----------------------------------------------------------------- */
 
-/* Returns the value of option r in plan a as a number, which is 0 if the option is not given, and 1
- * for a given text. */
+/* Returns the value of option r in plan a as a number: 0 if the option is not given, 1 if the
+ * option is a text and is given. */
 int  xd_plan_number(const xd_plan_row *r, const xd_parallel *a);
 /* Sets the value of option r in plan a. Not for options of kind TEXT. */
 void xd_plan_put(const xd_plan_row *r, xd_parallel *a, int number);
@@ -93,8 +94,8 @@ void xd_plan_details(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *ou
 /* Returns how the plan's image differs from the one-rank image: the combined xd_plan_row.changes of
  * the options that have an effect. */
 int  xd_plan_changes(const xd_parallel *a, const xd_dit_info *d);
-/* Copy the numeric values of all options to and from a message between ranks. Options of kind TEXT
- * are not copied. */
+/* Copy the numeric values of all options to a message between ranks, or from such a message.
+ * Options of kind TEXT are not copied. */
 void xd_plan_pack(const xd_parallel *a, int32_t out[XD_PLAN_ROWS]);
 void xd_plan_unpack(const int32_t in[XD_PLAN_ROWS], xd_parallel *a);
 /* Writes one hash for each option's value to `out`, by which ranks compare their plans. Returns the

@@ -1,4 +1,5 @@
-/* abort_notice.h - a message with which a failed rank makes all other ranks stop computing at once
+/* abort_notice.h - sends a message with which a failed rank makes all other ranks stop computing at
+ * once.
  *
  * Without abort notices, ranks learn of another rank's failure only when they combine the status of
  * a step at the end of the next step, perhaps minutes later. An abort notice is a separate message,

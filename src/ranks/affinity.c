@@ -1,9 +1,9 @@
 /* affinity.c - binds every rank to a share of its host's cores.
  *
  * A rank is bound to a set of cores, but its threads are not bound to single cores, so that the
- * system may still move them away from other load. Memory pages are then local to the cores of the
- * rank's threads, which write the pages first. All ranks compute the same division from the same
- * system files, so they need no communication. */
+ * system may still move a thread away from a busy core. The rank's threads write new memory pages
+ * first, so the pages are in memory that is local to the rank's cores. All ranks compute the same
+ * division from the same system files, so they need no communication. */
 #include "ranks/affinity.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@ xd_status xd_world_wait(xd_comm *c, xd_req r, xd_err *e)
         return XD_OK;
     xd_status s = xd_fail(e, XD_ECOMM, "a message between ranks failed%s%s",
                           c->err->msg[0] ? ": " : "", c->err->msg);
-    if (e)                      /* this rank reports an error that cannot reach rank 0            */
+    if (e)                      /* rank -1: each rank reports this error itself                   */
         e->rank = -1;
     return s;
 }
@@ -33,7 +33,7 @@ xd_status xd_world_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e)
         goto out_of_step;
     *e = sent;
     return sent.code;
-out_of_step:                    /* a failure of this rank itself is reported first             */
+out_of_step:                    /* reports `lost` only if this rank itself has not failed      */
     if (mine == XD_OK)
         *e = lost;
     e->rank = -1;

@@ -1,8 +1,8 @@
 /* world.h - the groups of ranks of a run (all ranks, and those that the plan uses), and functions
  * by which ranks combine their status.
  *
- * Every function is collective over the ranks that its comment names, except those whose calls are
- * local. */
+ * The calls of a function are collective over the ranks that its comment names, unless the comment
+ * says that the call is local. */
 #ifndef XD_RANKS_WORLD_H
 #define XD_RANKS_WORLD_H
 
@@ -25,15 +25,15 @@ xd_status xd_world_wait(xd_comm *c, xd_req r, xd_err *e);
 /* Combines the status of all used ranks. If any rank has failed, all ranks return the error of the
  * lowest failing rank, with that rank's error message and number. */
 xd_status xd_world_agree(const xd_world *w, xd_status mine, xd_err *e);
-/* Combines the status as xd_world_agree does, over the ranks of c. `me` is the rank number to
- * report for a failure of this rank. A failure that a rank detected itself has priority over a
+/* Combines the status as xd_world_agree does, but over the ranks of c. `me` is the number by which
+ * an error message names this rank. A failure that a rank detected itself has priority over a
  * failure that a rank only passes on. */
 xd_status xd_world_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e);
 /* Returns 1 if the argument `mine` is nonzero on every used rank. Returns 0 if a message fails; the
  * next xd_world_agree reports the failed message. */
 int       xd_world_all(const xd_world *w, int mine);
 /* Combines the sticky errors of an execution context over the ranks of c, a group of the used
- * ranks: if one rank's context has failed, all fail. */
+ * ranks: if the context of one rank has failed, the contexts of all these ranks fail. */
 void      xd_world_settle(const xd_world *w, xd_comm *c, xd_exec *x);
 /* Connects an execution context to the abort notices: a notice that another rank has failed makes
  * the context fail, and the context's own failure is sent to the other ranks. The call is local. */
