@@ -1,4 +1,5 @@
-/* host.h - functions by which host code accesses device memory. No other host code accesses it.
+/* host.h - functions through which host code accesses device memory. All host code accesses device
+ * memory only through these functions.
  *
  * Only kernels dereference device addresses. If the host can address a device's memory
  * (xd_dev.host_memory), xd_host_open copies nothing. These functions do nothing if the context has

@@ -39,7 +39,7 @@ void xd_late_take(xd_exec *x, xd_norm *a);
 /* Performs the pending additions to those rows of the hidden state h that `op` may access. */
 void xd_late_before(xd_exec *x, xd_op op, const void *args);
 /* Call before the arena is rewound to `mark`, which frees the memory allocated after `mark`: moves
- * data of pending additions out of this memory. */
+ * the gates of pending additions out of this memory. */
 void xd_late_keep(xd_exec *x, size_t mark);
 
 #endif

@@ -92,9 +92,8 @@ int       xd_net_number(const xd_net *n, int layer);
 /* Calls the declarer d for the network's weights outside the blocks, and for the weights of those
  * blocks that this rank's stage has. */
 xd_status xd_net_visit(xd_net *n, xd_decl *d);
-/* Returns the weights of block `layer` for the work that the caller queues next. For a weight
- * stream, call xd_net_layer for all blocks of the stage in order. Networks read n->layer directly
- * only to get shapes. */
+/* Returns the weights of block `layer` for the work that the caller queues next. Call xd_net_layer
+ * for all blocks of the stage, in order. Networks read n->layer directly only to get shapes. */
 const void *xd_net_layer(xd_exec *x, const xd_net *n, int layer);
 /* Runs block `layer` on the activations s. */
 void      xd_net_block(xd_exec *x, const xd_net *n, int layer, xd_state *s);

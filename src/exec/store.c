@@ -90,7 +90,7 @@ xd_arena xd_store_swap_block(xd_store *s, void *base, size_t bytes, const xd_are
 {
     xd_arena before = s->window;
     if (back) {
-        s->bytes -= s->window.used; /* bytes that were counted when the swapped block was made */
+        s->bytes -= s->window.used; /* not counted again: this block was counted when it was made */
         s->window = *back;
     } else {
         xd_arena_init(&s->window, base, bytes);

@@ -11,8 +11,8 @@
 #include "base/arena.h"
 #include "exec/tokens.h"
 
-/* How tensor parallelism splits a linear layer. XD_FULL: not at all; XD_COL: by outputs; XD_ROW: by
- * inputs. */
+/* How tensor parallelism splits a linear layer. XD_REPLICATED: not at all; XD_COL: by outputs;
+ * XD_ROW: by inputs. */
 typedef enum xd_split { XD_REPLICATED, XD_COL, XD_ROW } xd_split;
 
 enum { XD_MAXSEG = 8, XD_QUANT_MIN = 16 };
@@ -56,7 +56,8 @@ typedef struct xd_linear_spec {
      * 1. */
     int64_t        unit;
     int            bias;
-    int            few;         /* 1: the input has few rows (modulation); w is not split       */
+    /* 1: the input has few rows (modulation), so w is quantized even if it is not split */
+    int            few;
 } xd_linear_spec;
 void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *s);
 

@@ -1,4 +1,4 @@
-/* device_proxy.c - functions of a proxy device that only call the real device */
+/* device_proxy.c - implements those functions of a proxy device that only call the real device */
 #include "observe/device_proxy.h"
 
 #define ONE(slot, type, op) +1

@@ -15,7 +15,7 @@ typedef struct xd_device_proxy { /* `dev` is first: an xd_dev * may be cast to x
     xd_dev    *real;
 } xd_device_proxy;
 
-/* X(slot, type of the arguments, op) for every kernel of a device. */
+/* Expands to X(member of xd_dev_ops, type of the arguments, xd_op) for every kernel of a device. */
 #define XD_KERNELS(X)                           \
     X(gemm, xd_gemm, GEMM)                      \
     X(attn, xd_attn_args, ATTN)                 \

@@ -1,4 +1,4 @@
-/* profile.h - a proxy device that measures the time, flops and bytes of each kind of op.
+/* profile.h - defines a proxy device that measures the time, flops and bytes of each kind of op.
  *
  * Every kernel runs on the real device and is timed, and a count device computes the kernel's flops
  * and bytes. Models and the engine need no change. Ops of an asynchronous device (a GPU) are timed
@@ -19,14 +19,15 @@ typedef struct xd_profile {
     xd_device_proxy w;
     xd_dev   *count;            /* count device, which counts flops and bytes; borrowed        */
     xd_sample op[XD_NOPS];
-    xd_stamps stamps;           /* timestamps of ops on an asynchronous device                 */
+    xd_stamps stamps;           /* timestamps of ops, if the real device is asynchronous       */
 } xd_profile;
 
 void xd_profile_open(xd_profile *p, xd_dev *real, xd_dev *count);
 void xd_profile_close(xd_profile *p);
 void xd_profile_reset(xd_profile *p);
-/* Waits for an asynchronous device and adds the seconds of its ops to the samples. */
+/* If the real device is asynchronous, waits for the device and adds the seconds of its ops to
+ * p->op. */
 void xd_profile_collect(xd_profile *p);
-const char *xd_op_name(xd_op op);       /* name of an op, "gemm", "attention"                   */
+const char *xd_op_name(xd_op op);       /* returns an op's name, such as "gemm", "attention"    */
 
 #endif

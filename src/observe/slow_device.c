@@ -1,4 +1,4 @@
-/* slow_device.c - a proxy device that simulates a slower one: its kernels busy-wait after their
+/* slow_device.c - a proxy device that simulates a slower device: each kernel busy-waits after its
  * work */
 #include "observe/slow_device.h"
 
@@ -71,7 +71,7 @@ xd_status xd_slow_device(xd_dev **d, int rank, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for a slow device");
     n->factor = f;
     n->w.dev = **d;
-    n->w.dev.graphs = NULL;     /* kernels of a CUDA graph would not be slowed down            */
+    n->w.dev.graphs = NULL;     /* no CUDA graphs: the proxy could not slow down their kernels */
     xd_device_proxy_open(&n->w, *d, close_device);
     XD_KERNELS(PUT)
     *d = &n->w.dev;

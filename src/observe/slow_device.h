@@ -1,5 +1,5 @@
-/* slow_device.h - for tests: a device whose kernels are slowed down, like a rank on a slower
- * machine. */
+/* slow_device.h - for tests: slows down the kernels of a rank's device, as if the rank were on a
+ * slower machine. */
 #ifndef XD_OBSERVE_SLOW_DEVICE_H
 #define XD_OBSERVE_SLOW_DEVICE_H
 

@@ -9,11 +9,11 @@
 
 typedef struct xd_stamped {
     xd_op   op;
-    int64_t begin, end;         /* indices of timestamps; after xd_stamps_read: times in ns    */
+    int64_t begin, end;         /* indices into `ns`; after xd_stamps_read: times in ns        */
 } xd_stamped;
 
 typedef struct xd_stamps {
-    xd_dev     *dev;            /* timestamp functions; NULL: a synchronous device             */
+    xd_dev     *dev;            /* device with timestamps; NULL: the device is synchronous     */
     xd_stamped *v;
     int64_t    *ns;
     int         n, cap;

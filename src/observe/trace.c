@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-enum { FIRST = 1 << 14, MAX_EVENTS = 1 << 23 }; /* initial and max number of events */
+enum { FIRST = 1 << 14, MAX_EVENTS = 1 << 23 }; /* initial number of events; max number of events */
 
 static const char *const phases[] = {
     "open", "prepare", "text", "load", "denoise", "decode", "collect", "finish",

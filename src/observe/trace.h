@@ -20,15 +20,17 @@
 typedef enum xd_event_kind {
     XD_EV_PHASE,                /* a phase of the request; a: index of the phase's name        */
     XD_EV_STEP,                 /* a denoising step; a: index of the step                      */
-    /* A pass of the transformer; a: step, b: patch or XD_ALL, c: pass. */
+    /* A forward pass of the transformer; a: step, b: patch or XD_ALL, c: index of the guidance
+     * pass. */
     XD_EV_PIECE,
     XD_EV_BLOCK,                /* a block of a network; a: index of the block                 */
     XD_EV_SAMPLER,              /* the sampler's part of a step; a: step, b: patch or XD_ALL    */
     XD_EV_OP,                   /* a call of a kernel; a: the kernel's xd_op                   */
-    XD_EV_CALL,         /* a message begins; a: call and group (xd_event), b: peer, c: its number */
+    /* a call begins a message; a: call and group (xd_event), b: peer, c: index of the message */
+    XD_EV_CALL,
     /* A wait for messages; a and b describe the first message, as in XD_EV_CALL. */
     XD_EV_WAIT,
-    XD_EV_FLIGHT,               /* a message in flight, from its begin to the end of its wait  */
+    XD_EV_FLIGHT,               /* a message in flight, from its call to the end of the wait   */
     XD_EV_DEVICE,               /* an op that ran on an asynchronous device; a: the xd_op      */
 } xd_event_kind;
 
@@ -37,7 +39,7 @@ typedef enum xd_call {
     XD_CALL_RECV, XD_CALL_BARRIER, XD_NCALLS,
 } xd_call;
 
-enum {                          /* numbers of groups of ranks, after the axes of xd_axis       */
+enum {                          /* kinds of groups of ranks; the values below are axes (xd_axis) */
     XD_GROUP_TOKENS = XD_NAXES, XD_GROUP_REPLICA, XD_GROUP_BANDS, XD_GROUP_ALL, XD_NGROUPS,
 };
 
@@ -79,15 +81,16 @@ const char *xd_trace_phase_name(int phase);
 /* Records an event that the caller has filled in completely. */
 void    xd_trace_put(xd_trace *t, xd_event ev);
 
-/* Replace a device or a communicator by a proxy that records its calls and owns it. Messages in
- * groups split from the communicator are recorded too, except in groups of one rank. */
+/* Replace a device or a communicator by a proxy, which owns the device or communicator and records
+ * its calls. Also records messages in groups that are split from the communicator, except in groups
+ * of one rank. */
 xd_status xd_trace_device(xd_trace *t, xd_dev **d, xd_err *e);
 /* Waits for the device and records the device times of the ops that were queued since the last call
  * of xd_trace_collect. Called at the end of each step and each phase. */
 void      xd_trace_collect(xd_trace *t);
 xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e);
 /* Returns the communicator that a recording proxy wraps, or c itself. The returned communicator
- * records nothing and is for messages that are not part of a request. */
+ * records nothing and is used for messages that are not part of a request. */
 xd_comm  *xd_trace_plain(xd_comm *c);
 /* Sets the names of a topology's groups of ranks. The trace shows the group's name and the peer
  * with each message. */

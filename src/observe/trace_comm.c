@@ -10,13 +10,13 @@
 
 #include "observe/trace.h"
 
-typedef struct noted { /* the communicator must be first (comm_of)                         */
+typedef struct noted { /* `c` must be first: comm_of casts an xd_comm * to noted *         */
     xd_comm   c;
     xd_comm  *real, *count;
     xd_trace *t;
     int       group;            /* kind of group: XD_GROUP_ALL, an axis, ...                   */
     int       base, unit;       /* member i of the group is the used rank base + i * unit      */
-    int32_t  *out, *in;         /* number of messages to and from each member                  */
+    int32_t  *out, *in;         /* [size]: number of messages to each member; from each        */
 } noted;
 
 static const xd_comm_ops ops;
@@ -69,7 +69,8 @@ static xd_req record_begin(noted *m, xd_call call, int peer, int64_t t0, int64_t
     return r;
 }
 
-/* Returns the bytes that the last call sends to other ranks, from the count communicator. */
+/* Returns how many bytes the last call sends to other ranks, as counted by the count
+ * communicator. */
 static int64_t counted_bytes(const noted *m)
 {
     int64_t n = m->count->traffic->bytes;
@@ -122,8 +123,8 @@ static xd_req trace_recv(xd_comm *c, xd_tensor t, int from)
 
 /* ---- a message ends ----------------------------------------------------------------------- */
 
-/* Removes the flight event of a request from the list of pending flights. Returns 0 if the list has
- * no flight of the request. */
+/* Removes the flight event of request r from the list of flights (messages for which the rank has
+ * not waited yet). Returns 0 if the list has no flight of this request. */
 static int remove_flight(xd_trace *t, xd_req r, xd_event *ev)
 {
     for (int i = 0; r.p && i < t->nfly; i++)

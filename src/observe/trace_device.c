@@ -1,4 +1,4 @@
-/* trace_device.c - a proxy device that records begin and end of each kernel.
+/* trace_device.c - defines a proxy device that records the begin and end of each kernel.
  *
  * A kernel of an asynchronous device is recorded as two events: the call on the host, and the
  * execution on the device, whose time is read later (xd_trace_collect). The proxy's fields (priv,
@@ -10,7 +10,7 @@
 
 typedef struct noted {          /* the proxy must be first: an xd_dev * is cast to noted *     */
     xd_device_proxy w;
-    xd_trace       *t;          /* t->device has the timestamps of this device                 */
+    xd_trace       *t;          /* recorder; t->device has the timestamps of this device       */
 } noted;
 
 static noted *device_of(xd_dev *d)

@@ -1,4 +1,5 @@
-/* about.c - lists the contents of the library, and tests messages between ranks */
+/* about.c - lists what the library contains (such as models and devices), and tests messages
+ * between ranks */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,14 @@
 /* bench.c - measures the speed of a model's parts on this machine, compared with the machine's peak
  * FLOP rates.
  *
- * Weights may be random, so that only configs are needed. Each part runs once to warm up, then
- * until both half a second and three runs have passed (or `repeats` times). The results are the
- * median and the range of the times of a part. Two peaks are printed with the results. The first
- * peak is the rate of a register-only loop of the instruction for the dtype, timed before and after
- * each run: a run's peak is the higher value, a part's peak the median over its runs. The second
- * peak is the GEMM peak: the best of a few GEMMs of large square matrices by the same library,
- * before and after the part. */
+ * Weights may be random, so that only configs are needed. Each part runs once to warm up, then at
+ * least three times and for at least half a second, or exactly `repeats` times if that is given.
+ * The results are the median and the range of a part's times. Two peaks are printed with the
+ * results. The first peak is the rate of a register-only loop of the instruction for the dtype,
+ * timed before and after each run. The peak of a run is the higher of these two rates, and the peak
+ * of a part is the median over its runs. The second peak, the GEMM peak, is the rate of the fastest
+ * of a few GEMMs of large square matrices, which the same library computes before and after the
+ * part. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,11 +51,11 @@ typedef struct bench {
     xd_engine  *g;
     xd_job      job;
     xd_profile  prof;
-    xd_dev     *meter;          /* device that counts the ops for the profile                  */
+    xd_dev     *meter;          /* count device, which counts flops and bytes for `prof`       */
     double      peak;           /* current peak rate in registers, GFLOP/s                     */
-    double      gemm;           /* rate of the best large GEMM, GFLOP/s; 0: not measured       */
+    double      gemm;           /* rate of the fastest large GEMM, GFLOP/s; 0: not measured    */
     double      lo, hi;         /* seconds of a part's fastest and slowest run                 */
-    double      kernels;        /* seconds that the median run is in kernels                   */
+    double      kernels;        /* seconds that the median run spends in kernels               */
     int         runs;
     probe       probe;
     int         parts;          /* number of parts printed so far                              */
@@ -140,7 +141,8 @@ static xd_status open_probe(bench *b, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for a GEMM of %d x %d matrices", SIDE, SIDE);
     d->mem->fill(d, NULL, p->in.p, 0, xd_bytes(p->in));
     d->mem->fill(d, NULL, p->out.p, 0, xd_bytes(p->out));
-    if (!(from.p = calloc((size_t)SIDE * SIDE, 4)))     /* weights are packed from host memory */
+    /* the packing function reads weights from host memory */
+    if (!(from.p = calloc((size_t)SIDE * SIDE, 4)))
         return xd_fail(e, XD_ENOMEM, "no memory for a matrix of %d x %d", SIDE, SIDE);
     xd_status s = d->ops->pack(d, &p->w, from, p->tmp);
     free(from.p);
@@ -152,7 +154,7 @@ static double gemm_now(bench *b)
 {
     xd_gemm a = gemm_of(&b->probe);
     double  best = 0;
-    if (!b->g->ctx.dev->host_memory)    /* the peak of a GPU is already that of GEMMs          */
+    if (!b->g->ctx.dev->host_memory)    /* the first peak of a GPU is already a rate of GEMMs  */
         return peak_now(b);
     for (int i = 0; i < 4 && b->probe.tmp; i++) {
         double t0 = xd_now_s();
@@ -187,8 +189,8 @@ static double flops_of(const bench *b)
     return flops;
 }
 
-/* Returns 1 if another run of a part follows. If the `turn` callback is set, the callback decides.
- * The array t has the seconds of the last n runs. */
+/* Returns 1 if the part must be run again; if the `turn` callback is set, the callback decides. The
+ * array t has the seconds of the n runs so far. */
 static int keeps_running(const bench *b, int n, const double *t, const double *peak, double spent)
 {
     int           want = b->a->repeats;
@@ -205,7 +207,7 @@ static int keeps_running(const bench *b, int n, const double *t, const double *p
     return want ? n < want : n < 3 || spent < 0.5;
 }
 
-/* Sets the profile to the profile of the run that took s seconds. */
+/* Sets b->prof to the profile, in op[0..n), of the run that took s seconds. */
 static void take_sample(bench *b, const double *took, xd_sample (*op)[XD_NOPS], int n, double s)
 {
     int i = 0;
@@ -359,7 +361,7 @@ void xd_bench_text_free(xd_cond *c, xd_engine *g)
 
 /* ---- parts -------------------------------------------------------------------------------- */
 
-/* Checks that a component fits into the memory of a device with its own memory. */
+/* If the device has its own memory, checks that a component fits into this memory. */
 static xd_status room_on_device(const xd_dev *d, const xd_component *p, size_t more, xd_err *e)
 {
     size_t have = 0, total = 0, kernels = xd_dev_kernel_bytes(d),
@@ -405,7 +407,7 @@ static xd_status count_component(bench *b, xd_component *p, int *share, xd_err *
     return s;
 }
 
-/* Loads a component's weights if they and `beside` further bytes fit into memory. */
+/* Loads a component's weights, if both the weights and `beside` further bytes fit into memory. */
 static xd_status load_component(bench *b, xd_component *p, int share, size_t beside, xd_err *e)
 {
     xd_status s = xd_bench_room(b->g->ctx.dev, p, beside, 1, e);
@@ -566,7 +568,7 @@ static xd_status bench_step(bench *b, xd_err *e)
     if (s == XD_OK)
         s = xd_bench_text(&cond[0], &b->job, e);
     cond[1] = cond[0];
-    if (s == XD_OK)             /* single blocks run in addition to the step's memory           */
+    if (s == XD_OK)             /* an eighth more: for single blocks, which run besides the step */
         s = xd_device_arena_open(&a, g->ctx.dev, bytes + bytes / 8, e);
     if (s == XD_OK) {
         xd_denoise_open(&r.f, &b->job, &b->prof.w.dev, &g->ctx.topo, &a, &p->w->net, cond);

@@ -1,5 +1,5 @@
-/* bench.h - functions shared by the benchmarks of `xdit bench`, which measure one rank or compare
- * plans. */
+/* bench.h - functions that the benchmarks of `xdit bench` share. The benchmarks measure one rank,
+ * or compare a plan with one rank. */
 #ifndef XD_REPORT_BENCH_H
 #define XD_REPORT_BENCH_H
 
@@ -12,7 +12,7 @@ int    xd_bench_wants(const xd_bench_args *a, const char *part);
  * "step vae". */
 xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err *e);
 double xd_bench_median(double *v, int n); /* returns the median of n values; sorts v in place */
-/* Fills v with small values, equal on all machines. */
+/* Fills v with small values, the same values on all machines. */
 void   xd_bench_fill(float *v, int64_t n);
 /* Makes a synthetic encoded prompt of maximum length. Call xd_bench_text_free also after a
  * failure. */
@@ -26,7 +26,7 @@ xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, i
                         xd_err *e);
 /* Writes the name of the VAE benchmark for job j: "decode 49 x 720 x 480". */
 void   xd_bench_decode_name(char *what, size_t size, const xd_job *j);
-/* Makes a request for benchmarks, of the size in `a` and with a sampler of the registry. */
+/* Makes a request for benchmarks, with the size that `a` has and with a sampler of the registry. */
 void   xd_bench_request(xd_request *r, const xd_bench_args *a, const xd_engine *g);
 
 /* Compares the time of work with a plan to the time of the same work on one rank. Collective over

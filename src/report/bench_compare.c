@@ -100,7 +100,8 @@ static ratio compare_rounds(const xd_bench_pair *d, const double *a, const doubl
 }
 
 typedef struct verdict {
-    ratio    t[XD_NRUNS], gain, busy; /* seconds; efficiency with other ranks idle, and busy */
+    /* seconds; efficiency relative to a rank alone; to busy ranks */
+    ratio    t[XD_NRUNS], gain, busy;
     /* [ranks][4]: bytes that the rank sends per step and in total, then the same as counted in
      * advance */
     int64_t *bytes;

@@ -3,10 +3,11 @@
  *
  * The two measurements alternate within one run of the program, because the clock rate of a machine
  * varies. Both measurements run the code of image generation (xd_denoise_*, xd_vae_decode). A round
- * has three timed runs: rank 0 computes alone while the others sleep; all ranks run the plan; all
- * ranks compute alone at the same time. The ratio of the times of the first two runs is the user's
- * speed-up. The third run shows how much of the lost speed-up is due to the machine, whose ranks
- * share memory bandwidth and the clock of the package; the rest is due to the parallel method. */
+ * has three timed runs. First, rank 0 does the work of one rank while the others sleep. Second, all
+ * ranks run the plan. Third, every rank does the work of one rank, all at the same time. The ratio
+ * of the times of the first two runs is the user's speed-up. The third run shows how much of the
+ * lost speed-up is due to the machine, whose ranks share memory bandwidth and the clock of the
+ * package; the rest is due to the parallel method. */
 #ifndef XD_REPORT_BENCH_COMPARE_H
 #define XD_REPORT_BENCH_COMPARE_H
 
@@ -25,9 +26,9 @@ typedef struct xd_bench_side {  /* one of the two setups that are compared: one 
     xd_arena   a;
     size_t     bytes;           /* size of the arena in bytes                                  */
     xd_denoise f;
-    xd_exec    x;               /* execution context of the VAE                                */
+    xd_exec    x;               /* execution context that runs the VAE                         */
     float     *rgb;
-    int        step, going;     /* number of the next step; 0: all ranks know of a failure     */
+    int        step, going;     /* number of the next step; 0: all ranks know that one failed  */
 } xd_bench_side;
 
 typedef struct xd_bench_pair {
@@ -38,8 +39,8 @@ typedef struct xd_bench_pair {
     const char *unit;           /* name of the timed work in results, "a step"                 */
     void    (*work)(struct xd_bench_pair *d, xd_bench_side *s);
     int       warm, rounds;     /* number of warm-up rounds; number of reported rounds         */
-    int       exact;            /* number of exact steps at the start, if later steps are stale */
-    int       lead, span; /* number of steps of a run before the timed steps; of timed steps */
+    int       exact;            /* exact steps at the start, if later steps use stale data      */
+    int       lead, span; /* number of steps before the timed steps; of timed steps          */
     double    flops;            /* FLOPs of the work on one rank                               */
     double    t[XD_NRUNS][XD_MAXROUNDS];        /* seconds of each run, measured on rank 0     */
     /* Bytes that are sent in the first timed step by this rank, and by all ranks: `sent` is

@@ -1,4 +1,4 @@
-/* bench_plan.c - xdit bench with a plan: compares the plan with a single rank.
+/* bench_plan.c - runs `xdit bench` with a plan: compares the plan with a single rank.
  *
  * One side of the comparison is an engine with one rank, the other side is an engine with the plan.
  * Every rank opens both engines and runs them alternately. The plan's engine uses the weights of
@@ -34,8 +34,8 @@ static xd_comm *used_ranks(const xd_bench_pair *d)
 
 /* ---- number of rounds ---------------------------------------------------------------------- */
 
-/* Reduces the rounds for large models: a run that takes seconds needs no warm-up round and few
- * measured rounds. */
+/* Sets the number of rounds. For large models the number is smaller, because a run that takes
+ * seconds needs no warm-up round and few measured rounds. */
 static void plan_rounds(xd_bench_pair *d)
 {
     int heavy = d->flops > 2e11;
@@ -70,8 +70,8 @@ static void run_decode(xd_bench_pair *d, xd_bench_side *s)
 
 /* ---- setting up --------------------------------------------------------------------------- */
 
-/* Opens the arena of one side and touches its pages, so that no timed round includes page
- * faults. */
+/* Opens the arena of one side, and writes to all pages of the arena, so that no timed round
+ * includes page faults. */
 static xd_status open_arena(xd_bench_side *s, xd_status st, xd_err *e)
 {
     st = xd_request_arena_open(&s->g->ctx, &s->a, s->bytes, st, e);
@@ -143,7 +143,8 @@ static xd_status open_job(xd_bench_pair *d, xd_bench_side *s, int steps, xd_err 
     return st;
 }
 
-/* Returns the FLOPs of one side since the last call; only for a side that has counted some. */
+/* Returns the FLOPs that the device of one side has counted since the last call. The side must have
+ * a count device. */
 static double counted_flops(const xd_bench_side *s)
 {
     xd_counts c;
@@ -428,7 +429,7 @@ xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e)
     if (s == XD_OK && !d.all.g->ctx.world.idle)
         s = bench_parts(&d, &mine);
     if (d.all.g && s != XD_ECOMM && used_ranks(&d)->size < d.all.g->ctx.world.all->size)
-        /* ranks without work sleep here until the working ranks finish */
+        /* ranks that the plan does not use sleep until the others finish */
         xd_quiet(d.all.g->ctx.world.all);
     for (int i = 0; i < 2 && s != XD_ECOMM; i++) {
         xd_bench_side *side = i ? &d.all : &d.one;

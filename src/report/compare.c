@@ -77,7 +77,7 @@ typedef struct pair {           /* two files to compare, which are read frame by
     const uint8_t *rgb[2];      /* current frame of each file                                  */
     int64_t        w, h;
     xd_difference  d;
-    uint8_t       *map;         /* difference map of the worst frame so far; NULL: not requested */
+    uint8_t       *map;         /* difference image of the worst frame so far, or NULL           */
 } pair;
 
 /* Reads the next frame of both files. Sets *more to 1 if both files had another frame. */

@@ -7,12 +7,12 @@
 #include "base/minmax.h"
 #include "base/par.h"
 
-enum { WINDOW = 11, MAPS = 5 }; /* maps of products of the images' levels: a, b, a a, b b, a b   */
+enum { WINDOW = 11, MAPS = 5 }; /* maps: levels of images a, b; products a a, b b, a b           */
 
 /* ---- SSIM ---------------------------------------------------------------------------------- */
 
 typedef struct windows {        /* SSIM windows over one channel of a frame                    */
-    const uint8_t *a, *b;       /* first level of the channel; the stride of pixels is 3         */
+    const uint8_t *a, *b;       /* first level of the channel; 3 bytes per pixel                 */
     int64_t w, h;
     int64_t cols, rows;         /* number of SSIM windows per row and per column of the image    */
     int     side;               /* width and height of an SSIM window in pixels               */

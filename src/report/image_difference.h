@@ -17,7 +17,7 @@ typedef struct xd_difference {  /* sums over all compared frames; initialize wit
     double  squared, absolute;  /* sums of squared and of absolute differences of levels      */
     double  ssim;               /* sum of the frames' SSIM                                    */
     int     most;               /* maximum difference of two levels (0 to 255)                */
-    double  worst_squared;      /* sum of squared differences of frame `worst`                 */
+    double  worst_squared;      /* sum of the squared differences of levels in frame `worst`   */
     int64_t worst;              /* index of the frame with the largest sum of squared differences */
 } xd_difference;
 

@@ -110,8 +110,8 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
 
 /* ---- missing and invalid parts ------------------------------------------------------------- */
 
-/* max errors: of text encoders, tokenizers, transformers, VAE, scheduler, and of the complete
- * model */
+/* Max number of errors: one for each text encoder, tokenizer, transformer, the VAE, the scheduler,
+ * and the complete model. */
 enum { MOST = 2 * XD_MAXTEXT + 5 };
 
 typedef struct row {            /* one line of the report: a component                         */
@@ -128,8 +128,8 @@ typedef struct view {
     row      rows[XD_MAXTEXT + 3];
     int      n;
     xd_err   tok[XD_MAXTEXT], sched;    /* errors in the files of tokenizers and scheduler     */
-    xd_err   all;               /* error of the model's components in combination              */
-    char     device[2048];      /* description of the memory use on a GPU, or empty            */
+    xd_err   all;               /* error in the combination of the model's components          */
+    char     device[2048];      /* description of the use of a GPU's memory, or empty          */
 } view;
 
 /* Passes each error of the model to `say`; returns the number of errors. Sets *first to the first

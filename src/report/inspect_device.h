@@ -5,9 +5,9 @@
 #include "xdit/tools.h"
 
 /* Describes in one line how a request of the default size uses the memory of the first device with
- * its own memory: components that stay loaded, components that are dropped in between, streamed
- * blocks; or why the request does not fit. Loads nothing. If `json` is 1, writes a JSON member.
- * Returns 0 if there is no such device. */
+ * its own memory: which components stay loaded, which are freed after use, and which blocks are
+ * streamed. If the request does not fit, writes the reason. Loads nothing. If `json` is 1, writes a
+ * JSON member. Returns 0 if there is no such device. */
 int xd_inspect_device(const char *dir, int json, char *out, size_t size);
 
 #endif

@@ -8,11 +8,11 @@
 
 enum { SLOTS = 6, SHOWN = 3, TYPES = 24 };
 
-typedef struct share {          /* the tensors whose names have one prefix                     */
+typedef struct share {          /* counts of the tensors whose names have the same prefix      */
     int64_t     n;
     double      numbers, bytes;
     const char *type[TYPES];    /* names of the types that the tensors have in the file        */
-    int64_t     of[TYPES];      /* number of tensors per type                                  */
+    int64_t     of[TYPES];      /* [ntypes]: number of tensors of each type                    */
     int         ntypes, blocks; /* blocks: 1: some tensors have block types                    */
 } share;
 
@@ -28,8 +28,9 @@ static void count_type(share *r, const char *type)
     r->ntypes += i == r->ntypes;
 }
 
-/* Appends the types of a group of tensors, such as "BF16+F32". For block types, which are mixed by
- * design, appends the numbers of tensors, too: "F32 (470) + Q4_K (304)". */
+/* Appends the types of a group of tensors, such as "BF16+F32". Files with block types usually mix
+ * several types, so for such files the numbers of tensors are appended, too: "F32 (470) + Q4_K
+ * (304)". */
 static void write_types(xd_text_buf *b, const share *r, int counts)
 {
     for (int i = 0; i < r->ntypes; i++) {
@@ -86,7 +87,8 @@ static void write_share(const xd_inspect_args *a, const char *slot, const char *
     xd_buf_free(&types);
 }
 
-/* Returns 1 if the networks of this layout are of the kind that a component's slot needs. */
+/* Returns 1 if layout `l` of tensor names belongs to the kind of network that a component's slot
+ * needs. */
 static int suits_slot(const xd_key_map *l, const char *slot)
 {
     const char *net = l->nets[0];

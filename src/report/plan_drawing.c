@@ -18,7 +18,7 @@ static xd_memory_bars memory_of(const xd_plan_rank *k)
         .peak = (double)k->peak };
 }
 
-/* Predicts plan i again, this time recording its last step for the drawing. */
+/* Predicts plan i again, and records the events of the plan's last step for the drawing. */
 static xd_status draw_plan(const xd_plans *p, int i, xd_drawing *d, xd_err *e)
 {
     const xd_candidate *c = &p->s.c[i];

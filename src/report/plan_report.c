@@ -14,7 +14,7 @@
 #include "report/columns.h"
 #include "report/plans.h"
 
-enum { LEAST_COLD = 1000000 };  /* weights below this many uncached bytes are not mentioned       */
+enum { LEAST_COLD = 1000000 };  /* uncached weights of fewer bytes than this are not mentioned    */
 
 XD_PRINTF(2, 3) static void write_line(const xd_plans *p, const char *fmt, ...)
 {
@@ -83,8 +83,8 @@ static void write_reading(const xd_plans *p)
                    text.s);
 }
 
-/* Prints how many bytes a plan copies from host memory because a device does not hold the weights,
- * and how much host memory that needs. */
+/* If a device cannot hold all weights, prints how many bytes of weights the plan copies from host
+ * memory, and how much host memory this needs. */
 static void write_streaming(const xd_plans *p, int i)
 {
     const xd_prediction *f = &p->s.c[i].f;
@@ -123,7 +123,8 @@ static void write_row(const xd_plans *p, const xd_column *shape, int i)
     write_line(p, "%s", line);
 }
 
-/* Appends what the times of a prediction assume about an option that saves time. */
+/* Appends to a line about an option that saves time: what the predicted times assume about this
+ * option. */
 static void add_assumption(const xd_plans *p, const xd_prediction *f, size_t option, xd_text_buf *b)
 {
     if (option == offsetof(xd_request, savings.cache) && f->left_out > 0)

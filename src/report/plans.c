@@ -19,8 +19,8 @@
 
 /* ---- the model and the machine -------------------------------------------------------------- */
 
-/* Sets the machine's memory to the memory that is free now, which an earlier probe of the machine
- * does not know. */
+/* Sets the machine's memory to the memory that is free now; the machine file only has the memory at
+ * the time of the probe. */
 static void set_room(xd_plans *p)
 {
     size_t have, space;
@@ -42,7 +42,8 @@ static void set_cold(xd_plans *p)
     xd_log_enter(log);
 }
 
-/* Sets the machine to this machine, with one GPU per rank. */
+/* Makes the description of this machine, with one GPU per rank, the machine for which plans are
+ * predicted. */
 static xd_status set_devices(xd_plans *p, int *ranks, xd_err *e)
 {
     int       n = 1;
@@ -91,7 +92,7 @@ static void set_request(xd_plans *p)
     if (!p->r.nprompts)
         p->r.prompts = prompt, p->r.nprompts = 1;
     if (p->r.guidance.true_cfg_scale > 1 && !xd_job_has_text(&p->r, XD_TEXT_NEGATIVE))
-        /* The text of a negative prompt does not affect plans, only whether there is one. */
+        /* Plans depend on whether there is a negative prompt, not on its text. */
         p->r.negative_prompt = "";
     xd_image_shape_take(&p->g->ctx, &p->r);
     if (!p->g->ctx.model.recipe->references && !p->g->ctx.model.recipe->from_frames)
@@ -101,8 +102,8 @@ static void set_request(xd_plans *p)
         p->r.images.padding_mask_crop = -1;
 }
 
-/* Returns the device whose kernels determine the memory sizes: the named device, or the cluster's
- * device, or NULL for the CPU. */
+/* Sets p->device to the device whose kernels determine the memory sizes: the device named in the
+ * arguments, else that of the machine; NULL: the CPU. */
 static xd_status find_device(xd_plans *p, xd_err *e)
 {
     const xd_advise_args *a = &p->a;
@@ -139,7 +140,7 @@ static xd_status open_all(xd_plans *p, xd_err *e)
         s = set_machine(p, e);
     if (s == XD_OK)
         set_request(p);
-    if (s == XD_OK && p->r.prompts[0][0])       /* tokenizers are opened only once             */
+    if (s == XD_OK && p->r.prompts[0][0])       /* the tokenizers, which are opened only once  */
         xd_model_tokenizers(&p->g->ctx.model, NULL);
     return s;
 }
@@ -190,8 +191,8 @@ static xd_status fill_ranks(xd_plans *p, int i, xd_err *e)
     return XD_OK;
 }
 
-/* Lets a plan's options refer to the copies of texts in p, because the original texts belong to the
- * program. */
+/* Makes a plan's options point to the copies of texts in p->texts, because the original texts
+ * belong to the program. */
 static void use_own_texts(const xd_plans *p, xd_parallel *a)
 {
     a->pipefusion_text = a->pipefusion_text ? p->texts[1] : NULL;
@@ -282,7 +283,7 @@ xd_status xd_plans_make(xd_plans **out, const xd_advise_args *args, xd_err *e)
         s = open_all(p, e);
     if (s == XD_OK) {
         s = search_plans(p, e);
-        if (p->s.n)             /* fills in the records of refused plans, too                  */
+        if (p->s.n)             /* also if the search failed: records of refused plans         */
             s = fill_all(p, e) == XD_OK ? s : XD_ENOMEM;
     }
     xd_log_enter(before);

@@ -1,4 +1,4 @@
-/* plans.h - xd_plans, the predictions of plans as data, together with their inputs. */
+/* plans.h - defines xd_plans, which has the predictions of plans as data, and their inputs. */
 #ifndef XD_REPORT_PLANS_H
 #define XD_REPORT_PLANS_H
 
@@ -8,10 +8,10 @@
 struct xd_plans {
     xd_advise_args a;           /* arguments of xd_plans_make, valid only until it returns      */
     xd_request     r;           /* request of the arguments, valid as long as `a`                */
-    xd_engine     *g; /* engine opened for the predictions, closed when they are made     */
+    xd_engine     *g; /* engine, open only while plans are predicted                      */
     xd_machine     m;
     xd_search      s;
-    const char    *device;      /* device in the arguments or in `m`; NULL: the CPU            */
+    const char    *device;      /* device named in the arguments or in `m`; NULL: the CPU      */
     double         space; /* bytes that a process of this machine may map; 0: no limit         */
     /* copies of the name of the model directory and of texts of the plan */
     char          *texts[3];
@@ -20,8 +20,8 @@ struct xd_plans {
     xd_plan_rank **rank;        /* [info.count][plan.ranks]; NULL: the plan was not predicted   */
 };
 
-/* Predicts the plans for `args`. Free *out with xd_plans_free also after a failure; *out then has
- * the refused plans, if the search found any. */
+/* Predicts the plans for `args`. Free *out with xd_plans_free also after a failure. After a
+ * failure, *out has the plans that the search refused, if there are any. */
 xd_status xd_plans_make(xd_plans **out, const xd_advise_args *args, xd_err *e);
 
 /* Writes an SVG file with a drawing of the last step of plan `explain`, or of the XD_DRAWN fastest

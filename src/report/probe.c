@@ -1,5 +1,5 @@
-/* probe.c - xdit probe: measures this machine and its ranks, and writes the machine file for the
- * planner */
+/* probe.c - runs `xdit probe`: measures this machine and its ranks, and writes the machine file for
+ * the planner */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "ranks/world.h"
 #include "xdit/tools.h"
 
-enum { READ_BYTES = 64 << 20 };  /* size of the file that tests the disk                        */
+enum { READ_BYTES = 64 << 20 };  /* size of the file with which the disk is measured            */
 
 static double reduce_value(const xd_prober *p, double v, xd_red op)
 {
@@ -88,7 +88,7 @@ static void describe_device(xd_prober *p, const xd_probe_args *a, xd_machine *m)
     m->memory = reduce_value(p, room, XD_MIN);
     snprintf(m->device, sizeof m->device, "%.*s", (int)strcspn(p->dev->name, ":"), p->dev->name);
     m->inside = (xd_wire){ .latency_s = 15e-6, .bytes = 14e9, .overlap = 0.5 };
-    /* Large GEMMs reach this rate on any real GPU; only a simulated GPU may be slower. */
+    /* On any real GPU, large GEMMs exceed 100 GFLOP/s; only a simulated GPU is slower. */
     p->slow = xd_probe_mean(p, xd_dev_peak(p->dev, XD_F32, 0, 0.002)) < 100;
 }
 
@@ -117,17 +117,17 @@ static xd_status measure_machine(xd_prober *p, const xd_probe_args *a, xd_machin
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Writes the path of the file in which plans look for this machine. Returns 0 if there is no such
- * path. */
+/* Writes the path of the machine file that `xdit plan` reads by default. Returns 0 if there is no
+ * such path. */
 static int default_path(const xd_probe_args *a, const xd_machine *m, char *path, size_t size)
 {
     return m->device[0] ? xd_machine_device_home(m->ranks, a->device, path, size)
                         : xd_machine_home(m->ranks, m->threads, path, size);
 }
 
-/* Returns the directory whose disk is measured, where weights probably are: that of the output
- * file, else the model cache, else that of the machine file. Returns a malloc'ed path, or NULL if
- * there is no such directory. */
+/* Returns the directory whose disk is measured, where weights probably are: the directory of the
+ * output file, else the model cache, else the directory of the machine file. Returns a malloc'ed
+ * path, or NULL if there is no such directory. */
 static char *read_dir(const xd_probe_args *a, const xd_machine *m)
 {
     char        path[4096] = "";
@@ -259,7 +259,7 @@ static xd_status run_probe(const xd_probe_args *a, xd_err *e)
         s = measure_machine(&p, a, &m, e);
     if (s == XD_OK) {
         if (!p.apart)
-            /* with several calls, the fastest one hides that ranks share cores */
+            /* The fastest of several calls does not show that ranks share cores. */
             xd_machine_oversubscribe(&m);
         name_machine(&p, &m);
         if (p.all->rank == 0)

@@ -1,4 +1,4 @@
-/* probe.h - functions of `xdit probe`, which measures the kernels of a rank and the links between
+/* probe.h - functions of `xdit probe`, which measure the kernels of a rank and the links between
  * ranks. */
 #ifndef XD_REPORT_PROBE_H
 #define XD_REPORT_PROBE_H
@@ -9,16 +9,16 @@
 typedef struct xd_prober {
     xd_dev  *dev;
     xd_comm *all, *host;        /* all ranks; the ranks of this host                           */
-    int      quiet;             /* 1: the other ranks sleep, so do not synchronize with them   */
+    int      quiet;             /* 1: the other ranks sleep, so no messages are sent to them   */
     int      apart;             /* 1: the device is asynchronous and has its own memory        */
-    int      slow;              /* 1: the hardware is simulated, so small sizes are measured   */
+    int      slow;              /* 1: the GPU is simulated, so small sizes are measured        */
 } xd_prober;
 
 /* Measures the kernel rates of a rank while all ranks work. The result is the mean over the ranks,
  * equal on all ranks. The call is collective. */
 xd_status xd_probe_rates(xd_prober *p, xd_dtype type, xd_rates *r, xd_err *e);
-/* Measures how many times faster rank 0 computes while the other ranks sleep. All ranks get this
- * factor. The call is collective. */
+/* Returns on all ranks how many times faster rank 0 computes while the other ranks sleep. The call
+ * is collective. */
 xd_status xd_probe_alone(xd_prober *p, xd_dtype type, double *times, xd_err *e);
 /* Measures the links between ranks, within this host, and between hosts if there are several. The
  * call is collective. */
@@ -27,9 +27,10 @@ xd_status xd_probe_wires(xd_prober *p, xd_machine *m, xd_err *e);
  * Also measures copies from host memory to device memory and back. The call is collective. */
 xd_status xd_probe_device_wires(xd_prober *p, xd_machine *m, xd_err *e);
 
-/* Measures the bytes/s of reading a file that is not in the page cache, in the way in which weights
- * are read. For the measurement, writes a file of `bytes` bytes to directory `dir` and removes the
- * file. Returns 0 if the rate cannot be measured, with the reason in `why`. Call on one rank. */
+/* Measures the rate in bytes/s of reading a file that is not in the page cache, by the functions
+ * that read weights. For the measurement, writes a file of `bytes` bytes to directory `dir` and
+ * removes the file. Returns 0 if the rate cannot be measured, with the reason in `why`. Call on one
+ * rank. */
 double    xd_probe_read(const char *dir, size_t bytes, char *why, size_t size);
 
 /* Returns the mean of v over all ranks. The call is collective. */

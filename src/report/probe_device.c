@@ -12,7 +12,7 @@
 enum { SMALL = 16 << 10, BIG = 64 << 20, BIG_SLOW = 1 << 20, MANY = 50, FEW = 8, ROUNDS = 5,
        WIDTH = 4096, WIDTH_SLOW = 64, MOST_PRODUCTS = 4096 };
 
-typedef struct lane {           /* messages of `c` between the device buffers a and b          */
+typedef struct lane {           /* messages of communicator `c`, from buffer a to buffer b     */
     xd_prober *p;
     xd_comm   *c;
     int        to, from;
@@ -37,8 +37,8 @@ static void start_exchange(const lane *l, int64_t bytes, xd_req r[2])
     r[1] = l->c->ops->send(l->c, floats_at(l->a, bytes), l->to);
 }
 
-/* Returns the seconds of an exchange with another rank: the fastest of several rounds, averaged
- * over the ranks. */
+/* Exchanges messages with another rank in several rounds. Returns the seconds of the fastest round,
+ * averaged over the ranks. */
 static double exchange_s(const lane *l, int64_t bytes, int n)
 {
     double best = 1e30;

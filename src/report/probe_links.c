@@ -56,8 +56,8 @@ static double round_s(const xd_prober *p, const lane *l, int64_t n, int still)
     return best;
 }
 
-/* Returns the mean over all ranks of the seconds that a message of n bytes costs a rank that also
- * fills and reads the message's buffer. */
+/* Returns the seconds that sending and receiving n bytes adds to a round in which a rank fills and
+ * reads its buffers, as the mean over all ranks. */
 static double message_s(const xd_prober *p, const lane *l, int64_t n)
 {
     double t = round_s(p, l, n, 0) - round_s(p, l, n, 1);
@@ -66,8 +66,8 @@ static double message_s(const xd_prober *p, const lane *l, int64_t n)
 
 static volatile float sink;
 
-/* Computes in registers only, so that the work competes with messages for this core but not for
- * memory. */
+/* Computes in registers only. This work competes with messages for the core, but not for memory
+ * bandwidth. */
 static void compute_work(int rounds)
 {
     float x = sink;
@@ -139,8 +139,8 @@ xd_status xd_probe_wires(xd_prober *p, xd_machine *m, xd_err *e)
                  a + BIG };
     if (n > 1)
         probe_wire(p, &near, &m->inside);
-    /* exchanges with the same rank of the next host; all ranks of a host share the port of the
-     * host */
+    /* Each rank exchanges with the same rank of the next host. All ranks of a host share the host's
+     * network port. */
     if (m->hosts > 1) {
         probe_wire(p, &far, &m->between);
         m->between.bytes *= n;

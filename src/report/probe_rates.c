@@ -1,10 +1,10 @@
 /* probe_rates.c - measures the speed of kernels, at sizes that models use, on all ranks at once.
  *
- * The result is the fastest call within 1/20 s, because other load disturbs only some calls. Before
- * every call of a memory-bound kernel, its operands are evicted from the caches next to the core,
- * as happens in a model. An asynchronous device gets larger operands and several calls at a time,
- * as in a model. For an asynchronous device, the time of a call is the time of the kernel or, for
- * small kernels, of the launch. */
+ * A kernel is called repeatedly for 1/20 s, and the fastest call is the result, because other load
+ * disturbs only some of the calls. Before every call of a memory-bound kernel, the kernel's
+ * operands are evicted from the caches next to the core, as happens in a model. An asynchronous
+ * device gets larger operands and several calls at a time, as in a model. For an asynchronous
+ * device, the time of a call is the time of the kernel or, for small kernels, of the launch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@
 static const double SPAN_S = 0.05;
 
 enum { CACHE_BYTES = 4 << 20, MOST_CALLS = 256 };
-static const double CALLS_S = 0.002;    /* duration of calls that are timed together           */
+static const double CALLS_S = 0.002;    /* seconds; duration of the calls that are timed together */
 
 typedef struct sizes {
     int large, rows, few, tokens, most_keys, few_keys, few_tokens, heads, side, channels;
@@ -49,7 +49,8 @@ typedef struct work {           /* a kernel and its operands, in one memory bloc
     } u;
     xd_kv      kv;
     xd_weight  w;
-    void      *tmp, *spoil;     /* scratch memory; memory written before every call, or NULL   */
+    /* scratch memory; memory that is written before every call to evict caches, or NULL */
+    void      *tmp, *spoil;
     xd_status  status;
 } work;
 
@@ -218,8 +219,8 @@ static double gemm_s(work *k, int64_t rows)
     return t;
 }
 
-/* Returns the size at which half of the full rate is reached, computed from the rates at a small
- * and a large size. */
+/* From the rates at a small and at a large size, computes and returns the size at which half of the
+ * full rate is reached. */
 static double half_at(double few, double rate_few, double many, double rate_many)
 {
     double h = few * many * (rate_many - rate_few) / (many * rate_few - few * rate_many);
@@ -262,8 +263,8 @@ static void measure_gemms(work *k, xd_rates *r)
     k->fp8 = k->p->dev->fp8_gemm && k->type != XD_F32;
     r->fp8_gemm = k->fp8 ? flop * z->rows / quantized_s(k, XD_F8E4M3) / many : 0;
     k->fp8 = 0;
-    /* The weights of this GEMM are larger than the caches near the cores. Devices with their own
-     * memory have no separate rate for weights. */
+    /* weights_rate measures a GEMM whose weights are larger than the caches near the cores. Devices
+     * with their own memory have no separate rate for weights. */
     if (!k->p->apart)
         r->weights = weights_rate(k);
     new_weight(k, 16, 16, 0);

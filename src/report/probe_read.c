@@ -1,8 +1,8 @@
 /* probe_read.c - measures the read speed of a disk for files outside the page cache.
  *
  * A file is written, dropped from the page cache and read back with the same readahead as weights.
- * In a virtual machine, the host may still have the file in memory. The result is then the speed of
- * a second reading, which is indistinguishable from a fast disk. */
+ * In a virtual machine, the host may still have the file in its memory. The measured speed is then
+ * that of the host's memory, which looks like a fast disk. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -4,8 +4,7 @@
 #include <time.h>
 
 /* Lets all ranks except rank 0 sleep until rank 0 calls this function, too. A waiting rank tests
- * for the message of rank 0 twice in 1/100 s, which takes no measurable time from a computing
- * rank. */
+ * every 5 ms for the message of rank 0, which does not measurably slow down a computing rank. */
 void xd_quiet(xd_comm *c)
 {
     int32_t   token = 0;

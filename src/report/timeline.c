@@ -17,7 +17,7 @@ enum {                          /* sizes of the drawing in pixels               
 
 typedef struct xd_timeline_cell {
     float s[XD_SPAN_KINDS];     /* seconds of each kind of activity in a cell                  */
-    int   patch;                /* patch of the last computation in a cell                     */
+    int   patch;                /* PipeFusion patch of the last computation in the cell        */
 } cell;
 
 static const char *const patch_colors[] = {
@@ -125,12 +125,12 @@ void xd_drawing_open(xd_drawing *d, const char *title, int memory)
 /* colour of a cell, or NULL for white */
 typedef struct cell_color { const char *color; int patch; } cell_color;
 
-/* Computes the colour of each cell. Where kinds of activity alternate within a cell, the kind is
- * drawn whose drawn share is furthest below its real share. So over many cells, the width of every
- * kind is proportional to its time. */
+/* Computes the colour of each cell. A cell in which several kinds of activity alternate is drawn as
+ * only one kind: the kind whose drawn share is furthest below its real share so far. Over many
+ * cells, the drawn width of each kind is thus proportional to its time. */
 static void color_cells(const cell *c, double unit, cell_color out[CELLS])
 {
-    enum { IDLE = XD_SPAN_MESSAGE, N };         /* messages have their own strip of the drawing */
+    enum { IDLE = XD_SPAN_MESSAGE, N }; /* messages are drawn separately, in a strip of their own */
     double lag[N] = { 0 };
     int    patch = -1;
     for (int i = 0; i < CELLS; i++) {

@@ -1,4 +1,5 @@
-/* timeline.h - SVG drawings of what each rank does over time and of the memory each rank needs.
+/* timeline.h - makes SVG drawings of what each rank does over time, and of the memory that each
+ * rank needs.
  *
  * A drawing has one panel per timeline: one lane (a horizontal band) for each rank shows when the
  * rank computes, waits and has messages in flight, and bars next to the lane show the memory of the
@@ -13,7 +14,7 @@ typedef enum xd_span_kind { XD_SPAN_COMPUTE, XD_SPAN_WAIT, XD_SPAN_MESSAGE, XD_S
     xd_span_kind;
 
 typedef struct xd_memory_bars { /* memory of one rank in bytes                                 */
-    /* weights, and activations (work), of text encoders, transformer, VAE */
+    /* Weights, and activations (work). Index 0: text encoders, 1: transformer, 2: VAE. */
     double weights[3], work[3];
     double peak;
 } xd_memory_bars;

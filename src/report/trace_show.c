@@ -1,5 +1,5 @@
-/* trace_show.c - xdit trace: prints how long each rank of a run computed and waited, and draws a
- * timeline */
+/* trace_show.c - runs `xdit trace`: prints how long each rank of a run computed and waited, and
+ * draws a timeline */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ typedef struct rank_state {     /* state of a rank while the file's events are r
     double from, to;            /* begin and end of the shown step in seconds; to 0: none        */
     double before;              /* end of the previous step in seconds; 0: none                  */
     double piece_end;           /* end of the current work item in seconds                      */
-    int    patch, on_device;    /* patch of the current item; 1: the trace has device times      */
+    int    patch, on_device;    /* patch of the current work item; 1: there are device times     */
 } rank_state;
 
 typedef struct slice {          /* an event with a duration; received: 1: a message to this rank */
@@ -33,7 +33,7 @@ typedef struct shown {
     slice         *slice;
     int            n, ranks, step, steps;
     rank_state    *rank;        /* [ranks]: states of the ranks                                 */
-    xd_timeline    all, one;    /* timelines of the request and of the step                     */
+    xd_timeline    all, one;    /* timeline of the complete request; of the shown step          */
 } shown;
 
 static double number_of(const xd_json *j, const char *key)
@@ -98,8 +98,8 @@ static xd_status open_trace(shown *t, xd_json **doc, xd_err *e)
 }
 
 /* Finds the step that is shown; if the trace has several images, the step of the last image. Steps
- * overlap on the ranks of a pipeline. So a step lasts from the end of the previous step to its own
- * end, each on the rank that ends last. */
+ * overlap on the ranks of a pipeline. A step is therefore shown from the time at which the last
+ * rank ended the previous step to the time at which the last rank ended this step. */
 static void find_step(shown *t)
 {
     for (int i = 0; i < t->n; i++) {

@@ -1,8 +1,9 @@
-/* blocks.c - decodes the block types of GGUF files: integers of 2 to 8 bits, with a scale for each
- * 16 or 32 of them.
+/* blocks.c - decodes the block types of GGUF files: the elements are integers of 2 to 8 bits, and
+ * each 16 or 32 elements have a common scale.
  *
- * Each function of this file decodes one block. Layout and order of operations are those of ggml,
- * so that values are rounded equally: no product may be fused with the following addition. */
+ * Each function of this file decodes one block. The layout of blocks and the order of operations
+ * are those of ggml, so that values are rounded as in ggml. For the same reason, the compiler must
+ * not fuse a product with the following addition. */
 #include "tensor/blocks.h"
 
 #include <string.h>
@@ -75,7 +76,8 @@ static void q5_1(float *out, const u8 *b)
     }
 }
 
-/* The 16 values of the types IQ4_NL and IQ4_XS, which are denser near zero. */
+/* The 16 values that an element of type IQ4_NL or IQ4_XS can have before scaling; the values are
+ * denser near zero. */
 static const float iq4_values[16] = {
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
 };
@@ -96,8 +98,8 @@ static void iq4_nl(float *out, const u8 *b)
 /* ---- blocks of 256 --------------------------------------------------------------------------- */
 
 /* A Q2_K block has 16 scales and minima of 4 bits, 64 bytes of 2-bit elements, then the f16 factors
- * d and dmin of the scales and the minima. The bits at one position of 32 consecutive bytes are 32
- * consecutive elements. */
+ * d and dmin of the scales and the minima. 32 consecutive elements are in 32 consecutive bytes, at
+ * the same bit position of each byte. */
 static void q2_k(float *out, const u8 *b)
 {
     const float d = half_at(b + 80), dmin = half_at(b + 82);
@@ -137,7 +139,8 @@ static void scale_min(const u8 *s, int g, float *scale, float *min)
 }
 
 /* A Q4_K block has the f16 factors d and dmin, 12 bytes of scales and minima, and 128 bytes of
- * 4-bit elements. The low nibbles of 32 bytes are 32 elements, the high nibbles the next 32. */
+ * 4-bit elements. The low nibbles of 32 bytes are 32 elements, and the high nibbles of these bytes
+ * are the next 32 elements. */
 static void q4_k(float *out, const u8 *b)
 {
     const float d = half_at(b), dmin = half_at(b + 2);

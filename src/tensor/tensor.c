@@ -1,4 +1,4 @@
-/* tensor.c - shapes, views and element conversions */
+/* tensor.c - computes shapes, makes views, and converts elements */
 #include "tensor/tensor.h"
 
 #include <stdio.h>
@@ -202,7 +202,7 @@ uint16_t xd_f32_f16(float v)
     uint32_t sign = (b >> 16) & 0x8000u, a = b & 0x7fffffffu;
     if (a > 0x7f800000u)
         return (uint16_t)(sign | 0x7e00u);
-    if (a >= 0x477ff000u)                       /* a value that is rounded above the largest f16 */
+    if (a >= 0x477ff000u)                       /* rounds to infinity: exceeds the largest f16   */
         return (uint16_t)(sign | 0x7c00u);
     if (a < 0x38800000u) {                      /* subnormal f16, rounded by an addition */
         float f;
@@ -214,8 +214,8 @@ uint16_t xd_f32_f16(float v)
     return (uint16_t)(sign | ((a + 0xfffu + ((a >> 13) & 1u) - 0x38000000u) >> 13));
 }
 
-/* Converts an e4m3 value to f32. The bits of an e4m3 value, shifted to the positions of an f32's
- * bits, are the value times 2^-120. */
+/* Converts an e4m3 value to f32. If the bits of an e4m3 value are shifted to the matching positions
+ * in an f32, the f32 is the e4m3 value times 2^-120. */
 float xd_f8e4m3_f32(uint8_t v)
 {
     uint32_t m = (uint32_t)(v & 0x7fu) << 20, b;
@@ -237,9 +237,9 @@ uint8_t xd_f32_f8e4m3(float v)
     uint32_t a = b & 0x7fffffffu;
     if (a > 0x7f800000u)
         return sign | 0x7fu;
-    if (a >= 0x43e00000u)                       /* magnitudes of 448 and above */
+    if (a >= 0x43e00000u)                       /* magnitudes of at least 448 become 448 */
         return sign | 0x7eu;
-    if (a < 0x3c800000u) {              /* e4m3 steps of 2^-9 are an f32's last bit at 2^14    */
+    if (a < 0x3c800000u) { /* adding 2^14 rounds to a multiple of 2^-9, the step here */
         float f;
         memcpy(&f, &a, sizeof f);
         f += 0x1p14f;
@@ -300,7 +300,7 @@ void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n)
             convert_blocks(to, tt, from, ft, n);
         return;
     }
-    if (ft == XD_BF16 && tt == XD_F32) {        /* common case: a loop that vectorizes         */
+    if (ft == XD_BF16 && tt == XD_F32) { /* bf16 to f32, a common case: this loop vectorizes */
         uint32_t *out = to;
         for (int64_t i = 0; i < n; i++) {
             uint16_t h;

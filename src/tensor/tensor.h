@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Elements in memory have the byte order of weight files, and offsets in files are size_t. */
+/* Elements in memory need the byte order of weight files (little-endian), and size_t must hold any
+ * offset in a file. */
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__ || SIZE_MAX < UINT64_MAX
 #error "xdit needs a little-endian machine of 64 bits"
 #endif
@@ -15,8 +16,9 @@
 typedef enum xd_dtype {
     XD_F32, XD_F16, XD_BF16, XD_F64, XD_F8E4M3, XD_F8E5M2, XD_I8, XD_U8, XD_I16, XD_I32, XD_I64,
     XD_BOOL,
-    /* Block types, which only GGUF files have: blocks of 32 elements, or of 256 (_K and XD_IQ4_XS),
-     * that include their scales. Only functions whose comments mention block types accept them. */
+    /* Block types, which only GGUF files have. A block has 32 elements, or 256 elements for the
+     * types _K and XD_IQ4_XS, and includes its scales. Only functions whose comments mention block
+     * types accept them. */
     XD_Q8_0, XD_Q4_0, XD_Q4_1, XD_Q5_0, XD_Q5_1, XD_Q2_K, XD_Q3_K, XD_Q4_K, XD_Q5_K, XD_Q6_K,
     XD_IQ4_NL, XD_IQ4_XS, XD_NDTYPES,
 } xd_dtype;
@@ -52,7 +54,7 @@ xd_tensor xd_reshape(xd_tensor t, int nd, const int64_t *d);
 xd_tensor xd_permute(xd_tensor t, const int *order);            /* dimension i of the result
                                                                    is dimension order[i]      */
 int64_t   xd_count(xd_tensor t);                                /* returns the number of elements */
-size_t    xd_bytes(xd_tensor t); /* returns the bytes of all elements; also for block types */
+size_t    xd_bytes(xd_tensor t); /* returns the bytes of all elements, also of a block type */
 int       xd_contiguous(xd_tensor t);
 /* Returns the address of element [i,j]. */
 void     *xd_at(xd_tensor t, int64_t i, int64_t j);
