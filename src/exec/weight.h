@@ -207,7 +207,7 @@ typedef struct xd_declared {    /* a declared tensor                            
     int     nd;
     int64_t d[XD_MAXDIM];
     int     unread;             /* 1: the tensor is in files, but no network reads it          */
-    xd_dtype type;              /* element type after loading (xd_decl.type, blocks)              */
+    xd_dtype type;              /* element type after loading: xd_decl.type or xd_decl.blocks     */
 } xd_declared;
 
 typedef struct xd_store xd_store;       /* memory of loaded weights                            */
@@ -232,9 +232,10 @@ struct xd_decl {
     xd_visit   visit;
     xd_dev    *dev;
     xd_dtype   type;            /* the compute type: type of activations                       */
-    xd_dtype   blocks;          /* I8, F8E4M3 or as `type`: for matrices that tensor parallelism */
-                                /* can split (attention, feed-forward) with at least            */
-                                /* XD_QUANT_MIN inputs and outputs; others have `type`          */
+    /* I8, F8E4M3 or `type`: element type of the matrices that tensor parallelism can split
+     * (attention, feed-forward) and that have at least XD_QUANT_MIN inputs and outputs; all other
+     * matrices have `type`. */
+    xd_dtype   blocks;
     const xd_source *src;
     int        tp, tp_at;       /* tensor-parallel degree and this rank's coordinate           */
     /* 1: the last blocks, and tensors that only these blocks need, are skipped. */
@@ -251,8 +252,9 @@ struct xd_decl {
      * and the bytes in `mapped` alone; or NULL. */
     size_t     *blocks_of, *mapped_of;
     size_t     block_bytes;     /* as `packed`, but with each size rounded up as in a block    */
-    size_t     work[3];         /* COUNT: working memory of a load: slots of xd_store_scratch,  */
-                                /* and memory for data made by the source                      */
+    /* COUNT: bytes of working memory that a load needs: [0], [1]: slots of xd_store_scratch; [2]:
+     * memory for data that the weight source makes. */
+    size_t     work[3];
     int        nturned;         /* LOAD: number of matrices whose rotation was undone         */
     int        nnonfinite;      /* LOAD: number of tensors with NaN or infinities              */
     char       nonfinite[512];  /* name of the first tensor with NaN or infinities             */
@@ -260,16 +262,17 @@ struct xd_decl {
     const char *prefix;         /* prefix that tensor names in files may have; NULL: none      */
     const char *const *prefixes;        /* prefixes that names in files may have instead, or NULL */
     const char *lead;           /* prefix (or "") that is tried first; NULL: `prefix`           */
-    const char *beside;         /* start of names that have no prefix in files, or `prefix`     */
-                                /* before them; NULL: none                                     */
+    /* Names that begin with this text are in files without a prefix or with `prefix` in front;
+     * NULL: there are no such names. */
+    const char *beside;
     char       scope[192];
     int        depth;           /* number of nested scopes                                     */
     size_t     outer[16];       /* lengths of the prefixes of the enclosing scopes             */
 };
 
 xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e);
-/* Allocates device memory for a weight. Returns NULL if out of memory. Sets *mine to 0 if another
- * process loads the weight. */
+/* Allocates device memory for a weight. Returns NULL if out of memory. Sets *mine to 1 if this
+ * process loads the weight, 0 if another process does. */
 void     *xd_store_get(xd_store *s, size_t bytes, int *mine);
 /* Makes the store allocate later weights one after the other, at multiples of XD_ALIGN, in a block
  * of memory (borrowed) that `parts` processes share. Each process requests all weights and loads a

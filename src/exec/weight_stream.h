@@ -27,12 +27,14 @@ typedef struct xd_block_sizes {
 } xd_block_sizes;
 
 typedef struct xd_stream_plan { /* plan of which blocks are streamed; {0}: no block             */
-    int    slots, streamed; /* number of slots; with files, of blocks in the page cache at a time */
-                                /* number of streamed blocks                                   */
+    /* slots: number of slots or, for weights in files, max number of blocks that are in the page
+     * cache at the same time; streamed: number of streamed blocks. */
+    int    slots, streamed;
     size_t slot;                /* bytes of a slot, which has the weights of one block         */
     size_t resident;            /* bytes of weights that stay on the device                     */
-    size_t host;                /* bytes of streamed weights: pinned memory, and bytes copied   */
-                                /* each time the blocks run                                    */
+    /* Bytes of the streamed weights: the size of the pinned memory, and the bytes that are copied
+     * each time all blocks run. */
+    size_t host;
 } xd_stream_plan;
 
 /* Returns the bytes of device memory that the weights need with a stream plan, including slots. */

@@ -1,5 +1,5 @@
-/* device_proxy.h - a device that wraps another device; the tracing device and the timing device are
- * made from it.
+/* device_proxy.h - defines a proxy device, which wraps another (real) device. The tracing device
+ * and the timing device are proxies.
  *
  * A proxy forwards calls for memory and weight packing to the real device. The tracing and the
  * timing device add their own kernels. A new op needs one line in XD_KERNELS. */

@@ -100,7 +100,8 @@ static ratio compare_rounds(const xd_bench_pair *d, const double *a, const doubl
 }
 
 typedef struct verdict {
-    /* seconds; efficiency relative to a rank alone; to busy ranks */
+    /* t: seconds; gain, busy: efficiency of the plan, relative to one rank that computes alone
+     * (gain) or while the other ranks compute, too (busy) */
     ratio    t[XD_NRUNS], gain, busy;
     /* [ranks][4]: bytes that the rank sends per step and in total, then the same as counted in
      * advance */

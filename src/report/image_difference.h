@@ -1,4 +1,5 @@
-/* image_difference.h - measures the difference of two images by levels, PSNR and SSIM.
+/* image_difference.h - measures the difference of two images by the differences of their levels, by
+ * PSNR and by SSIM.
  *
  * Levels are the values 0 to 255 of a colour channel. PSNR = 10 log10(255^2 / mean squared
  * difference), over all channels. SSIM is that of Wang et al. 2004 (Image quality assessment: from

@@ -1,4 +1,4 @@
-/* plans.c - predicts plans for a program, as data.
+/* plans.c - predicts plans, and returns the predictions to a program as data.
  *
  * Opens the model without weights, searches plans, and fills the records that the public interface
  * returns. */
@@ -42,8 +42,7 @@ static void set_cold(xd_plans *p)
     xd_log_enter(log);
 }
 
-/* Makes the description of this machine, with one GPU per rank, the machine for which plans are
- * predicted. */
+/* Sets p->m to the description of this machine, with one GPU per rank. */
 static xd_status set_devices(xd_plans *p, int *ranks, xd_err *e)
 {
     int       n = 1;

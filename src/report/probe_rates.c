@@ -49,7 +49,7 @@ typedef struct work {           /* a kernel and its operands, in one memory bloc
     } u;
     xd_kv      kv;
     xd_weight  w;
-    /* scratch memory; memory that is written before every call to evict caches, or NULL */
+    /* scratch memory; memory that is written before every call, or NULL */
     void      *tmp, *spoil;
     xd_status  status;
 } work;
