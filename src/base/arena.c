@@ -1,4 +1,4 @@
-/* arena.c - bump allocator: takes memory from large blocks that are freed together */
+/* arena.c - implements a bump allocator, which divides a block of memory into pieces */
 #include "base/arena.h"
 
 void xd_arena_init(xd_arena *a, void *base, size_t cap)

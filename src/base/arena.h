@@ -1,8 +1,8 @@
-/* arena.h - a bump allocator, for pieces of memory that are freed together.
+/* arena.h - declares a bump allocator, for pieces of memory that are freed together.
  *
  * An arena divides one block of device memory (backend/backend.h) into pieces. Pieces are freed by
  * rewinding to a mark. The same code first runs on a count device, which computes nothing, to
- * measure the arena's peak. In the real run, a block of this size is always large enough.
+ * measure the arena's peak. A block of the measured size is always large enough for the real run.
  *
  * xd_arena_keep allocates from the end of the block; rewinding the arena does not free these
  * pieces. */

@@ -1,4 +1,4 @@
-/* clock.h - monotonic wall-clock time, in seconds and in nanoseconds. */
+/* clock.h - reads a monotonic wall clock, in seconds or nanoseconds. */
 #ifndef XD_BASE_CLOCK_H
 #define XD_BASE_CLOCK_H
 

@@ -1,4 +1,4 @@
-/* connected.c - a hook function that is called when the ranks of this run are connected */
+/* connected.c - calls a hook function when the ranks of this run are connected */
 #include "base/connected.h"
 
 #include <stddef.h>

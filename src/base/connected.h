@@ -1,4 +1,5 @@
-/* connected.h - a hook (callback) that is called once, when the ranks of this run are connected.
+/* connected.h - sets and calls a hook (callback), which is called once, when the ranks of this run
+ * are connected.
  *
  * A launcher sets the hook to learn that the ranks it has started are ready. */
 #ifndef XD_BASE_CONNECTED_H

@@ -16,11 +16,11 @@
 
 enum {
     MAXOUT = 64,                /* max number of temporary files that xd_out_sweep can remove  */
-    WINDOW = 16384              /* pages mapped at a time to query the page cache (mincore)    */
+    WINDOW = 16384              /* number of pages that each query of the page cache maps      */
 };
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static char *volatile  writing[MAXOUT];
-static atomic_int      streams;         /* number of open output streams (pipes)               */
+static atomic_int      streams;         /* number of open outputs that are pipes or devices    */
 
 int xd_file_exists(const char *path)
 {

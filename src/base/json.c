@@ -16,8 +16,8 @@
 
 #include "base/file.h"
 
-enum { MAXDEPTH = 64 };                 /* max nesting of lists and objects                   */
-static const size_t max_file = (size_t)1 << 28;         /* bytes; large tokenizers have 2^25   */
+enum { MAXDEPTH = 64 };                 /* max depth of nested lists and objects              */
+static const size_t max_file = (size_t)1 << 28;         /* in bytes; large tokenizers need 2^25 */
 
 /* The string that replaces NaN in the text for cJSON. The replacement of NaN is as long as "NaN",
  * and no document can contain the replacement, because the prescan refuses the byte of which it

@@ -1,5 +1,4 @@
-/* minmax.h - functions for the smaller and the larger of two values, and for division that rounds
- * up.
+/* minmax.h - computes the smaller or the larger of two values, and divisions that round up.
  *
  * If an argument of xd_max_double is NaN, the result is the second argument. */
 #ifndef XD_BASE_MINMAX_H

@@ -1,4 +1,4 @@
-/* par.c - the thread pool of CPU kernels.
+/* par.c - implements the thread pool of CPU kernels.
  *
  * The pool does not use OpenMP's threads, for three reasons. The time a thread spins before it
  * sleeps can be set at any time (libgomp reads it before main). If a busy machine does not schedule

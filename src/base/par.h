@@ -1,4 +1,4 @@
-/* par.h - the thread pool of CPU kernels.
+/* par.h - declares the thread pool of CPU kernels.
  *
  * Inside a process, only kernels run in parallel: the main thread runs the model, and kernels
  * distribute their work over the threads of the pool with xd_par_for. The ranges of work depend

@@ -1,4 +1,4 @@
-/* readahead.c - a background thread that reads parts of files into the page cache.
+/* readahead.c - runs a background thread that reads parts of files into the page cache.
  *
  * The thread requests small pieces of a file (POSIX_FADV_WILLNEED), because the system silently
  * truncates larger requests to the readahead window of the disk. Requests for some MiB are in
@@ -23,7 +23,7 @@
 enum {
     PIECE = 128 << 10,          /* bytes per request: a disk's smallest usual readahead         */
     STEP = 1 << 20,             /* bytes requested between two waits                            */
-    DEPTH = 8,                  /* steps that are requested but not yet read                    */
+    DEPTH = 8,                  /* number of steps that are requested but not yet read          */
     STACK = 64 << 10
 };
 

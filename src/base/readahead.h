@@ -1,4 +1,4 @@
-/* readahead.h - a background thread that reads parts of files into the page cache before these
+/* readahead.h - runs a background thread that reads parts of files into the page cache before these
  * parts are used.
  *
  * The thread fills only the system's page cache, so data that is never used costs the process no

@@ -91,7 +91,7 @@ static void draw_torch(float *out, int64_t n, twister *t)
         out[i] = uniform24(t);
     for (int64_t i = 0; i + 16 <= n; i += 16)
         draw_sixteen(out + i);
-    if (n % 16) {               /* draws the last 16 values anew, some for the second time     */
+    if (n % 16) {               /* draws the last 16 values again, replacing earlier values    */
         for (int64_t i = n - 16; i < n; i++)
             out[i] = uniform24(t);
         draw_sixteen(out + n - 16);

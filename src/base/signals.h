@@ -1,5 +1,5 @@
-/* signals.h - the set of signals that the library's own threads block, so that the program's
- * threads handle these signals. */
+/* signals.h - defines the set of signals that the library's own threads block, so that the
+ * program's threads handle these signals. */
 #ifndef XD_BASE_SIGNALS_H
 #define XD_BASE_SIGNALS_H
 

@@ -1,5 +1,5 @@
-/* textbuf.c - a text buffer that grows. After a failed allocation, `failed` stays set and appended
- * text is dropped. */
+/* textbuf.c - implements a text buffer that grows. After a failed allocation, `failed` stays set
+ * and appended text is dropped. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

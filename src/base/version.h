@@ -1,5 +1,5 @@
-/* version.h - the library's version as text, from the public header; test builds may override
- * it. */
+/* version.h - defines the library's version as text, from the public header; test builds may
+ * override it. */
 #ifndef XD_BASE_VERSION_H
 #define XD_BASE_VERSION_H
 

@@ -1,5 +1,5 @@
-/* comm.h - communicators: groups of ranks and the messages between them. All use of MPI is behind
- * this interface.
+/* comm.h - defines communicators, which are groups of ranks that exchange messages. All use of MPI
+ * is behind this interface.
  *
  * Calls on a group are collective, except send and recv. A call begins an operation, and `wait`
  * completes the operation. The operation's buffers must not change between the two calls. The call
@@ -35,17 +35,18 @@ typedef struct xd_comm_ops {
     xd_req (*allreduce)(xd_comm *c, xd_tensor io, xd_red op);
     /* Copies the contiguous tensor `io` of rank `root` to `io` on all ranks. */
     xd_req (*bcast)    (xd_comm *c, xd_tensor io, int root);
-    /* Gathers the rows of all ranks on all ranks (all-gather), where ranks may have different
+    /* Gathers on every rank the rows of all ranks (all-gather), where ranks may have different
      * numbers of rows. Rank r contributes rows[r] rows, its tensor `in`, with any row stride; all
      * rows have the same length. The contiguous tensor `out` receives all rows in rank order. */
     xd_req (*gather)   (xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in);
-    /* Gathers tensors of all ranks on all ranks around a ring (all-gather): part[r] is the
-     * contiguous tensor of rank r. Each rank sends only to the next rank: first its own tensor,
-     * then the tensors that it receives, except the one that came from the next rank originally. */
+    /* Gathers on every rank the tensors of all ranks (all-gather), which are sent around a ring:
+     * part[r] is the contiguous tensor of rank r. Each rank sends only to the next rank: first its
+     * own tensor, then the tensors that it receives, except the one that came from the next rank
+     * originally. */
     xd_req (*circulate)(xd_comm *c, const xd_tensor *part);
-    /* Exchanges tensors between all ranks (all-to-all): sends give[r] to rank r and receives get[r]
-     * from it. Views have any strides, but the stride of the last dimension is 1. Views may have
-     * zero elements. A tensor that a rank sends to itself is copied. */
+    /* Exchanges tensors between all ranks (all-to-all): sends give[r] to rank r, and receives
+     * get[r] from rank r. Views have any strides, but the stride of the last dimension is 1. Views
+     * may have zero elements. A tensor that a rank sends to itself is copied. */
     xd_req (*exchange) (xd_comm *c, const xd_tensor *give, const xd_tensor *get);
     /* Exchanges tensors without copies where possible (zero-copy). If the tensor that rank r sends
      * is in the shared-memory window of rank r, get[r] becomes a view of this tensor, and rank r

@@ -10,8 +10,8 @@
 #include "comm/kinds.h"
 
 enum {
-    BOXES = 256,                /* max mailboxes of one rank for one other rank                */
-    MAX_RANKS = 64,             /* max ranks of a group                                        */
+    BOXES = 256,                /* max number of mailboxes that a rank has for another rank    */
+    MAX_RANKS = 64,             /* max number of ranks in a group                              */
 };
 
 typedef struct box {            /* this rank's mailbox for messages to one other rank          */

@@ -116,7 +116,7 @@ xd_req xd_mpi_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor i
     return xd_mpi_op_start(j);
 }
 
-/* Forwards to the next rank the part of the data that was received in the previous hop. */
+/* Sends to the next rank the tensor that this rank received in the previous hop. */
 static void post_hop(xd_mpi_op *j)
 {
     const xd_comm   *c = &j->g->c;
@@ -198,8 +198,8 @@ static void direct_begin(xd_mpi_op *j)
     j->then = direct_end;
 }
 
-/* Returns the address of the piece of an all-reduce that rank r sums, and sets *bytes to its
- * size. */
+/* In an all-reduce, each rank sums one piece of the elements. Returns the address of the piece that
+ * rank r sums, and sets *bytes to the size of this piece. */
 static char *piece_at(const xd_mpi_op *j, int r, size_t *bytes)
 {
     int64_t n = xd_comm_elems(j->io), from = xd_reduce_piece(n, r, j->g->c.size);

@@ -1,5 +1,5 @@
-/* mpi_op.h - the state of one call of the MPI communicator (an operation): its messages, in phases,
- * and its staging buffers.
+/* mpi_op.h - defines the state of one call of the MPI communicator (an operation): the messages of
+ * the call, in phases, and the call's staging buffers.
  *
  * The free operations and staging buffers, and the list of operations that have work to do between
  * messages, exist once per process, like MPI itself. Only the thread that opened MPI uses these

@@ -1,4 +1,5 @@
-/* self.c - the communicator of a run on one rank: every message is sent to the rank itself */
+/* self.c - defines the communicator of a run on one rank: every message is sent to the rank
+ * itself */
 #include "comm/comm.h"
 
 #include "comm/kinds.h"

@@ -1,4 +1,4 @@
-/* shared.c - shared memory between the ranks of a host, in huge pages if possible */
+/* shared.c - makes memory that the ranks of a host share, in huge pages if possible */
 #include "comm/mpi_op.h"
 
 #include "base/pages.h"

@@ -1,5 +1,5 @@
-/* shm.c - shared memory without a name: a file of memfd_create that other processes open through
- * /proc */
+/* shm.c - makes shared memory without a name: a file of memfd_create, which other processes open
+ * through /proc */
 #define _GNU_SOURCE             /* for memfd_create */
 #include "comm/shm.h"
 

@@ -1,4 +1,4 @@
-/* staged.h - a communicator for tensors in device memory that the host cannot address.
+/* staged.h - makes a communicator for tensors in device memory that the host cannot address.
  *
  * A staging communicator wraps another communicator. Data to send is first copied to host memory,
  * after the work that was queued on the device; `wait` copies received data to the device, before

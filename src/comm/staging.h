@@ -49,7 +49,7 @@ typedef struct xd_stage_call {
     /* Arguments of the call are kind, peer, op and rows. */
     int              kind, peer;
     xd_red           op;
-    int64_t         *rows;              /* [size]: number of rows of each rank in a gather     */
+    int64_t         *rows;              /* [size]: for a gather, the number of rows of each rank */
     xd_tensor       *view;              /* [2 size]: the call's tensors in host memory         */
     xd_stage_buffer *pinned, *packed;   /* the call's buffers in host memory and in device memory */
     xd_stage_copies  down, up;          /* copies to the host; copies to the device            */

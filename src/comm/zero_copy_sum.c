@@ -1,4 +1,5 @@
-/* zero_copy_sum.c - an all-reduce between ranks of one host in their shared-memory windows.
+/* zero_copy_sum.c - implements an all-reduce between ranks of one host in their shared-memory
+ * windows.
  *
  * 1. Each rank sends a note with the position of its elements in its window. 2. Each rank sums one
  * piece of the elements, read from all ranks' windows, and confirms it by a message. 3. Each rank

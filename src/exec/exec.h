@@ -42,8 +42,8 @@ struct xd_hooks {
     /* Sums the F32 tensor `io` in place over ranks: over those that split the tokens, or those that
      * split the features. */
     void (*sum)(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io);
-    /* Sets a->above and a->below to the neighbouring ranks' rows of images; at the edges of an
-     * image, fewer rows than requested. */
+    /* Sets a->above and a->below to rows that other ranks have, next to this rank's rows of an
+     * image; at the image's edges there are fewer rows than requested. */
     void (*halo)(xd_exec *x, const xd_hooks *m, xd_halo_args *a);
     /* Computes group-norm sums [G,2] over all rows of an image that is `wide` pixels wide, from the
      * partial sums [R,G,2] of this rank's rows. Adds in row order, so that the result does not

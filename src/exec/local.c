@@ -1,6 +1,6 @@
 /* local.c - implements the hooks at the end of every hook stack, which call kernels for a single
  * rank. Also implements xd_run, which allocates a kernel's scratch memory from the arena, runs the
- * kernel and rewinds the arena */
+ * kernel and rewinds the arena. */
 #include "exec/run.h"
 
 #include "base/par.h"

@@ -77,7 +77,8 @@ float xd_load_most(xd_tensor from, int64_t first, int64_t n, float scale);
 void  xd_load_decoded(void *to, xd_dtype tt, const xd_coding *c, int64_t row, int64_t column,
                       int64_t n);
 float xd_load_decoded_most(const xd_coding *c, int64_t row, int64_t n);
-/* Sets f->codes to the decoding of a tensor that is stored as codes. Returns 0 on failure. */
+/* If the tensor f is stored as codes, sets f->codes, which tells how to decode the tensor. Returns
+ * 0 on failure. */
 int   xd_load_coding(xd_decl *d, xd_fetched *f, int rotated);
 /* Replaces a tensor that is stored as codes by its decoded elements. Returns 0 on failure. */
 int   xd_load_decode(xd_decl *d, xd_fetched *f);

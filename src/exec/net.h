@@ -99,8 +99,9 @@ const void *xd_net_layer(xd_exec *x, const xd_net *n, int layer);
 void      xd_net_block(xd_exec *x, const xd_net *n, int layer, xd_state *s);
 
 struct xd_cond {                /* an encoded prompt, valid during the request                 */
-    xd_tensor tok; /* [n,E] F32 token embeddings, including padding only if the model */
-                                /* was trained with it                                         */
+    /* [n,E] F32: token embeddings, including those of padding if the model was trained with
+     * padding. */
+    xd_tensor tok;
     xd_tensor pooled;           /* [1,P] F32 pooled embedding, or absent                       */
     xd_tensor penultimate;      /* [n,E] F32: input of the encoder's last block, if available   */
     /* For each encoder, the number of rows of `tok` that are not padding, if the rows include

@@ -1,4 +1,4 @@
-/* op.c - the operations that a model's code calls, each made from device kernels and hooks */
+/* op.c - implements the operations that a model's code calls, by device kernels and hooks */
 #include "exec/op.h"
 
 #include <math.h>

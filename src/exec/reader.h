@@ -1,5 +1,5 @@
 /* reader.h - reads tensors of a weight source as f32, with the same scales and added terms (LoRA)
- * as a model that loads them. Used by programs that write weight files. */
+ * as a model that loads them. Programs that write weight files use this reader. */
 #ifndef XD_EXEC_READER_H
 #define XD_EXEC_READER_H
 
@@ -22,8 +22,8 @@ void      xd_reader_close(xd_reader *r);
 /* Returns 1 if the reader returns the stored values unchanged, because the tensor has no scale, is
  * not stored as quantized codes and gets no added terms. */
 int       xd_reader_plain(const xd_reader *r);
-/* Reads rows [row, row + n) of the tensor as f32. Any thread may call it. thread: index of the
- * calling thread, below the value of xd_par_threads() at xd_reader_open. */
+/* Reads rows [row, row + n) of the tensor as f32. Any thread may call this function. thread: index
+ * of the calling thread, below the value of xd_par_threads() at xd_reader_open. */
 void      xd_reader_rows(const xd_reader *r, int64_t row, int64_t n, float *to, int thread);
 /* Tells the weight source that rows [row, row + n) will not be read again, so that their pages may
  * be unmapped. */

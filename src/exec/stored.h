@@ -1,4 +1,5 @@
-/* stored.h - weight matrices that are not packed when loaded, but stay in the memory-mapped files.
+/* stored.h - packs rows of weight matrices that stay in the memory-mapped files instead of being
+ * packed when loaded.
  *
  * For each GEMM with such a matrix, one group of rows after another is gathered from the mapped
  * files, packed for the device, and multiplied. Results equal those of a packed matrix, bit for

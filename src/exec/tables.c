@@ -1,4 +1,4 @@
-/* tables.c - tensors that are computed once and cached for a request */
+/* tables.c - makes tensors that are computed once and cached for a request */
 #include "exec/tables.h"
 
 #include <stdlib.h>

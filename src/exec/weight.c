@@ -604,7 +604,7 @@ void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64
 
 typedef struct ends {           /* arguments for copying each convolution kernel's last frame  */
     xd_tensor from;             /* [n,kt,kh,kw]: kernels in the file                           */
-    float     scale;            /* factor of elements that have 8 bits                         */
+    float     scale;            /* scale of 8-bit elements                                     */
     float    *to;               /* [n,kh,kw]: last frames of the kernels                       */
     int64_t   all, last;        /* number of elements of a kernel; of a frame of a kernel      */
 } ends;
@@ -706,8 +706,8 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s)
 
 typedef struct fold {           /* arguments for making one of the four 2 x 2 kernels          */
     xd_tensor from;             /* [n,3,3]: kernels in the file                                */
-    float     scale;            /* factor of elements that have 8 bits                         */
-    float    *to;               /* [n,2,2]: the same one of the four kernels of each           */
+    float     scale;            /* scale of 8-bit elements                                     */
+    float    *to;               /* [n,2,2]: for each kernel in the file, one 2 x 2 kernel      */
     int       i, j;
 } fold;
 

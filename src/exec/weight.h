@@ -1,4 +1,4 @@
-/* weight.h - the declaration of a model's weights. A model declares its weights once; from this
+/* weight.h - declares the weights of models. A model declares its weights once; from this
  * declaration, weights are listed, counted, loaded, split, packed and filled with random values.
  *
  * To list, count or load weights, the model's `weights` function is run: this function calls xd_w_*

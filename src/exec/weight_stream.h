@@ -19,7 +19,8 @@
  * ahead. */
 enum { XD_STREAM_SLOTS = 3 };
 
-/* Bytes of a network's weights: total, and for each block of this stage, [first, first + n). */
+/* Sizes in bytes of a network's weights: of all weights, and of each of this stage's blocks, which
+ * are blocks [first, first + n) of the network. */
 typedef struct xd_block_sizes {
     size_t        all;
     int           first, n;

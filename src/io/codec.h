@@ -31,7 +31,7 @@ typedef struct xd_codec {
     int64_t     max_side;       /* max pixels per side                                        */
     /* Writes an image to an open file. The caller checks `f` for write errors. */
     xd_status (*write)(FILE *f, const char *path, const xd_pixels *p, const xd_image_text *texts,
-                       xd_err *e);      /* NULL: the format is only read, and `tails` is empty */
+                       xd_err *e);      /* NULL: the format is only read; `tails` is then empty */
     /* Returns 1 if the first bytes are those of this format. */
     int       (*is)(const uint8_t *data, size_t len);
     /* Decodes a file's bytes to p->rgb, which is malloc'ed. path: name of the file in errors. */

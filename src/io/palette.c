@@ -11,7 +11,7 @@ typedef struct cell {           /* all pixels whose upper 6 bits agree in each c
 
 typedef struct box {
     int64_t from, to, n;        /* range of cells in the list; number of pixels                */
-    /* mean colour; squared error of channel `axis`, the channel with the largest */
+    /* mean colour; squared error of channel `axis`, whose squared error is the largest */
     double  mean[3], worst;
     int     axis;
 } box;

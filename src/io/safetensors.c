@@ -18,7 +18,7 @@ typedef struct entry {
     char     *name;
     char     *unknown_dtype;    /* name of an unsupported dtype, or NULL                      */
     int       shard;
-    int       rank;             /* dimensions; a tensor with > XD_MAXDIM is unusable           */
+    int       rank;             /* number of dimensions; above XD_MAXDIM: unusable             */
     int       users;            /* number of users of `view`; in obey_index: 1 keep, -1 drop   */
     size_t    at, bytes;        /* offset and size in the file, in bytes                      */
     xd_tensor shape;

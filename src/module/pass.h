@@ -1,5 +1,5 @@
-/* pass.h - private to module: the checked arguments and the state of one forward pass of a
- * transformer. */
+/* pass.h - private to module: defines the state of one forward pass of a transformer, and checks
+ * the pass's arguments. */
 #ifndef XD_MODULE_PASS_H
 #define XD_MODULE_PASS_H
 

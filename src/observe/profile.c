@@ -1,4 +1,4 @@
-/* profile.c - a proxy device that measures the time of each kernel of the real device */
+/* profile.c - implements a proxy device that measures the time of each kernel of the real device */
 #include "observe/profile.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* slow_device.c - a proxy device that simulates a slower device: each kernel busy-waits after its
- * work */
+/* slow_device.c - defines a proxy device that simulates a slower device: each kernel busy-waits
+ * after its work */
 #include "observe/slow_device.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* trace_comm.c - a proxy communicator that records messages.
+/* trace_comm.c - defines a proxy communicator that records messages.
  *
  * A message is recorded as two events: the call that begins the message, on the computing thread,
  * and the message's flight, from that call to the end of the wait. The byte counts of collectives

@@ -1,6 +1,7 @@
-/* displaced.c - DistriFusion's displaced patches (Li et al. 2024, arXiv:2402.19481): each member of
- * the ring axis attends to its own fresh keys and values and to the other members' keys and values
- * of the previous step. The exchange of keys and values overlaps all other computation.
+/* displaced.c - implements DistriFusion's displaced patches (Li et al. 2024, arXiv:2402.19481):
+ * each member of the ring axis attends to its own fresh keys and values and to the other members'
+ * keys and values of the previous step. The exchange of keys and values overlaps all other
+ * computation.
  *
  * In exact steps, each rank waits for the exchange at once. DistriFusion is implemented for
  * comparison: for every block and guidance pass, the keys and values of all tokens must be in

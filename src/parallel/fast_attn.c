@@ -1,14 +1,14 @@
-/* fast_attn.c - DiTFastAttn: reuses attention outputs across steps and CFG passes, and computes
- * attention in windows. The difference from full attention (the residual) is reused from an earlier
- * step.
+/* fast_attn.c - implements DiTFastAttn, which reuses attention outputs across steps and CFG passes,
+ * and computes attention in windows. The difference from full attention (the residual) is reused
+ * from an earlier step.
  *
  * DiTFastAttn is the first in the list of parallel methods. DiTFastAttn works on this rank's tokens
  * and on the heads of its tensor-parallel rank, so reuse needs no message. All ranks compute an
  * attention in the same way, because the way depends only on the table, the step and the earlier
  * steps. The attention windows are those of window.c, and x->window_off turns windows off.
  *
- * For every pass, block and attention, the last output is kept and, if the table has windows, the
- * residual: the full output minus the window's output. */
+ * For every pass, block and attention layer, the last output is kept in memory. If the table has
+ * windows, the residual (the full output minus the window's output) is kept, too. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -158,11 +158,11 @@ static void run_rows(xd_exec *x, const xd_hooks *next, const band_conv *k, xd_sp
     next->conv(x, next, &b);
 }
 
-/* Computes the convolution's inner rows, which need only own input rows. If the kernel spans
- * several frames, the inner rows of these frames are not contiguous and would be copied. Therefore
- * the complete band is convolved with padding in place of halo rows if the kernel spans several
- * frames. The result of this convolution is correct for the inner rows and wrong for the edge rows,
- * which are computed again later; the residuals of the edge rows are saved first. */
+/* Computes the convolution's inner rows, which need only this rank's input rows. If the kernel
+ * spans several frames, the inner rows of these frames are not contiguous and would be copied.
+ * Therefore the complete band is convolved with padding in place of halo rows if the kernel spans
+ * several frames. The result of this convolution is correct for the inner rows and wrong for the
+ * edge rows, which are computed again later; the residuals of the edge rows are saved first. */
 static void run_inner(xd_exec *x, const xd_hooks *next, band_conv *k)
 {
     xd_conv a = *k->a;

@@ -1,5 +1,5 @@
-/* kept.h - inside parallel: buffers for the keys and values (K and V) of attention layers, which
- * later denoising steps reuse. */
+/* kept.h - inside parallel: defines buffers for those keys and values (K and V) of attention layers
+ * that later denoising steps reuse. */
 #ifndef XD_PARALLEL_KEPT_H
 #define XD_PARALLEL_KEPT_H
 

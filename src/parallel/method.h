@@ -1,4 +1,5 @@
-/* method.h - parallel methods that distribute attention: each one is an entry of a stack of hooks.
+/* method.h - defines parallel methods, which distribute attention over ranks. Each open method is
+ * an entry of a stack of hooks.
  *
  * A stack is opened for one network (transformer, VAE or text encoder) and one layout of tokens,
  * and closed with that network. A method that has nothing to do for the topology adds no entry. All

@@ -1,4 +1,4 @@
-/* registry.c - the list of parallel methods. The hooks of the methods run in the order of the
+/* registry.c - lists the parallel methods. The hooks of the methods run in the order of the
  * list. */
 #include "parallel/method.h"
 

@@ -1,5 +1,5 @@
-/* ring.c - ring attention (Liu et al. 2023, arXiv:2310.01889): queries stay on their rank, and keys
- * and values are sent around the ring of ranks.
+/* ring.c - implements ring attention (Liu et al. 2023, arXiv:2310.01889): queries stay on their
+ * rank, and keys and values are sent around the ring of ranks.
  *
  * Attention adds terms in the same order as on one rank, regardless of the messages: each rank
  * attends to the keys and values of all members of the ring at once, in global token order.

@@ -1,5 +1,5 @@
-/* rows.h - inside parallel: functions that parallel methods share. They count the token rows of a
- * ring member, make views of rows, and call the next hook. */
+/* rows.h - inside parallel: declares functions that parallel methods share. These functions count
+ * the token rows of a ring member, make views of rows, and call the next hook. */
 #ifndef XD_PARALLEL_ROWS_H
 #define XD_PARALLEL_ROWS_H
 

@@ -1,4 +1,4 @@
-/* ulysses.c - sequence parallelism that exchanges tokens for heads (Jacobs et al. 2023,
+/* ulysses.c - implements sequence parallelism that exchanges tokens for heads (Jacobs et al. 2023,
  * arXiv:2309.14509).
  *
  *   own tokens [n_u, H, D]  --all-to-all-->  all ranks' tokens, own heads [sum n_u, H_u, D]

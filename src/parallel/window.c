@@ -1,5 +1,6 @@
-/* window.c - local attention: image tokens attend to the image tokens near them in time, rows and
- * columns, and to all other tokens; the other tokens attend to everything.
+/* window.c - implements local attention. An image token attends to all tokens that are not image
+ * tokens, and to the image tokens near it in time, rows and columns. The other tokens attend to all
+ * tokens.
  *
  * The method is based on sliding tiles (Zhang et al. 2025, arXiv:2502.04507): the image tokens are
  * split into tiles, and all queries of a tile attend to one box of keys around the tile. At the
@@ -12,9 +13,9 @@
  * some of the queries attend to.
  *
  * Local attention is the last of the parallel methods. The hook of local attention gets all keys of
- * this rank's heads in the token order of one rank, regardless of the methods before it. Which
- * queries the hook gets follows from the layout of tokens. A query's keys depend only on the
- * query's position, so results equal those of one rank. */
+ * this rank's heads in the token order of one rank, regardless of the methods before it. The layout
+ * of tokens determines which queries the hook gets. A query's keys depend only on the query's
+ * position, so results equal those of one rank. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

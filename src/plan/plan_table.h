@@ -1,5 +1,5 @@
-/* plan_table.h - the table of the options of a parallel plan: one row per option, such as
- * ulysses_degree.
+/* plan_table.h - defines the table of the options of a parallel plan, which has one row per option,
+ * such as ulysses_degree.
  *
  * All code that lists plan options uses this table: command lines, help texts, warnings, the choice
  * of a plan, the short names of --plan, the flags that `xdit plan` prints, plan descriptions, and
@@ -88,8 +88,8 @@ int  xd_plan_patches(const xd_parallel *a);
  * effect. */
 void xd_plan_flags(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
 void xd_plan_name(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
-/* Appends " (4 patches, 1 warm-up, VAE rows)": the plan's options other than degrees, with defaults
- * filled in. */
+/* Appends the plan's options other than degrees, with defaults filled in, as " (4 patches, 1
+ * warm-up, VAE rows)". */
 void xd_plan_details(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
 /* Returns how the plan's image differs from the one-rank image: the combined xd_plan_row.changes of
  * the options that have an effect. */

@@ -1,5 +1,5 @@
-/* rank_group.c - the ranks of a server program. Rank 0 broadcasts commands to the other ranks
- * between requests. */
+/* rank_group.c - connects the ranks of a server program. Between requests, rank 0 broadcasts
+ * commands to the other ranks. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -7,7 +7,7 @@
 #include "ranks/world.h"
 #include "xdit/tools.h"
 
-enum { SHORTEST_US = 20, LONGEST_US = 2000 };   /* min and max pause between two polls          */
+enum { SHORTEST_US = 20, LONGEST_US = 2000 };   /* seconds: min and max pause between two polls */
 
 struct xd_rank_group { xd_comm *comm; };
 

@@ -1,5 +1,5 @@
-/* world.h - the groups of ranks of a run (all ranks, and those that the plan uses), and functions
- * by which ranks combine their status.
+/* world.h - defines the groups of ranks of a run (all ranks, and those that the plan uses), and
+ * declares functions by which ranks combine their status.
  *
  * The calls of a function are collective over the ranks that its comment names, unless the comment
  * says that the call is local. */

@@ -1,5 +1,5 @@
-/* bench.h - functions that the benchmarks of `xdit bench` share. The benchmarks measure one rank,
- * or compare a plan with one rank. */
+/* bench.h - declares functions that the benchmarks of `xdit bench` share. The benchmarks measure
+ * one rank, or compare a plan with one rank. */
 #ifndef XD_REPORT_BENCH_H
 #define XD_REPORT_BENCH_H
 
@@ -29,8 +29,8 @@ void   xd_bench_decode_name(char *what, size_t size, const xd_job *j);
 /* Makes a request for benchmarks, with the size that `a` has and with a sampler of the registry. */
 void   xd_bench_request(xd_request *r, const xd_bench_args *a, const xd_engine *g);
 
-/* Compares the time of work with a plan to the time of the same work on one rank. Collective over
- * all ranks. */
+/* Compares the time of work with a plan to the time of the same work on one rank. The call is
+ * collective over all ranks. */
 xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e);
 
 #endif

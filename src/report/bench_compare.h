@@ -5,9 +5,9 @@
  * varies. Both measurements run the code of image generation (xd_denoise_*, xd_vae_decode). A round
  * has three timed runs. First, rank 0 does the work of one rank while the others sleep. Second, all
  * ranks run the plan. Third, every rank does the work of one rank, all at the same time. The ratio
- * of the times of the first two runs is the user's speed-up. The third run shows how much of the
- * lost speed-up is due to the machine, whose ranks share memory bandwidth and the clock of the
- * package; the rest is due to the parallel method. */
+ * of the times of the first two runs is the speed-up that a user sees. The third run shows how much
+ * of the lost speed-up is due to the machine, on which the ranks share the memory bandwidth and the
+ * clock of the processor package; the rest is due to the parallel method. */
 #ifndef XD_REPORT_BENCH_COMPARE_H
 #define XD_REPORT_BENCH_COMPARE_H
 
@@ -36,7 +36,7 @@ typedef struct xd_bench_pair {
     xd_bench_side one, all;     /* the setup of one rank; the setup of the plan                */
     xd_cond   text;             /* synthetic encoded prompt                                    */
     float    *lat;              /* latents that the VAE decodes                                */
-    const char *unit;           /* name of the timed work in results, "a step"                 */
+    const char *unit;           /* name of the timed work in printed results: "a step"         */
     void    (*work)(struct xd_bench_pair *d, xd_bench_side *s);
     int       warm, rounds;     /* number of warm-up rounds; number of reported rounds         */
     int       exact;            /* exact steps at the start, if later steps use stale data      */

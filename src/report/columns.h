@@ -16,7 +16,8 @@ typedef struct xd_column {
     /* Order in which columns are hidden if the table is too wide, lowest number first; 0: never
      * hidden. */
     int         removal;
-    /* set by xd_columns_fit: 1 if the column is hidden; 1 if texts are cut and end in '+' */
+    /* Set by xd_columns_fit. hidden: 1 if the column is hidden; cut: 1 if the column's texts are
+     * cut, so that they end in '+'. */
     int         hidden, cut;
 } xd_column;
 

@@ -76,8 +76,8 @@ static int share_a_device(const xd_prober *p, const xd_probe_args *a)
     return p->host->size > 1 && strchr(a->device, ':');
 }
 
-/* Sets the device of this rank in the machine's description, and the device's memory after all
- * ranks of the host have opened theirs. */
+/* Sets the device of this rank in the machine's description, and the memory of the device, which is
+ * read after all ranks of the host have opened their devices. */
 static void describe_device(xd_prober *p, const xd_probe_args *a, xd_machine *m)
 {
     size_t have = 0, total = 0;
@@ -250,7 +250,7 @@ static xd_status run_probe(const xd_probe_args *a, xd_err *e)
     double     t0 = xd_now_s();
     memset(&m, 0, sizeof m);
     xd_status s = XD_OK;
-    /* Checks before measuring that the output file can be written. */
+    /* Before the measurements, checks that the output file can be written. */
     if (a->output && strcmp(a->output, "-") != 0)
         s = xd_file_writable(a->output, e);
     if (s == XD_OK)

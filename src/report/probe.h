@@ -1,5 +1,5 @@
-/* probe.h - functions of `xdit probe`, which measure the kernels of a rank and the links between
- * ranks. */
+/* probe.h - declares the functions of `xdit probe`, which measure the kernels of a rank and the
+ * links between ranks. */
 #ifndef XD_REPORT_PROBE_H
 #define XD_REPORT_PROBE_H
 

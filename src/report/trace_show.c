@@ -14,8 +14,8 @@
 enum { MOST_RANKS = 65536 };
 
 typedef struct rank_state {     /* state of a rank while the file's events are read in order     */
-    double from, to;            /* begin and end of the shown step in seconds; to 0: none        */
-    double before;              /* end of the previous step in seconds; 0: none                  */
+    double from, to;            /* seconds: begin and end of the shown step; to 0: no step       */
+    double before;              /* seconds: end of the previous step; 0: no previous step        */
     double piece_end;           /* end of the current work item in seconds                      */
     int    patch, on_device;    /* patch of the current work item; 1: there are device times     */
 } rank_state;

@@ -1,4 +1,5 @@
-/* tensor.h - xd_tensor, a view of elements in memory that owns nothing and is passed by value.
+/* tensor.h - defines xd_tensor, a view of elements in memory, which owns no memory and is passed by
+ * value.
  *
  * The memory of a tensor belongs to an arena, a weight store or a file mapping. */
 #ifndef XD_TENSOR_TENSOR_H
