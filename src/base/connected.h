@@ -7,7 +7,8 @@
 
 /* calls the hook once, when the first world (group of all ranks) is open */
 void xd_connected(void);
-/* Sets the function that xd_connected calls; NULL: none. A process has one such hook. */
+/* Sets the function that xd_connected calls; NULL: none. A process has only one hook for connected
+ * ranks. */
 void xd_connected_hook(void (*fn)(void));
 
 #endif

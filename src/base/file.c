@@ -64,7 +64,8 @@ const char *xd_path_hint(const char *path)
 xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, xd_err *e)
 {
     struct stat st;
-    int         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);     /* do not wait on a pipe */
+    /* so that opening a pipe does not wait for a writer */
+    int         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     FILE       *f = fd < 0 ? NULL : fdopen(fd, "rb");
     char       *p = NULL;
     *data = NULL;

@@ -41,8 +41,7 @@ xd_status xd_out_commit(xd_out *o, xd_err *e);
 /* Removes an incomplete file; does nothing after xd_out_commit. */
 void      xd_out_abort(xd_out *o);
 
-/* Checks that the file `path` can be created or replaced. This check creates no file or
- * directory. */
+/* Checks that the file `path` can be created or replaced. Creates no file or directory. */
 xd_status xd_file_writable(const char *path, xd_err *e);
 
 /* Returns 1 while an xd_out that is a device or a pipe is open or being opened (which may block
@@ -55,8 +54,8 @@ void xd_out_sweep(void);
 
 /* Returns how many of the bytes [at, at + bytes) of a file are not in the page cache and must be
  * read from disk. Counts complete pages, up to the end of the file. Also returns 0 if the system
- * does not answer: Linux answers only users who may write the file. fd: the file, open for
- * reading. */
+ * does not tell: Linux tells which pages are cached only to users who may write the file. fd: the
+ * file, open for reading. */
 size_t xd_file_cold_bytes(int fd, size_t at, size_t bytes);
 /* Asks the system to drop a file's clean pages from the page cache (posix_fadvise); best effort. */
 void   xd_file_drop_cached(int fd);

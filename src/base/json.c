@@ -26,7 +26,7 @@ static const char nan_mark[] = "\xff";
 
 struct xd_json {
     cJSON   *v;
-    xd_json *kids;                      /* [n] members of a list or object                    */
+    xd_json *kids;                      /* [n]: the members of a list or object               */
     int      n;
     int      last;                      /* 1: this value is the last member of its parent     */
 };
@@ -82,7 +82,7 @@ static void scan_word(scan *s)
     char  *p = s->p + s->at;
     size_t left = s->len - s->at;
     if (s->at && !strchr(" \t\n\r,:[{-", p[-1])) {
-        s->at++;                        /* not at the start of a word                         */
+        s->at++;                        /* not the start of a word: skips it                  */
         return;
     }
     if (left >= 3 && !memcmp(p, "NaN", 3)) {

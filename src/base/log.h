@@ -10,7 +10,7 @@
 #include "base/err.h"
 
 typedef struct xd_logger {
-    /* Function that receives log lines; NULL: lines are dropped. */
+    /* The program's function that receives log lines; NULL: log lines are dropped. */
     void (*fn)(void *cookie, int level, const char *line);
     void  *cookie;
     int    level;               /* the most verbose level that is passed to fn                 */

@@ -27,9 +27,9 @@
 #include "base/clock.h"
 #include "base/signals.h"
 
-/* MAX_THREADS: max threads of a process. SPINS: iterations of a waiting loop before a thread sleeps
- * (about 20 us). SHORT_SPINS: the number of iterations after which a thread sleeps if it should
- * sleep almost at once. PIECES: bits of `state` for the number of pieces. */
+/* MAX_THREADS: max number of threads of a process. SPINS: iterations of a waiting loop before a
+ * thread sleeps (about 20 us). SHORT_SPINS: the number of iterations after which a thread sleeps if
+ * it should sleep almost at once. PIECES: bits of `state` for the number of pieces. */
 enum { MAX_THREADS = 4096, SPINS = 1000, SHORT_SPINS = 10, PIECES = 16 };
 
 static int threads;

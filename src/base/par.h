@@ -38,7 +38,7 @@ typedef struct xd_par_omp {
 void xd_par_team(const xd_par_omp *omp);
 
 /* Sets a hook for work between computations, such as message progress. xd_par_poke calls the hook
- * fn, only on the thread that set it and at most every 50 microseconds; xd_par_dynamic calls
+ * fn, at most every 50 microseconds, and only on the thread that set the hook; xd_par_dynamic calls
  * xd_par_poke after each item. fn NULL: removes the hook. A process has only the hook that was set
  * last. */
 void xd_par_hook(void (*fn)(void *arg), void *arg);

@@ -57,7 +57,7 @@ static double uniform53(twister *t)
     return (double)(((hi << 32) | lo) & 0x1fffffffffffffu) * 0x1p-53;
 }
 
-/* Draws fewer than 16 normal values. They are computed in double, in pairs: first the value from
+/* Draws fewer than 16 normal values. Values are computed in double, in pairs: first the value from
  * the cosine, then the value from the sine. */
 static void draw_few(float *out, int64_t n, twister *t)
 {

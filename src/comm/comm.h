@@ -3,12 +3,12 @@
  *
  * Calls on a group are collective, except send and recv. A call begins an operation, and `wait`
  * completes the operation. The operation's buffers must not change between the two calls. The call
- * and `wait` are ordered with the work queued on the device: the caller need not synchronize the
- * device before or after them. Messages from one rank of a group to another arrive in the order in
- * which they were sent (one FIFO for each pair and direction, no tags). After a failure a rank
- * still takes part in all messages, and `wait` returns the error. If messages cannot be sent at all
- * (MPI fails, out of memory), the ranks can no longer be synchronized: every later call on this
- * world fails at once. */
+ * and `wait` are ordered with the work that is queued on the device, so the caller need not
+ * synchronize the device before or after the call or `wait`. Messages from one rank of a group to
+ * another arrive in the order in which they were sent (one FIFO for each pair and direction, no
+ * tags). After a failure a rank still takes part in all messages, and `wait` returns the error. If
+ * messages cannot be sent at all (MPI fails, out of memory), the ranks can no longer be
+ * synchronized: every later call on this world fails at once. */
 #ifndef XD_COMM_COMM_H
 #define XD_COMM_COMM_H
 
@@ -23,7 +23,7 @@ typedef struct xd_req { void *p; int64_t tag; } xd_req;
 
 typedef struct xd_comm_ops {
     const char *name;                           /* kind of communicator: "self", "mpi", "count" */
-    /* Splits a group: ranks with equal `color` form a new group, in which they are ordered by
+    /* Splits a group: ranks with equal `color` form a new group, in which the ranks are ordered by
      * `key`. size: the number of ranks with this color, which the caller knows from the plan. The
      * count communicator relies on `size`; other communicators check it. */
     xd_status (*split)(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e);
@@ -101,7 +101,7 @@ typedef enum xd_device_way {
 /* Totals of this rank's messages in a world, including all groups of the world. */
 typedef struct xd_traffic {
     int64_t bytes, messages;    /* bytes and messages sent to other ranks                      */
-    int64_t device_bytes;       /* device memory allocated for messages                        */
+    int64_t device_bytes;       /* bytes of device memory that are allocated for messages      */
     xd_device_way way;
 } xd_traffic;
 
@@ -115,9 +115,9 @@ struct xd_comm {
 
 /* Opens a world, the communicator of all ranks. kind "self": a world of one rank; "mpi": all ranks
  * of MPI, which is initialised if necessary. Closing the last world finalises MPI if xdit
- * initialised it; MPI cannot be initialised twice in a process. Close groups before their world.
- * Only the thread that opened a world may use it; while a world is open, xd_par_poke lets its
- * messages progress. */
+ * initialised it; MPI cannot be initialised twice in a process. All groups of a world must be
+ * closed before the world. Only the thread that opened a world may use the world; while the world
+ * is open, xd_par_poke lets its messages make progress. */
 xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e);
 /* Opens a world of the ranks of the program's own communicator: *mpi_comm is an MPI_Comm. All
  * messages use duplicates of this communicator. MPI must be initialised, and is not finalised when
@@ -145,7 +145,8 @@ typedef struct xd_recorder {
     /* Called when this rank waits for operation `number` of the group. */
     void (*end)(void *cookie, int64_t number);
 } xd_recorder;
-/* Opens a count communicator that reports to `rec` (borrowed). Splits by host are not reported. */
+/* Opens a count communicator that reports to `rec` (borrowed). Groups that are made by a split by
+ * host are not reported. */
 xd_status xd_comm_record(xd_comm **c, int rank, int size, const xd_recorder *rec, xd_err *e);
 void      xd_comm_close(xd_comm **c);
 /* Returns 1 if mpirun, srun or another MPI launcher started this process with more than one

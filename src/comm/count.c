@@ -1,4 +1,4 @@
-/* count.c - defines a communicator that sends nothing and counts the bytes it would send.
+/* count.c - defines a communicator that sends nothing and counts the bytes that it would send.
  *
  * The communicator never dereferences tensors, so a plan's traffic can be counted for any rank of
  * any number of ranks without running these ranks. Collective operations are split into the same

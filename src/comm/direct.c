@@ -117,7 +117,7 @@ static int find_box(const xd_mailboxes *m, int to, size_t bytes)
 }
 
 /* Opens, if necessary, the mailbox that another rank's note names. Returns the mailbox, or NULL if
- * it cannot be opened. */
+ * the mailbox cannot be opened. */
 static source *find_source(const xd_mailboxes *m, int from, const xd_note *n)
 {
     const xd_dev_lanes *l = m->w->lanes;

@@ -7,8 +7,8 @@
  * packs a tensor into a mailbox and sends a note through the underlying communicator: the number of
  * the mailbox and the byte count. The receiver's device waits for the event that the sender's
  * device records after the copy. Then the receiver's device copies the bytes to their destination,
- * and records an event after which the mailbox is free. No host waits for a device. Ranks that
- * share a GPU copy within the GPU's memory.
+ * and records an event after which the mailbox is free. The hosts' threads never wait for a device.
+ * Ranks that share a GPU copy within the GPU's memory.
  *
  * Tensors of f32, f16 and bf16 use mailboxes, also if they are in host memory, because sender and
  * receiver of a message both know the element type, but neither knows whether the other's tensor is

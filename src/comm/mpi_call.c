@@ -59,7 +59,7 @@ xd_req xd_mpi_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
     xd_tensor *to;
     if (!j)
         return xd_mpi_op_start(j);
-    memcpy(&to, &get, sizeof to);       /* a plain exchange does not change the views          */
+    memcpy(&to, &get, sizeof to);       /* a plain exchange does not change the views `get`    */
     post_exchange(j, give, to);
     if (!xd_comm_copy(get[c->rank], give[c->rank]))
         xd_mpi_op_fail(j, XD_EINVAL, "the views that a rank exchanges with itself differ in shape "
@@ -90,7 +90,7 @@ xd_req xd_mpi_exchange_places(xd_comm *c, const xd_tensor *give, xd_tensor *get)
 }
 
 /* Gathers the rows of all ranks in `out`. This rank's rows are first copied to their position in
- * `out`, and are sent to the other ranks from there. */
+ * `out`, and are sent to the other ranks from this position. */
 xd_req xd_mpi_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
 {
     xd_mpi_op *j = xd_mpi_op_begin(c, 1);

@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of the longest MPI message. MPI counts bytes in an int, so longer messages are sent in
- * pieces, which arrive in order. */
+/* The max bytes of one MPI message. MPI counts bytes in an int, so a longer message is sent as
+ * several MPI messages, which arrive in order. */
 #define PIECE ((size_t)1 << 30)
 
 enum { CLASSES = 64, TAGS = 8000 };
 
 static struct {
-    xd_mpi_op      *free_ops;       /* operations free for reuse, with their arrays            */
+    xd_mpi_op      *free_ops;       /* list of free operations, which keep their arrays for reuse */
     xd_mpi_op      *later;          /* pending operations that have a further phase of messages */
     xd_mpi_staging *stage[CLASSES]; /* stage[i]: free buffers of 2^i bytes                     */
     int64_t   serial;
@@ -425,8 +425,8 @@ int xd_mpi_test(xd_comm *c, xd_req *r)
     return 1;
 }
 
-/* Drops pending requests. Cancels each receive whose message has not arrived, and receives messages
- * that have arrived. */
+/* Drops the given pending requests: cancels each receive whose message has not arrived, and
+ * completes each receive whose message has arrived. */
 void xd_mpi_drop(xd_comm *c, xd_req *r, int n)
 {
     (void)c;

@@ -21,7 +21,7 @@ typedef struct xd_mpi_world {
     xd_err     err;
     int        users, rank;
     struct xd_mpi_world *next;  /* next in the list of open worlds                             */
-    MPI_Group  host;            /* the ranks of this rank's host                               */
+    MPI_Group  host;            /* MPI group of the ranks on this rank's host                  */
     MPI_Comm   control;         /* polled so that messages make progress; sends no messages     */
     /* 1: the world was made from the program's own communicator (xd_comm_from_mpi). */
     int        lent;
@@ -76,7 +76,7 @@ struct xd_mpi_op {
     MPI_Request     *req;
     MPI_Status      *st;
     xd_mpi_peer     *part;          /* [n] peer and size of each request in `req`              */
-    xd_mpi_scatter  *move;          /* [nmove] views whose received data is unpacked           */
+    xd_mpi_scatter  *move;          /* [nmove]: received data, and views to which it is unpacked */
     int              n, cap, nmove, capmove, nviews;
     /* [nviews] views exchanged within the host, in a staging buffer. */
     xd_zero_copy    *views;
@@ -114,10 +114,11 @@ xd_req  xd_mpi_op_start(xd_mpi_op *j);
 xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n);
 int       xd_mpi_test(xd_comm *c, xd_req *r);
 void      xd_mpi_drop(xd_comm *c, xd_req *r, int n);
-void      xd_mpi_advance(void); /* does the work that operations have between two message phases */
+/* does the work that pending operations have between two phases of messages */
+void      xd_mpi_advance(void);
 /* Pauses between two polls of a wait; polls: number of polls so far. */
 void      xd_mpi_idle(int polls);
-void      xd_mpi_free_lists(void);      /* frees the memory on the free lists                  */
+void      xd_mpi_free_lists(void);      /* frees the free operations and free staging buffers  */
 /* Records and logs an MPI failure of a world. Returns XD_ECOMM. */
 xd_status xd_mpi_fail(xd_mpi_world *w, int rank, const char *what, int code);
 

@@ -86,7 +86,8 @@ void *xd_mpi_share(xd_comm *c, size_t bytes, int *first)
     *first = c->rank == 0;
     if (!b)
         return NULL;
-    int many = xd_cpuset_nodes(&g->world->cpus, NULL, &nodes);    /* equal on all ranks           */
+    /* the number of nodes is equal on all ranks */
+    int many = xd_cpuset_nodes(&g->world->cpus, NULL, &nodes);
     if (many > 1)
         xd_interleave(b->p, b->bytes, &nodes);
     if (!all_ok(g, allocate_part(c, b->p, b->bytes, many))) {

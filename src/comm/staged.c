@@ -73,8 +73,8 @@ static void start_message(xd_stage_call *k)
     }
 }
 
-/* Starts waiting messages, oldest first, until it reaches a message whose data has not been copied
- * to the host yet. */
+/* Starts waiting messages, oldest first, up to the first message whose data has not been copied to
+ * the host yet. */
 static void start_ready(xd_staging *w)
 {
     for (xd_stage_call *k; (k = w->waiting) && xd_stage_downloaded(w, k);) {
@@ -111,15 +111,15 @@ static int is_linked(const xd_staged *s, const xd_stage_call *k)
     return k->direct && s->direct.links;
 }
 
-/* Returns 1 if the host need not wait for the messages of a call, because the device waits for them
- * or they have arrived. */
+/* Returns 1 if the host need not wait for the messages of a call, because the device waits for the
+ * messages or because the messages have arrived. */
 static int needs_no_host(xd_staged *s, xd_stage_call *k)
 {
     return is_linked(s, k) || carrier(s, k)->ops->test(carrier(s, k), &k->real);
 }
 
-/* Lets messages progress until the message of call k has ended, or, if k is NULL, until the
- * messages of all calls have started. */
+/* Lets messages make progress until the message of call k has ended. If k is NULL, lets messages
+ * make progress until the messages of all calls have started. */
 static void go_on_until(xd_staged *s, xd_stage_call *k)
 {
     xd_staging *w = s->w;
@@ -508,7 +508,7 @@ static xd_status choose_way(xd_staged *s, xd_err *e)
         w->links = xd_links_open(w, s->real, &no_links);
     if (first != STAGED && !w->links && s->c.err->code == XD_OK)
         w->mailboxes = xd_mailboxes_open(w, s->real, &w->direct, &no_boxes);
-    if (s->c.err->code != XD_OK)        /* messages of the ranks no longer match               */
+    if (s->c.err->code != XD_OK)        /* the ranks' messages no longer match                 */
         return xd_fail(e, s->c.err->code, "%s", s->c.err->msg);
     w->direct = w->direct || w->links;
     w->traffic->way = w->links ? XD_WAY_LINKS : w->mailboxes ? XD_WAY_MAILBOXES : XD_WAY_STAGED;

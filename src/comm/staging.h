@@ -4,8 +4,9 @@
  * A call on a staging communicator (staged.h) keeps its buffers until the device no longer uses
  * these buffers. With lanes (copy streams, backend/lanes.h), data to send is copied on the lane
  * "out", after the work that was queued when the call began. Received data is copied on the lane
- * "in", and later computation waits for this data. The host thread waits for neither copy. Without
- * lanes, data is copied by blocking downloads and uploads.
+ * "in", and later computation waits for this data. The host thread waits neither for copies to the
+ * host nor for copies to the device. Without lanes, data is copied by blocking downloads and
+ * uploads.
  *
  *   compute  ... pack --before-->  ...                   --> unpack ...
  *   out                       copies to host --out-->    |

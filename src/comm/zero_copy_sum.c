@@ -2,8 +2,9 @@
  * windows.
  *
  * 1. Each rank sends a note with the position of its elements in its window. 2. Each rank sums one
- * piece of the elements, read from all ranks' windows, and confirms it by a message. 3. Each rank
- * copies the pieces that the other ranks have summed, and confirms the copy by a message.
+ * piece of the elements, which it reads from all ranks' windows, and confirms the sum by a message.
+ * 3. Each rank copies the pieces that the other ranks have summed, and confirms the copy by a
+ * message.
  *
  * If a rank's note states that its elements are not in a window, all ranks use messages instead
  * (mpi_call.c). */

@@ -12,7 +12,7 @@
 
 #include "exec/exec.h"
 
-enum { XD_LATE_MOST = 8 };      /* max pending additions, to disjoint rows                     */
+enum { XD_LATE_MOST = 8 };      /* max number of pending additions, to disjoint rows           */
 
 typedef struct xd_late {
     xd_tensor h;                /* the hidden state, F32                                       */

@@ -1,9 +1,9 @@
 /* matrix.c - makes a device matrix from one or several matrices of the checkpoint.
  *
- * If the device can pack bands of rows separately, each thread checks a band for NaN and packs it.
- * If a band is in the file as it is needed, it is packed directly from the file, otherwise from a
- * copy. A matrix that cannot be packed in bands is packed in one piece; if the matrix is fused or
- * split, it is first copied completely. */
+ * If the device can pack bands of rows separately, each thread takes one band at a time, checks the
+ * band for NaN and packs it. A band whose rows need no change is packed directly from the file, any
+ * other band from a copy of its rows. A matrix that cannot be packed in bands is packed in one
+ * piece; if the matrix is fused or split, the complete matrix is copied first. */
 #include "exec/gather.h"
 
 #include <math.h>

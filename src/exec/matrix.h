@@ -105,7 +105,7 @@ int    xd_sum_whole(xd_decl *d, xd_fetched *f);
 
 typedef struct xd_mat_part {    /* a matrix of the checkpoint that is part of a local matrix   */
     const char *name;
-    int64_t     out, in;        /* rows and columns in the checkpoint                          */
+    int64_t     out, in;        /* number of rows and columns in the checkpoint                */
     int64_t     rows;           /* number of rows of the part that this rank has               */
     int64_t     row0;           /* index of the first of these rows in the checkpoint matrix   */
 } xd_mat_part;
@@ -155,7 +155,7 @@ int     xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m);
 /* Count and load a matrix that stays as stored, in place of xd_mat_count and xd_mat_load. */
 void    xd_mat_count_stored(xd_decl *d, xd_lin *l, const xd_matrix *m);
 void    xd_mat_load_stored(xd_decl *d, xd_lin *l, const xd_matrix *m);
-/* Returns 1 if a matrix that is quantized becomes groups of four-bit integers. */
+/* Returns 1 if matrix m, which will be quantized, is quantized to groups of four-bit integers. */
 int     xd_mat_takes_four(const xd_decl *d, const xd_matrix *m);
 /* Returns the group size in which the inputs of a four-bit matrix are rotated like its rows
  * (xd_four_rotation). Returns 0 if tensor parallelism splits the columns of a group, so that rows

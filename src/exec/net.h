@@ -43,7 +43,7 @@ typedef struct xd_block {       /* a kind of block of a network                 
  * xd_vae. */
 typedef struct xd_net_def {
     const char     *name;       /* xdit's name of the network, e.g. "t5"                       */
-    const char     *classes[6]; /* accepted `_class_name` or `architectures` of configs        */
+    const char     *classes[6]; /* values of a config's `_class_name` or `architectures`       */
     /* Prefix of tensor names, such as "text_model.", which a file may omit; NULL: no prefix. */
     const char     *prefix;
     /* Other prefixes that a file may use in place of `prefix`; the list ends with NULL. */

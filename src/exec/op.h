@@ -74,13 +74,15 @@ void      xd_qk_norm_into(xd_exec *x, const xd_qknorm *a);
  * in place of the RMS norm. */
 void      xd_qk_layer_norm_into(xd_exec *x, const xd_qknorm *a);
 
-/* Applies act to io in place. */
+/* Applies the activation function act to io in place. */
 void      xd_activate(xd_exec *x, xd_tensor io, xd_act act);
-xd_tensor xd_gated(xd_exec *x, xd_tensor a, xd_tensor b, xd_act act);   /* returns act(a) * b  */
+/* returns act(a) * b, where act is an activation function */
+xd_tensor xd_gated(xd_exec *x, xd_tensor a, xd_tensor b, xd_act act);
 void      xd_gated_into(xd_exec *x, xd_tensor out, xd_tensor a, xd_tensor b, xd_act act);
 void      xd_add(xd_exec *x, xd_tensor acc, xd_tensor in);
 void      xd_add_gated(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor in);
-void      xd_axpby(xd_exec *x, xd_tensor y, float a, xd_tensor in, float b); /* y = a in + b y */
+/* computes y = a * in + b * y */
+void      xd_axpby(xd_exec *x, xd_tensor y, float a, xd_tensor in, float b);
 
 /* Computes the attention of this rank's tokens over all ranks' tokens. q [B*n,H,D] and k, v
  * [B*n,Hk,D] belong to this rank's tokens; the result is [B*n,H,D]. scale: factor of the scores;

@@ -1,7 +1,7 @@
 /* store.c - allocates the memory of loaded weights, and searches weights for NaN and infinity.
  *
- * Large weights have separate memory blocks; small ones (biases, norms) share blocks of 1 MiB. In a
- * block that several processes share, all weights are adjacent. */
+ * Large weights have separate memory blocks; small weights (biases, norms) share blocks of 1 MiB.
+ * In a block that several processes share, all weights are adjacent. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -46,7 +46,7 @@ struct xd_stored {
     xd_banding   b;
     xd_fetched   f[XD_MAXSEG];
     int          n;             /* number of open checkpoint tensors in this struct            */
-    int64_t      scanned;       /* rows already checked for NaN                                */
+    int64_t      scanned;       /* number of rows that have been checked for NaN               */
 };
 
 /* Returns the number of rows that are packed together, which is a number of complete bands. All
@@ -224,7 +224,7 @@ size_t xd_stored_tmp(xd_dev *dev, const xd_weight *w)
 
 /* ---- groups of four-bit integers -------------------------------------------------- */
 
-enum { ROTATE_MOST = 256 };     /* max columns that are rotated together                        */
+enum { ROTATE_MOST = 256 };     /* max number of columns that are rotated together              */
 
 /* Extends this rank's columns to complete quantization groups. Sets *inside to the positions of
  * this rank's columns within the extended columns. */

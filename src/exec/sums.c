@@ -1,8 +1,8 @@
 /* sums.c - adds the terms of a source (LoRA) to tensors while they are read.
  *
  * If a matrix is packed in bands, the terms of its rows are added to the copy of each band
- * (matrix.c), so that the complete sum is never in memory. All other tensors with terms are
- * replaced by the complete sum of the stored tensor and its terms. */
+ * (matrix.c), so that the complete sum is never in memory. Any other tensor to which terms are
+ * added is replaced by the sum of the stored tensor and all terms. */
 #include "exec/matrix.h"
 
 #include <stdlib.h>

@@ -117,8 +117,8 @@ int xd_source_name(const xd_source *src, const char *names, char *out, size_t si
     return 0;
 }
 
-/* Writes the first of a tensor's full names that the source has; if the source has none of them,
- * writes the first name. */
+/* Writes the first of a tensor's full names that the source has; if the source has none of these
+ * names, writes the first name. */
 void xd_load_name(const xd_decl *d, const char *names, const char *suffix, char out[512])
 {
     char all[512];
@@ -145,7 +145,7 @@ static void list_tensor(xd_decl *d, const char *names, const char *suffix, xd_dt
     full_names(d, names, suffix, t->name, sizeof t->name);
     t->type = type;
     t->nd = nd;
-    for (int i = 0; i < nd; i++)    /* a scalar tensor has no extents                             */
+    for (int i = 0; i < nd; i++)    /* a scalar tensor, which has no extents                      */
         t->d[i] = shape[i];
 }
 
@@ -478,7 +478,7 @@ static void visit_matrix(xd_decl *d, xd_lin *w, xd_lin_kind kind, const xd_matri
         list_matrix(d, m, fours ? XD_Q4_0 : as.type, kind.bias);
         return;
     }
-    xd_matrix flat = *m;        /* the device packs a matrix as two-dimensional               */
+    xd_matrix flat = *m;        /* m as a matrix of two dimensions, as the device packs it    */
     int64_t   out = 0;
     flat.shape = NULL;
     for (int i = 0; i < m->n; i++)
@@ -603,9 +603,9 @@ void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64
 /* ---- convolutions --------------------------------------------------------------------------- */
 
 typedef struct ends {           /* arguments for copying each convolution kernel's last frame  */
-    xd_tensor from;             /* [n,kt,kh,kw]: kernels in the file                           */
+    xd_tensor from;             /* [n,kt,kh,kw]: the convolution kernels in the file           */
     float     scale;            /* scale of 8-bit elements                                     */
-    float    *to;               /* [n,kh,kw]: last frames of the kernels                       */
+    float    *to;               /* [n,kh,kw]: destination: the kernels' last frames            */
     int64_t   all, last;        /* number of elements of a kernel; of a frame of a kernel      */
 } ends;
 
@@ -705,7 +705,7 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s)
 /* ---- convolutions of upsampled maps ------------------------------------------------------- */
 
 typedef struct fold {           /* arguments for making one of the four 2 x 2 kernels          */
-    xd_tensor from;             /* [n,3,3]: kernels in the file                                */
+    xd_tensor from;             /* [n,3,3]: the convolution kernels in the file                */
     float     scale;            /* scale of 8-bit elements                                     */
     float    *to;               /* [n,2,2]: for each kernel in the file, one 2 x 2 kernel      */
     int       i, j;

@@ -215,8 +215,8 @@ typedef struct xd_store xd_store;       /* memory of loaded weights             
 typedef enum xd_visit {
     XD_VISIT_LIST,              /* lists the names and shapes of declared tensors              */
     XD_VISIT_COUNT,             /* counts bytes, and fills structs with invalid addresses       */
-    XD_VISIT_LOAD,              /* loads the weights from the weight source                    */
-    XD_VISIT_RANDOM,            /* makes random elements from a hash of name and index         */
+    XD_VISIT_LOAD,              /* loads the declared weights from the weight source           */
+    XD_VISIT_RANDOM,            /* makes random elements from hashes of tensor name and index  */
 } xd_visit;
 
 /* On a device in host memory: which matrices stay as stored in their files (exec/stored.h). */
@@ -258,7 +258,7 @@ struct xd_decl {
     int        nturned;         /* LOAD: number of matrices whose rotation was undone         */
     int        nnonfinite;      /* LOAD: number of tensors with NaN or infinities              */
     char       nonfinite[512];  /* name of the first tensor with NaN or infinities             */
-    xd_err    *err;             /* first failure; later work is skipped                        */
+    xd_err    *err;             /* first failure, after which all work is skipped              */
     const char *prefix;         /* prefix that tensor names in files may have; NULL: none      */
     const char *const *prefixes;        /* prefixes that names in files may have instead, or NULL */
     const char *lead;           /* prefix (or "") that is tried first; NULL: `prefix`           */
@@ -275,8 +275,8 @@ xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e);
  * process loads the weight, 0 if another process does. */
 void     *xd_store_get(xd_store *s, size_t bytes, int *mine);
 /* Makes the store allocate later weights one after the other, at multiples of XD_ALIGN, in a block
- * of memory (borrowed) that `parts` processes share. Each process requests all weights and loads a
- * part of them. */
+ * of memory (borrowed) that `parts` processes share. Each process requests all weights, but loads
+ * only some of the weights. */
 void      xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, int parts);
 /* Makes an empty store allocate later weights in one block of device memory, which the store
  * allocates. Allocates `beside` further bytes after the block, and returns the address of these

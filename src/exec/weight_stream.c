@@ -29,8 +29,8 @@ static xd_stream_plan plan_of(const xd_block_sizes *w, int streamed, int slots)
     return p;
 }
 
-/* Tries the largest number of slots first. A slot is device memory for one streamed block. With
- * fewer slots every block waits for its weights. */
+/* Makes a plan with as many slots as possible, trying the largest number of slots first. A slot is
+ * device memory for one streamed block. With fewer slots every block waits for its weights. */
 int xd_stream_plan_make(xd_stream_plan *p, const xd_block_sizes *w, double have, int all)
 {
     *p = (xd_stream_plan){ 0 };
@@ -82,7 +82,7 @@ static void list_items(xd_weight_stream *s, const xd_block_sizes *w)
         if (!xd_stream_plan_has(&s->plan, w->n, i))
             continue;
         s->at[i] = k;
-        char *host = s->pinned ? s->pinned + used : NULL; /* NULL if the weights stay in files */
+        char *host = s->pinned ? s->pinned + used : NULL; /* is NULL if the weights stay in files */
         s->item[k++] = (streamed){ s->first + i, host, w->block[i] };
         used += w->block[i];
     }

@@ -24,7 +24,7 @@ enum { XD_STREAM_SLOTS = 3 };
 typedef struct xd_block_sizes {
     size_t        all;
     int           first, n;
-    const size_t *block;        /* [n] bytes of each block                                     */
+    const size_t *block;        /* [n]: bytes of each block                                    */
 } xd_block_sizes;
 
 typedef struct xd_stream_plan { /* plan of which blocks are streamed; {0}: no block             */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum { BUFFER = 1 << 16, MAX_KEY = 1 << 16, MAX_NAME = 4096, MAX_RANK = 8, MAX_DEPTH = 3 };
-static const uint64_t max_text = 1 << 20;       /* max bytes of a string value that is kept     */
+static const uint64_t max_text = 1 << 20;       /* max bytes of a string value that is stored   */
 static const char shape_key[] = "comfy.gguf.orig_shape.";
 
 typedef enum value_type {

@@ -27,7 +27,7 @@ typedef struct lzw {
     uint8_t  block[255];
     int      have, bits, size;  /* bytes in `block`; bits in `wait`; bits per code             */
     uint32_t wait;
-    int      next;              /* code for the next new string                                */
+    int      next;              /* code that the next new string gets                          */
     int32_t  key[HASH];         /* code of prefix << 8 | last byte of a string; -1: free       */
     int16_t  code[HASH];
 } lzw;
@@ -114,7 +114,7 @@ static void put_pixels(lzw *z, const uint8_t *px, int64_t n, int depth)
 
 static int depth_of(int colours)
 {
-    int depth = 2;              /* at least 2, GIF's minimum LZW code size                     */
+    int depth = 2;              /* GIF's LZW code size is at least 2                           */
     while (1 << depth < colours)
         depth++;
     return depth;
@@ -125,7 +125,7 @@ static void put_head(FILE *f, const xd_film *film, const xd_palette *p, int dept
     fputs("GIF89a", f);
     put16(f, film->w);
     put16(f, film->h);
-    fputc(0xf0 | (depth - 1), f);       /* palette present: 2^depth colours of 8 bits          */
+    fputc(0xf0 | (depth - 1), f);       /* flags: there is a palette of 2^depth colours of 8 bits */
     put16(f, 0);
     for (int i = 0; i < 1 << depth; i++)
         fwrite(p->rgb[i < p->n ? i : 0], 1, 3, f);

@@ -26,7 +26,7 @@ typedef struct gif {
 typedef struct codes {          /* reader of LZW codes, in blocks of at most 255 bytes         */
     int      size, bits;        /* bits per code; bits read but not yet used                   */
     uint32_t wait;
-    size_t   left;              /* bytes left in this block                                    */
+    size_t   left;              /* number of unread bytes in the current block                 */
     int      next, last;        /* code of the next new string; previous code (-1: none)       */
     int16_t  prefix[MAXCODES];
     uint8_t  end[MAXCODES], text[MAXCODES];

@@ -1,5 +1,5 @@
-/* inpaint.h - declares functions for inpainting only the masked part of an image: they crop the
- * image to the mask, resize it, and paste the result back.
+/* inpaint.h - declares functions for inpainting only the masked part of an image: the functions
+ * crop an image to the mask, resize the crop, and paste the result back.
  *
  * Every function computes on bytes like Pillow in diffusers' VaeImageProcessor, so that results are
  * bitwise equal. */

@@ -28,7 +28,7 @@ typedef struct trap {
     jmp_buf     jump;
     const char *path;
     xd_status   code;           /* status to return for libjpeg's errors                       */
-    int         ended;          /* 1: the file is truncated                                    */
+    int         ended;          /* 1: libjpeg has reported that the file is truncated          */
     xd_err     *e;
 } trap;
 

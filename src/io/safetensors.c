@@ -22,7 +22,7 @@ typedef struct entry {
     int       users;            /* number of users of `view`; in obey_index: 1 keep, -1 drop   */
     size_t    at, bytes;        /* offset and size in the file, in bytes                      */
     xd_tensor shape;
-    xd_st_view view;            /* valid while users > 0                                      */
+    xd_st_view view;            /* view of the tensor, valid while users > 0                  */
 } entry;
 
 struct xd_st {

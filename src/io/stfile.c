@@ -21,7 +21,7 @@
 #include "base/par.h"
 #include "base/rng.h"
 
-enum { MAX_HEADER = 100000000 };        /* bytes; limit of the safetensors format              */
+enum { MAX_HEADER = 100000000 };        /* max bytes of a safetensors header                   */
 enum { PAGES = 64, PAGE = 4096 };       /* number of hashed pages per file; bytes per page     */
 static const size_t ahead = (size_t)1 << 20;    /* min bytes of a tensor that gets readahead   */
 
@@ -118,7 +118,8 @@ static xd_status header_size(xd_st_file *f, size_t *len, xd_err *e)
 static xd_status open_fd(xd_st_file *f, xd_err *e)
 {
     struct stat st;
-    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);    /* do not block on a pipe */
+    /* so that opening a pipe does not block */
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (f->fd < 0)
         return xd_fail(e, XD_EIO, "cannot open %s: %s%s", f->path, strerror(errno),
                        xd_path_hint(f->path));

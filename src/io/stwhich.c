@@ -69,8 +69,8 @@ static int preference(const char *v, size_t n, int sharded)
 typedef struct look {                   /* result of scanning a directory                      */
     char *variant;                      /* file name of the best variant, malloc'ed            */
     int   rank, sharded;
-    char *other;                        /* a weight file of another format, malloc'ed          */
-    char *piece;                        /* any .safetensors file, malloc'ed                    */
+    char *other;                        /* name of a weight file of another format, malloc'ed  */
+    char *piece;                        /* name of any other .safetensors file, malloc'ed      */
     char *gguf;                         /* a GGUF file, or the first shard of one, malloc'ed   */
     int   ggufs;                        /* number of GGUF files                                */
 } look;

@@ -26,7 +26,7 @@ void      xd_named_close(xd_named **w);
 
 /* ---- a module (module.c) ------------------------------------------------------------------- */
 
-enum { XD_KEPT_TEXTS = 4 };     /* max cached texts of a module                                */
+enum { XD_KEPT_TEXTS = 4 };     /* max number of texts for which a module caches tensors       */
 
 typedef struct xd_kept_text {   /* cached tensors that depend only on the text inputs of a pass */
     char    *key;               /* key of this entry: bytes of the text inputs; NULL: unused     */

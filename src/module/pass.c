@@ -279,7 +279,7 @@ static xd_status count(xd_pass_run *t, size_t *bytes, size_t *kept_bytes, xd_err
     }
     *bytes = xd_arena_peak(&a);
     *kept_bytes = xd_arena_peak(&keeps);
-    xd_device_arena_close(&keeps, m->count);    /* arenas are closed in reverse order       */
+    xd_device_arena_close(&keeps, m->count);    /* the arena that was opened last is closed first */
     xd_device_arena_close(&a, m->count);
     free(kept);
     return s;

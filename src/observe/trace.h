@@ -1,12 +1,12 @@
 /* trace.h - records what each rank does during a request, and writes the recorded events as a
  * Chrome trace.
  *
- * Every rank records events of fixed size in memory. An event costs two clock reads. Without a
- * recorder events cost nothing; every function accepts NULL. A proxy device records kernels, a
- * proxy communicator records messages, and the engine records steps, blocks and phases. At the end
- * every rank formats its events as text, and rank 0 writes the texts of all ranks in order. The
- * format is the JSON object format of "Trace Event Format" (Google, 2016), which Perfetto also
- * reads. */
+ * Every rank records events of fixed size in memory. To record an event, the clock is read twice.
+ * Without a recorder events cost nothing; every function accepts NULL. A proxy device records
+ * kernels, a proxy communicator records messages, and the engine records steps, blocks and phases.
+ * At the end every rank formats its events as text, and rank 0 writes the texts of all ranks in
+ * order. The format is the JSON object format of "Trace Event Format" (Google, 2016), which
+ * Perfetto also reads. */
 #ifndef XD_OBSERVE_TRACE_H
 #define XD_OBSERVE_TRACE_H
 

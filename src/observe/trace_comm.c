@@ -3,8 +3,8 @@
  * A message is recorded as two events: the call that begins the message, on the computing thread,
  * and the message's flight, from that call to the end of the wait. The byte counts of collectives
  * come from a count communicator, because the real communicator may send some bytes later. The
- * proxy returns the real communicator's requests. A message is sent even if it cannot be
- * recorded. */
+ * proxy returns the real communicator's requests. A message that cannot be recorded is sent
+ * nevertheless. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -23,9 +23,9 @@ extern const xd_method xd_method_fast_attn;
 enum { OUTPUT, REST, NEW_OUTPUT, NEW_REST, KINDS };
 
 typedef struct slot {           /* state kept for one pass, block and attention layer          */
-    int64_t rows;               /* rows of the kept output; 0: none                            */
-    int     step;               /* step of the kept output                                     */
-    int     rest_step;          /* step of the kept residual; -1: none                         */
+    int64_t rows;               /* number of rows of the kept output; 0: none                  */
+    int     step;               /* step in which the kept output was computed                  */
+    int     rest_step;          /* step in which the kept residual was computed; -1: none      */
 } slot;
 
 typedef struct fast {
@@ -40,7 +40,7 @@ typedef struct fast {
     int64_t        rows, heads, head_dim;
     xd_dtype       type;
     int            first, nlayers, sites, npass;
-    int            windows;     /* 1: the table has windows                                    */
+    int            windows;     /* 1: the table has ways with windows                          */
     int            kinds;
 } fast;
 

@@ -54,7 +54,7 @@ extern const xd_method *const xd_methods[];
 enum { XD_MAXMETHODS = 12 };
 typedef struct xd_method_stack {
     const xd_hooks *head;         /* first entry of the stack, for xd_exec.hooks                */
-    const xd_method *const *methods;    /* the parallel methods that were opened             */
+    const xd_method *const *methods; /* the list of methods of this stack, which ends with NULL */
     xd_hooks       *open[XD_MAXMETHODS];
     size_t        bytes;        /* bytes of device memory that the methods use until close      */
 } xd_method_stack;

@@ -24,7 +24,7 @@ typedef struct ring {
     xd_hooks         hooks;
     const xd_topo *topo;
     xd_dev        *dev;
-    int64_t        heads;       /* max attention heads per group                               */
+    int64_t        heads;       /* max number of attention heads per group                     */
     void          *buf[2];      /* each: K and V of all ring members, for a group of heads     */
     size_t         bytes;
     xd_tensor     *give, *get;  /* [R]: views to send and to receive                           */

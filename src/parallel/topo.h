@@ -21,8 +21,8 @@ typedef struct xd_topo {
     /* The group over the axes Ulysses and ring, which consists of the ranks that have tokens of
      * this rank's guidance pass. This rank is number at[ULYSSES] + at[RING] * deg[ULYSSES]. */
     xd_comm   *tokens;
-    xd_comm   *replica;         /* the ranks that compute one image together                    */
-    xd_comm   *world;           /* all ranks in use                                             */
+    xd_comm   *replica;         /* group of the ranks that compute one image together           */
+    xd_comm   *world;           /* group of all ranks in use                                    */
 } xd_topo;
 
 int xd_degrees_product(xd_degrees d);

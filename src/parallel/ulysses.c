@@ -8,8 +8,9 @@
  * Ranks may have different numbers of tokens and heads. Every rank computes the other ranks' sizes
  * from the layout, so sizes are never sent. If the ranks are on one host and have shared-memory
  * windows, no tensor bytes are sent: attention reads queries, keys and values in the other ranks'
- * windows, and writes its outputs to these windows. Messages only signal that data is ready. Keys
- * and values are passed on as views in global token order, so that sums equal those of one rank. */
+ * windows, and writes its outputs to these windows. In this case, messages only signal that data is
+ * ready. Keys and values are passed on as views in global token order, so that sums equal those of
+ * one rank. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -19,7 +20,7 @@ extern const xd_method xd_method_ulysses;
 
 enum { Q, K, V, OUT, NSETS };
 
-typedef struct views { xd_tensor *give, *get; } views;          /* [U]: one per Ulysses rank   */
+typedef struct views { xd_tensor *give, *get; } views; /* [U]: views for each Ulysses rank */
 
 typedef struct ulysses {
     xd_hooks         hooks;

@@ -1,12 +1,12 @@
 /* window.c - implements local attention. An image token attends to all tokens that are not image
- * tokens, and to the image tokens near it in time, rows and columns. The other tokens attend to all
- * tokens.
+ * tokens, and to the image tokens near it in time, rows and columns. Tokens that are not image
+ * tokens attend to all tokens.
  *
  * The method is based on sliding tiles (Zhang et al. 2025, arXiv:2502.04507): the image tokens are
  * split into tiles, and all queries of a tile attend to one box of keys around the tile. At the
  * edges of the image, boxes are shifted inwards, so that all boxes have the same size. The
  * attention of each tile is one kernel call, with the tile's queries in pieces and its keys in
- * segments. This needs no mask, so that any attention kernel can compute a tile.
+ * segments. The attention of a tile needs no mask, so any attention kernel can compute it.
  *
  * A line window covers the tokens before and after each query in token order, and moves with the
  * query, as in xDiT. With a line window, the queries of a tile have a mask for the keys that only

@@ -10,7 +10,7 @@
 static const double PAUSE_S = 1e-3;     /* seconds between two polls for notices               */
 
 typedef struct notice {         /* message that tells the failure of a rank                    */
-    int32_t code, rank;         /* code 0: the rank has not failed                             */
+    int32_t code, rank;         /* status of the rank (0: no failure); its number              */
     char    msg[1000];
 } notice;
 

@@ -12,7 +12,7 @@
 
 typedef struct xd_world {
     xd_comm  *all, *used;       /* all ranks; the ranks that the plan uses                     */
-    xd_comm  *host;             /* the used ranks on this host                                 */
+    xd_comm  *host;             /* group of those used ranks that are on this host             */
     xd_abort_notice *abort_notice;      /* abort notices between `used`; NULL with one rank    */
     int       lowest; /* the lowest rank of `used` that is on this host; set with the memory plan */
     int       idle;             /* 1: the plan does not use this rank                          */

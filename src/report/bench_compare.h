@@ -41,7 +41,7 @@ typedef struct xd_bench_pair {
     int       warm, rounds;     /* number of warm-up rounds; number of reported rounds         */
     int       exact;            /* exact steps at the start, if later steps use stale data      */
     int       lead, span; /* number of steps before the timed steps; of timed steps          */
-    double    flops;            /* FLOPs of the work on one rank                               */
+    double    flops;            /* FLOPs of the timed work if one rank does all of it          */
     double    t[XD_NRUNS][XD_MAXROUNDS];        /* seconds of each run, measured on rank 0     */
     /* Bytes that are sent in the first timed step by this rank, and by all ranks: `sent` is
      * measured, `count` is predicted by counting. */

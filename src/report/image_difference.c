@@ -17,7 +17,7 @@ typedef struct windows {        /* SSIM windows over one channel of a frame     
     int64_t cols, rows;         /* number of SSIM windows per row and per column of the image    */
     int     side;               /* width and height of an SSIM window in pixels               */
     double  share[WINDOW];      /* weight of a row or column within an SSIM window             */
-    double *wide;               /* [MAPS][h][cols]: maps after filtering along rows               */
+    double *wide;               /* [MAPS][h][cols]: maps, filtered along rows                     */
     double *sum;                /* [rows]: sum of the SSIM values of a row of windows            */
 } windows;
 

@@ -21,7 +21,7 @@ void xd_inspect_line(const xd_inspect_args *a, const char *fmt, ...)
     xd_buf_vadd(&b, fmt, ap);
     va_end(ap);
     if (a->line && b.p && !b.failed) {
-        if (!a->json)           /* in JSON output, names are escaped                           */
+        if (!a->json)           /* lines of JSON have escaped names already                    */
             xd_one_line(b.p);
         a->line(a->cookie, b.p);
     }

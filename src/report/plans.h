@@ -16,8 +16,10 @@ struct xd_plans {
     /* copies of the name of the model directory and of texts of the plan */
     char          *texts[3];
     xd_plans_info  info;
-    xd_plan_info  *plan;        /* [info.count] prediction of each plan                        */
-    xd_plan_rank **rank;        /* [info.count][plan.ranks]; NULL: the plan was not predicted   */
+    xd_plan_info  *plan;        /* [info.count]: predictions of the plans                      */
+    /* [info.count][plan.ranks]: predictions of each plan's ranks; NULL if the plan was not
+     * predicted */
+    xd_plan_rank **rank;
 };
 
 /* Predicts the plans for `args`. Free *out with xd_plans_free also after a failure. After a

@@ -23,7 +23,7 @@ typedef struct rank_state {     /* state of a rank while the file's events are r
 typedef struct slice {          /* an event with a duration; received: 1: a message to this rank */
     const char *cat;
     int         rank, step, patch, received;
-    double      from, to;       /* begin and end in seconds                                     */
+    double      from, to;       /* begin and end of the event in seconds                        */
 } slice;
 
 typedef struct shown {

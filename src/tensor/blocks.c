@@ -103,7 +103,7 @@ static void iq4_nl(float *out, const u8 *b)
 static void q2_k(float *out, const u8 *b)
 {
     const float d = half_at(b + 80), dmin = half_at(b + 82);
-    for (int g = 0; g < 16; g++) {              /* each group of 16 elements has a scale        */
+    for (int g = 0; g < 16; g++) { /* g: index of a group of 16 elements, which has one scale */
         const u8   *q = b + 16 + 32 * (g / 8) + 16 * (g % 2);
         const int   shift = 2 * (g / 2 % 4);
         const float dl = d * (float)(b[g] & 15), ml = dmin * (float)(b[g] >> 4);

@@ -204,7 +204,7 @@ uint16_t xd_f32_f16(float v)
         return (uint16_t)(sign | 0x7e00u);
     if (a >= 0x477ff000u)                       /* rounds to infinity: exceeds the largest f16   */
         return (uint16_t)(sign | 0x7c00u);
-    if (a < 0x38800000u) {                      /* subnormal f16, rounded by an addition */
+    if (a < 0x38800000u) {                      /* subnormal f16: the addition below rounds */
         float f;
         memcpy(&f, &a, sizeof f);
         f += 0.5f;
@@ -337,7 +337,7 @@ void xd_convert_at(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t
     const char   *in = (const char *)from + xd_dtype_bytes(ft, first);
     char         *out = to;
     float         x[MAX_BLOCK];
-    if (skip && n) {                            /* converts the rest of the first block         */
+    if (skip && n) { /* first, converts the rest of the block that contains `first` */
         int64_t m = block - skip < n ? block - skip : n;
         xd_convert(x, XD_F32, in, ft, block);
         xd_convert(out, tt, x + skip, XD_F32, m);
@@ -347,7 +347,7 @@ void xd_convert_at(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t
     }
     int64_t whole = n / block * block;
     xd_convert(out, tt, in, ft, whole);
-    if (n > whole) {                            /* converts the start of the last block         */
+    if (n > whole) { /* last, converts the start of the block where the range ends */
         xd_convert(x, XD_F32, in + xd_dtype_bytes(ft, whole), ft, block);
         xd_convert(out + xd_dtype_bytes(tt, whole), tt, x, XD_F32, n - whole);
     }
