@@ -24,10 +24,10 @@
 xd_status xd_fail(xd_err *e, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
 xd_status xd_vfail(xd_err *e, xd_status code, const char *fmt, va_list ap) XD_PRINTF(3, 0);
 
-/* Adds the file or directory to an error message: puts "PATH: " before the sentence, unless the
- * sentence contains the path already. A function that opens a component calls xd_fail_at only once,
- * at the end of the function. Errors that concern no file (a bad request, a lost message) do not
- * change. Returns `code`. */
+/* Adds the path of a file or directory to an error message: puts "PATH: " before the message,
+ * unless the message contains the path already. A function that opens a component calls xd_fail_at
+ * only once, at the end of the function. Errors that concern no file (a bad request, a lost
+ * message) do not change. Returns `code`. */
 xd_status xd_fail_at(xd_err *e, xd_status code, const char *path);
 
 /* Returns the number of bytes of the UTF-8 character at s. Returns 0 if the character is not valid:

@@ -62,7 +62,7 @@ static struct {
     atomic_int       asleep, waiting;
     job              job;
     atomic_int       spins;     /* iterations before sleep; may be set at any time             */
-    /* number of started workers; 1: the fork handler is registered */
+    /* workers: number of started workers; handles_fork: 1: the fork handler is registered */
     int              workers, handles_fork;
 } pool = { .caller = PTHREAD_MUTEX_INITIALIZER, .spins = SPINS };
 

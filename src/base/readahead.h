@@ -13,8 +13,8 @@
 typedef struct xd_readahead xd_readahead;
 
 /* Makes a readahead with an empty list of ranges. limit: max number of bytes that are read but not
- * used yet. cancel: reading stops when this request is cancelled; may be NULL. Returns NULL if out
- * of memory. */
+ * used yet. cancel: cancellation flag of a request, whose cancellation stops the reading; may be
+ * NULL. Returns NULL if out of memory. */
 xd_readahead *xd_readahead_open(size_t limit, const xd_canceller *cancel);
 /* Appends a range of bytes of a file to the list of ranges to read. fd is borrowed until close. */
 void      xd_readahead_add(xd_readahead *a, int fd, size_t at, size_t bytes);

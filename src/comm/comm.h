@@ -62,7 +62,7 @@ typedef struct xd_comm_ops {
     xd_req (*exchange_places)    (xd_comm *c, const xd_tensor *give, xd_tensor *get);
     xd_req (*send)     (xd_comm *c, xd_tensor t, int to);       /* sends a contiguous tensor   */
     xd_req (*recv)     (xd_comm *c, xd_tensor t, int from);     /* fills a contiguous tensor   */
-    /* Waits for n operations; an operation {0} is complete already. */
+    /* Waits until n operations are complete. An operation {0} is complete already. */
     xd_status (*wait)  (xd_comm *c, xd_req *r, int n);
     /* Returns 1 if the operation is complete. */
     int    (*test)     (xd_comm *c, xd_req *r);
@@ -113,11 +113,11 @@ struct xd_comm {
     void       *priv;
 };
 
-/* Opens a world, the communicator of all ranks. kind "self": a world of one rank; "mpi": all ranks
- * of MPI, which is initialised if necessary. Closing the last world finalises MPI if xdit
- * initialised it; MPI cannot be initialised twice in a process. All groups of a world must be
- * closed before the world. Only the thread that opened a world may use the world; while the world
- * is open, xd_par_poke lets its messages make progress. */
+/* Opens a world, the communicator of all ranks. If kind is "self", the world has one rank. If kind
+ * is "mpi", the world has all ranks of MPI, which is initialised if necessary. Closing the last
+ * world finalises MPI if xdit initialised it; MPI cannot be initialised twice in a process. All
+ * groups of a world must be closed before the world. Only the thread that opened a world may use
+ * the world; while the world is open, xd_par_poke lets its messages make progress. */
 xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e);
 /* Opens a world of the ranks of the program's own communicator: *mpi_comm is an MPI_Comm. All
  * messages use duplicates of this communicator. MPI must be initialised, and is not finalised when
@@ -138,8 +138,8 @@ typedef struct xd_recorder {
      * the group. */
     void (*group)(void *cookie, int id, int color, int rank, int size);
     /* Called when an operation begins: a message of `bytes` to or from rank `peer` of the group, or
-     * a collective call in which this rank sends bytes[r] to rank r. number: counts operations from
-     * 1; the matching `end` gets the same number. */
+     * a collective call in which this rank sends bytes[r] to rank r. number: the operation's
+     * number, counted from 1, which is also passed to the matching call of `end`. */
     void (*begin)(void *cookie, int64_t number, int group, xd_message what, int peer,
                   const int64_t *bytes);
     /* Called when this rank waits for operation `number` of the group. */
@@ -162,9 +162,9 @@ int       xd_comm_launch_rank(void);
 /* Reads from the environment this process's number among the processes that a launcher started on
  * this host, and their count. Returns 0 if number and count are unknown. */
 int       xd_comm_launch_local(int *rank, int *ranks);
-/* Returns the number of cores for this rank while a world is open: the host's usable cores divided
- * evenly among its ranks; at least 1. Sets *ranks and *cores to the host's totals. If several
- * worlds are open, the one opened last counts. */
+/* While a world is open, returns the number of cores for this rank: the host's usable cores are
+ * divided evenly among the host's ranks, and the result is at least 1. Sets *ranks and *cores to
+ * the host's totals. If several worlds are open, the one opened last counts. */
 int       xd_comm_share(int *ranks, int *cores);
 /* While a world is open: sets *rank to this rank's number among the ranks of its host, *ranks to
  * the number of ranks of the host, and *cpus to the union of the cpus that the host's ranks may

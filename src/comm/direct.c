@@ -17,14 +17,18 @@ enum {
 typedef struct box {            /* this rank's mailbox for messages to one other rank          */
     char     *p;
     size_t    cap;
-    xd_mark  *full, *taken;     /* events: our copy into the mailbox; the receiver's copy out  */
+    /* events after this rank's copy into the mailbox (full) and after the receiver's copy out of
+     * the mailbox (taken) */
+    xd_mark  *full, *taken;
     uint64_t  sent;             /* number of messages sent with this mailbox                   */
     xd_handle memory, mark;
 } box;
 
 typedef struct source {         /* another rank's mailbox that this rank has opened            */
     char    *p;
-    xd_mark *full, *taken;      /* events: the sender's copy into the mailbox; our copy out    */
+    /* events after the sender's copy into the mailbox (full) and after this rank's copy out of the
+     * mailbox (taken) */
+    xd_mark *full, *taken;
 } source;
 
 typedef struct peer_boxes {

@@ -48,8 +48,9 @@ void          xd_direct_close(xd_direct *g);
 int           xd_direct_takes(const xd_direct *g, xd_dtype t);
 
 /* Begins call k: sends k->view[r] to rank r of the group and receives k->view[size + r] from rank
- * r. A view without elements is skipped. `peer` < 0: a collective call; else the only rank to send
- * to or receive from. `traffic`: counters of the group. Returns 0 if out of memory. */
+ * r. A view without elements is skipped. If `peer` is negative, the call is collective; otherwise
+ * `peer` is the only rank to which the call sends or from which it receives. `traffic`: counters of
+ * the group. Returns 0 if out of memory. */
 int           xd_direct_begin(const xd_direct *g, xd_stage_call *k, int size, int peer,
                               xd_traffic *traffic);
 /* Returns 1 on all ranks if `mine` is 1 on every rank, else 0. The call is collective. */

@@ -29,8 +29,9 @@ void    xd_comm_unpack(xd_tensor to, const void *from);
 /* Copies between views of the same shape and type; returns 0 if shapes or types differ. */
 int     xd_comm_copy(xd_tensor to, xd_tensor from);
 
-/* For an all-gather into `out`: xd_gather_row returns the bytes of a row, and xd_gather_at the
- * index in `out` of rank r's first row (for r = number of ranks: the total number of rows). */
+/* For an all-gather into `out`, xd_gather_row returns the bytes of a row, and xd_gather_at returns
+ * the index in `out` of rank r's first row. If r is the number of ranks, xd_gather_at returns the
+ * total number of rows. */
 size_t  xd_gather_row(xd_tensor out);
 int64_t xd_gather_at(const int64_t *rows, int r);
 

@@ -9,7 +9,7 @@
 struct xd_links {
     xd_staging         *w;
     const xd_dev_links *ops;
-    xd_link           **link; /* [0]: for collective calls; [1 + r]: for rank r's messages */
+    xd_link           **link; /* links: [0] for collective calls, [1 + r] for messages of rank r */
     int                 rank, n, lost;
 };
 
@@ -30,8 +30,8 @@ static char *place_of(xd_staging *w, xd_stage_call *k, xd_tensor t, int comes)
     return p;
 }
 
-/* Lists the messages that a call sends or, if `comes` is 1, receives. Returns the number of
- * messages, or -1 if out of memory. */
+/* Lists the messages of a call: if `comes` is 1, those that the call receives, otherwise those that
+ * the call sends. Returns the number of messages, or -1 if out of memory. */
 static int list_parts(const xd_direct *g, xd_stage_call *k, int size, int comes, part *out)
 {
     int n = 0;

@@ -22,10 +22,11 @@ static struct {
     xd_mpi_world *open;         /* list of open worlds                                         */
     int      ours;              /* 1: this library initialised MPI and finalises it            */
     int      crowded;           /* 1: this host has more ranks than cores                      */
-    int      rank, ranks, cores; /* on this host: this rank's number; number of ranks; of cores */
+    /* this rank's number on the host; the host's number of ranks; of cores */
+    int      rank, ranks, cores;
     int      alike;  /* 1: all ranks of this host may use the same cpus; -1: unknown            */
     xd_cpuset cpus;             /* cpus that the ranks of this host may use together           */
-} mpi;                          /* values of this host are those of the world opened last       */
+} mpi;                          /* values for this host are those of the world opened last      */
 
 static xd_status fail_with_code(xd_err *e, const char *what, int code)
 {

@@ -116,7 +116,7 @@ int       xd_mpi_test(xd_comm *c, xd_req *r);
 void      xd_mpi_drop(xd_comm *c, xd_req *r, int n);
 /* does the work that pending operations have between two phases of messages */
 void      xd_mpi_advance(void);
-/* Pauses between two polls of a wait; polls: number of polls so far. */
+/* Pauses a waiting rank between two polls. polls: the number of polls so far. */
 void      xd_mpi_idle(int polls);
 void      xd_mpi_free_lists(void);      /* frees the free operations and free staging buffers  */
 /* Records and logs an MPI failure of a world. Returns XD_ECOMM. */

@@ -53,7 +53,7 @@ typedef struct xd_stage_call {
     int64_t         *rows;              /* [size]: for a gather, the number of rows of each rank */
     xd_tensor       *view;              /* [2 size]: the call's tensors in host memory         */
     xd_stage_buffer *pinned, *packed;   /* the call's buffers in host memory and in device memory */
-    xd_stage_copies  down, up;          /* copies to the host; copies to the device            */
+    xd_stage_copies  down, up;          /* down: copies to the host; up: copies to the device  */
     /* [2 size]: notes of a direct call: mailbox numbers and byte counts. */
     struct xd_note  *note;
     /* Events on the device: `before`, `out` and `in` are shown in the diagram at the top of this
@@ -68,7 +68,8 @@ typedef struct xd_staging {
     xd_err             *err;
     /* Totals of all messages; device_bytes counts the device memory of the staging buffers. */
     xd_traffic         *traffic;
-    int                 users, size;    /* number of groups, and of ranks in the world         */
+    /* users: number of groups; size: number of ranks in the world */
+    int                 users, size;
     /* Free lists of host buffers and of device buffers. */
     xd_stage_buffer    *pinned, *packed;
     xd_stage_call      *idle;                   /* list of unused call structs                 */

@@ -20,7 +20,7 @@ typedef struct note {
 } note;
 
 struct xd_zero_copy {
-    xd_tensor view, *got;       /* view to send; address at which to store the received view   */
+    xd_tensor view, *got; /* view: view to send; got: address at which to store the received view */
     int       peer, gives;
     note      n;
     char      taken;

@@ -26,7 +26,8 @@ typedef enum xd_over { XD_OVER_TOKENS, XD_OVER_FEATURES } xd_over;
 
 typedef struct xd_halo_args {
     xd_tensor in;               /* this rank's rows of images, [T,H,W,C]                       */
-    int       lo, hi;           /* max number of rows to get: above this rank's rows; below     */
+    /* lo: max number of rows to get above this rank's rows; hi: below this rank's rows */
+    int       lo, hi;
     xd_tensor above, below;     /* results: the received rows, in memory from the arena        */
 } xd_halo_args;
 
@@ -59,7 +60,7 @@ extern const xd_hooks xd_hooks_local;
 
 struct xd_exec {
     xd_dev          *dev;       /* device that computes                                       */
-    xd_stream       *st;        /* stream: the order of work on the device                    */
+    xd_stream       *st;        /* stream: work on the device is done in the order of this stream */
     xd_arena        *tmp;       /* scratch memory, rewound by the engine after each block     */
     xd_tables       *tables;    /* tensors cached while a request runs, or NULL                */
     struct xd_mods  *mods;      /* modulations of several steps (dit/mods.h), or NULL           */

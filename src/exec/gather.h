@@ -34,13 +34,13 @@ typedef struct xd_gathering {
     int      known;
     int      bytes;             /* 1: all parts are integer codes of w's type, used in place    */
     int      rotated;           /* 1: parts are stored with rotated rows, which stay rotated   */
-    int64_t  band;              /* rows per separately packed band; 0: no bands                */
+    int64_t  band; /* number of rows in each band that is packed separately; 0: no bands */
     int      copies;            /* 1: some rows are copied before they are packed              */
     int      sums;              /* 1: LoRA terms are added to a part                           */
     int      stays;             /* 1: the matrix stays as stored in its file                   */
     xd_dtype type;              /* element type of the copied rows                             */
     size_t   copy_bytes;        /* bytes of the copies: of all rows, or of a band per thread   */
-    char    *all, *at;          /* buffer for copied rows; address of the next copied row      */
+    char    *all, *at; /* all: buffer for copied rows; at: address of the next copied row */
     float   *scale;             /* scale of each row (xd_gather_scales), or NULL                */
 } xd_gathering;
 

@@ -13,8 +13,8 @@
 typedef struct xd_net xd_net;
 
 typedef struct xd_state { /* activations that are passed from block to block and rank to rank */
-    /* Hidden state, F32: this rank's rows [text; padding; references; image, D]; blocks change
-     * it in place. */
+    /* The hidden state, F32, which blocks change in place. It has this rank's rows of text,
+     * padding, reference images and image, in this order, with D features each. */
     xd_tensor h;
     /* Stacked outputs of k early blocks for long skip connections, [k rows of h, D], in the compute
      * type; absent if the model has no long skips. */
@@ -25,7 +25,7 @@ typedef struct xd_state { /* activations that are passed from block to block and
     /* Tensors of the forward pass that the model's function cond() has made; not sent to other
      * ranks. */
     void     *local;
-    /* Timestep of the forward pass (xd_input.t); 0: not a transformer. */
+    /* Timestep of the forward pass (xd_input.t); 0 if the network is not a transformer. */
     double    t;
     /* Tensors that depend only on the text, kept between steps (xd_dit.keep). */
     const void *kept;
@@ -34,7 +34,7 @@ typedef struct xd_state { /* activations that are passed from block to block and
 typedef struct xd_block {       /* a kind of block of a network                                */
     /* Prefix of tensor names in the checkpoint: "transformer_blocks.%d". */
     const char *name;
-    size_t      size;           /* size in bytes of the struct of a block's weights            */
+    size_t      size;           /* size in bytes of the struct that has a block's weights      */
     void (*weights)(xd_decl *d, const void *cfg, int layer, void *w);
     void (*forward)(xd_exec *x, const xd_net *n, const void *w, xd_state *s);
 } xd_block;
@@ -60,7 +60,7 @@ typedef struct xd_net_def {
     /* Called after the config is read: computes derived values, and refuses impossible or
      * unsupported values with an error that names the config key. NULL: nothing to check. */
     xd_status (*check)(void *cfg, xd_err *e);
-    /* Returns the number of blocks; NULL: no blocks. */
+    /* Returns the network's number of blocks; NULL if the network has no blocks. */
     int  (*nlayers)(const void *cfg);
     const xd_block *(*block)(const void *cfg, int layer);
     void (*weights)(xd_decl *d, const void *cfg, void *glob);

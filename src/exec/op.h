@@ -163,9 +163,9 @@ void      xd_group_rows(xd_exec *x, xd_tensor partial, xd_tensor in);
 void      xd_group_close(xd_exec *x, xd_gsum *s, xd_tensor partial, xd_tensor of);
 xd_tensor xd_enlarge(xd_exec *x, xd_tensor in, int t, int h, int w);
 
-/* Returns the sinusoidal embedding of n scalars (Vaswani et al. 2017, as diffusers' Timesteps):
- * `dim` elements for each scalar, with cosines first if flip is 1, and frequency divisor (dim/2 -
- * shift). The result is F32 [n,dim]. */
+/* Returns the sinusoidal embedding of n scalars, F32 [n,dim], as diffusers' Timesteps (Vaswani et
+ * al. 2017). If flip is 1, cosines are before sines. Frequencies are computed with the divisor
+ * dim/2 - shift. */
 xd_tensor xd_time_embed(xd_exec *x, const double *t, int n, int64_t dim, int flip, double shift);
 /* Computes the sinusoidal embedding of one scalar in host memory, for xd_fill. */
 void      xd_time_row(float *row, double t, int64_t dim, int flip, double shift);

@@ -9,7 +9,7 @@ typedef struct xd_reader {      /* state of a reader, which reads one tensor    
     const xd_source *src;       /* weight source that has the tensor; borrowed                 */
     char      name[512];
     xd_tensor t;                /* the tensor as stored; valid until the reader is closed      */
-    int64_t   rows, cols;       /* number of rows (the first extent), and elements per row     */
+    int64_t   rows, cols;       /* number of rows, which is the first extent; elements per row */
     float     scale;
     xd_coding codes;            /* tells how to decode the tensor, if it is stored as codes     */
     void     *sum;              /* LoRA terms to add to the rows (xd_source_sums); NULL: none  */

@@ -11,7 +11,7 @@
 /* The key that identifies a table, together with the table's shape and the patch of its tokens.
  * Unused members are NULL. */
 typedef struct xd_table_key {
-    const void *of;                             /* the weight or text that the table depends on */
+    const void *of;                             /* the weight or text on which the table depends */
     void      (*fill)(void *ctx, float *buf);   /* function that fills the table               */
     /* The function, cos or sin, whose values `fill` writes to the table. */
     double    (*fn)(double);

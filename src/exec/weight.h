@@ -163,7 +163,7 @@ struct xd_coding {
      * rotation. */
     int64_t     rotate;
     const void *self, *data;    /* `self` of the weight source; `data` as returned by `get`    */
-    /* Row r is stored as row first + (r + turn) % rows. */
+    /* Row r of the tensor is stored as row first + (r + turn) % rows. */
     int64_t     first, turn, rows;
 };
 
@@ -237,7 +237,7 @@ struct xd_decl {
      * matrices have `type`. */
     xd_dtype   blocks;
     const xd_source *src;
-    int        tp, tp_at;       /* tensor-parallel degree and this rank's coordinate           */
+    int        tp, tp_at;       /* tp: tensor-parallel degree; tp_at: this rank's coordinate   */
     /* 1: the last blocks, and tensors that only these blocks need, are skipped. */
     int        cut;
     int        whole;           /* LIST: 1: lists also tensors that no network reads           */
@@ -286,8 +286,8 @@ void     *xd_store_own_block(xd_store *s, size_t bytes, size_t beside);
  * store's previous block of memory. To make the store allocate in the previous block again, call
  * the function with this returned value as `back`. */
 xd_arena  xd_store_swap_block(xd_store *s, void *base, size_t bytes, const xd_arena *back);
-/* Sets which process loads the weights requested from now on. fills 1: this process; 0: another
- * process. */
+/* Sets which process loads the weights that are requested from now on: this process if `fills` is
+ * 1, another process if `fills` is 0. */
 void      xd_store_fills(xd_store *s, int fills);
 /* Returns the size of a weight in a block of weights. */
 size_t    xd_store_block_bytes(size_t bytes);

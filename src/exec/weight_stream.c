@@ -52,11 +52,14 @@ typedef struct streamed { int layer; char *host; size_t bytes; } streamed;
 struct xd_weight_stream {
     xd_stream_memory m;
     xd_stream_plan plan;
-    int            first, n;    /* first block of this stage; number of blocks of the stage    */
+    /* first: first block of this stage; n: number of blocks of the stage */
+    int            first, n;
     char          *pinned, *slots;      /* pinned host memory: m.copy, or allocated by the stream */
     streamed      *item;        /* [plan.streamed]: the streamed blocks in order               */
     int           *at;          /* [n]: index of a block in `item`; -1: stays on the device     */
-    int64_t        turn, fetched;       /* number of streamed blocks that were computed; fetched  */
+    /* turn: number of streamed blocks that were computed; fetched: number of streamed blocks that
+     * were fetched */
+    int64_t        turn, fetched;
     xd_arena       window;      /* previous block of the store, while a streamed block loads    */
     void         (*next)(void *self, int k); /* called before a block in files is used; or NULL */
     void          *self;

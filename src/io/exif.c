@@ -98,8 +98,8 @@ static int is_parameters(const xd_image_text *t)
     return strcmp(t->key, "parameters") == 0;
 }
 
-/* Joins all texts of an image except "parameters": a single text without its key, several texts as
- * lines "key: value". */
+/* Joins all texts of an image except "parameters". A single text is written without its key,
+ * several texts as lines "key: value". */
 static xd_text_buf make_description(const xd_image_text *texts)
 {
     xd_text_buf b = { 0 };
@@ -118,8 +118,9 @@ static xd_text_buf make_description(const xd_image_text *texts)
     return b;
 }
 
-/* Assembles the Exif data: the header; a directory with the ImageDescription (if there is one) and
- * a pointer to the Exif directory; the Exif directory with the UserComment; and both texts. */
+/* Assembles the Exif data. After the header follows a directory with the ImageDescription (if there
+ * is one) and a pointer to the Exif directory; then the Exif directory with the UserComment; then
+ * both texts. */
 static bytes assemble_exif(const xd_text_buf *about, const bytes *note)
 {
     size_t   rows = about->p ? 2 : 1, text = about->p ? about->len + 1 : 0, more = note->n ? 2 : 1;

@@ -25,10 +25,11 @@ static void put16(FILE *f, int64_t v)
 typedef struct lzw {
     FILE    *f;
     uint8_t  block[255];
-    int      have, bits, size;  /* bytes in `block`; bits in `wait`; bits per code             */
+    /* have: bytes in `block`; bits: number of bits in `wait`; size: bits per code */
+    int      have, bits, size;
     uint32_t wait;
     int      next;              /* code that the next new string gets                          */
-    int32_t  key[HASH];         /* code of prefix << 8 | last byte of a string; -1: free       */
+    int32_t  key[HASH];         /* key of a string: code of prefix << 8 | last byte; -1: free  */
     int16_t  code[HASH];
 } lzw;
 

@@ -24,10 +24,10 @@ typedef struct gif {
 } gif;
 
 typedef struct codes {          /* reader of LZW codes, in blocks of at most 255 bytes         */
-    int      size, bits;        /* bits per code; bits read but not yet used                   */
+    int      size, bits;        /* size: bits per code; bits: number of bits in `wait`         */
     uint32_t wait;
     size_t   left;              /* number of unread bytes in the current block                 */
-    int      next, last;        /* code of the next new string; previous code (-1: none)       */
+    int      next, last;        /* next: code of the next new string; last: previous code, or -1 */
     int16_t  prefix[MAXCODES];
     uint8_t  end[MAXCODES], text[MAXCODES];
 } codes;

@@ -19,7 +19,8 @@ xd_status xd_image_grey(uint8_t **grey, const uint8_t *rgb, int64_t n, xd_err *e
 {
     if (!(*grey = malloc((size_t)n + 1)))
         return xd_fail(e, XD_ENOMEM, "no memory for a mask of %lld pixels", (long long)n);
-    for (int64_t i = 0; i < n; i++, rgb += 3)       /* luma of ITU-R 601-2, with 16-bit factors */
+    /* brightness by ITU-R 601-2, with factors of 16 bits */
+    for (int64_t i = 0; i < n; i++, rgb += 3)
         (*grey)[i] = (uint8_t)((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
     return XD_OK;
 }

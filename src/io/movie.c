@@ -57,7 +57,7 @@ typedef struct movie {
 /* ---- I/O callbacks of FFmpeg on a file ----------------------------------------------------- */
 
 typedef struct door {
-    int     fd, why;            /* file descriptor; errno of the first failed write            */
+    int     fd, why;            /* fd: file descriptor; why: errno of the first failed write   */
     int64_t at;
 } door;
 

@@ -10,8 +10,9 @@ typedef struct cell {           /* all pixels whose upper 6 bits agree in each c
 } cell;
 
 typedef struct box {
-    int64_t from, to, n;        /* range of cells in the list; number of pixels                */
-    /* mean colour; squared error of channel `axis`, whose squared error is the largest */
+    int64_t from, to, n;        /* from, to: range of cells in the list; n: number of pixels   */
+    /* mean: mean colour; worst: squared error of channel `axis`, whose squared error is the
+     * largest */
     double  mean[3], worst;
     int     axis;
 } box;

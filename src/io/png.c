@@ -17,7 +17,7 @@ typedef struct session {
     const char *path;
     xd_err     *e;
     png_bytepp  rows;
-    png_text   *texts;          /* [n]: texts to write; owns keys and texts                   */
+    png_text   *texts;          /* [n]: texts to write; the session owns their keys and values */
     int         n;
     const uint8_t *data;        /* while reading: the next of the `left` remaining bytes      */
     size_t      left;

@@ -13,7 +13,7 @@
 enum { BITS = 22 };
 
 typedef struct window {         /* the input pixels of one output pixel, along one axis        */
-    int64_t  at, n;             /* index of the first input pixel; number of input pixels      */
+    int64_t  at, n;             /* at: index of the first input pixel; n: number of input pixels */
     int32_t *w;                 /* weights of the input pixels, multiplied by 2^BITS           */
 } window;
 

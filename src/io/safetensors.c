@@ -19,8 +19,8 @@ typedef struct entry {
     char     *unknown_dtype;    /* name of an unsupported dtype, or NULL                      */
     int       shard;
     int       rank;             /* number of dimensions; above XD_MAXDIM: unusable             */
-    int       users;            /* number of users of `view`; in obey_index: 1 keep, -1 drop   */
-    size_t    at, bytes;        /* offset and size in the file, in bytes                      */
+    int       users;            /* number of users of `view`; in obey_index: 1: keep, -1: drop */
+    size_t    at, bytes;        /* offset of the tensor's data in the file; size; in bytes    */
     xd_tensor shape;
     xd_st_view view;            /* view of the tensor, valid while users > 0                  */
 } entry;

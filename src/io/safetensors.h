@@ -53,7 +53,8 @@ int         xd_st_mapped(const xd_st *s);
  * missed. */
 uint64_t    xd_st_hash(const xd_st *s);
 /* xd_st_files returns the number of files, xd_st_file the path of file i. xd_st_file_digest
- * computes a hash of all bytes of file i with all threads; XD_EIO: the file cannot be read. */
+ * computes a hash of all bytes of file i with all threads; xd_st_file_digest returns XD_EIO if the
+ * file cannot be read. */
 int         xd_st_files(const xd_st *s);
 const char *xd_st_file_path(const xd_st *s, int i);
 xd_status   xd_st_file_digest(const xd_st *s, int i, uint64_t *digest, xd_err *e);
@@ -66,8 +67,8 @@ const char *xd_st_path(const xd_st *s);         /* path of the first file       
 int         xd_st_is_gguf(const xd_st *s);
 
 /* Writes a safetensors file atomically, with n host tensors of any strides. Floating-point types
- * are converted to f32 unless `keep` is 1. meta: keys and values of the metadata in turn, and NULL
- * at the end; or NULL. */
+ * are converted to f32 unless `keep` is 1. meta: NULL, or a list in which each metadata key is
+ * followed by its value, and which ends with NULL. */
 typedef struct xd_st_item { const char *name; xd_tensor t; } xd_st_item;
 xd_status xd_st_write(const char *path, const xd_st_item *items, int n, int keep,
                       const char *const *meta, xd_err *e);

@@ -11,7 +11,7 @@
 typedef struct xd_st_file {
     char       *path;           /* path of the file; owned                                     */
     int         fd;
-    size_t      size, data;     /* bytes of the file; offset at which tensor data begins          */
+    size_t      size, data; /* size: bytes of the file; data: offset at which tensor data begins */
     int         gguf;           /* 1: the file has the magic number of GGUF                   */
 } xd_st_file;
 

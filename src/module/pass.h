@@ -10,7 +10,7 @@ typedef struct xd_pass_run {    /* state of one forward pass                    
     xd_pass    p;               /* the program's arguments                                     */
     /* Views of the program's arrays; nd 0: the program has passed no array. */
     xd_tensor  latents, reference, text, image, pooled;
-    int        tokens;          /* 1: latents are tokens [N,F], 0: [C,T,h,w]                   */
+    int        tokens;          /* 1: latents have the shape [N,F] (tokens); 0: [C,T,h,w]      */
     int64_t    cells[3];        /* extents of the latents in cells: t, h, w                    */
     int64_t    F, extra;        /* features of a token: from the latents; from extra channels    */
     xd_layout  lay;

@@ -18,14 +18,14 @@
  * thread are nested, and events of the device follow each other; XD_EV_FLIGHT events may
  * overlap. */
 typedef enum xd_event_kind {
-    XD_EV_PHASE,                /* a phase of the request; a: index of the phase's name        */
-    XD_EV_STEP,                 /* a denoising step; a: index of the step                      */
+    XD_EV_PHASE,                /* a phase of the request; field a: index of the phase's name  */
+    XD_EV_STEP,                 /* a denoising step; field a: index of the step                */
     /* A forward pass of the transformer; a: step, b: patch or XD_ALL, c: index of the guidance
      * pass. */
     XD_EV_PIECE,
-    XD_EV_BLOCK,                /* a block of a network; a: index of the block                 */
+    XD_EV_BLOCK,                /* a block of a network; field a: index of the block           */
     XD_EV_SAMPLER,              /* the sampler's part of a step; a: step, b: patch or XD_ALL    */
-    XD_EV_OP,                   /* a call of a kernel; a: the kernel's xd_op                   */
+    XD_EV_OP,                   /* a call of a kernel; field a: the kernel's xd_op             */
     /* a call begins a message; a: call and group (xd_event), b: peer, c: index of the message */
     XD_EV_CALL,
     /* A wait for messages; a and b describe the first message, as in XD_EV_CALL. */

@@ -16,7 +16,7 @@ typedef struct noted { /* `c` must be first: comm_of casts an xd_comm * to noted
     xd_trace *t;
     int       group;            /* kind of group: XD_GROUP_ALL, an axis, ...                   */
     int       base, unit;       /* member i of the group is the used rank base + i * unit      */
-    int32_t  *out, *in;         /* [size]: number of messages to each member; from each        */
+    int32_t  *out, *in; /* [size]: number of messages to each member (out); from each member (in) */
 } noted;
 
 static const xd_comm_ops ops;

@@ -3,9 +3,9 @@
  * keys and values of the previous step. The exchange of keys and values overlaps all other
  * computation.
  *
- * In exact steps, each rank waits for the exchange at once. DistriFusion is implemented for
- * comparison: for every block and guidance pass, the keys and values of all tokens must be in
- * memory. */
+ * In exact steps, each rank waits for the exchange at once. DistriFusion is implemented only for
+ * comparison with other methods, because it needs memory for the keys and values of all tokens, in
+ * every block and guidance pass. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -18,10 +18,13 @@ typedef struct displaced {
     const xd_topo *topo;
     xd_dev        *dev;
     xd_dtype       type;
-    char          *mem;         /* for each attention layer: K, V of all ranks; fresh K, V        */
-    size_t         bytes, one;  /* size of `mem`; bytes of one attention layer                  */
-    int64_t        total, mine, heads, head_dim;        /* max rows of all ranks; of this rank  */
-    int64_t        now, *rows;  /* rows in the current attention layer; [R]: of each ring member */
+    /* for each attention layer: K and V of all ranks, then this rank's fresh K and V */
+    char          *mem;
+    size_t         bytes, one;  /* bytes: size of `mem`; one: bytes of one attention layer      */
+    /* total: max rows of all ranks; mine: max rows of this rank */
+    int64_t        total, mine, heads, head_dim;
+    /* now: rows in the current attention layer; rows: [R]: rows of each ring member */
+    int64_t        now, *rows;
     xd_kv         *seg;
     xd_req        *req;         /* [attention layers][2]: pending exchanges of K and of V       */
     int            first, nlayers, sites, count;

@@ -8,7 +8,7 @@
 
 typedef enum xd_attn_way {      /* ways to get an attention output; the first saves the most   */
     XD_ATTN_SHARE,              /* reuse the previous step's output                            */
-    XD_ATTN_WINDOW_CFG,         /* attention in a window, computed in one CFG pass for both    */
+    XD_ATTN_WINDOW_CFG, /* attention in a window, computed in one CFG pass for both passes */
     /* attention in a window, plus the residual of the last step that computed full attention */
     XD_ATTN_WINDOW,
     XD_ATTN_FULL_CFG, /* full attention, computed in the prompt's pass for both CFG passes */

@@ -1,5 +1,5 @@
-/* halo.c - runs the VAE in parallel on bands of image rows, one band per rank: convolutions, group
- * norms and attention.
+/* halo.c - runs the VAE's convolutions, group norms and attention in parallel on bands of image
+ * rows, one band per rank.
  *
  * The layout splits the rows of the latents over the ranks (lay->len[XD_IMG] rows, nsp ranks). At
  * each resolution, a rank's band is its range of latent rows times a scale; the scale is computed
@@ -71,7 +71,7 @@ typedef struct edge {
 typedef struct band_conv {      /* convolution of this rank's band of rows                     */
     const xd_conv *a;
     int64_t scale, out_scale, height;
-    xd_span mine, out;          /* the band's input rows; its output rows                      */
+    xd_span mine, out;          /* mine: input rows of the band; out: output rows of the band  */
     xd_span inner;              /* output rows that need only this rank's input rows           */
     int     over;               /* 1: the kernel spans frames; edges are computed twice        */
     edge    e[2];               /* edges above and below the inner rows                        */

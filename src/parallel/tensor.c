@@ -1,6 +1,6 @@
-/* tensor.c - implements tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053): each rank has
- * some output features of a layer, and the weights that multiply these features in the next layer.
- * This file sums the ranks' partial results. */
+/* tensor.c - implements tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053): each rank
+ * computes some of the output features of a layer, and has those weights of the next layer that
+ * multiply these features. This file sums the ranks' partial results. */
 #include <stdlib.h>
 
 #include "exec/op.h"

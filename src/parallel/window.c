@@ -40,12 +40,12 @@ typedef struct window {
     int            line;                /* 1: line window of size[2] / 2 tokens on each side   */
     int64_t        row[MOST_LINE];      /* line window: index of each query's image token         */
     int            nrows;
-    /* per axis: tokens of the image; max tokens of a tile */
+    /* per axis: grid: tokens of the image; most: max tokens of a tile */
     int64_t        grid[NAXES], most[NAXES];
     xd_kv         *seg;
     xd_qo         *part;
-    int            segs, parts;         /* capacity of `seg`; capacity of `part`              */
-    int            nseg, nparts;        /* number of segments, and of parts, of the current tile */
+    int            segs, parts;         /* segs: capacity of `seg`; parts: capacity of `part` */
+    int            nseg, nparts; /* segments of the current tile; parts of the current tile */
 } window;
 
 typedef struct box { xd_span at[NAXES]; } box;          /* range of frames, rows, columns      */

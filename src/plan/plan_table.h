@@ -35,7 +35,8 @@ enum { XD_SAME_BITS = 0, XD_SUMS_OF_TENSOR = 1, XD_STALE_STEPS = 2 };
 enum { XD_ALWAYS_FLAG = 1, XD_ALWAYS_TEXT = 2 };
 
 typedef struct xd_plan_row {
-    xd_option     option; /* name, kind (INT, FLAG or TEXT) and help; no help: hidden option */
+    /* name, kind (INT, FLAG or TEXT) and help; an option without help is hidden */
+    xd_option     option;
     /* The axis of parallelism whose degree the option sets, or XD_NAXES if the option sets no
      * degree. */
     int           axis;
@@ -77,8 +78,8 @@ int  xd_plan_degree(const xd_plan_row *r, const xd_parallel *a);
 /* Returns 1 if option r is given and plan a has what the option needs (xd_plan_needs). `d` is the
  * model, or NULL for any model. */
 int  xd_plan_counts(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info *d);
-/* Returns the number of PipeFusion patches per step: the given number, or the number of pipeline
- * stages if none is given; 1 for a plan without pipeline stages. */
+/* Returns the number of PipeFusion patches per step. If no number is given, it is the number of
+ * pipeline stages. Returns 1 for a plan without pipeline stages. */
 int  xd_plan_patches(const xd_parallel *a);
 
 /* ---- all options -------------------------------------------------------------------------- */

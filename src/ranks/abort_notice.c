@@ -18,8 +18,8 @@ struct xd_abort_notice {
     xd_comm *c;
     int      sent;
     double   checked_s;         /* time of the last poll for notices                           */
-    notice   mine, *received;   /* this rank's notice; [size]: notices of all ranks            */
-    xd_req  *in, *out;          /* [size]: receives and sends, one per rank                    */
+    notice   mine, *received; /* mine: this rank's notice; received: [size]: notices of all ranks */
+    xd_req  *in, *out;          /* [size]: one receive (in) and one send (out) for each rank   */
 };
 
 static xd_tensor bytes_of(notice *f)

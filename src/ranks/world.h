@@ -11,7 +11,7 @@
 #include "ranks/abort_notice.h"
 
 typedef struct xd_world {
-    xd_comm  *all, *used;       /* all ranks; the ranks that the plan uses                     */
+    xd_comm  *all, *used; /* all: group of all ranks; used: group of the ranks that the plan uses */
     xd_comm  *host;             /* group of those used ranks that are on this host             */
     xd_abort_notice *abort_notice;      /* abort notices between `used`; NULL with one rank    */
     int       lowest; /* the lowest rank of `used` that is on this host; set with the memory plan */

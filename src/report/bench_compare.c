@@ -103,10 +103,10 @@ typedef struct verdict {
     /* t: seconds; gain, busy: efficiency of the plan, relative to one rank that computes alone
      * (gain) or while the other ranks compute, too (busy) */
     ratio    t[XD_NRUNS], gain, busy;
-    /* [ranks][4]: bytes that the rank sends per step and in total, then the same as counted in
-     * advance */
+    /* [ranks][4]: bytes that the rank has sent: [0] in the first timed step, [1] in all timed
+     * steps; [2] and [3]: the same bytes as counted in advance */
     int64_t *bytes;
-    int64_t  sum[2];            /* bytes of all ranks per step: sent, and counted in advance   */
+    int64_t  sum[2];            /* bytes of all ranks in a step: [0] sent, [1] counted before  */
     int      same;
 } verdict;
 

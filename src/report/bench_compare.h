@@ -33,18 +33,19 @@ typedef struct xd_bench_side {  /* one of the two setups that are compared: one 
 
 typedef struct xd_bench_pair {
     const xd_bench_args *a;
-    xd_bench_side one, all;     /* the setup of one rank; the setup of the plan                */
+    xd_bench_side one, all;     /* one: the setup of one rank; all: the setup of the plan      */
     xd_cond   text;             /* synthetic encoded prompt                                    */
     float    *lat;              /* latents that the VAE decodes                                */
     const char *unit;           /* name of the timed work in printed results: "a step"         */
     void    (*work)(struct xd_bench_pair *d, xd_bench_side *s);
-    int       warm, rounds;     /* number of warm-up rounds; number of reported rounds         */
+    int       warm, rounds; /* warm: number of warm-up rounds; rounds: number of reported rounds */
     int       exact;            /* exact steps at the start, if later steps use stale data      */
-    int       lead, span; /* number of steps before the timed steps; of timed steps          */
+    /* lead: number of steps before the timed steps; span: number of timed steps */
+    int       lead, span;
     double    flops;            /* FLOPs of the timed work if one rank does all of it          */
     double    t[XD_NRUNS][XD_MAXROUNDS];        /* seconds of each run, measured on rank 0     */
-    /* Bytes that are sent in the first timed step by this rank, and by all ranks: `sent` is
-     * measured, `count` is predicted by counting. */
+    /* Bytes that this rank sends: [0] in the first timed step, [1] in all timed steps of the
+     * reported rounds. `sent` is measured, `count` is predicted by counting. */
     int64_t   sent[2], count[2];
     int       parts;            /* number of results that were printed so far                  */
 } xd_bench_pair;

@@ -11,7 +11,8 @@ enum { XD_MAXCOLUMNS = 16 };
 
 typedef struct xd_column {
     const char *title;
-    /* spaces before the column; width in letters (negative: left-aligned) */
+    /* gap: number of spaces before the column; width: width in letters; if it is negative, texts
+     * are left-aligned */
     int         gap, width;
     /* Order in which columns are hidden if the table is too wide, lowest number first; 0: never
      * hidden. */

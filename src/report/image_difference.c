@@ -7,7 +7,7 @@
 #include "base/minmax.h"
 #include "base/par.h"
 
-enum { WINDOW = 11, MAPS = 5 }; /* maps: levels of images a, b; products a a, b b, a b           */
+enum { WINDOW = 11, MAPS = 5 }; /* MAPS: levels of images a, b; products a a, b b, a b           */
 
 /* ---- SSIM ---------------------------------------------------------------------------------- */
 

@@ -59,8 +59,8 @@ static xd_status set_devices(xd_plans *p, int *ranks, xd_err *e)
     return s;
 }
 
-/* Sets the machine and the number of ranks. A cluster other than this machine computes in bf16
- * unless f32 is requested. */
+/* Sets the machine and the number of ranks. Plans for a cluster, which is another machine, assume
+ * that it computes in bf16, unless f32 is requested. */
 static xd_status set_machine(xd_plans *p, xd_err *e)
 {
     const xd_advise_args *a = &p->a;

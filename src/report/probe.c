@@ -125,9 +125,9 @@ static int default_path(const xd_probe_args *a, const xd_machine *m, char *path,
                         : xd_machine_home(m->ranks, m->threads, path, size);
 }
 
-/* Returns the directory whose disk is measured, where weights probably are: the directory of the
- * output file, else the model cache, else the directory of the machine file. Returns a malloc'ed
- * path, or NULL if there is no such directory. */
+/* Chooses the directory whose disk is measured, which is probably the disk with the weights: the
+ * directory of the output file, else the model cache, else the directory of the machine file.
+ * Returns a malloc'ed path, or NULL if there is no such directory. */
 static char *read_dir(const xd_probe_args *a, const xd_machine *m)
 {
     char        path[4096] = "";

@@ -38,7 +38,7 @@ static const sizes *sizes_of(const xd_prober *p)
 typedef struct work {           /* a kernel and its operands, in one memory block              */
     xd_prober *p;
     const sizes *z;
-    xd_dtype   type, kept;      /* compute type; type of the weights                           */
+    xd_dtype   type, kept;      /* type: compute type; kept: type of the weights               */
     int        fp8;             /* 1: the inputs of GEMMs are converted to e4m3, too           */
     xd_arena   a;
     xd_op      op;

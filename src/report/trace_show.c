@@ -17,10 +17,12 @@ typedef struct rank_state {     /* state of a rank while the file's events are r
     double from, to;            /* seconds: begin and end of the shown step; to 0: no step       */
     double before;              /* seconds: end of the previous step; 0: no previous step        */
     double piece_end;           /* end of the current work item in seconds                      */
-    int    patch, on_device;    /* patch of the current work item; 1: there are device times     */
+    /* patch: patch of the current work item; on_device: 1: the trace has device times */
+    int    patch, on_device;
 } rank_state;
 
-typedef struct slice {          /* an event with a duration; received: 1: a message to this rank */
+/* An event with a duration. received: 1 if the event is a message to this rank. */
+typedef struct slice {
     const char *cat;
     int         rank, step, patch, received;
     double      from, to;       /* begin and end of the event in seconds                        */
@@ -33,7 +35,8 @@ typedef struct shown {
     slice         *slice;
     int            n, ranks, step, steps;
     rank_state    *rank;        /* [ranks]: states of the ranks                                 */
-    xd_timeline    all, one;    /* timeline of the complete request; of the shown step          */
+    /* all: timeline of the complete request; one: timeline of the shown step */
+    xd_timeline    all, one;
 } shown;
 
 static double number_of(const xd_json *j, const char *key)
