@@ -184,7 +184,7 @@ void xd_comm_pack(void *to, xd_tensor from)
 void xd_comm_unpack(xd_tensor to, const void *from)
 {
     xd_tensor f = xd_view(NULL, to.type, to.nd, to.d);
-    memcpy(&f.p, &from, sizeof from);           /* tensors lack const; `from` is only read     */
+    memcpy(&f.p, &from, sizeof from); /* xd_tensor has no const address, but `from` is only read */
     if (xd_comm_elems(to))
         copy_views(to, f);
 }

@@ -91,9 +91,9 @@ typedef struct xd_comm_ops {
     void   (*abort)    (xd_comm *c, int code);
 } xd_comm_ops;
 
-/* How messages transport tensors in device memory. HOST: directly, since the host can address the
- * memory; LINKS: through NCCL (linked.h); MAILBOXES: through device memory shared between processes
- * (direct.h); STAGED: by copies through host memory (staged.h). */
+/* The ways in which messages transport tensors in device memory. HOST: directly, since the host can
+ * address the memory; LINKS: through NCCL (linked.h); MAILBOXES: through device memory shared
+ * between processes (direct.h); STAGED: by copies through host memory (staged.h). */
 typedef enum xd_device_way {
     XD_WAY_HOST, XD_WAY_LINKS, XD_WAY_MAILBOXES, XD_WAY_STAGED
 } xd_device_way;
@@ -159,8 +159,8 @@ int       xd_comm_launch_size(void);
 /* Returns this process's rank under an MPI launcher (also if it is the only process); returns -1 if
  * there is no launcher. */
 int       xd_comm_launch_rank(void);
-/* Reads from the environment this process's number among the processes that a launcher started on
- * this host, and their count. Returns 0 if number and count are unknown. */
+/* Reads from the environment how many processes a launcher started on this host, and the number of
+ * this process among these processes. Returns 0 if either is unknown. */
 int       xd_comm_launch_local(int *rank, int *ranks);
 /* While a world is open, returns the number of cores for this rank: the host's usable cores are
  * divided evenly among the host's ranks, and the result is at least 1. Sets *ranks and *cores to

@@ -1,5 +1,5 @@
-/* kinds.h - functions that all communicators share: they pack views, split an all-reduce into
- * pieces, compute broadcast trees, and reduce elements.
+/* kinds.h - declares functions that all communicators share: these functions pack views, split an
+ * all-reduce into pieces, compute broadcast trees, and reduce elements.
  *
  * Only this file defines how collectives are split into messages, so that the count communicator
  * and the real communicators agree. */

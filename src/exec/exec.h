@@ -40,8 +40,8 @@ struct xd_hooks {
     void (*attn)(xd_exec *x, const xd_hooks *m, xd_attn_args *a);
     /* Computes a convolution of an image whose rows may be split over ranks. */
     void (*conv)(xd_exec *x, const xd_hooks *m, xd_conv *a);
-    /* Sums the F32 tensor `io` in place over ranks: over those that split the tokens, or those that
-     * split the features. */
+    /* Sums the F32 tensor `io` in place, either over the ranks that split the tokens or over the
+     * ranks that split the features. */
     void (*sum)(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io);
     /* Sets a->above and a->below to rows that other ranks have, next to this rank's rows of an
      * image; at the image's edges there are fewer rows than requested. */

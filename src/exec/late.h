@@ -27,8 +27,9 @@ typedef struct xd_late {
  * xd_late_close. */
 void xd_late_open(xd_exec *x, xd_late *l, xd_tensor h);
 void xd_late_close(xd_exec *x);
-/* Returns the tensor to which a GEMM writes a result that is added to `acc` later; returns an
- * absent tensor if the GEMM must add the result to `acc` at once. */
+/* For a GEMM whose result is added to `acc`: if the addition can be delayed, returns the tensor to
+ * which the GEMM writes the result. Otherwise returns an absent tensor, and the GEMM must add the
+ * result to `acc` at once. */
 xd_tensor xd_late_room(xd_exec *x, xd_tensor acc);
 /* Records acc += gate * y, with y from xd_late_room. `gate` must stay valid until the transformer
  * block ends. */

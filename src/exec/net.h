@@ -13,11 +13,11 @@
 typedef struct xd_net xd_net;
 
 typedef struct xd_state { /* activations that are passed from block to block and rank to rank */
-    /* The hidden state, F32, which blocks change in place. It has this rank's rows of text,
-     * padding, reference images and image, in this order, with D features each. */
+    /* The hidden state, F32, which blocks change in place. The hidden state has this rank's rows of
+     * text, padding, reference images and image, in this order, with D features each. */
     xd_tensor h;
-    /* Stacked outputs of k early blocks for long skip connections, [k rows of h, D], in the compute
-     * type; absent if the model has no long skips. */
+    /* The outputs of k early blocks, one below the other, [k rows of h, D], in the compute type.
+     * Long skip connections use these outputs; absent if the model has no long skip connections. */
     xd_tensor skips;
     /* The input that the current block gets from a long skip connection, [rows of h, D], or
      * absent. */

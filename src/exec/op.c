@@ -22,7 +22,8 @@ xd_tensor xd_new_as(xd_exec *x, xd_dtype type, int nd, const int64_t *d)
     if (!t.p && xd_ok(x))
         xd_exec_fail(x, XD_ENOMEM, "no memory for a tensor of %zu bytes: %zu of %zu are in use",
                      bytes, x->tmp->used, x->tmp->cap);
-    if (!t.p)                   /* not NULL, which means absent; not accessed after a failure  */
+    /* any address except NULL, which would mean absent; the address is not used after a failure */
+    if (!t.p)
         t.p = x->tmp->base;
     return t;
 }

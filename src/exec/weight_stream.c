@@ -225,7 +225,8 @@ void xd_weight_stream_begin(xd_weight_stream *s, xd_exec *x, int layer)
         return;
     }
     if (s->turn % s->plan.streamed != k || s->fetched < s->turn)
-        s->turn = s->fetched = k;       /* the last run ended early: restart at block k       */
+        /* the last run of the blocks ended early, so this run restarts at block k */
+        s->turn = s->fetched = k;
     while (st == XD_OK && s->fetched < s->turn + s->plan.slots && !is_busy(s, s->fetched))
         st = fetch_next(s);
     if (st == XD_OK)

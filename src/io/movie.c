@@ -27,7 +27,7 @@ typedef struct coder {
 
 typedef struct format {
     const char *muxer, *options;
-    coder       coders[MAXCODER]; /* in order of preference: the first available one is used */
+    coder       coders[MAXCODER]; /* encoders; the first one that is available is used       */
 } format;
 
 #define H264                                                                                      \

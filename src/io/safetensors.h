@@ -12,7 +12,7 @@
 
 typedef struct xd_st xd_st;
 
-/* Opens the weights of a component directory: `stem`.safetensors, or the shards in
+/* Opens the weight files in a component's directory: `stem`.safetensors, or the shards in
  * `stem`.safetensors.index.json, else a variant (stem.fp16.safetensors), else the only .gguf file.
  * If `path` is a file, opens that file; for a sharded GGUF model, the file may be any shard. stem:
  * "diffusion_pytorch_model" or "model". Checks headers completely: offsets inside the file, no

@@ -201,8 +201,8 @@ static void raise(double *loss, xd_attn_way w, double to)
     loss[w] = to > loss[w] ? to : loss[w];
 }
 
-/* In a search: chooses the way in which a block's attention is computed in the current step, and
- * updates the kept output and residual to match. */
+/* During the search for a table, chooses the way in which a block's attention is computed in the
+ * current step, and updates the kept output and residual to match. */
 static void settle(xd_exec *x, fast *s, int layer)
 {
     double     *loss = s->loss + (ptrdiff_t)(layer - s->first) * XD_ATTN_WAYS;

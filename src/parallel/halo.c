@@ -106,8 +106,8 @@ static void find_edges(xd_exec *x, band_conv *k)
 
 /* Sets `give` to views of the rows that other ranks need, and `get` to views of the memory for the
  * other ranks' rows that this rank's edges need. Another rank's band is either above or below this
- * rank's band, so this rank has rows for only one of the two edges. If no rows are exchanged with a
- * rank, the rank's views are empty. */
+ * rank's band, so the other rank has rows for only one of this rank's two edges. If no rows are
+ * exchanged with a rank, the rank's views are empty. */
 static void set_views(xd_exec *x, halo *h, const band_conv *k, xd_tensor in,
                       const xd_tensor edges[2])
 {

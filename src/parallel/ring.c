@@ -8,7 +8,8 @@
  * have different numbers of token rows, including none.
  *
  * If all members are on one host and have shared-memory windows, no tensor bytes are sent: each
- * member gets zero-copy views of the keys and values of all members and attends to these views. */
+ * member gets views of the keys and values in the other members' windows, and attends to these
+ * views without a copy. */
 #include <stdlib.h>
 
 #include "exec/op.h"

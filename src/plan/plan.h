@@ -20,8 +20,8 @@ typedef struct xd_plan {
     int  displaced;             /* 1: the ring axis uses stale K, V (DistriFusion)             */
     int  vae_rows;              /* 1: the VAE's images are split into bands of rows            */
     int  text_tp;               /* text encoders are split over the first text_tp ranks in use */
-    /* The requested numbers of blocks of the stages, list[0 .. nlist). If nlist is 0, the stages
-     * are balanced. */
+    /* The number of blocks that the user requested for each stage, list[0 .. nlist). If nlist is 0,
+     * the stages are balanced. */
     int  nlist, list[XD_MAXSTAGE];
     int  changes;               /* how the image differs from that of one rank (plan_table.h)  */
     char text[256];             /* "pipefusion 2 x ulysses 2 (4 patches, 1 warm-up, VAE rows)" */

@@ -4,11 +4,11 @@
  * Weights may be random, so that only configs are needed. Each part runs once to warm up, then at
  * least three times and for at least half a second, or exactly `repeats` times if that is given.
  * The results are the median and the range of a part's times. Two peak rates of the machine are
- * printed with the results. The first peak is the rate of a register-only loop of the instruction
- * for the dtype, timed before and after each run. The peak of a run is the higher of these two
- * rates, and the peak of a part is the median over its runs. The second peak, the GEMM peak, is the
- * rate of the fastest of a few GEMMs of large square matrices, which the same library computes
- * before and after the part. */
+ * printed with the results. The first peak is the rate of a loop that executes the instruction for
+ * the dtype on registers only; the loop is timed before and after each run. The peak of a run is
+ * the higher of these two rates, and the peak of a part is the median over its runs. The second
+ * peak, the GEMM peak, is the rate of the fastest of a few GEMMs of large square matrices, which
+ * the same library computes before and after the part. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
