@@ -127,8 +127,8 @@ static int read_set_of_cpu(const char *root, int cpu, const char *name, xd_cpuse
     return read_set(root, path, s) && xd_cpuset_has(s, cpu);
 }
 
-/* Returns an integer from a file in the directory of a cpu, such as the number of its socket.
- * Returns -1 if the file is missing or invalid. */
+/* Reads a file in the system's directory of a cpu, and returns the integer that the file contains,
+ * such as the number of the cpu's socket. Returns -1 if the file is missing or invalid. */
 static int read_number(const char *root, int cpu, const char *name)
 {
     char path[128], text[32];
@@ -298,8 +298,8 @@ int xd_cpus_share(const xd_cpus *c, int r, int n, xd_cpuset *share)
     return got;
 }
 
-/* Adds one cpu, the first, of each core of a NUMA node (-1: of all nodes) to the share, for at most
- * `threads` cores. */
+/* Chooses at most `threads` cores of a NUMA node (-1: of any nodes), and adds the first cpu of each
+ * chosen core to the share. */
 static int add_cores(const xd_cpus *c, int node, int threads, xd_cpuset *share)
 {
     int got = 0;

@@ -149,8 +149,8 @@ xd_status xd_file_read_any(const char *path, size_t max, char **data, size_t *le
     return s;
 }
 
-/* Counts the pages of a file's range [from, from + bytes) that are not in the page cache. `from`
- * must be a multiple of the page size. */
+/* In the range [from, from + bytes) of a file, counts the pages that are not in the page cache.
+ * `from` must be a multiple of the page size. */
 static size_t cold_pages(int fd, size_t from, size_t bytes, size_t page)
 {
     unsigned char in[WINDOW];

@@ -52,8 +52,8 @@ int xd_out_streams(void);
  * handler that exits. */
 void xd_out_sweep(void);
 
-/* Returns how many of the bytes [at, at + bytes) of a file are not in the page cache and must be
- * read from disk. Counts complete pages, up to the end of the file. Also returns 0 if the system
+/* In the range [at, at + bytes) of a file, counts the bytes that are not in the page cache and must
+ * be read from disk. Counts complete pages, up to the end of the file. Also returns 0 if the system
  * does not tell: Linux tells which pages are cached only to users who may write the file. fd: the
  * file, open for reading. */
 size_t xd_file_cold_bytes(int fd, size_t at, size_t bytes);

@@ -27,7 +27,8 @@ typedef struct xd_comm_ops {
      * `key`. size: the number of ranks with this color, which the caller knows from the plan. The
      * count communicator relies on `size`; other communicators check it. */
     xd_status (*split)(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e);
-    /* Makes the group of those ranks of c that run on this rank's host, in rank order. */
+    /* Makes a group of those ranks of c that run on this rank's host. The ranks are in the order
+     * that they have in c. */
     xd_status (*split_host)(xd_comm *c, xd_comm **out, xd_err *e);
     void      (*close)(xd_comm *c);
     /* Combines `io` of all ranks elementwise by `red` and stores the result in `io` of all ranks.
@@ -76,11 +77,11 @@ typedef struct xd_comm_ops {
      * rank that should write the contents. The memory is freed when `c` is closed. Returns NULL on
      * all ranks if shared memory is not available. */
     void  *(*share)    (xd_comm *c, size_t bytes, int *first);
-    /* Opens a shared-memory window, which has `bytes` of memory for each rank of a group on one
-     * host, readable by all these ranks. The call is collective. `exchange` copies data directly
-     * from the sender's window, and exchange_views returns views of such data. A rank's memory is
-     * on its own NUMA node, in huge pages if possible. Returns NULL on all ranks if shared memory
-     * is not available or a rank passed 0 bytes. */
+    /* Opens a shared-memory window for a group of ranks on one host. The window has `bytes` bytes
+     * of memory for each rank, which all ranks of the group can read. The call is collective.
+     * `exchange` copies data directly from the sender's window, and exchange_views returns views of
+     * such data. A rank's memory is on its own NUMA node, in huge pages if possible. Returns NULL
+     * on all ranks if shared memory is not available or a rank passed 0 bytes. */
     void  *(*window_open)(xd_comm *c, size_t bytes);
     /* Returns 1 if p is in a shared-memory window that this rank opened and all ranks of c are on
      * this rank's host. For such an address p, exchange_views copies no bytes. */

@@ -233,8 +233,9 @@ int xd_direct_begin(const xd_direct *g, xd_stage_call *k, int size, int peer, xd
 
 /* ---- receiving ---------------------------------------------------------------------------- */
 
-/* Queues the copy of a message from rank `from` of the host to the tensor t. If t has strides or is
- * in host memory, the data is copied through contiguous device memory. */
+/* Queues the copy of a received message to the tensor t; the message is from the host's rank number
+ * `from`. If t has strides or is in host memory, the data is copied through contiguous device
+ * memory. */
 static xd_status receive_box(xd_mailboxes *m, xd_stage_call *k, int from, const xd_note *n,
                              xd_tensor t)
 {

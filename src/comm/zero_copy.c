@@ -82,8 +82,8 @@ void xd_zero_copy_recv(xd_mpi_op *j, xd_tensor *t, int from)
     xd_mpi_op_recv(j, &n->n, sizeof n->n, from);
 }
 
-/* Returns the number of bytes from the beginning of a view's first element to the end of its last
- * element. */
+/* Returns the number of bytes that a view spans, from the beginning of the first element to the end
+ * of the last element. */
 static int64_t byte_extent(xd_tensor t)
 {
     int64_t n = 1;

@@ -112,8 +112,8 @@ void    xd_exec_fail(xd_exec *x, xd_status code, const char *fmt, ...) XD_PRINTF
 int64_t xd_n(const xd_exec *x, xd_stream_id s);
 /* Returns the index of this rank's row `row` among all ranks' rows of stream s. */
 int64_t xd_where(const xd_exec *x, xd_stream_id s, int64_t row);
-/* Returns the number of this rank's rows, from `row` on, that have consecutive indices among all
- * ranks' rows of stream s. */
+/* Returns the length of a run of this rank's rows. The run begins at row `row`, and its rows have
+ * consecutive indices among all ranks' rows of stream s. */
 int64_t xd_where_run(const xd_exec *x, xd_stream_id s, int64_t row);
 
 #endif

@@ -90,8 +90,8 @@ typedef struct xd_gather_piece { int k; int64_t row, n; } xd_gather_piece;
  * matrix are made. Returns the number of pieces. */
 int       xd_gather_pieces(const xd_gathering *g, int64_t row, int64_t n,
                            xd_gather_piece to[XD_MAXSEG]);
-/* Returns the rows of a piece: a view of the rows in the file, or of a copy at `to` to which LoRA
- * terms are added. */
+/* Returns a view of the rows of a piece. The view is of the file or, if LoRA terms are added, of a
+ * copy of the rows at `to`. */
 xd_tensor xd_gather_rows(xd_banding *b, const xd_gather_piece *p, char *to, int thread);
 /* Tells the weight source that the pages with the rows of piece p are no longer needed. */
 void      xd_gather_release(const xd_banding *b, const xd_gather_piece *p);

@@ -75,7 +75,8 @@ static void local_halo(xd_exec *x, const xd_hooks *m, xd_halo_args *a)
     a->above.d[1] = a->below.d[1] = 0;
 }
 
-/* Computes the sums of a group norm from the partial sums of all rows of a feature map. */
+/* Adds the partial sums of a group norm. One rank has the partial sums of all rows of the feature
+ * map. */
 static void local_rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partial,
                          xd_tensor sums, int64_t *rows)
 {

@@ -31,8 +31,8 @@ typedef struct xd_fetch {       /* tells which tensor is read, and how          
     int            rotated;     /* 1: a rotated tensor stays rotated, as stored                */
 } xd_fetch;
 
-/* Writes the full name of a tensor in the weight source: the first of the alternative `names`, with
- * `suffix`, that the source has. */
+/* Writes the full name under which the weight source has a tensor. The name is made from the first
+ * of the alternative `names` that the source has, and `suffix`. */
 void  xd_load_name(const xd_decl *d, const char *names, const char *suffix, char out[512]);
 /* Reads a tensor, which is valid until xd_load_release. If weights are random, there are no files,
  * and the elements are made in memory. Decodes a tensor stored as codes. Returns 0 on failure. */
@@ -88,8 +88,8 @@ int   xd_load_decode(xd_decl *d, xd_fetched *f);
 /* Returns 1 if the weight source adds terms, such as LoRA, to this tensor (names and suffix as in
  * xd_load_name). */
 int    xd_sum_is(const xd_decl *d, const char *names, const char *suffix);
-/* Returns the bytes of memory for adding a tensor's terms, 0 if the tensor has none. whole: 1:
- * includes all n elements of the sum in f32. */
+/* Returns how many bytes of memory are needed to add a tensor's terms; 0 if the tensor has no
+ * terms. If `whole` is 1, the result includes memory for all n elements of the sum in f32. */
 size_t xd_sum_bytes(const xd_decl *d, const char *names, const char *suffix, int64_t n, int whole);
 /* If the source adds terms to the tensor f, prepares these terms for xd_sum_add. Returns 0 on
  * failure. */

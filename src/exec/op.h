@@ -56,11 +56,11 @@ xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias
  * Gain, bias, scale and shift may be absent. a->out may be a->in. */
 void      xd_norm_into(xd_exec *x, const xd_norm *a);
 xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
-/* Returns factors for RMS norms over features that tensor parallelism splits over ranks. in[i]
- * [n,C], i < k: this rank's features of rows that have `width` features on all ranks. If a row has
- * been RMS-normed over this rank's features, multiplying it by its factor in the result, [n,k] F32,
- * makes it a row normed over all features. The call is collective over the ranks that split the
- * features. */
+/* Returns factors for RMS norms over features that tensor parallelism splits over ranks. Each of
+ * the k tensors in[i], [n,C], has this rank's features of n rows; the complete rows have `width`
+ * features. If a row has been RMS-normed over this rank's features, multiplying it by its factor in
+ * the result, [n,k] F32, makes it a row normed over all features. The call is collective over the
+ * ranks that split the features. */
 xd_tensor xd_rms_factors(xd_exec *x, const xd_tensor *in, int k, int64_t width, float eps);
 
 /* Norms and rotates queries or keys [n,H,D] (any strides, but the stride of D is 1) into `out` of

@@ -77,8 +77,8 @@ static size_t mapped_bytes(const xd_decl *d, const xd_matrix *m)
     return sum;
 }
 
-/* Sets how rows are packed: the number of rows per group, and the bytes of memory for a copy of one
- * group, or of one band per thread. */
+/* Sets the number of rows that are packed together as a group, and the bytes of memory for copied
+ * rows: for one group, or for one band per thread. */
 static void plan_groups(xd_lin *l, xd_gathering *g)
 {
     l->group = group_rows(&l->w, g);

@@ -51,11 +51,11 @@ xd_span xd_own(const xd_layout *l, xd_stream_id s, int patch, int sp);
 /* Returns the number of rows of all streams that one sequence rank has in one patch, or in all
  * patches (XD_ALL). */
 int64_t xd_own_rows(const xd_layout *l, int patch, int sp);
-/* Returns the index in stream s of row `row` among the rows of one patch and sequence rank; returns
- * -1 if the row is in another stream. */
+/* For row `row`, counted among the rows of one patch and sequence rank, returns the row's index in
+ * stream s. Returns -1 if the row is in another stream. */
 int64_t xd_token(const xd_layout *l, xd_stream_id s, int patch, int sp, int64_t row);
-/* Returns the number of rows, from `row` on, that have consecutive indices in stream s; returns 0
- * if row `row` is in another stream. */
+/* Returns the length of the run of rows that begins at row `row` and has consecutive indices in
+ * stream s. Returns 0 if row `row` is in another stream. */
 int64_t xd_token_run(const xd_layout *l, xd_stream_id s, int patch, int sp, int64_t row);
 
 /* Returns the index of the reference image to which token i of XD_REF belongs, and the token's row

@@ -392,7 +392,7 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
     }
     *v = xd_view(nowhere, d->type, 2, shape);
     if (d->visit == XD_VISIT_COUNT) {
-        if (whole) { /* a table that stays in its file: each lookup reads only some rows */
+        if (whole) { /* if not, lookups read the rows in place, and no memory is counted */
             xd_load_count(d, xd_bytes(*v));
             xd_load_count_work(d, 2, xd_sum_bytes(d, name, "", xd_count(*v), 1));
             xd_load_will(d, name, "", 0, xd_count(*v));

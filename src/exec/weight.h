@@ -180,9 +180,9 @@ typedef struct xd_source {
     void *self;
     /* Returns the scale by which the elements of an 8-bit tensor are multiplied; NULL: always 1. */
     xd_status (*scale)(void *self, const char *name, float *s, xd_err *e);
-    /* Tells the weight source that `bytes` bytes at p, of a tensor in use, will not be read again
-     * soon, so that their pages may be unmapped. May be called from any thread. NULL: not
-     * called. */
+    /* Tells the weight source that the `bytes` bytes at p, which belong to a tensor in use, will
+     * not be read again soon, so that the source may unmap the pages with these bytes. May be
+     * called from any thread. NULL: not called. */
     void (*past)(void *self, const char *name, const void *p, size_t bytes);
     /* Tells the weight source that elements [first, first + n) of a tensor will be read soon. NULL:
      * not called. */

@@ -15,7 +15,8 @@ static void fill_zeros(void *ctx, float *buf)
     memset(buf, 0, *(const size_t *)ctx);
 }
 
-/* Writes the sum of squares of each row of `in` [n,C], computed in f64, to `to` [n,1] F32. */
+/* Computes the sum of squares of each row of `in` [n,C], in f64, and writes the sums to `to` [n,1],
+ * F32. */
 static void sum_squares(xd_exec *x, xd_tensor to, xd_tensor in)
 {
     int64_t   n = in.d[0];

@@ -45,8 +45,8 @@ static double weight_at(xd_filter f, double x)
     return fabs(x) < filters[f].reach ? filters[f].at(x) : 0;
 }
 
-/* Computes the windows (ranges of input pixels, with weights) of all output pixels of an axis that
- * is resized from `in` to `out` pixels. All windows and weights of an axis are in one allocation.
+/* An axis is resized from `in` to `out` pixels. Computes the window of each output pixel, which is
+ * a range of input pixels with weights. All windows and weights of an axis are in one allocation.
  * Returns NULL if out of memory. */
 static window *make_windows(xd_filter f, int64_t in, int64_t out)
 {

@@ -59,8 +59,8 @@ int         xd_st_files(const xd_st *s);
 const char *xd_st_file_path(const xd_st *s, int i);
 xd_status   xd_st_file_digest(const xd_st *s, int i, uint64_t *digest, xd_err *e);
 size_t      xd_st_bytes(const xd_st *s);                /* total size of all tensors in bytes  */
-/* Returns the value of a key of `__metadata__` or of a GGUF header, from the first file that has
- * the key; returns NULL if no file has the key. */
+/* Returns the value of a metadata key, from the first file that has the key in `__metadata__` or in
+ * its GGUF header. Returns NULL if no file has the key. */
 const char *xd_st_meta(const xd_st *s, const char *key);
 const char *xd_st_path(const xd_st *s);         /* path of the first file                      */
 /* Returns 1 if the file is GGUF, so that xd_st_meta may return numbers as decimal text. */

@@ -28,7 +28,8 @@ static float *host_of(xd_pass_run *t, xd_tensor to)
     return xd_counting(&t->x) || !xd_ok(&t->x) ? NULL : to.p;
 }
 
-/* Copies a program's array [n,E] to n rows of a tensor, from `row` on, in the first E columns. */
+/* Copies a program's array [n,E] into a tensor: to the first E columns of n rows, of which the
+ * first is row `row`. */
 static void put_rows(xd_pass_run *t, xd_tensor to, int64_t row, xd_tensor from)
 {
     float *p = host_of(t, to);

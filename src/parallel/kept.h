@@ -26,8 +26,8 @@ void      xd_kept_close(xd_kept *k);
 /* Returns the K and V buffers, [1,rows,H,D] each, of the current guidance pass, block and attention
  * layer. */
 xd_kv     xd_kept_now(const xd_exec *x, const xd_kept *k);
-/* Returns the number of tokens of stream s (text, reference or image) in the first `patches`
- * PipeFusion patches, summed over the Ulysses ranks of this rank's ring member. */
+/* For stream s (text, reference or image), returns how many tokens of the first `patches`
+ * PipeFusion patches this rank's ring member has, on all of its Ulysses ranks together. */
 int64_t   xd_member_tokens(const xd_layout *l, const xd_topo *t, xd_stream_id s, int patches);
 
 #endif

@@ -177,8 +177,8 @@ static void count_window(xd_exec *x, const ring *s, const xd_attn_args *a)
 
 /* ---- messages ----------------------------------------------------------------------------- */
 
-/* Sets the views of K and V of all ring members in buffer b, for n heads, and the messages that
- * fill the buffer. */
+/* For n heads, sets s->k and s->v to views of all ring members' keys and values in buffer b, and
+ * prepares the messages that fill the buffer. */
 static void view_buffer(const xd_exec *x, const ring *s, int b, xd_tensor like, int64_t n)
 {
     char *p = s->buf[b];

@@ -123,8 +123,8 @@ static int band_of(const xd_degrees *d, int rank)
     return rank % (xd_degrees_product(*d) / d->n[XD_DATA]);
 }
 
-/* Returns prefix sums: at[i + 1] - at[i] is the speed of the ranks with shard i, in units of 1/32
- * of the fastest rank's. Returns NULL if all shards have equal speeds. */
+/* Returns prefix sums: at[i + 1] - at[i] is the speed of the ranks with shard i. The unit is 1/32
+ * of the fastest rank's speed. Returns NULL if all shards have equal speeds. */
 static int64_t *prefix_sums(const xd_plan *plan, const float *speed, int n,
                             int (*part)(const xd_degrees *, int), int *bad)
 {

@@ -92,8 +92,8 @@ void xd_plan_name(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
 /* Appends the plan's options other than degrees, with defaults filled in, as " (4 patches, 1
  * warm-up, VAE rows)". */
 void xd_plan_details(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
-/* Returns how the plan's image differs from the one-rank image: the combined xd_plan_row.changes of
- * the options that have an effect. */
+/* Returns how the plan's image differs from the image of one rank, by combining xd_plan_row.changes
+ * of all options that have an effect. */
 int  xd_plan_changes(const xd_parallel *a, const xd_dit_info *d);
 /* Copy the numeric values of all options to a message between ranks, or from such a message.
  * Options of kind TEXT are not copied. */

@@ -126,7 +126,7 @@ void xd_drawing_open(xd_drawing *d, const char *title, int memory)
 typedef struct cell_color { const char *color; int patch; } cell_color;
 
 /* Computes the colour of each cell. A cell in which several kinds of activity alternate is drawn as
- * only one kind: the kind whose drawn share is furthest below its real share so far. Over many
+ * only one kind: the kind for which the drawn time lags most behind the real time so far. Over many
  * cells, the drawn width of each kind is thus proportional to its time. */
 static void color_cells(const cell *c, double unit, cell_color out[CELLS])
 {
