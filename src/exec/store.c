@@ -105,7 +105,7 @@ void xd_store_fills(xd_store *s, int fills)
 
 /* Allocates a weight in the block shared with other processes. The block is divided into equal
  * shares, one per process, and each process fills the weights that begin in its share. Each process
- * thus fills about the same number of bytes, and reads an adjacent part of the file. */
+ * thus fills about the same number of bytes, and reads a contiguous part of the file. */
 static void *get_from_block(xd_store *s, size_t bytes, int *mine)
 {
     size_t at = xd_arena_mark(&s->window), room = xd_store_block_bytes(bytes);

@@ -178,7 +178,7 @@ static void count_window(xd_exec *x, const ring *s, const xd_attn_args *a)
 /* ---- messages ----------------------------------------------------------------------------- */
 
 /* For n heads, sets s->k and s->v to views of all ring members' keys and values in buffer b, and
- * prepares the messages that fill the buffer. */
+ * s->give[r] to the contiguous bytes that hold the keys and values of member r. */
 static void view_buffer(const xd_exec *x, const ring *s, int b, xd_tensor like, int64_t n)
 {
     char *p = s->buf[b];

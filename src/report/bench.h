@@ -26,8 +26,8 @@ xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, i
                         xd_err *e);
 /* Writes the name of the VAE benchmark for job j: "decode 49 x 720 x 480". */
 void   xd_bench_decode_name(char *what, size_t size, const xd_job *j);
-/* Makes a request for benchmarks. Its size is that of the arguments `a`, and its sampler is one of
- * the registry's samplers. */
+/* Makes a request for benchmarks that has the size given in `a` and one of the registry's
+ * samplers. */
 void   xd_bench_request(xd_request *r, const xd_bench_args *a, const xd_engine *g);
 
 /* Compares the time of work with a plan to the time of the same work on one rank. The call is
