@@ -28,7 +28,7 @@ typedef struct xd_gathering {
     const xd_mat_cols *c;
     int      n;
     int      whole;             /* 1: the local matrix is one complete checkpoint matrix       */
-    int      as_is;             /* 1: e4m3 elements are copied unchanged from the file         */
+    int      as_is;             /* 1: e4m3 elements are used unchanged, as stored in the file  */
     int      blocks;            /* 1: a part is stored in a block type or as quantized codes   */
     /* 1: a part is stored as quantized codes of w's type; the scales of these codes are kept. */
     int      known;
@@ -40,7 +40,8 @@ typedef struct xd_gathering {
     int      stays;             /* 1: the matrix stays as stored in its file                   */
     xd_dtype type;              /* element type of the copied rows                             */
     size_t   copy_bytes;        /* bytes of the copies: of all rows, or of a band per thread   */
-    char    *all, *at; /* all: buffer for copied rows; at: address of the next copied row */
+    /* all: buffer for copied rows; at: address to which the next row is copied */
+    char    *all, *at;
     float   *scale;             /* scale of each row (xd_gather_scales), or NULL                */
 } xd_gathering;
 

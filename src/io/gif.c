@@ -103,7 +103,7 @@ static void put_pixels(lzw *z, const uint8_t *px, int64_t n, int depth)
         prefix = px[i];
     }
     put_code(z, prefix);
-    z->size += z->next >> z->size && z->next < MAXCODES; /* like a decoder, counts one more code */
+    z->size += z->next >> z->size && z->next < MAXCODES; /* decoders have one more code here     */
     put_code(z, (1 << depth) + 1);
     while (z->bits > 0)
         put_byte(z);

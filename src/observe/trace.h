@@ -39,7 +39,7 @@ typedef enum xd_call {
     XD_CALL_RECV, XD_CALL_BARRIER, XD_NCALLS,
 } xd_call;
 
-enum {                          /* kinds of groups of ranks; the values below are axes (xd_axis) */
+enum {                          /* kinds of groups of ranks; smaller values are axes (xd_axis)   */
     XD_GROUP_TOKENS = XD_NAXES, XD_GROUP_REPLICA, XD_GROUP_BANDS, XD_GROUP_ALL, XD_NGROUPS,
 };
 

@@ -23,8 +23,8 @@ typedef struct xd_attn_table {
     uint8_t *way; /* [blocks][steps] way (xd_attn_way) of each block and step; NULL: no table */
     double   limit;             /* > 0: compute every attention in full, and fill `found` with the
                                    ways whose relative error is below this limit               */
-    /* [blocks][steps] ways that a search found; if the images of a batch had different ways, the
-     * one that saves the least work. */
+    /* [blocks][steps] ways that a search found; if several images led to different ways, the one
+     * that saves the least work. */
     uint8_t *found;
 } xd_attn_table;
 
