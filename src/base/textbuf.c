@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 
-/* Enlarges the buffer for `more` bytes and the closing NUL. */
+/* Enlarges the buffer so that `more` bytes and the closing NUL fit. */
 static int reserve(xd_text_buf *b, size_t more)
 {
     size_t need = b->len + more + 1;

@@ -5,8 +5,8 @@
  * the work that is queued later. If the device has lanes (copy streams, backend/lanes.h), the
  * device continues to compute during these copies: the host waits for the data of a message only
  * when it waits for the message. Tensors in host memory are passed to the wrapped communicator
- * unchanged. The device's copy kernel packs views of any strides. There are no shared-memory
- * windows, so exchange_views makes copies. */
+ * unchanged. The device's copy kernel packs views of any strides. A staging communicator has no
+ * shared-memory windows, so exchange_views makes copies. */
 #ifndef XD_COMM_STAGED_H
 #define XD_COMM_STAGED_H
 

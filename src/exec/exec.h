@@ -1,10 +1,10 @@
 /* exec.h - defines the execution context of a model, which has the device, scratch memory, the
  * layout of the tokens, and the stack of hooks that combine tokens of different ranks.
  *
- * The code of a model handles the tokens of one rank. Computation on single tokens calls the ops of
- * op.h; only the functions of xd_hooks combine tokens. A parallel method is an entry of the hook
- * stack, and the last entry calls the device's kernels. A tensor of n tokens has B*n rows for B
- * samples; only attention and modulation use B.
+ * The code of a model handles the tokens of one rank. For computations on single tokens, this code
+ * calls the ops of op.h; only the functions of xd_hooks combine tokens. A parallel method is an
+ * entry of the hook stack, and the last entry calls the device's kernels. A tensor of n tokens has
+ * B*n rows for B samples; only attention and modulation use B.
  *
  * Errors are sticky: after the first failure ops compute nothing, but hooks still take part in
  * every message, so that ranks stay synchronized. */

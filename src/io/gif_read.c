@@ -23,7 +23,7 @@ typedef struct gif {
     int      pass;              /* current pass (of four) of an interlaced frame               */
 } gif;
 
-typedef struct codes {          /* reader of LZW codes, in blocks of at most 255 bytes         */
+typedef struct codes {          /* reader of LZW codes, which are in blocks of up to 255 bytes */
     int      size, bits;        /* size: bits per code; bits: number of bits in `wait`         */
     uint32_t wait;
     size_t   left;              /* number of unread bytes in the current block                 */

@@ -310,8 +310,8 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Lists the distinct shard file names of a weight_map, sorted. The strings belong to the JSON map,
- * and the caller does not free them. */
+/* Makes a sorted list of the file names of shards in a weight_map, each name once. The strings
+ * belong to the JSON map, and the caller does not free them. */
 static xd_status shard_names(const char *index, const xd_json *map, const char ***names, int *n,
                              xd_err *e)
 {

@@ -44,8 +44,8 @@ static void set_zero(xd_pass_run *t, xd_tensor to)
         memset(p, 0, xd_bytes(to));
 }
 
-/* For frame k of the patches of one line of tokens, makes two views [W,C,p,p] of the same elements:
- * v[0] of the latents, v[1] of the tokens' features. */
+/* One line of tokens is a line of patches of the latents. For frame k of these patches, makes two
+ * views [W,C,p,p] of the same elements: v[0] in the latents, v[1] in the tokens' features. */
 static void line_views(const xd_pass_run *t, xd_tensor cells, xd_tensor tokens, int64_t line, int k,
                        xd_tensor v[2])
 {

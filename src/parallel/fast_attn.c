@@ -292,7 +292,8 @@ static void close_fast_attn(xd_hooks *m)
     free(s->slots), free(s->loss), free(s->host), free(s);
 }
 
-/* Allocates the errors of a search for a table. Returns 1 on success, or 0 if out of memory. */
+/* Allocates the memory in which a search for a table stores the errors of all ways. Returns 1 on
+ * success, or 0 if out of memory. */
 static int open_losses(fast *s)
 {
     const int n = s->nlayers * XD_ATTN_WAYS;

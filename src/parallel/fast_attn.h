@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-typedef enum xd_attn_way {      /* ways to get an attention output; the first saves the most   */
+typedef enum xd_attn_way {      /* ways to get an attention output, ordered by saved work      */
     XD_ATTN_SHARE,              /* reuse the previous step's output                            */
     XD_ATTN_WINDOW_CFG, /* attention in a window, computed in one CFG pass for both passes */
     /* attention in a window, plus the residual of the last step that computed full attention */

@@ -22,7 +22,7 @@ typedef struct xd_topo {
      * this rank's guidance pass. This rank is number at[ULYSSES] + at[RING] * deg[ULYSSES]. */
     xd_comm   *tokens;
     xd_comm   *replica;         /* group of the ranks that compute one image together           */
-    xd_comm   *world;           /* group of all ranks in use                                    */
+    xd_comm   *world;           /* group of all ranks that the plan uses                        */
 } xd_topo;
 
 int xd_degrees_product(xd_degrees d);

@@ -394,7 +394,8 @@ xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, i
                    xd_size_text((double)kernels).s);
 }
 
-/* Counts a component's bytes. Random blocks share storage if they would not fit otherwise. */
+/* Counts the bytes of a component's weights. Blocks of random weights share storage if the weights
+ * would not fit otherwise. */
 static xd_status count_component(bench *b, xd_component *p, int *share, xd_err *e)
 {
     size_t    have, total;

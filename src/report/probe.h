@@ -17,8 +17,8 @@ typedef struct xd_prober {
 /* Measures the kernel rates of a rank while all ranks work. The result is the mean over the ranks,
  * equal on all ranks. The call is collective. */
 xd_status xd_probe_rates(xd_prober *p, xd_dtype type, xd_rates *r, xd_err *e);
-/* Returns on all ranks how many times faster rank 0 computes while the other ranks sleep. The call
- * is collective. */
+/* Measures how many times faster rank 0 computes while the other ranks sleep, and returns this
+ * factor on all ranks. The call is collective. */
 xd_status xd_probe_alone(xd_prober *p, xd_dtype type, double *times, xd_err *e);
 /* Measures the links between ranks, within this host, and between hosts if there are several. The
  * call is collective. */

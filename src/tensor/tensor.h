@@ -80,7 +80,7 @@ float   xd_f8e5m2_f32(uint8_t v);
  * of a block type, to another float type (F32 F16 BF16 F8E4M3). `from` need not be aligned. The
  * code is scalar C, for loading and tests, not for inner loops. */
 void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n);
-/* Converts as xd_convert does elements [first, first + n) of the tensor at `from`. The range of
+/* Converts elements [first, first + n) of the tensor at `from`, as xd_convert does. The range of
  * elements may begin and end within blocks. */
 void xd_convert_at(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t first, int64_t n);
 
