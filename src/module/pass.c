@@ -45,7 +45,8 @@ static void set_zero(xd_pass_run *t, xd_tensor to)
 }
 
 /* One line of tokens is a line of patches of the latents. For frame k of these patches, makes two
- * views [W,C,p,p] of the same elements: v[0] in the latents, v[1] in the tokens' features. */
+ * views [W,C,p,p], between which the patches are copied: v[0] of the latents, v[1] of the tokens'
+ * features. */
 static void line_views(const xd_pass_run *t, xd_tensor cells, xd_tensor tokens, int64_t line, int k,
                        xd_tensor v[2])
 {
