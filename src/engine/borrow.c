@@ -1,4 +1,4 @@
-/* borrow.c - engines that share the weights of another engine (xd_open_beside).
+/* borrow.c - lets an engine compute with the weights of another engine (xd_open_beside).
  *
  * An engine that borrows weights has its own groups of ranks, memory counts and requests. The
  * components of the borrowing engine point at the weights of the first engine's components. */
@@ -22,7 +22,8 @@ enum { PARTS = XD_MODEL_PARTS };
 
 /* ---- a request ------------------------------------------------------------------------------ */
 
-/* Uses the weights and LoRA files that the first engine uses now. */
+/* Makes a borrowing engine use the weights and LoRA files that the engine which owns the weights
+ * uses now. */
 static void follow(xd_engine *g)
 {
     xd_context *to = &g->ctx, *from = &g->of->ctx;
@@ -61,7 +62,8 @@ static xd_status open_ranks(xd_engine *g, int alone, xd_err *e)
     return s == XD_OK ? xd_session_groups(g, e) : s;
 }
 
-/* Copies the first engine's context, without the state of its requests and its groups. */
+/* Copies the context of the engine that owns the weights, except the groups of ranks and the state
+ * of requests. */
 static xd_status copy_context(xd_engine *g, xd_err *e)
 {
     xd_context *c = &g->ctx;
@@ -131,7 +133,7 @@ void xd_borrow_close(xd_engine *g)
     for (int i = 0; i < PARTS; i++)
         if (xd_model_part(&g->ctx.model, i))
             xd_component_unshare(xd_model_part(&g->ctx.model, i));
-    g->ctx.balance = NULL;      /* owned by the first engine                                   */
+    g->ctx.balance = NULL;      /* the engine that owns the weights frees this array           */
     xd_session_close(g);
     xd_dev_close(&g->ctx.count);
 }
@@ -171,8 +173,8 @@ static int all_true(xd_comm *c, int32_t v)
     return c->ops->wait(c, &r, 1) == XD_OK && v;
 }
 
-/* Returns 1 if all ranks have the same kernels and thread count, so that they pack weights
- * alike. */
+/* Returns 1 if all ranks have the same kernels and thread count, and so store loaded weights in the
+ * same layout. */
 static int packs_alike(const xd_context *ctx)
 {
     int64_t n = 2;
@@ -184,7 +186,7 @@ static int packs_alike(const xd_context *ctx)
     return ctx->world.used->ops->wait(ctx->world.used, &r, 1) == XD_OK && v[0] == -v[1];
 }
 
-/* Makes the ranks of this host load a text encoder together. */
+/* Opens the group in which the ranks of this host load a text encoder together. */
 static xd_status group_text(xd_context *ctx, xd_component *p, int alike, xd_err *e)
 {
     xd_comm *h = ctx->world.host, *k = NULL;
@@ -195,8 +197,8 @@ static xd_status group_text(xd_context *ctx, xd_component *p, int alike, xd_err 
     return s;
 }
 
-/* Fails if the additional weights exceed the free memory of this host. Shared weights count
- * once. */
+/* Fails if the weights that are still to be loaded exceed the free memory of this host. Weights
+ * that ranks share count once. */
 static xd_status check_memory(xd_context *ctx, const int want[PARTS], int alike, xd_err *e)
 {
     size_t machine, space;
@@ -258,7 +260,7 @@ xd_status xd_load_everywhere(xd_engine *g, xd_err *e)
     if (s == XD_OK)
         s = load_everywhere(g, &mine);
     else
-        mine.rank = 0;          /* the error is the same on all ranks                          */
+        mine.rank = 0;          /* all ranks have the same error, and rank 0 reports it        */
     s = xd_world_judge(&g->ctx.world, s, &mine);
     xd_log_enter(before);
     return s == XD_OK ? s : xd_fail(e, s, "%s", mine.msg);

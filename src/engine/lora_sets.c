@@ -12,20 +12,22 @@
 enum { PARTS = XD_LORA_COMPONENTS, DEEP = 16 };
 
 typedef struct lora_set {
-    xd_loras      *loras;       /* NULL: no LoRA files, or the set is active and `model` has them */
-    uint64_t       hash;        /* hash of the model with these files; 0: not known yet        */
-    int            own[PARTS];  /* 1: the files change the transformer (0), encoder k (1 + k)  */
+    xd_loras      *loras;       /* LoRA files of this set; NULL: none, or the set is active       */
+    uint64_t       hash;        /* hash of the model with the set's LoRA files; 0: not known yet */
+    /* 1: the files change component i: the transformer (0) or encoder k (1 + k) */
+    int            own[PARTS];
     xd_component_weights aside[PARTS];  /* the set's weights while it is inactive              */
-    int            kept[PARTS]; /* 1: the weights are loaded; equal on all ranks               */
+    /* 1: the set's weights of component i are loaded; equal on all ranks */
+    int            kept[PARTS];
     xd_text_cache *embeddings;  /* the set's text cache while it is inactive                   */
-    struct lora_set *older;     /* the set that was used before this set                       */
+    struct lora_set *older;     /* the set that was used last before this set                  */
 } lora_set;
 
 /* The list of all sets. One set (`plain`) has no LoRA files: this set owns the shared components
  * and serves requests without LoRA files. */
 struct xd_lora_sets {
     lora_set *plain, *newest, *now;
-    lora_set *users[DEEP];      /* sets of requests that have begun; the last one is `now`     */
+    lora_set *users[DEEP]; /* sets of the requests that have begun; users[n - 1] is `now`       */
     int       n;
 };
 
@@ -59,8 +61,8 @@ static int is_used(const xd_lora_sets *s, const lora_set *t, int i)
     return 0;
 }
 
-/* Returns 1 if the set's weights of component i can be freed; equal on all ranks, even on those
- * that have not loaded them. */
+/* Returns 1 if the weights of component i that belong to the set can be freed. The result is equal
+ * on all ranks, even on those that have not loaded these weights. */
 static int can_leave(const xd_lora_sets *s, const lora_set *t, int i)
 {
     return t->kept[i] && owner_of(s, s->now, i) != t && !is_used(s, t, i);
@@ -74,7 +76,8 @@ static int is_spare(const xd_lora_sets *s, const lora_set *t)
     return 0;
 }
 
-/* Returns the number of sets with weights that can be freed; *oldest is the least recently used. */
+/* Returns the number of sets with weights that can be freed. *oldest becomes the one of these sets
+ * whose last use is the longest ago. */
 static int count_spare(const xd_lora_sets *s, lora_set **oldest)
 {
     int n = 0;
@@ -104,8 +107,9 @@ static void close_set(xd_engine *g, lora_set *t)
     free(t);
 }
 
-/* Frees weights of inactive sets: all on a device with its own memory, else those beyond
- * XD_LORA_SETS. */
+/* Frees weights of sets that are inactive and that no request uses. On a device with its own
+ * memory, all these sets lose their weights; otherwise the XD_LORA_SETS of them that were used last
+ * keep their weights. */
 static void make_room(xd_engine *g)
 {
     lora_set *oldest;
@@ -114,7 +118,7 @@ static void make_room(xd_engine *g)
         drop_weights(g, oldest);
 }
 
-/* Closes sets that no request uses and that have no weights. */
+/* Closes the sets that have no weights and that no request uses. */
 static void close_empty(xd_engine *g)
 {
     xd_lora_sets *s = g->sets;
@@ -156,7 +160,7 @@ static void put_first(xd_lora_sets *s, lora_set *t)
     s->newest = t;
 }
 
-/* Activates the set t. The weights that t owns must be open. */
+/* Makes t the set with which the engine computes. The weights that belong to t must be open. */
 static void change_set(xd_engine *g, lora_set *t)
 {
     xd_lora_sets *s = g->sets;
@@ -190,7 +194,7 @@ static void change_set(xd_engine *g, lora_set *t)
 
 /* ---- sets ------------------------------------------------------------------------------------ */
 
-/* Opens the list of sets; the first set has the LoRA files with which the engine was opened. */
+/* Opens the list of sets. The first set has the LoRA files with which the engine was opened. */
 static xd_status open_sets(xd_engine *g, xd_err *e)
 {
     xd_lora_sets *s = calloc(1, sizeof *s);
@@ -233,8 +237,8 @@ static lora_set *find_set(const xd_engine *g, const xd_lora *v, int n)
     return NULL;
 }
 
-/* Opens the LoRA files of set t. The terms of the LoRA files are added to the sources of new sets
- * of weights, which the components use while the files are opened. */
+/* Opens the LoRA files of set t. xd_loras_open adds the files' terms to the components' current
+ * weights, so the components use new weights of set t during this call. */
 static xd_status open_files(xd_engine *g, lora_set *t, const xd_lora *v, int n, xd_err *e)
 {
     xd_status s = XD_OK;
@@ -259,7 +263,8 @@ static xd_status open_files(xd_engine *g, lora_set *t, const xd_lora *v, int n, 
     return s;
 }
 
-/* Opens the shared components that the set of LoRA files uses, and computes the set's hash. */
+/* Opens the components that the set shares with the set without LoRA files, and computes the
+ * model's hash with the set's files. */
 static xd_status complete_set(xd_engine *g, lora_set *t, xd_err *e)
 {
     xd_lora_sets *s = g->sets;

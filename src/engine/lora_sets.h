@@ -12,9 +12,9 @@
 
 typedef struct xd_lora_sets xd_lora_sets;
 
-enum { XD_LORA_SETS = 4 };      /* max number of inactive sets that keep their weights         */
+enum { XD_LORA_SETS = 4 };      /* max number of inactive sets whose weights stay loaded       */
 
-/* Frees the inactive sets. Call this function before the model is closed. */
+/* Before the model is closed: frees the inactive sets of LoRA files. */
 void xd_lora_sets_close(xd_engine *g);
 
 #endif

@@ -4,10 +4,10 @@
 
 #include "pipeline/memory_plan.h"
 
-/* After xd_memory_plan has returned XD_ENOMEM: applies the first change that fits and that
- * xd_open_args.fit allows, and plans again. XD_ENOMEM with advice if there is none: other options
- * that fit into memory. The call is collective over the ranks in use, all of which have the
- * error. */
+/* After xd_memory_plan has returned XD_ENOMEM: applies the first change of options with which the
+ * request fits and which xd_open_args.fit allows, and plans again. If there is no such change,
+ * returns XD_ENOMEM, and the error lists other options with which the request would fit. Collective
+ * over the ranks in use, all of which get the same status. */
 xd_status xd_memory_fit(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory_limits *limit,
                         xd_err *e);
 /* Parses xd_open_args.fit: the changes that an engine may make to save memory. */

@@ -19,7 +19,7 @@ static void add_size(xd_text_buf *b, const xd_job *j)
                j->samp.steps, j->samp.steps == 1 ? "" : "s");
 }
 
-/* Appends data types and device: "bf16, weights int8, on cpu-amx". */
+/* Appends the data types and the device, as in "bf16, weights int8, on cpu-amx". */
 static void add_types(xd_text_buf *b, const xd_job *j)
 {
     const char *type = xd_dtype_name(j->ctx->type);
@@ -30,8 +30,8 @@ static void add_types(xd_text_buf *b, const xd_job *j)
     xd_buf_add(b, " on %s", j->ctx->dev->name);
 }
 
-/* Appends the number of ranks, and the name of the plan unless the name was logged when the plan
- * was chosen. */
+/* Appends the number of ranks and the name of the plan. The name is left out if it was logged when
+ * the plan was chosen. */
 static void add_ranks(xd_text_buf *b, const xd_job *j, const xd_predicted_times *predicted)
 {
     int ranks = j->ctx->world.used->size;

@@ -9,8 +9,9 @@ enum { XD_FILE_NAME = 112 };
 
 typedef struct xd_file_digest { char name[XD_FILE_NAME]; uint64_t digest; } xd_file_digest;
 
-/* Hashes all bytes of all weight files of the open model, with all threads. *list has the names and
- * hashes of the files; *list is malloc'ed, also after a failure. XD_EIO: a file cannot be read. */
+/* Hashes all bytes of all weight files of the open model, using all threads. Sets *list to a
+ * malloc'ed array of *n file names and hashes, also after a failure. Returns XD_EIO if a file
+ * cannot be read. */
 xd_status xd_file_digests(const xd_model *m, xd_file_digest **list, int *n, xd_err *e);
 
 #endif

@@ -1,4 +1,5 @@
-/* session.c - connects the ranks, compares their settings, and opens the groups of the plan */
+/* session.c - connects the ranks, compares their settings, and opens the groups of ranks that the
+ * plan needs */
 #include "engine/session.h"
 
 #include <stdio.h>
@@ -25,22 +26,23 @@
 
 /* ---- connecting --------------------------------------------------------------------------- */
 
-/* The first message between ranks. The size of this message must not change between versions,
- * because it lets ranks detect that they run different versions, whose other messages may
+/* The first message that ranks send to each other. The size of this message must not change between
+ * versions, because it lets ranks detect that they run different versions, whose other messages may
  * differ. */
 typedef struct hello { char version[32], host[96]; } hello;
 
-typedef struct card {           /* further settings of a rank that are compared                */
+typedef struct card {           /* more settings of a rank, which ranks compare                */
     xd_plan  plan;
     int64_t  balanced;
-    char     dtype[16], weights[2][16]; /* weights: types of the transformer and of text encoders */
+    /* types of the transformer's weights, and of the text encoders' */
+    char     dtype[16], weights[2][16];
     uint64_t model, traced, options[XD_PLAN_ROWS];      /* options: values of the plan's options */
     char     cpus[128];         /* cores of the rank, which may differ; only logged            */
     char     device[32];        /* kind of device, which may differ, with a warning            */
 } card;
 
-/* Gathers a record of `size` bytes from every rank on all ranks. `mine` is this rank's record. *all
- * is a malloc'ed array in rank order. */
+/* On all ranks, gathers a record of `size` bytes from every rank. `mine` is this rank's record.
+ * *all becomes a malloc'ed array of all records in rank order. */
 static xd_status gather_records(xd_comm *c, void *mine, size_t size, void **all, xd_err *e)
 {
     int64_t *rows = calloc((size_t)c->size, sizeof *rows), width = (int64_t)size;
@@ -57,8 +59,8 @@ static xd_status gather_records(xd_comm *c, void *mine, size_t size, void **all,
     return s;
 }
 
-/* Leaves the report of a difference in settings to rank 0, because every rank has found the same
- * difference. */
+/* If the ranks' settings differ, marks the error as one of rank 0, so that only rank 0 reports the
+ * difference: every rank has found the same one. */
 static xd_status settle_difference(xd_status s, xd_err *e)
 {
     if (s == XD_EINVAL && e->rank < 0)
@@ -100,7 +102,7 @@ static void log_cpus(const xd_engine *g, const card *c)
         xd_log(XD_LOG_DEBUG, "rank %d on cpus %.*s", i, (int)sizeof c->cpus, c[i].cpus);
 }
 
-/* Reports options of a plan that differ between ranks but are not part of the plan's text. */
+/* Reports the first option that differs between ranks and is not part of the plan's text. */
 static xd_status differ_in_options(int i, const hello *h, const card *c, const card *first,
                                    xd_err *e)
 {
@@ -112,8 +114,8 @@ static xd_status differ_in_options(int i, const hello *h, const card *c, const c
                    "ranks need the same flags", i, h[i].host, h[0].host, t->rows[k].option.name);
 }
 
-/* Warns if the ranks have different kernels. Different kernels round differently, so results then
- * depend on the plan. */
+/* Warns if the ranks have different kernels, because different kernels round differently, and
+ * results then depend on the plan. */
 static void warn_of_devices(const hello *h, const card *c, int n)
 {
     for (int i = 1; i < n; i++)
@@ -126,7 +128,7 @@ static void warn_of_devices(const hello *h, const card *c, int n)
         }
 }
 
-/* Refuses weight files that differ from those of rank 0 in any byte. */
+/* Fails if a weight file of any rank differs in any byte from that of rank 0. */
 static xd_status compare_files(const xd_engine *g, const hello *h, xd_err *e)
 {
     xd_comm        *c = g->ctx.world.all;
@@ -152,7 +154,7 @@ static xd_status compare_files(const xd_engine *g, const hello *h, xd_err *e)
     return settle_difference(s, e);
 }
 
-/* Refuses settings of a rank that differ from those of rank 0; the message names the first such
+/* Fails if the settings of a rank differ from those of rank 0. The error names the first such
  * rank. */
 static xd_status compare_ranks(const xd_engine *g, const xd_parallel *take, const hello *h,
                                xd_err *e)
@@ -289,7 +291,7 @@ static int hosts_of(const hello *h, int n)
     return hosts;
 }
 
-/* Warns about given options that have no effect on the plan. */
+/* Warns about options that the program gives but that have no effect with the chosen plan. */
 static void log_unused(const xd_engine *g, const xd_open_args *a, const xd_parallel *take)
 {
     int ranks = xd_degrees_product(g->ctx.plan.deg);
@@ -309,7 +311,8 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
     xd_parallel        take;
     xd_status          same = g->ctx.world.all->size > 1
                                   ? exchange_records(g->ctx.world.all, &hosts, &first) : XD_OK;
-    if (same != XD_OK) {        /* messages fail, so this rank cannot send its own error       */
+    /* failed messages, or different versions: this rank's own error cannot be sent */
+    if (same != XD_OK) {
         free(hosts);
         *e = first;
         return same;
