@@ -1,5 +1,5 @@
-/* arenas.c - scratch memory of a request: either memory of the device, or memory that all ranks of
- * a host map */
+/* arenas.c - opens the scratch memory of a request, which is memory of the device or memory that
+ * all ranks of a host map */
 
 #include "pipeline/arenas.h"
 #include "base/log.h"
@@ -25,8 +25,8 @@ void xd_device_arena_close(xd_arena *a, xd_dev *dev)
     *a = (xd_arena){ 0 };
 }
 
-/* Returns the bytes of this rank's memory window, which every rank of the host maps; 0 if the
- * address space of the process is too small for the windows of all ranks. */
+/* Returns the size of this rank's window, the memory that every rank of the host maps, in bytes.
+ * Returns 0 if the address space of the process is too small for the windows of all ranks. */
 static size_t window_bytes(const xd_context *ctx, size_t bytes)
 {
     const size_t spare = (size_t)16 << 20;      /* address space kept free for message buffers */

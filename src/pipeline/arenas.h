@@ -5,18 +5,18 @@
 
 #include "pipeline/context.h"
 
-/* Opens an arena in the memory of a device; on a count device, which computes nothing, the arena
- * has no limit. */
+/* Opens an arena of `bytes` in the memory of a device. On a count device, which computes nothing,
+ * the arena has no limit. */
 xd_status xd_device_arena_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e);
 void      xd_device_arena_close(xd_arena *a, xd_dev *dev);
 
-/* Opens the arena of a request. If ranks of one host exchange tokens, heads or sums, the arena is a
- * shared-memory window, if the system supports this. `s` is this rank's status so far. Returns the
- * first failure of any rank. Collective over the ranks in use. */
+/* Opens the arena of a request. The arena is a window of shared memory if ranks of one host
+ * exchange tokens, heads or sums, and if the system supports windows. `s` is this rank's status so
+ * far. Returns an error if any rank has failed. Collective over the ranks in use. */
 xd_status xd_request_arena_open(xd_context *ctx, xd_arena *a, size_t bytes, xd_status s, xd_err *e);
 void      xd_request_arena_close(xd_context *ctx, xd_arena *a);
 
-/* Starts reading a component's files into the page cache before the component is loaded, as far as
+/* Starts reading a component's files into the page cache before the component is loaded, as long as
  * the host has memory that the request does not need (model/component_prefetch.c). */
 void      xd_prefetch_component(xd_context *ctx, xd_component *p);
 

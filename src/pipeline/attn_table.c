@@ -1,5 +1,6 @@
-/* attn_table.c - reads tables that tell which attentions are shared (DiTFastAttn), from texts or
- * files, and checks their restrictions */
+/* attn_table.c - reads the table that tells, for each block and step, whether attention is
+ * computed, windowed or reused (DiTFastAttn), from a text or a file; also refuses options that
+ * exclude such a table */
 #include "pipeline/attn_table.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@
 
 #include "pipeline/job.h"
 
-/* Names of the ways in which an attention is computed: this program's name, and xDiT's name. */
+/* The name of each way of computing an attention, in this program and in xDiT. */
 static const char *const names[XD_ATTN_WAYS][2] = {
     [XD_ATTN_SHARE] = { "share", "OUTPUT_SHARE" },
     [XD_ATTN_WINDOW_CFG] = { "window+cfg", "RESIDUAL_WINDOW_ATTN_CFG_SHARE" },
@@ -78,8 +79,8 @@ static xd_status read_list(xd_job *j, const char *text, xd_err *e)
     return XD_OK;
 }
 
-/* Reads the ways in which a block computes attention in each step. If the request's `strength`
- * skips the first steps, the file's entries for these steps are skipped, too. */
+/* Reads from the file how one block computes attention in each step. If the request's `strength`
+ * leaves out the first steps, the file's entries for these steps are skipped. */
 static xd_status read_block(xd_job *j, const char *file, int block, const xd_json *steps, xd_err *e)
 {
     xd_attn_table *t = &j->ways;

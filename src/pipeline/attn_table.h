@@ -1,5 +1,6 @@
-/* attn_table.h - reads the fast_attn option of a request: which attention outputs are reused or
- * windowed (DiTFastAttn, parallel/fast_attn.h). */
+/* attn_table.h - reads a request's fast_attn option, which tells in which blocks and steps
+ * attention is computed in full, computed in a window, or reused (DiTFastAttn,
+ * parallel/fast_attn.h). */
 #ifndef XD_PIPELINE_ATTN_TABLE_H
 #define XD_PIPELINE_ATTN_TABLE_H
 
@@ -11,8 +12,8 @@ struct xd_job;
 /* Fills the table j->ways from the request's fast_attn option. The option's value is a
  * comma-separated list of ways (xd_attn_way) through which the steps after the first one cycle, the
  * path of a "*.json" file in xDiT's format, or "measure:LIMIT" to search for a table. Call after
- * the window, the steps and the cache are set. XD_EINVAL: the value is invalid, or not supported
- * together with the plan or other options. */
+ * the window, the steps and the cache are set. Returns XD_EINVAL if the value is invalid, or if the
+ * plan or another option excludes it. */
 xd_status xd_fast_attn_of_job(struct xd_job *j, xd_err *e);
 void      xd_fast_attn_close(struct xd_job *j);
 int       xd_fast_attn_is_on(const struct xd_job *j);

@@ -1,5 +1,5 @@
-/* context.c - makes copies of an engine's context for counting memory, which leaves the original
- * unchanged */
+/* context.c - copies an engine's context, so that memory can be counted without changing the
+ * engine */
 #include "pipeline/context.h"
 
 #include <stdlib.h>

@@ -1,9 +1,10 @@
-/* denoise.h - the denoising loop: which pipeline stage computes which patch, pass and step, and in
- * which order.
+/* denoise.h - runs the denoising loop: decides in which order a pipeline stage computes the patches
+ * and guidance passes of every step.
  *
- * The same loop serves all topologies; one rank is one stage with one patch. Exact steps process
- * all tokens at once; later steps process patch after patch. Stages work at the same time because
- * sends do not block and receives are posted one work item ahead. */
+ * The same loop serves all plans; without parallelism there is one stage with one patch. Exact
+ * steps process all tokens at once; later steps process patch after patch. Stages work at the same
+ * time because sends do not block and each stage posts its receives one work item (a patch of a
+ * pass) ahead. */
 #ifndef XD_PIPELINE_DENOISE_H
 #define XD_PIPELINE_DENOISE_H
 
@@ -30,34 +31,35 @@ typedef struct xd_denoise {
     xd_trace       *trace;      /* recorder of events; NULL: no recording                      */
     xd_layout       lay;
     int             begin, end; /* steps [begin, end) are computed by `net`                    */
-    size_t          mark;       /* start of the arena memory that is used by steps [begin, end) */
+    size_t          mark;       /* start of the arena memory that steps [begin, end) use        */
     xd_method_stack stack;
-    xd_replay       replay;     /* guidance passes whose kernels the device has recorded       */
+    xd_replay       replay;     /* recorded kernel launches of guidance passes                 */
     /* adaLN parameters: mods[0] for all passes, or one element per pass if the parameters depend on
      * the text. */
     xd_mods         mods[XD_MAXPASS];
     xd_step_cache   cache;      /* step cache, which reuses work of earlier steps               */
     xd_tables       tables;     /* position tables on the device                                 */
     xd_cond         cond[XD_MAXPASS]; /* text of each pass: the prompt, the negative prompt      */
-    /* This rank's rows of image tokens, patch after patch, [n,C p^2]: the latents (on the first and
-     * the last stage), the predictions and the sampler's history (on the last stage). */
+    /* This rank's rows of image tokens, patch after patch, [n,C p^2]. The first and the last stage
+     * have the latents; the last stage also has the predictions and the sampler's history. */
     xd_tensor       lat, pred[XD_MAXPASS], hist[XD_MAXHIST];
-    /* noise that the sampler adds in the step (on the last stage), or absent */
+    /* on the last stage: noise that the sampler adds in the step, or absent */
     xd_tensor       noise;
     xd_tensor       extra;      /* further input channels of the transformer (on the first stage) */
-    /* For inpainting, on the last pipeline stage: the mask (1: inpainted), the latents of the
-     * image, and noise. Image and noise are 0 where the mask is 1. */
+    /* On the last pipeline stage, for inpainting: the mask (1 where the image is replaced), the
+     * latents of the input image, and noise. The input latents and the noise are 0 where the mask
+     * is 1. */
     xd_tensor       keep[XD_NKEEP];
-    xd_tensor       clean; /* clean latents for previews (on the last stage); absent: no previews */
+    xd_tensor       clean; /* on the last stage: clean latents for previews; absent: no previews  */
     xd_tensor       ref;        /* this rank's tokens of reference images (on the first stage) */
-    /* Buffers for hidden states of all rows of this rank, used cyclically. */
+    /* Hidden states of all rows of this rank; the buffers are used cyclically. */
     xd_tensor       h[XD_NHID];
     xd_req          h_in[XD_NHID], h_out[XD_NHID];
     xd_tensor       skip[XD_NHID];      /* long skip connections of h, if the model has any    */
-    int             nskip;      /* number of buffers `skip`, also used cyclically              */
+    int             nskip;      /* number of `skip` buffers, which are used cyclically         */
     int             skips[2];   /* number of skip tensors received and sent with a hidden state */
     xd_req          skip_in[XD_NHID], skip_out[XD_NHID];
-    /* [npatch + 1] messages with latents: of each patch, then of all tokens */
+    /* [npatch + 1] messages that carry the latents of each patch, and last those of all tokens */
     xd_req         *lat_in, *lat_out;
     int64_t         piece_index; /* number of work items that were started                      */
     /* Status of the step: this rank's status, and the worst status of all ranks. */
@@ -68,45 +70,47 @@ typedef struct xd_denoise {
     void           *kept[XD_MAXPASS];
     int             read[XD_MAXPASS];   /* 1: `kept` of the pass is filled                     */
     xd_rng          rng;        /* generator of the image's noise                              */
-    /* [npatch] sums over the predictions of each patch, for guidance_rescale */
+    /* [npatch] sums of each patch's prediction and of its squares, for guidance_rescale: first of
+     * the prompt's prediction, then of the guided one */
     double        (*sums)[4];
-    /* Latents in host memory: this rank's rows; all ranks' rows; all rows in image order. */
+    /* Latents in host memory: this rank's rows; the rows of all ranks, rank after rank; and the
+     * rows of all ranks in image order. */
     float          *mine, *rows, *whole;
 } xd_denoise;
 
 /* Allocates the request's tensors in the arena and opens the method stack. Errors are stored in the
- * context f->x. cond[p] has the complete text embeddings of guidance pass p, on every rank.
+ * context f->x. On every rank, cond[p] has the complete text embeddings of guidance pass p.
  * Collective over the replica. */
 void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo,
                      xd_arena *tmp, const xd_net *net, const xd_cond *cond);
 void xd_denoise_close(xd_denoise *f);
-/* Returns 1 if every rank of the replica is ready. Only then may steps begin, because a rank that
- * fails later still takes part in all messages. A failure is stored in f->x. The call is
- * collective. */
+/* Returns 1 if every rank of the replica is ready for the steps; a failure is stored in f->x. Steps
+ * may begin only after this call has returned 1, because a rank that fails later still takes part
+ * in all messages. Collective over the replica. */
 int  xd_denoise_ready(xd_denoise *f);
 /* Draws the image's initial noise. */
 void xd_denoise_noise(xd_denoise *f, int64_t seed, int image);
-/* Switches to the transformer `net` for `step` and the following steps that `net` computes. Cached
- * text tensors and stale keys and values are discarded. Call xd_denoise_finish before and
- * xd_denoise_ready after. Collective over the replica. */
+/* Switches to the transformer `net`, which computes `step` and the steps after it. Discards cached
+ * text tensors, and the stale keys and values. Call xd_denoise_finish before and xd_denoise_ready
+ * after. Collective over the replica. */
 void xd_denoise_change(xd_denoise *f, const xd_net *net, int step);
 /* Runs one denoising step. Returns 0 if all ranks know that one of the ranks has failed in an
  * earlier step. */
 int  xd_denoise_step(xd_denoise *f, int step);
-/* Ends the loop, or the steps of one transformer: waits for pending messages. If any rank of the
- * replica has failed, all ranks of the replica get the first error. */
+/* At the end of the loop, or of one transformer's steps: waits for pending messages. If any rank of
+ * the replica has failed, all ranks of the replica get the first error. */
 void xd_denoise_finish(xd_denoise *f);
-/* Writes the complete latents [t,C,h,w] as F32 to host memory on every rank of the replica. */
+/* On every rank of the replica, writes the complete latents [t,C,h,w] as F32 to host memory. */
 void xd_denoise_latents(xd_denoise *f, float *out);
 /* Calls the request's on_tensor and on_latents, if set, with the latents after a step. The next
  * step continues from the latents that on_latents leaves on the replica's first rank. `lat` is a
  * buffer for the latents. Collective over the replica. */
 void xd_denoise_report(xd_denoise *f, int step, const xd_progress *p, float *lat);
-/* Writes the clean latents that the last step has predicted in the same way as xd_denoise_latents.
- * The clean latents are valid if xd_preview_due is 1 for the step. */
+/* As xd_denoise_latents does for the latents, writes the clean latents that the last step has
+ * predicted. The clean latents are valid if xd_preview_due is 1 for the step. */
 void xd_denoise_clean(xd_denoise *f, float *out);
-/* Counts the bytes that denoising needs on this rank: in the arena, and in addition for parallel
- * methods. `len` is the number of text tokens of each guidance pass. */
+/* Counts the bytes that denoising needs on this rank: *bytes in the arena, and *method_bytes for
+ * the buffers of parallel methods. `len` is the number of text tokens of each guidance pass. */
 xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
                            size_t *method_bytes, xd_err *e);
 /* Runs one exact pass of the model over all tokens; the prediction is in f->pred[pass]. */

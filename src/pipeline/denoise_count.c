@@ -1,5 +1,5 @@
-/* denoise_count.c - runs the denoising loop on the count device, which computes nothing, to find
- * the memory of the loop and the sizes of its ops */
+/* denoise_count.c - runs the denoising loop on the count device, which computes nothing, to count
+ * the memory and the kernel calls of the loop */
 #include "model/component.h"
 #include "pipeline/arenas.h"
 #include "pipeline/denoise_inside.h"
@@ -17,9 +17,9 @@ static xd_status count_weights(struct xd_job *j, xd_err *e)
     return s;
 }
 
-/* Counts the bytes of the denoising loop. Each transformer is counted once in an exact step and
- * once in a step that uses stale data. Every step of the sampler is counted, because steps differ
- * in the earlier predictions that they read. */
+/* Counts the bytes of the denoising loop. Of each transformer, only one exact step and one step
+ * with stale data are counted. The sampler is counted in every step, because steps read different
+ * numbers of earlier predictions. */
 xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
                            size_t *method_bytes, xd_err *e)
 {
@@ -62,7 +62,7 @@ xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size
         xd_arena_rewind(&a, mark);
     }
     *bytes = xd_arena_peak(&a);
-    if (xd_ok(&f.x))            /* count the memory of the messages with latents, too          */
+    if (xd_ok(&f.x))            /* also counts the memory of the messages with latents         */
         xd_denoise_latents(&f, NULL);
     *method_bytes = f.stack.bytes;
     s = xd_exec_status(&f.x, e);

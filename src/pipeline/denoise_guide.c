@@ -1,5 +1,5 @@
-/* denoise_guide.c - guidance: combines the predictions of a step's passes (prompt, negative prompt,
- * skipped layers) */
+/* denoise_guide.c - computes the guided prediction of a step from the predictions of its passes
+ * (with the prompt, with the negative prompt, and with skipped layers) */
 #include <float.h>
 #include <math.h>
 
@@ -10,8 +10,8 @@
 #include "pipeline/denoise_inside.h"
 #include "pipeline/job.h"
 
-/* Adds up the elements of the prediction and their squares, patch by patch. The sums are stored in
- * elements [at] and [at + 1] of f->sums. */
+/* Computes, for each patch, the sum of the prediction's elements and the sum of their squares, and
+ * stores these sums in elements [at] and [at + 1] of f->sums. */
 static void add_up(xd_denoise *f, int unit, int at)
 {
     for (int p = 0; p < f->lay.npatch; p++) {
@@ -27,8 +27,8 @@ static void add_up(xd_denoise *f, int unit, int at)
     }
 }
 
-/* Computes the sums of the prediction over the complete image. Each rank with tokens has summed its
- * own rows. Patches that are not computed yet contribute the values of the previous step. */
+/* Adds up f->sums over the complete image. Each rank with tokens has summed its own rows. Patches
+ * that are not computed yet contribute the values of the previous step. */
 static void sum_members(xd_denoise *f, int unit, double s[4])
 {
     xd_comm *c = f->topo->tokens;
@@ -43,9 +43,10 @@ static void sum_members(xd_denoise *f, int unit, double s[4])
             s[i] += f->sums[p][i];
 }
 
-/* Moves the standard deviation of the guided prediction of `unit` (a patch, or XD_ALL) towards that
- * of the prompt's prediction (Lin et al. 2023, section 3.4), or limits its norm to
- * cfg_normalization times the norm of the prompt's prediction. */
+/* Scales the guided prediction of `unit` (a patch, or XD_ALL). With guidance_rescale, this moves
+ * its standard deviation towards that of the prompt's prediction (Lin et al. 2023, section 3.4).
+ * With cfg_normalization, the norm becomes at most cfg_normalization times the norm of the prompt's
+ * prediction. */
 static void rescale_guidance(xd_denoise *f, int unit)
 {
     const xd_job *j = f->j;
@@ -60,7 +61,8 @@ static void rescale_guidance(xd_denoise *f, int unit)
              share > 0 || by < 1 ? (float)by : 1.0f);
 }
 
-/* Turns the prompt's prediction p[0] into the guided one, negative + g (prompt - negative). */
+/* Replaces the prompt's prediction p[0] by the guided prediction, negative + g (prompt -
+ * negative). */
 static void guide(xd_denoise *f, const xd_tensor p[2], double g)
 {
     xd_exec  *x = &f->x;
@@ -75,8 +77,8 @@ static void guide(xd_denoise *f, const xd_tensor p[2], double g)
                                     .eps = FLT_MIN });
 }
 
-/* In a step with a third pass (skipped layers), moves the prediction away from that of the third
- * pass. */
+/* In a step with a third pass, which skips layers, moves the guided prediction away from the third
+ * pass's prediction. */
 static void leave_skipped(xd_denoise *f, int passes, const xd_tensor p[XD_MAXPASS], int guided)
 {
     double by = f->j->r->guidance.skip_layer_guidance_scale;

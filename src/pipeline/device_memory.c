@@ -1,8 +1,8 @@
-/* device_memory.c - finds the free memory of a device, and the ranks that share the device.
+/* device_memory.c - finds the free memory of a device, and adds up the needs of the ranks that
+ * share the device.
  *
  * Each rank queries the free memory of its device after all ranks of the host have opened their
- * devices. The ranks that share a device use the smallest free memory that one of them has
- * found. */
+ * devices. Ranks that share a device may find different values, and the smallest value counts. */
 #include "pipeline/device_memory.h"
 
 #include <stdlib.h>

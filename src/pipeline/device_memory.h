@@ -1,19 +1,20 @@
-/* device_memory.h - compares the memory of a device, such as a GPU, with the need of the ranks that
- * share the device. */
+/* device_memory.h - computes how much memory the ranks that share a device, such as a GPU, need
+ * together, and how much the device has. */
 #ifndef XD_PIPELINE_DEVICE_MEMORY_H
 #define XD_PIPELINE_DEVICE_MEMORY_H
 
 #include "pipeline/context.h"
 
-/* Memory need of all ranks that share a device, and the memory of the device. */
+/* What all ranks that share a device need together, and what the device has. */
 typedef struct xd_device_room {
-    double need, have; /* bytes that the ranks need; bytes that are free or hold loaded weights */
-    double kernels;             /* the part of `need` that libraries and kernels use, in bytes  */
+    /* bytes that the ranks need; bytes that are free, or used by loaded weights */
+    double need, have;
+    double kernels;             /* bytes of libraries and kernels, included in `need`           */
     int    ranks;
 } xd_device_room;
 
-/* Sums the memory need of all ranks that share this rank's device. `need` is the bytes that this
- * rank needs, of which loaded weights already use `held` bytes. Collective over the ranks of the
+/* Adds up the memory needs of all ranks that share this rank's device. This rank needs `need`
+ * bytes, and its loaded weights already use `held` of them. Collective over the ranks of the
  * host. */
 xd_status xd_device_room_find(const xd_context *ctx, double need, double held, xd_device_room *out,
                               xd_err *e);

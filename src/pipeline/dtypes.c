@@ -12,7 +12,7 @@ static int is_word(const char *a, const char *b)
     return a && strcmp(a, b) == 0;
 }
 
-/* Replaces aliases of types in the options by canonical names. */
+/* In the options, replaces aliases of data types by canonical names. */
 static xd_open_args replace_aliases(const xd_open_args *a)
 {
     xd_open_args  o = *a;
@@ -23,8 +23,8 @@ static xd_open_args replace_aliases(const xd_open_args *a)
     return o;
 }
 
-/* Returns the requested compute type. Weights that are not quantized have the compute type, so
- * --dtype or --weights_dtype sets both types. */
+/* Returns the requested compute type. --weights_dtype sets it, too, if --dtype is not given,
+ * because weights that are not quantized have the compute type. */
 static const char *wanted_type(const xd_open_args *a)
 {
     if (!a->dtype && (is_word(a->weights_dtype, "f32") || is_word(a->weights_dtype, "bf16")))
@@ -59,7 +59,7 @@ xd_status xd_types_compute(xd_context *ctx, const xd_open_args *a, xd_err *e)
     return xd_types_of_device(ctx->dev, a, &ctx->type, e);
 }
 
-/* Returns 1 if the files store some matrix of the component as codes of this type. */
+/* Returns 1 if the files store some matrix of the component in the quantized type `type`. */
 static int stores_codes(const xd_component *p, xd_dtype type)
 {
     for (int i = 0; i < p->nlist && p->quantized; i++) {
@@ -84,17 +84,17 @@ int xd_types_stores_fp8(const xd_component *p)
     return stores_codes(p, XD_F8E4M3);
 }
 
-/* Quantization does not pay off for CLIP (text and images) and BERT, which are small. Quantization
- * pays off for language models. */
+/* Only text encoders that are language models are quantized. CLIP (text and images) and BERT are so
+ * small that quantization would save little. */
 int xd_types_quantizes(const xd_component *text)
 {
     return text->def && (is_word(text->def->name, "t5") ||
                          (text->text->hidden && !text->text->vision));
 }
 
-/* Returns the type in which the files store block matrices, if the device supports that type; F32:
- * none. In files with four-bit types, or with e4m3 and a scale per row, the modulations are
- * integers. */
+/* Returns the type in which the files store block matrices, or F32 if this type is not quantized or
+ * the device does not support it. Four-bit types, and e4m3 with a scale per row, are tested before
+ * int8, because files with these types store the modulations as integers. */
 static xd_dtype stored_type(const xd_dev *dev, const xd_component *p)
 {
     return stores_codes(p, XD_Q4_0) && !xd_dev_identity(dev) ? XD_Q4_0
@@ -104,7 +104,8 @@ static xd_dtype stored_type(const xd_dev *dev, const xd_component *p)
                                                                   : XD_F32;
 }
 
-/* Reads the value of a weight type's flag. XD_F32 in *type means the compute type. */
+/* Reads the value of a flag for a weight type. Sets *type to XD_F32 if the weights have the compute
+ * type. */
 static xd_status read_type(const xd_dev *dev, const char *flag, const char *text,
                            const xd_component *p, xd_dtype *type, xd_err *e)
 {

@@ -5,12 +5,12 @@
 #include "pipeline/context.h"
 #include "xdit/xdit.h"
 
-/* Set an engine's compute type and the type of its block matrices from the program's arguments.
- * xd_types_weights needs the weight files open. */
+/* Set an engine's compute type and the type of its block matrices from the program's arguments. The
+ * weight files must be open when xd_types_weights is called. */
 xd_status   xd_types_compute(xd_context *ctx, const xd_open_args *a, xd_err *e);
 xd_status   xd_types_weights(xd_context *ctx, const xd_open_args *a, xd_err *e);
-/* Choose the compute type for a device, and the weight type of one component, without an
- * xd_context, from the arguments `dtype` and `weights_dtype`. */
+/* From the arguments `dtype` and `weights_dtype`, choose the compute type for a device, and the
+ * weight type of one component. No xd_context is needed. */
 xd_status   xd_types_of_device(xd_dev *dev, const xd_open_args *a, xd_dtype *type, xd_err *e);
 xd_status   xd_types_component(xd_component *p, const xd_dev *dev, const xd_open_args *a,
                                xd_err *e);

@@ -1,4 +1,5 @@
-/* given_noise.c - uses initial noise from the request in place of noise drawn from the seed */
+/* given_noise.c - uses initial noise that the request passes, in place of noise drawn from the
+ * seed */
 #include <stdlib.h>
 #include <string.h>
 

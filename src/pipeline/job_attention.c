@@ -1,4 +1,4 @@
-/* job_attention.c - reads a request's options for attention and GEMMs */
+/* job_attention.c - reads the options of a request that are about attention and GEMMs */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,8 +1,9 @@
-/* job_boundary.c - models with two transformers: the second one runs below a boundary timestep.
+/* job_boundary.c - chooses the transformer of each step in models with two transformers: the second
+ * transformer computes the timesteps below a boundary.
  *
- * The rule for choosing a transformer is that of diffusers. A step whose timestep is at least
- * boundary_ratio * num_train_timesteps uses the first transformer and guidance_scale. Any other
- * step uses the second transformer and guidance_scale_2. */
+ * The rule is that of diffusers. A step whose timestep is at least boundary_ratio *
+ * num_train_timesteps uses the first transformer and guidance_scale. Any other step uses the second
+ * transformer and guidance_scale_2. */
 #include "pipeline/job.h"
 #include "families/help.h"
 #include "families/recipe.h"
@@ -14,7 +15,7 @@ static int is_below(const xd_job *j, int step)
            j->samp.time[step] < j->boundary * (double)j->samp.cfg.num_train_timesteps;
 }
 
-/* Refuses options for two transformers if the model has only one. */
+/* Refuses options for a second transformer if the model has only one transformer. */
 static xd_status check_options(const xd_job *j, xd_err *e)
 {
     const xd_recipe  *p = j->ctx->model.recipe;

@@ -14,7 +14,7 @@
 #include "pipeline/job.h"
 #include "ranks/world.h"
 
-enum { MOST = 64, MORE = 11 };   /* max options of a request; max other settings                */
+enum { MOST = 64, MORE = 11 };   /* max number of options; of other settings                    */
 
 static uint64_t of_text(const char *text)
 {
@@ -31,8 +31,8 @@ static int is_path(const xd_option *o, const char *text)
     return o->arg[4] != '|' || (end && strcmp(end, ".json") == 0);
 }
 
-/* Hashes the value of an option. A file option is hashed only as given or not given: only rank 0
- * reads the file, and the path of the file may differ on another host. */
+/* Hashes the value of an option. For an option that names a file, only whether it is given is
+ * hashed, because only rank 0 reads the file, and other hosts may have another path. */
 static uint64_t of_option(const xd_request *r, const xd_option *o)
 {
     const char *field = (const char *)r + o->offset;
@@ -42,7 +42,7 @@ static uint64_t of_option(const xd_request *r, const xd_option *o)
         return is_path(o, text) ? text != NULL : of_text(text);
     }
     if (o->kind == XD_OPT_SEED && r->random_seed)
-        return 1;               /* a constant, because rank 0 draws the seed                   */
+        return 1;               /* a constant, because rank 0 draws the seed and sends it      */
     memcpy(&v, field, o->kind == XD_OPT_INT || o->kind == XD_OPT_FLAG ? sizeof(int) : 8);
     return v;
 }
@@ -78,7 +78,8 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     mine[n + 4] = r->images.mask_pixels != NULL, name[n + 4] = "mask_image";
     mine[n + 5] = r->images.last_pixels != NULL, name[n + 5] = "last_image";
     mine[n + 6] = r->noise.values != NULL, name[n + 6] = "latents";
-    /* rank 0 sends these values; other ranks do not compare them */
+    /* rank 0 sends the following values to the other ranks, which use them without comparing
+     * them */
     mine[n + 7] = (uint64_t)agreed->seed;
     mine[n + 8] = (uint64_t)agreed->picks;
     mine[n + 9] = (uint64_t)agreed->size[0];

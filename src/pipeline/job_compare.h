@@ -5,16 +5,16 @@
 #include "pipeline/context.h"
 #include "xdit/xdit.h"
 
-typedef struct xd_job_agreed {  /* values of rank 0's request that the other ranks use         */
+typedef struct xd_job_agreed {  /* values of rank 0's request that all ranks use               */
     int64_t seed;               /* seed of the request: the given seed, or a random seed       */
     int     picks;              /* 1: the request selects images (xd_job_pick)                 */
     int64_t images;             /* number of input images (xd_job_images)                      */
-    /* Height and width of the result, possibly those of a reference image; 0: none. */
+    /* Height and width of the result, which may be those of a reference image; 0: not set. */
     int64_t size[2];
 } xd_job_agreed;
 
-/* Fails on every rank if any rank's request differs from rank 0's. Sets *told, on every rank, to
- * the values of rank 0's request. Collective over the ranks in use. */
+/* Compares this rank's request with rank 0's, and fails if the two differ. On every rank, sets
+ * *told to the values of rank 0's request. Collective over the ranks in use. */
 xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agreed *told,
                          xd_err *e);
 

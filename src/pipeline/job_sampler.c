@@ -9,8 +9,8 @@
 #include "model/model.h"
 #include "families/recipe.h"
 
-/* Refuses a scheduler for another kind of noise schedule than the model's, because such a scheduler
- * would generate garbage. */
+/* Refuses a scheduler that is made for another kind of noise schedule than the model's, because
+ * such a scheduler would generate garbage. */
 static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -25,8 +25,9 @@ static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
     return XD_OK;
 }
 
-/* Replaces the config's shift by the request's: flow_shift for solvers, shift for the schedulers
- * that are only for rectified flow. Turns off dynamic shifting, which depends on the image size. */
+/* If the request sets flow_shift, replaces the config's shift by it (the key `flow_shift` of
+ * solvers, the key `shift` of schedulers for rectified flow only), and turns off dynamic shifting,
+ * which would depend on the image size. */
 static xd_status set_shift(const xd_job *j, xd_sched_cfg *c, xd_err *e)
 {
     double v = j->r->schedule.flow_shift;
@@ -40,8 +41,9 @@ static xd_status set_shift(const xd_job *j, xd_sched_cfg *c, xd_err *e)
     return XD_OK;
 }
 
-/* Options of a request that are keys of a scheduler's config. Kinds: 'b' int that is negative for
- * false, 'i' int, 'd' double, 's' text. */
+/* The options of a request that replace keys of a scheduler's config, and the type of each option.
+ * The type is 'b' for an int that is negative for false, 'i' for an int, 'd' for a double, and 's'
+ * for a text. */
 #define KEY(name, kind)                                                                          \
     { #name, kind, offsetof(xd_request, schedule.name), offsetof(xd_sched_cfg, name) }
 static const struct { const char *key; char kind; size_t from, to; } keys[] = {
@@ -78,8 +80,8 @@ static int take_key(const xd_request *r, xd_sched_cfg *c, char kind, size_t from
     return v != 0;
 }
 
-/* Returns 1 if the request turns the key off (with the value 0); then schedulers that do not have
- * the key accept it. */
+/* Returns 1 if the request turns the feature of a key off. A scheduler that does not have the key
+ * accepts a request that turns the feature off. */
 static int is_off(const xd_request *r, char kind, size_t from)
 {
     const void *at = (const char *)r + from;
@@ -99,7 +101,7 @@ static xd_status refuse_key(const xd_job *j, const char *key, xd_err *e)
     return XD_EINVAL;
 }
 
-/* Replaces the values of the scheduler's config by those that the request sets. */
+/* In the scheduler's config, replaces the values of the keys that the request sets. */
 static xd_status set_keys(const xd_job *j, xd_sched_cfg *c, xd_err *e)
 {
     const xd_request *r = j->r;
@@ -115,7 +117,8 @@ static xd_status set_keys(const xd_job *j, xd_sched_cfg *c, xd_err *e)
     return XD_OK;
 }
 
-/* Parses a list of numbers such as "1,0.5"; returns NULL if it is invalid or there is no memory. */
+/* Parses a list of numbers such as "1,0.5". Returns NULL if the list is invalid or memory is
+ * short. */
 static double *read_list(const char *key, const char *text, int *n, xd_err *e)
 {
     double     *v = malloc((strlen(text) / 2 + 1) * sizeof *v);

@@ -1,9 +1,11 @@
-/* job_skip.c - skip layer guidance: in some steps a third pass skips layers, and the guided
- * prediction is moved away from that pass's prediction.
+/* job_skip.c - reads the options of skip layer guidance. With this guidance, some steps have a
+ * third pass that skips layers, and the guided prediction is moved away from the third pass's
+ * prediction.
  *
  * The formula for the guided prediction is that of diffusers' pipelines. The third pass has the
- * prompt of the first pass but fewer layers. The prompt's prediction minus that of the third pass,
- * times skip_layer_guidance_scale, is added to the guided prediction. */
+ * prompt of the first pass but runs fewer layers. The third pass's prediction is subtracted from
+ * that of the first pass, and the difference, times skip_layer_guidance_scale, is added to the
+ * guided prediction. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +15,8 @@
 #include "model/model.h"
 #include "pipeline/job.h"
 
-/* Marks the layers that skip layer guidance skips, from the request's list of numbers. */
+/* Reads the request's list of layer numbers, and marks in j->skips the layers that skip layer
+ * guidance skips. */
 static xd_status read_layers(xd_job *j, const char *text, xd_err *e)
 {
     const int   n = j->ctx->model.dit_info.nlayers;
@@ -63,8 +66,8 @@ xd_status xd_job_read_skips(xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-/* Returns 1 if a step has the pass that skips layers. The step is compared with the limits in f64,
- * as in diffusers. */
+/* Returns 1 if a step has the third pass, which skips layers. The limits of these steps are
+ * compared in f64, as in diffusers. */
 int xd_job_has_skips(const xd_job *j, int step)
 {
     double n = j->samp.steps;

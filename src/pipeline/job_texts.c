@@ -1,5 +1,5 @@
-/* job_texts.c - the texts of a request: prompts, and other texts that are equal for all prompts or
- * given for each prompt */
+/* job_texts.c - reads the texts of a request: the prompts, and the other texts, which are given
+ * either once for all prompts or separately for each prompt */
 #include <stddef.h>
 #include <stdio.h>
 
@@ -8,7 +8,7 @@
 
 static const struct {
     const char *name;
-    /* offsets in xd_request: of the text for all prompts, and of the list with one text per
+    /* offset in xd_request of the text for all prompts; offset of the list with one text per
      * prompt */
     size_t      one, list;
 } rows[XD_JOB_TEXTS] = {
@@ -79,7 +79,7 @@ uint64_t xd_job_texts_hash(const xd_request *r)
     return h;
 }
 
-/* Refuses text that is not UTF-8, because it would be read as other characters without a
+/* Refuses a text that is not UTF-8, because its bytes would be read as other characters without a
  * warning. */
 static xd_status check_text(const char *name, int64_t number, const char *text, xd_err *e)
 {

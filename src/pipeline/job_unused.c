@@ -29,7 +29,7 @@ static int has_negative(const xd_request *r)
     return 0;
 }
 
-/* ---- reasons, for the rows of options.c --------------------------------------------------- */
+/* ---- reasons why an option has no effect, for the rows of options.c ----------------------- */
 
 enum { WHY = 256 };
 
@@ -139,7 +139,8 @@ static void warn_options(const xd_job *j)
     }
 }
 
-/* Warns about texts without effect: lists of texts are not options. */
+/* Warns about texts that have no effect: second and third prompts, and negative prompts, given once
+ * or as a list with one text per prompt. */
 static void warn_texts(const xd_job *j)
 {
     const xd_recipe *p = j->ctx->model.recipe;

@@ -11,19 +11,19 @@
 
 /* Returns XD_EINVAL if `bytes` is not a valid memory budget. */
 xd_status xd_budget_check(int64_t bytes, xd_err *e);
-/* Returns how many of the host's `have` free bytes the memory budget allows to use in addition to
- * `held` bytes of loaded weights. */
+/* Loaded weights use `held` bytes of the memory budget. Returns how many of the host's `have` free
+ * bytes may be used in addition. */
 double xd_budget_left(const xd_context *ctx, double have, double held);
 /* Returns the smaller of `have` and the memory budget, in bytes. */
 double xd_budget_least(const xd_context *ctx, double have);
-/* Writes the limit that a request exceeds as part of an error message: "memory and 3 GB are
- * available" or, if the memory budget is the limit (`tight` 1), "a budget of 3 GB (--memory)".
- * `who` is the owner of the memory. */
+/* Writes the limit that a request exceeds, as part of an error message. The part is "memory and 3
+ * GB are available" or, if the memory budget is the limit (`tight` 1), "a budget of 3 GB
+ * (--memory)". `who` is the name of the memory in the first form, here "memory". */
 void   xd_budget_text(const xd_context *ctx, int tight, const char *who, double have, char *out,
                       size_t size);
 
-/* Records that the engine of this context now has `bytes` of loaded weights. `bytes` is 0 when the
- * engine is closed. */
+/* Records that the engine of this context now has `bytes` of loaded weights; an engine that is
+ * being closed passes 0. */
 void   xd_budget_hold(xd_context *ctx, double bytes);
 /* Returns the bytes of weights that other engines of this process hold. */
 double xd_budget_elsewhere(const xd_context *ctx);
