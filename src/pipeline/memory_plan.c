@@ -35,8 +35,8 @@ static double host_budget(const xd_context *ctx, double have)
     return xd_dev_identity(ctx->dev) ? have : xd_budget_least(ctx, have);
 }
 
-/* Refuses a size so large that an exact count is pointless, because one hidden state and the q, k
- * and v of one attention already exceed memory. */
+/* Refuses an image size that needs so much memory that an exact count is pointless: one hidden
+ * state and the q, k and v of one attention alone exceed the free memory. */
 static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
 {
     double least = (double)j->tokens * (double)j->ctx->model.dit_info.dim * 4 *
@@ -65,7 +65,7 @@ size_t xd_need_peak(const xd_need *n, int keep, int apart)
            dit = xd_max_size(n->dit_tmp + n->method_bytes + n->dit2_work, n->dit_work),
            weights = n->dit + n->dit2;
     size_t loop = xd_max_size(weights + dit, n->vae + xd_max_size(n->vae_tmp, n->vae_work));
-    if (!apart)                 /* the VAE is loaded before the memory of the loop is freed    */
+    if (!apart)                 /* the VAE is loaded while the memory of the loop is still in use */
         loop = xd_max_size(weights + dit, weights + n->vae + xd_max_size(n->dit_tmp, n->vae_tmp) +
                                               n->method_bytes + n->vae_work);
     loop += n->images + n->preview_tmp;
@@ -73,8 +73,8 @@ size_t xd_need_peak(const xd_need *n, int keep, int apart)
            (keep ? n->text + xd_max_size(text, loop) : xd_max_size(n->text + text, loop));
 }
 
-/* Returns the host memory of messages between devices, which pass through host memory: four times
- * the hidden state per rank. */
+/* Returns the host memory that this rank needs to exchange messages between devices, because these
+ * messages pass through host memory. It is four times the rank's hidden state. */
 static size_t message_bytes(const xd_job *j, int ranks)
 {
     const int *deg = j->ctx->plan.deg.n;
@@ -92,10 +92,10 @@ void xd_need_sum(xd_need *n, const xd_job *j, int ranks)
     n->peak = xd_need_peak(n, j->ctx->keep, xd_need_apart(j, ranks));
 }
 
-/* Returns 1 if the transformer and the VAE are loaded one after the other. Requests on several
- * ranks keep transformer and VAE loaded, because ranks would have to decide together when to unload
- * shared weights. Requests with an initial image keep both the transformer and the VAE loaded, too,
- * because the VAE encodes the image before the denoising loop. */
+/* Returns 1 if the transformer and the VAE are loaded one after the other. On several ranks both
+ * are kept loaded, because the ranks would have to decide together when to unload shared weights.
+ * With an initial image both are kept loaded, too, because the VAE encodes this image before the
+ * denoising loop. */
 int xd_need_apart(const xd_job *j, int ranks)
 {
     return j->ctx->once && ranks == 1 && j->images == 1 && !xd_job_has_image(j->r) &&
@@ -111,8 +111,8 @@ static int is_repeated(const int64_t *v, int n, int64_t number)
     return k < n;
 }
 
-/* Counts the memory of encoder k for every prompt, because kernels of a library may need more
- * memory for fewer rows. */
+/* Counts the scratch memory of encoder k for the token number of every prompt, because a library's
+ * kernels may need more memory for a short prompt than for a long one. */
 static xd_status count_encoder(xd_job *j, const xd_prompts *w, int k, size_t *bytes, xd_err *e)
 {
     int64_t  *ids = malloc((size_t)w->n * sizeof *ids);
@@ -135,7 +135,8 @@ int xd_need_both(const xd_job *j)
     return xd_job_changes(j) && (rounds > 1 || !j->ctx->once);
 }
 
-/* Returns the bytes of a component's weights in memory, if some of its blocks stay in files. */
+/* Returns the bytes of a component's weights in memory. Blocks that stay in files are not
+ * included. */
 static size_t weight_bytes(const xd_component *p)
 {
     xd_block_sizes w = xd_component_blocks(p);
@@ -143,8 +144,8 @@ static size_t weight_bytes(const xd_component *p)
                                         : p->count->packed;
 }
 
-/* Counts the memory of the text encoders: the sum if all encoders stay loaded, otherwise the memory
- * of the largest, because only one encoder is loaded at a time. */
+/* Counts the memory of the text encoders. If all encoders stay loaded, this is the sum over them;
+ * otherwise it is the memory of the largest, because only one encoder is loaded at a time. */
 static xd_status count_text(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
     xd_status s = XD_OK;
@@ -183,8 +184,8 @@ static int needs_vae(const xd_job *j)
     return (!j->r->output.latents_only || xd_job_has_image(j->r)) && xd_vae_on_this_rank(j);
 }
 
-/* Counts the memory of the denoising loop for given numbers of text rows of the prompt and of the
- * negative prompt. */
+/* Counts the memory of the denoising loop for the given numbers of rows in the embeddings of the
+ * prompt and of the negative prompt. */
 static xd_status count_rows(xd_job *j, int64_t prompt, int64_t negative, xd_need *need, xd_err *e)
 {
     int64_t   len[XD_MAXPASS] = { prompt, negative };
@@ -203,8 +204,8 @@ static int64_t negative_rows(const xd_prompts *w, int i)
     return w->text[xd_prompts_negative(w, i)].rows;
 }
 
-/* Returns 1 if an earlier prompt and its negative prompt have as many rows as prompt i and its
- * negative prompt. */
+/* Returns 1 if an earlier pair of prompt and negative prompt has the same numbers of embedding rows
+ * as prompt i and its negative prompt. */
 static int is_counted(const xd_prompts *w, int i)
 {
     int k = 0;
@@ -214,8 +215,9 @@ static int is_counted(const xd_prompts *w, int i)
     return k < i;
 }
 
-/* Counts the memory of the denoising loop for the maximum number of text rows, and for the rows of
- * every prompt, as count_encoder does. */
+/* Counts the memory of the denoising loop for the maximum number of embedding rows, and for the
+ * numbers of rows of every prompt, because kernels of a library may need more memory for fewer
+ * rows. */
 static xd_status count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
     int64_t most = 0;
@@ -268,8 +270,9 @@ void xd_memory_sum(xd_comm *c, double v[XD_HOST_SUMS])
     c->ops->wait(c, &r, 1);
 }
 
-/* Returns the bytes of all weights that this rank has loaded. Sets *once to the same sum, in which
- * weights that a group of ranks shares count once per group. */
+/* Returns the bytes of all weights that this rank has loaded. Sets *once to a sum in which this
+ * rank contributes only its part of the weights that a group of ranks shares, so that the group
+ * counts these weights once. */
 static double loaded_bytes(xd_context *ctx, double *once)
 {
     double sum = 0;
@@ -295,8 +298,8 @@ static xd_size size_of(size_t bytes)
     return xd_size_text((double)bytes);
 }
 
-/* Returns the error that `bytes` exceed a limit (xd_budget_text), with the memory need of each
- * part. */
+/* Returns the error that a request needs `bytes`, more than `limit` (a text of xd_budget_text). The
+ * error lists the memory need of each component. */
 static xd_status refuse_memory(const xd_dev *d, const xd_need *n, double bytes, const char *limit,
                                xd_err *e)
 {
@@ -309,16 +312,17 @@ static xd_status refuse_memory(const xd_dev *d, const xd_need *n, double bytes, 
                    size_of(n->vae_tmp).s, size_of(xd_dev_kernel_bytes(d)).s);
 }
 
-/* Returns the part of a host's free memory that remains after the request, for each rank that reads
- * files ahead. The thread that reads ahead also needs some address space. */
+/* Divides the free memory of a host that a request leaves over among the ranks that read files
+ * ahead, and returns this rank's part. Returns 0 if the address space is too small for the thread
+ * that reads ahead. */
 static size_t free_of(const double host[XD_HOST_SUMS], double space)
 {
     const double thread = 1 << 20;
     return host[1] > host[0] && space > thread ? (size_t)((host[1] - host[0]) / host[2]) : 0;
 }
 
-/* Returns the bytes of weights that this rank has loaded into host memory. Sets *once to the same
- * sum, in which shared weights count once, as in loaded_bytes. */
+/* Returns the bytes of weights that this rank has loaded into host memory, and sets *once as
+ * loaded_bytes does. Both are 0 for a device with its own memory. */
 static double held_by_host(xd_context *ctx, double *once)
 {
     double mine = loaded_bytes(ctx, once);
@@ -337,8 +341,8 @@ static void log_memory(const xd_context *ctx, const xd_need *need, const double 
            host[1] / 1073741824.0);
 }
 
-/* Returns the bytes that sharing saves (xd_shared_weights_saved_bytes) for the transformers that
- * are loaded at the same time. */
+/* Returns the bytes that this rank saves because ranks share the weights of transformers
+ * (xd_shared_weights_saved_bytes). If only one transformer is loaded at a time, its bytes count. */
 static double dits_saved(const xd_job *j)
 {
     double one = xd_shared_weights_saved_bytes(&j->ctx->model.dit),
@@ -346,8 +350,8 @@ static double dits_saved(const xd_job *j)
     return j->both ? one + two : xd_job_uses_dit(j, 0) ? one : two;
 }
 
-/* Returns the bytes that sharing saves for text encoders. Only concurrent engines with one rank
- * share text encoders. */
+/* Returns the bytes that this rank saves because engines share the weights of text encoders. Only
+ * concurrent engines with one rank share text encoders. */
 static double texts_saved(const xd_context *ctx)
 {
     double sum = 0;
@@ -357,14 +361,15 @@ static double texts_saved(const xd_context *ctx)
     return sum;
 }
 
-/* Returns the part of the host's free memory for this engine if other engines run concurrently. */
+/* Returns this engine's part of the host's free memory, which concurrent engines divide among
+ * them. */
 static size_t share_of(const xd_context *ctx, size_t bytes)
 {
     return ctx->neighbours > 1 ? bytes / (size_t)ctx->neighbours : bytes;
 }
 
-/* Sums up the bytes needed and the bytes allowed over the ranks of this host. Returns 1 if the
- * memory budget is the limit, 0 if the host's memory is. */
+/* Over the ranks of this host, sums up the bytes that the request needs and the bytes that it may
+ * use. Returns 1 if the memory budget is the limit, or 0 if the host's memory is the limit. */
 static int sum_host(const xd_job *j, double peak, double once, int reads, size_t have,
                     double host[XD_HOST_SUMS])
 {
@@ -382,7 +387,7 @@ static int sum_host(const xd_job *j, double peak, double once, int reads, size_t
     return left < (double)have;
 }
 
-/* Sets which blocks are streamed in components whose weights are not loaded yet. */
+/* Stores the plan p of streamed blocks in the components whose weights are not loaded yet. */
 static void set_streams(xd_context *ctx, const xd_offload_parts *p)
 {
     ctx->model.dit.w->stream = p->plan_dit;
@@ -395,9 +400,10 @@ static void set_streams(xd_context *ctx, const xd_offload_parts *p)
     }
 }
 
-/* Keeps blocks of weights in their files and streams these blocks, so that the request fits into
- * the host: as few blocks as necessary, or all blocks if the request demands it. Ranks that share
- * weights share the savings. Loaded weights stay as they are. */
+/* Makes the request fit into the host's memory: some blocks of weights stay in their files and are
+ * streamed (read each time they are used). These are as few blocks as necessary, or all blocks if
+ * the offload setting demands it. If ranks share weights, the saved memory is divided among them.
+ * Loaded weights stay as they are. */
 static void fit_to_host(xd_job *j, xd_need *need)
 {
     xd_context      *ctx = j->ctx;
@@ -424,8 +430,8 @@ static void fit_to_host(xd_job *j, xd_need *need)
                dit->w->net.last - dit->w->net.first, size_of(need->streamed).s);
 }
 
-/* Checks two limits: the address space of this process, and the memory of the host, which all of
- * its ranks need together, with shared weights counted once. */
+/* Checks two limits. One is the address space of this process. The other is the memory of the host,
+ * which must be enough for all ranks of the host together, with shared weights counted once. */
 static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits *limits, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -455,9 +461,9 @@ static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits
     return host[0] > host[1] ? refuse_memory(ctx->dev, need, host[0], limit, e) : XD_OK;
 }
 
-/* Returns the bytes of the larger transformer that the request uses: the loaded bytes, or the
- * complete bytes if the transformer is not loaded. Also turns off streaming for a transformer that
- * is not loaded. */
+/* Returns the bytes of the larger of the transformers that the request uses. A loaded transformer
+ * counts with its loaded bytes. For a transformer that is not loaded, all its bytes count, and
+ * streaming is turned off. */
 static size_t as_loaded(const xd_job *j)
 {
     xd_model *m = &j->ctx->model;
@@ -479,8 +485,8 @@ static double share_of_room(const xd_need *need, const xd_device_room *room)
     return (room->have - room->kernels) * (double)need->peak / (room->need - room->kernels);
 }
 
-/* Returns 1 if the device's memory is enough for the request with the transformers as they are
- * loaded now. In this case *need becomes the memory need with these transformers. */
+/* Returns 1 if the request fits into the device's memory with the transformers as they are loaded
+ * now, and then sets *need to the memory need with these transformers. */
 static int fits_as_loaded(const xd_job *j, xd_need *need, const xd_device_room *room)
 {
     xd_need as_it_is = *need;
@@ -494,10 +500,10 @@ static int fits_as_loaded(const xd_job *j, xd_need *need, const xd_device_room *
     return 1;
 }
 
-/* Streams blocks of the transformers if a rank's need exceeds its part of the device's memory.
- * Loaded weights stay as they are, unless one rank needs too much: then all ranks drop their
- * weights, because the ranks of a host may share a copy. `fits` is 1 if fits_as_loaded returned 1
- * on all ranks. */
+/* If a rank needs more than its part of the device's memory, streams blocks of the transformers.
+ * `fits` is 1 if fits_as_loaded returned 1 on all ranks; loaded weights then stay as they are.
+ * Otherwise all ranks drop their weights, because the ranks of a host may share one copy of
+ * them. */
 static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room, int fits)
 {
     xd_context      *ctx = j->ctx;
@@ -514,7 +520,8 @@ static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room, 
     set_streams(ctx, &p);
 }
 
-/* Logs how many blocks are streamed from the host, and how much time streaming costs. */
+/* Logs how many blocks are streamed from host memory, and the minimum time that copying them takes
+ * in each step. */
 static void log_streaming(const xd_job *j, const xd_need *need)
 {
     const xd_context   *ctx = j->ctx;
@@ -541,8 +548,8 @@ static double held_by_device(xd_context *ctx)
     return loaded_bytes(ctx, &once) + (double)ctx->world.all->traffic->device_bytes;
 }
 
-/* Counts the host copies of streamed blocks that are about to be loaded. The ranks of a host share
- * one set of copies. */
+/* Counts the pinned host memory for streamed blocks whose weights are about to be loaded. The ranks
+ * of a host share one copy of these blocks. */
 static void count_copies(xd_job *j, xd_need *need)
 {
     size_t most = 0;
@@ -594,8 +601,8 @@ static xd_status compare_device(xd_job *j, xd_need *need, xd_memory_limits *limi
     return refuse_memory(ctx->dev, need, room.need, limit, e);
 }
 
-/* Decides whether memory can hold both transformers of a model; the decision is equal on all
- * ranks. */
+/* Decides whether memory can hold both transformers of a model at the same time. The decision is
+ * equal on all ranks. */
 static xd_status keep_both(xd_job *j, xd_need *need, const xd_memory_limits *limits, xd_err *e)
 {
     xd_context      *ctx = j->ctx;

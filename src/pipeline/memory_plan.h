@@ -4,52 +4,54 @@
 
 #include "pipeline/text_encode.h"
 
-/* Bytes that a request needs on one rank: of the weights of text encoders, transformer and VAE, and
- * of the scratch memory of each (_tmp). */
+/* Bytes that a request needs on one rank. The fields text, dit and vae are the weights of the text
+ * encoders, of the transformer and of the VAE; the fields with _tmp are the scratch memory of these
+ * components. */
 typedef struct xd_need {
     size_t text, text_tmp, dit, dit_tmp, vae, vae_tmp, images, peak;
-    size_t text_work, dit_work, vae_work;       /* extra bytes while weights are loaded        */
-    size_t dit2;                /* bytes of the second transformer if both stay loaded, else 0  */
-    size_t dit2_work;           /* extra bytes while a transformer is loaded between two steps  */
+    size_t text_work, dit_work, vae_work;       /* extra bytes while each is being loaded      */
+    size_t dit2;                /* second transformer, if both transformers stay loaded, else 0 */
+    size_t dit2_work; /* extra bytes while the next transformer is loaded between two steps     */
     size_t preview, preview_tmp;        /* bytes of the preview decoder; 0: no preview decoder  */
-    size_t method_bytes;        /* bytes of parallel methods: stale K and V, message buffers   */
+    size_t method_bytes;        /* buffers of parallel methods: stale K and V, messages        */
     /* For a device with its own memory, all values above are bytes of the device's memory, `images`
      * is 0, and `conds` is the bytes of text embeddings on the device. For other devices `conds`
      * and the values below are 0. */
     size_t conds;
     size_t messages;            /* device buffers and mailboxes for messages, never freed      */
-    size_t host_work, host;     /* bytes of host memory: extra while weights are loaded; peak   */
-    /* Bytes of pinned host memory for streamed blocks: of text encoders; of all networks. */
+    size_t host_work, host;     /* host memory: extra bytes while weights are loaded; peak      */
+    /* Pinned host memory for streamed blocks of the text encoders; for those of all networks. */
     size_t pinned_text, pinned;
-    size_t streamed;            /* bytes of weights copied each time the transformer's blocks run */
+    size_t streamed;            /* bytes that are copied each time the transformer's blocks run   */
 } xd_need;
 
 /* Limits in bytes on the memory that a request may use on this host. */
 typedef struct xd_memory_limits {
-    /* Limits of the machine's memory and of this process' address space; both include the bytes of
-     * weights that are already loaded. */
+    /* The memory of the machine, and the address space of this process, that the request may use,
+     * including the loaded weights. */
     double machine, space;
     double held;                /* bytes of loaded weights                                     */
-    double needed; /* bytes that the request needs on all ranks of the host or device */
+    double needed; /* bytes that the request needs on all ranks of a host or device   */
     double device;              /* limit per rank, if a device is too small; 0: none           */
     int    huge;                /* 1: the image alone is too large, so nothing was counted     */
 } xd_memory_limits;
 
-/* Returns the peak of a memory need over text encoding, denoising and decoding, which run in
- * sequence. `keep` is 1 if text encoders stay loaded. `apart` is 1 if transformer and VAE are never
- * loaded together. */
+/* Text encoding, denoising and decoding run one after the other: returns the maximum of their
+ * memory needs. `keep` is 1 if text encoders stay loaded. `apart` is 1 if transformer and VAE are
+ * never loaded together. */
 size_t    xd_need_peak(const xd_need *n, int keep, int apart);
 /* Computes the fields `peak` and `host` of a memory need from its other fields. */
 void      xd_need_sum(xd_need *n, const xd_job *j, int ranks);
-/* Returns 1 if transformer and VAE of a request on this many ranks are never loaded together
- * (`apart`), as for the only image of an engine's only request on one rank. */
+/* Returns 1 if a request on this many ranks never has the transformer and the VAE loaded together
+ * (`apart` of xd_need_peak). This holds on one rank, if the engine serves one request for one
+ * image. */
 int       xd_need_apart(const xd_job *j, int ranks);
 /* Adds the counted weights of the transformers to a memory need. If the request uses two
- * transformers, n->dit is the size of the larger one, and the caller sets n->dit2 to 0 if the two
- * replace each other between steps. */
+ * transformers, n->dit becomes the size of the larger and n->dit2 that of the smaller. The caller
+ * sets n->dit2 to 0 if only one of the transformers is loaded at a time. */
 void      xd_need_dits(xd_need *n, const xd_job *j);
-/* Returns 1 if this or the next request would have to reload a transformer that was freed. Both
- * transformers then stay loaded if memory is sufficient (xd_job.both). */
+/* Returns 1 if this request or the next one has to reload a transformer unless both stay loaded.
+ * Both transformers then stay loaded if memory is sufficient (xd_job.both). */
 int       xd_need_both(const xd_job *j);
 /* Counts the memory need of a request and finds the ranks that share weights. Returns XD_ENOMEM if
  * the peak exceeds the available memory. Collective over the ranks in use; all ranks return the
@@ -57,8 +59,8 @@ int       xd_need_both(const xd_job *j);
 xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory_limits *limits,
                          xd_err *e);
 
-/* Counts the memory need of decoding only: the VAE plus the components that are loaded. Frees the
- * transformer if memory is too small for transformer and VAE. */
+/* Counts the memory need of a call that only decodes: that of the VAE and of the components that
+ * are loaded. If memory is too small for transformer and VAE, frees the transformer. */
 xd_status xd_memory_plan_decode(xd_job *j, xd_need *need, xd_err *e);
 
 /* Reports the bytes of this engine's loaded weights to the memory budget (memory_budget.h). */

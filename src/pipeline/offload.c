@@ -1,10 +1,10 @@
 /* offload.c - selects the blocks that are streamed from host memory, so that a request fits into a
  * device's own memory.
  *
- * Text encoders are loaded one after the other. Each encoder's weights may use all memory except
- * the memory of the embeddings and of the encoder's activations. The transformer's weights may use
- * all memory except the memory of the transformer's activations and, if the VAE is loaded at the
- * same time, of the VAE. */
+ * Text encoders are loaded one after the other. The weights of an encoder may use all memory that
+ * the embeddings and the encoder's activations do not need. The weights of the transformer may use
+ * all memory that the transformer's activations do not need; if the VAE is loaded at the same time,
+ * its memory is subtracted, too. */
 #include "pipeline/offload.h"
 
 #include <string.h>
@@ -26,8 +26,8 @@ static int wants_all(const xd_job *j)
     return j->ctx->offload == XD_OFFLOAD_STREAM;
 }
 
-/* Selects the streamed blocks of the text encoders. Encoders that stay loaded between requests are
- * streamed only if the request streams all components. */
+/* Selects the streamed blocks of the text encoders. If encoders stay loaded between requests, their
+ * blocks are streamed only if the offload setting is "stream". */
 static void fit_text(xd_offload_parts *p, xd_need *n, const xd_job *j, double have)
 {
     double beside = (double)(n->conds + xd_max_size(n->text_tmp, n->text_work));
@@ -57,8 +57,8 @@ void xd_offload_fit(xd_offload_parts *p, xd_need *n, const xd_job *j, int ranks,
     if (j->ctx->offload == XD_OFFLOAD_NONE)
         return;
     fit_text(p, n, j, have);
-    /* With weights far larger than everything else, the predicted peak minus the weights is the
-     * memory that everything else needs. */
+    /* To find the memory that everything except the transformer's weights needs, predicts the peak
+     * with weights that are far larger than everything else, and subtracts these weights. */
     const size_t much = (size_t)1 << 50;
     xd_need      loop = *n;
     loop.dit = much;

@@ -1,4 +1,5 @@
-/* options.c - the table of a request's options, one row each (a plan's options: plan_table.c) */
+/* options.c - the table of a request's options, with one row for each option. The options of a plan
+ * are in plan_table.c. */
 #include "pipeline/options.h"
 
 #include <pthread.h>
@@ -15,7 +16,7 @@
 /* The option --seed -1 sets both `seed` and `random_seed` (XD_OPT_SEED). */
 _Static_assert(AT(random_seed) == AT(seed) + sizeof(int64_t), "an int behind the seed");
 
-/* Sections of a help text. */
+/* Titles of the sections of the help text. */
 static const char WHAT[] = "What to generate", HOW[] = "How to generate",
                   IMAGES[] = "Input images", GUIDANCE[] = "Guidance", SCHEDULER[] = "Scheduler",
                   SAVINGS[] = "Faster, with a different image", OUTPUT[] = "Log and output",
@@ -262,8 +263,8 @@ const xd_request_row *xd_request_rows(int *n)
     return rows;
 }
 
-/* Returns 1 if the sampler at index `at` is the first with its webui name. Only the first of
- * several samplers with the same webui name is listed. */
+/* Returns 1 if no sampler before index `at` has the same webui name. Of several samplers with the
+ * same webui name, only the first is listed. */
 static int is_first(const xd_sampler *const *list, int at)
 {
     for (int i = 0; i < at; i++)
@@ -282,7 +283,7 @@ const char *xd_scheduler_webui(int i)
 
 /* ---- help texts --------------------------------------------------------------------------- */
 
-static xd_option options[ROWS]; /* the options of the rows, with complete help texts           */
+static xd_option options[ROWS]; /* copies of the rows' options, with complete help texts       */
 
 static void write_help(void)
 {
@@ -435,7 +436,8 @@ xd_status xd_request_check(const xd_request *r, xd_err *e)
         const xd_option *o = &rows[i].option;
         if (o->kind == XD_OPT_TEXT)
             s = check_text(o, text_of(o, r), e);
-        else if (xd_request_gives_row(&rows[i], r)) /* the initial value may be out of range */
+        /* an option that is not given may be out of range */
+        else if (xd_request_gives_row(&rows[i], r))
             s = check_number(o, number_of(o, r), e);
     }
     return s;

@@ -1,5 +1,5 @@
-/* options.h - the table of a request's options: one row says all that holds for an option, and
- * defaults, checks, help texts, metadata, warnings and the comparison of ranks read the row. */
+/* options.h - gives access to the table of a request's options. The row of an option has all facts
+ * about the option: default, limits, help text, metadata, and the reason of warnings. */
 #ifndef XD_PIPELINE_OPTIONS_H
 #define XD_PIPELINE_OPTIONS_H
 
@@ -8,24 +8,25 @@
 #include "pipeline/job.h"
 #include "xdit/tools.h"
 
-enum { XD_OPTION_ROWS = 64 };   /* max rows, because sets of options are bits of a uint64_t    */
+enum { XD_OPTION_ROWS = 64 };   /* max rows: a uint64_t has one bit per row                    */
 
-/* Whether the metadata of an image has the value. XD_STORED_GIVEN: if the request gives the option
- * and the option has an effect; XD_STORED_USED: if the option has an effect, also as default. */
+/* Tells whether an option's value is stored in the metadata of an image. XD_STORED_GIVEN: it is
+ * stored if the request gives the option and the option has an effect. XD_STORED_USED: it is stored
+ * if the option has an effect, even with its default value. */
 typedef enum xd_option_stored { XD_STORED_NO, XD_STORED_GIVEN, XD_STORED_USED } xd_option_stored;
 
 typedef struct xd_request_row {
-    /* A "%s" in the help text stands for the model families that have the option, or for the text
-     * that `list` appends. */
+    /* In the help text, "%s" is replaced by the text that `list` appends or, if `list` is NULL, by
+     * the names of the model families that have the option. */
     xd_option       option;
     xd_option_about about;
     xd_family_word  families;
     void          (*list)(xd_text_buf *b);
     double          initial;            /* initial value of a number                           */
     const char     *text;               /* initial value of a text                             */
-    const char     *off;                /* text value without effect, "none"; NULL: none       */
-    /* Writes the reason why the option has no effect, "without guidance", or nothing if the option
-     * has one. NULL: the option has an effect. */
+    const char     *off; /* text value that turns the option off, "none"; NULL: no such value  */
+    /* Writes the reason why the option has no effect, for example "without guidance", or nothing if
+     * it has an effect. NULL: the option always has an effect. */
     void          (*unused)(const xd_job *j, char why[256]);
     xd_option_stored       stored;
 } xd_request_row;
@@ -33,17 +34,17 @@ typedef struct xd_request_row {
 const xd_request_row *xd_request_rows(int *n);
 /* Returns 1 if the request gives the option (xd_request_gives). */
 int       xd_request_gives_row(const xd_request_row *row, const xd_request *r);
-/* Returns 1 if the request gives the option or, with `usual`, has its default, and the option has
- * an effect. */
+/* Returns 1 if the option has an effect and either the request gives it or `usual` is 1. */
 int       xd_request_uses(const xd_request_row *row, const xd_job *j, int usual);
 /* Appends the option's value: a number, or a text without quotes. */
 void      xd_request_value(const xd_request_row *row, const xd_request *r, xd_text_buf *b);
 /* Checks the values that the request gives against the limits and choices of their rows. */
 xd_status xd_request_check(const xd_request *r, xd_err *e);
-/* Returns the options in use that save time and change the image: bit i is row i. */
+/* Returns a set of options: those that save time, change the image, and are in use. Bit i of the
+ * set is row i of the table. */
 uint64_t  xd_request_saved(const xd_job *j);
 
-/* Functions of rows (job_unused.c). */
+/* The functions `unused` of the table's rows (job_unused.c). */
 void xd_unused_clean_caption(const xd_job *j, char why[256]);
 void xd_unused_fp8(const xd_job *j, char why[256]);
 void xd_unused_guidance_2(const xd_job *j, char why[256]);

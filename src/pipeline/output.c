@@ -1,4 +1,4 @@
-/* output.c - computes the names of output files and writes images and videos to them */
+/* output.c - makes the names of output files, and writes images and videos to these files */
 #include "pipeline/output.h"
 
 #include <stdio.h>
@@ -11,8 +11,9 @@
 
 enum { MAXNAME = 4096 };
 
-/* Finds the number conversion in a file name: the position and length of one %d or %0Nd. Returns 0
- * if the name has no conversion, -1 if the conversion is invalid. */
+/* Finds the number conversion (%d or %0Nd) in a file name, and sets *at to its position, *len to
+ * its length and *width to N. Returns 1 if there is one conversion, 0 if there is none, and -1 if
+ * the name has another % or several conversions. */
 static int find_number(const char *path, size_t *at, size_t *len, int *width)
 {
     int found = 0;
@@ -40,8 +41,8 @@ static size_t stem_of(const char *path)
     return dot && dot != path && dot[-1] != '/' ? (size_t)(dot - path) : strlen(path);
 }
 
-/* Returns 1 for a video that is written as one image per frame; the name of such images needs
- * %04d. */
+/* Returns 1 if a video is written as one image file per frame, because the file name is that of an
+ * image. */
 static int in_frames(const char *path, int64_t frames)
 {
     return frames > 1 && xd_image_known(path);
@@ -67,8 +68,8 @@ xd_status xd_output_name(const char *path, int i, int images, char *name, size_t
     return XD_OK;
 }
 
-/* Makes the name pattern for the frames of video i. The pattern keeps a %d for the frame. If there
- * are several videos, the number of the video is before the %d. */
+/* Makes a pattern for the names of the files with the frames of video i. The pattern has a %d or
+ * %04d for the number of the frame; with several videos, the number of the video is before it. */
 static int frames_name(const char *path, int i, int videos, char *name, size_t size)
 {
     size_t      at = 0, len = 0;

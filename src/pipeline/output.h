@@ -6,7 +6,7 @@
 #include "xdit/xdit.h"
 
 /* Writes one image or video in the format of the file name. If the format is an image format, each
- * frame of a video becomes a file. `quality` is that of xd_image_write_at. */
+ * frame of a video becomes a file. `quality` has the meaning that it has in xd_image_write_at. */
 xd_status xd_output_write(const char *path, const xd_image *im, int quality,
                           const xd_image_text *texts, xd_err *e);
 

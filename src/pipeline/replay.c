@@ -1,4 +1,5 @@
-/* replay.c - decides which passes of a step are recorded on the device, and when */
+/* replay.c - decides which passes of a step are recorded on the device and when, and replays the
+ * records */
 #include "pipeline/replay.h"
 
 #include <stdlib.h>
@@ -7,10 +8,11 @@
 #include "base/log.h"
 #include "base/par.h"
 
-enum { PLAIN = 2 };             /* runs of a pass before it is recorded                        */
+enum { PLAIN = 2 };             /* number of times that a pass runs before it is recorded      */
 
-/* Returns 1 if passes with these numbers of ops, and of small ops among them, take longer to launch
- * than to compute. The environment variable XDIT_GRAPHS overrides the rule: 0 never, 1 always. */
+/* Returns 1 if recording passes saves time: if more than half of a step's ops are small, the ops
+ * take longer to launch than to compute. The environment variable XDIT_GRAPHS overrides this rule:
+ * 0 for never, any other value for always. */
 static int replay_pays(const xd_counts *c)
 {
     const char *asked = getenv("XDIT_GRAPHS");
@@ -41,8 +43,8 @@ static int is_same(const xd_replay_key *a, const xd_replay_key *b)
     return same && memcmp(a->local, b->local, a->local_size) == 0;
 }
 
-/* Returns the table's entry for the pass with this key, and adds a new entry if there is none.
- * Returns NULL if the table is full or there is no memory. */
+/* Returns the entry of the pass with this key; if there is none, adds an entry. Returns NULL if all
+ * entries are in use or memory is short. */
 static xd_replayed *find_pass(xd_replay *r, const xd_replay_key *key)
 {
     for (int i = 0; i < r->n; i++)

@@ -1,9 +1,9 @@
-/* replay.h - records the kernel launches of a pass in one step and replays them in later steps
- * (CUDA graphs).
+/* replay.h - records the kernel launches of a guidance pass in one step, and replays the launches
+ * in later steps (CUDA graphs).
  *
- * The kernel launches of a pass repeat from step to step if its tensors have the same addresses.
- * The first two passes run normally, the third pass is recorded, and later passes replay the
- * record. Kernels read values that change from step to step from device memory. */
+ * Every step launches the same kernels for a pass, as long as the pass's tensors keep their
+ * addresses. The first two passes run normally, the third pass is recorded, and later passes replay
+ * the record. Kernels read values that change from step to step from device memory. */
 #ifndef XD_PIPELINE_REPLAY_H
 #define XD_PIPELINE_REPLAY_H
 
@@ -12,9 +12,9 @@
 
 enum { XD_REPLAYS = 8, XD_REPLAY_ADDRESSES = 6 };
 
-/* Key of a recorded pass: the addresses of its tensors, the numbers of pass and patch, and a copy
- * of the model's own data of the pass (xd_state.local). Two passes with equal keys launch the same
- * kernels. */
+/* The key that identifies a recorded pass: the addresses of the pass's tensors, the numbers of the
+ * pass and of the patch, and a copy of the data that the model keeps for the pass (xd_state.local).
+ * Two passes with equal keys launch the same kernels. */
 typedef struct xd_replay_key {
     int         pass, patch;
     const void *at[XD_REPLAY_ADDRESSES];
@@ -31,7 +31,7 @@ typedef struct xd_replayed {
 typedef struct xd_replay {
     xd_dev     *dev;            /* device that records passes; NULL: no recording              */
     xd_replayed v[XD_REPLAYS];
-    /* number of keys in v; index + 1 in v of the pass being recorded, or 0 */
+    /* number of entries in v; 1 + the index in v of the pass that is being recorded, or 0 */
     int         n, recorded;
     xd_err      before;
 } xd_replay;
@@ -40,11 +40,12 @@ typedef enum xd_replay_how { XD_RUN, XD_RECORD, XD_DONE } xd_replay_how;
 
 void xd_replay_open(xd_replay *r, xd_dev *dev, const xd_counts *c);
 void xd_replay_close(xd_replay *r);
-/* Call before a pass. The result tells what to do: XD_DONE: nothing, because the recorded pass has
- * been launched; XD_RUN: run the pass; XD_RECORD: run the pass, then call xd_replay_end. */
+/* Call before a pass. After XD_RUN, the caller runs the pass. After XD_RECORD, it runs the pass and
+ * then calls xd_replay_end. After XD_DONE, it does nothing, because the recorded pass has been
+ * launched. */
 xd_replay_how xd_replay_begin(xd_replay *r, xd_exec *x, const xd_replay_key *key);
-/* Ends the recording of a pass and launches the recorded pass. Returns 0 if recording failed; then
- * nothing has run, x is unchanged, and no later pass is recorded. */
+/* Ends the recording of a pass and launches the recorded pass. Returns 0 if recording failed; the
+ * caller must then run the pass again, because no kernel has run, and no later pass is recorded. */
 int  xd_replay_end(xd_replay *r, xd_exec *x);
 
 #endif

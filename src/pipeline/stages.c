@@ -1,4 +1,5 @@
-/* stages.c - splits the transformer's blocks into pipeline stages by counted cost */
+/* stages.c - splits the transformer's blocks into pipeline stages of equal cost, which is
+ * counted */
 #include <stdlib.h>
 
 #include "pipeline/stages.h"
@@ -12,9 +13,10 @@
 #include "plan/balance.h"
 #include "plan/plan.h"
 
-/* Counts the cost of every transformer block, and the extra work of the first and the last pipeline
- * stage. The counted cost of a block is that of the complete block, not of a rank's shard: the
- * shards of tensor ranks differ, but all tensor ranks of a stage must compute the same split. */
+/* Counts the cost of every transformer block, and the cost of the extra work that the first and the
+ * last pipeline stage have. The counted cost of a block is that of the complete block, not of a
+ * rank's shard: the shards of tensor ranks differ, but all tensor ranks of a stage must compute the
+ * same split. */
 static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail, xd_err *e)
 {
     xd_context   *ctx = j->ctx;
