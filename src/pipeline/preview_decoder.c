@@ -13,8 +13,8 @@ static int is_needed(const xd_job *j)
     return j->ctx->model.preview.vae && xd_preview_asked(j) && j->ctx->topo.replica->rank == 0;
 }
 
-/* Runs the tiny autoencoder. `cells` are unscaled latents [h,w,C] on the host, and `rgb` are pixels
- * on the host. While counting, neither cells nor rgb is accessed. */
+/* Decodes a frame with the tiny autoencoder, from unscaled latents `cells` [h,w,C] to pixels `rgb`,
+ * both in host memory. While memory is counted, neither cells nor rgb is accessed. */
 static void run_decoder(xd_exec *x, const xd_job *j, const xd_net *net, const float *cells,
                         float *rgb)
 {
@@ -63,7 +63,7 @@ xd_status xd_preview_load(xd_job *j, xd_err *e)
     return is_needed(j) ? xd_component_load(&ctx->model.preview, ctx->dev, ctx->type, 0, e) : XD_OK;
 }
 
-/* Returns the latents [C,h,w] of a frame as unscaled cells [h,w,C], malloc'ed. */
+/* Returns a malloc'ed copy [h,w,C] of a frame's latents [C,h,w], with the scaling undone. */
 static float *cells_of(const xd_job *j, const float *lat)
 {
     const xd_vae_info *v = &j->ctx->model.preview_info;

@@ -1,16 +1,16 @@
 /* preview_decoder.h - decodes previews with a tiny autoencoder (xd_open_args.preview_decoder).
  *
- * The first rank of a replica decodes previews alone, in separate memory that the memory plan
- * includes. */
+ * Only the first rank of a replica decodes previews. The memory plan includes the separate memory
+ * that this rank needs. */
 #ifndef XD_PIPELINE_PREVIEW_DECODER_H
 #define XD_PIPELINE_PREVIEW_DECODER_H
 
 #include "pipeline/job.h"
 
-/* Counts the bytes of the preview decoder's weights and the scratch bytes of decoding; both are 0
- * if the request needs no preview decoder on this rank. */
+/* Counts the bytes of the preview decoder's weights, and the scratch memory of decoding in bytes.
+ * Sets both to 0 if the request needs no preview decoder on this rank. */
 xd_status xd_preview_count(xd_job *j, size_t *weights, size_t *bytes, xd_err *e);
-/* Loads the preview decoder if the request needs this decoder on this rank. The call is local. */
+/* If the request needs the preview decoder on this rank, loads it. The call is local. */
 xd_status xd_preview_load(xd_job *j, xd_err *e);
 /* Decodes a frame of clean latents [C,h,w] to malloc'ed pixels [size.rows,size.cols,3]. Returns
  * NULL if there is no preview decoder, decoding failed, or the request was cancelled. */

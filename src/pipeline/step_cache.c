@@ -1,12 +1,13 @@
-/* step_cache.c - step caches: decides in which steps transformer blocks are skipped, and estimates
- * their contribution.
+/* step_cache.c - implements step caches: decides in which steps transformer blocks are skipped, and
+ * estimates what the skipped blocks would have contributed.
  *
- * A cache skips the middle range of blocks. The value of this range is its contribution to the
- * hidden states: the states after the range minus the states before it, for all rows of this rank
- * and all token streams. The contribution is extrapolated by an expansion of differences, whose
- * terms cycle through order + 1 buffers. The new value of the range is written to the buffer of the
- * highest difference, which the update does not read. After the update, each difference uses the
- * buffer that the next lower difference had. */
+ * A cache skips the middle range of blocks. The cached value of this range is its contribution to
+ * the hidden states: the hidden states after the range minus the hidden states before the range,
+ * for all rows of this rank and all token streams. The contribution is extrapolated by a Taylor
+ * expansion, whose terms are differences of values and cycle through order + 1 buffers. The new
+ * value of the range is written to the buffer of the highest difference, which the update does not
+ * read. After the update, the buffer of each difference is the one that the next lower difference
+ * had before. */
 #include "pipeline/step_cache.h"
 
 #include <math.h>
@@ -35,8 +36,8 @@ int xd_cache_is_on(const xd_denoise *f)
     return f->cache.spec && f->cache.spec->kind;
 }
 
-/* Returns 1 if this pipeline stage decides whether blocks are skipped, as it has the first counted
- * block. Stages before the deciding stage compute all of their blocks. */
+/* Returns 1 if this pipeline stage decides whether blocks are skipped, because it has the first
+ * block (after the model's leading blocks). Earlier stages compute all of their blocks. */
 static int decides(const xd_denoise *f)
 {
     return f->net->first <= f->cache.lead && f->cache.lead < f->net->last;
@@ -91,8 +92,8 @@ static void set_range(xd_denoise *f)
                c->spec->kind->name, c->from - c->lead, n);
 }
 
-/* Allocates the tensor that is compared between steps: the image rows, or one row per patch if the
- * measured tensor is equal for all rows. */
+/* Allocates the copy of the measured tensor that is compared with the next step's tensor. It has
+ * all image rows, or one row per patch if the measured tensor is equal for all rows. */
 static xd_tensor new_before(xd_denoise *f)
 {
     const xd_dit_info *d = &f->j->ctx->model.dit_info;
@@ -146,8 +147,8 @@ static xd_tensor value_at(const xd_denoise *f, int pass, const xd_cache_unit *u,
     return xd_rows(f->cache.pass[pass].value[(i + u->turn) % n], at.start, at.n);
 }
 
-/* Updates the differences of the expansion with a new value, which uses the buffer of the highest
- * difference. */
+/* Updates the differences of the expansion with a new value, which the caller has written to the
+ * buffer of the highest difference. */
 static void renew(xd_denoise *f, int pass, xd_cache_unit *u, int step, xd_span at)
 {
     int       n = options_of(f)->order + 1;
@@ -163,7 +164,7 @@ static void renew(xd_denoise *f, int pass, xd_cache_unit *u, int step, xd_span a
     u->step = step;
 }
 
-/* Computes to = by * to + the value that the expansion predicts for `step`. */
+/* Computes to = by * to + p, where p is the value that the expansion predicts for `step`. */
 static void expand(xd_denoise *f, int pass, const xd_cache_unit *u, int step, xd_span at,
                    xd_tensor to, float by)
 {
@@ -184,7 +185,7 @@ static void count_reused(xd_denoise *f, xd_cache_unit *u, int reused)
 
 /* ---- the relative change ------------------------------------------------------------------- */
 
-/* Writes the sum of each row of t [n,C] to [n,1] F32; the sums are computed in f64. */
+/* Sums each row of t [n,C] and writes the sums to `to` [n,1] F32. The sums are computed in f64. */
 static void sum_rows(xd_exec *x, xd_tensor to, xd_tensor t)
 {
     size_t    mark = xd_arena_mark(x->tmp);
@@ -198,8 +199,8 @@ static void sum_rows(xd_exec *x, xd_tensor to, xd_tensor t)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Returns the sum of the absolute values of t [n,C], contiguous, using |v| = 2 max(v, 0) - v. The
- * sum of a row is independent of the rank that holds it. */
+/* Returns the sum of the absolute values of t [n,C], a contiguous tensor, using |v| = 2 max(v, 0) -
+ * v. The sum of each row is the same on whichever rank the row is. */
 static double sum_magnitudes(xd_denoise *f, xd_tensor t)
 {
     xd_exec  *x = &f->x;
@@ -225,8 +226,8 @@ static double sum_magnitudes(xd_denoise *f, xd_tensor t)
     return sum;
 }
 
-/* Returns the relative change of a tensor, mean |now - was| / mean |was|, over all ranks with
- * tokens. */
+/* Returns the relative change of a tensor, mean |now - was| / mean |was|. The means are over the
+ * rows of all ranks that split the tokens. */
 static double change_of(xd_denoise *f, xd_tensor now, xd_tensor was)
 {
     xd_exec  *x = &f->x;
@@ -251,8 +252,8 @@ static xd_tensor one_int(int32_t *v)
     return xd_view(v, XD_I32, 1, (int64_t[]){ 1 });
 }
 
-/* Returns 1 if the options permit skipping blocks in this step; the result is equal on all ranks of
- * the stage. */
+/* Returns 1 if the cache's options permit that blocks are skipped in this step. The result is equal
+ * on all ranks of the pipeline stage. */
 static int may_reuse(const xd_denoise *f, const xd_cache_unit *u)
 {
     const xd_cache_options *o = options_of(f);
@@ -264,8 +265,8 @@ static int may_reuse(const xd_denoise *f, const xd_cache_unit *u)
            !(f->cache.spec->kind->computes_last && f->x.step == f->end - 1);
 }
 
-/* Returns the decision of the first rank, which is broadcast to the ranks with tokens or shards of
- * this pass. */
+/* Broadcasts the decision of the first rank to the ranks that split the tokens or the features of
+ * this pass, and returns this decision. */
 static int agree(xd_denoise *f, int mine)
 {
     xd_comm *group[2] = { f->topo->tokens, f->topo->group[XD_TENSOR] };
@@ -302,7 +303,7 @@ static xd_tensor image_rows(const xd_denoise *f, xd_tensor h)
     return xd_rows(h, h.d[0] - n, n);
 }
 
-/* Returns the tensor that the cache measures at the first block's input. */
+/* For the cache that compares the first block's input: returns the tensor that is compared. */
 static xd_tensor probe(xd_denoise *f, xd_state *s)
 {
     const xd_dit *dit = f->j->ctx->model.dit.dit;
@@ -319,7 +320,7 @@ static xd_tensor measured_before(const xd_denoise *f)
     return xd_rows(t, at.start, at.n);
 }
 
-/* Runs the blocks before the middle range and decides whether the range is skipped. */
+/* Runs the blocks before the middle range, and returns 1 if the middle range is skipped. */
 static int begin_blocks(xd_denoise *f, xd_state *s, xd_cache_unit *u)
 {
     xd_exec       *x = &f->x;
@@ -346,8 +347,9 @@ static int begin_blocks(xd_denoise *f, xd_state *s, xd_cache_unit *u)
     return reuse;
 }
 
-/* Invalidates the cached values of other units. A unit is a patch, or all tokens at once, and the
- * values of both kinds of units use the same memory. */
+/* Invalidates cached values whose memory the current pass overwrites. The values of the patches and
+ * the values of all tokens use the same memory, so a pass over all tokens invalidates those of the
+ * patches, and a pass over a patch those of all tokens. */
 static void forget_others(xd_denoise *f)
 {
     xd_cache_unit *u = f->cache.pass[f->x.pass].unit;
@@ -356,7 +358,8 @@ static void forget_others(xd_denoise *f)
         u[i] = (xd_cache_unit){ .known = 0 };
 }
 
-/* Adds a pair of changes (of input and output) to the metadata of the image. */
+/* Adds one pair of relative changes, of the first block's input and of the last block's output, to
+ * the metadata of the image. */
 static void add_pair(xd_denoise *f, double in, double out)
 {
     xd_job *j = f->j;
@@ -373,7 +376,8 @@ static void add_pair(xd_denoise *f, double in, double out)
     j->changes[j->nchanges++] = (xd_cache_pair){ in, out };
 }
 
-/* Runs all blocks and measures the relative changes of their input and output. */
+/* Runs all blocks, and measures the relative changes of the first block's input and of the last
+ * block's output. */
 static void run_measured(xd_denoise *f, xd_state *s)
 {
     xd_exec       *x = &f->x;
@@ -401,14 +405,15 @@ static void run_measured(xd_denoise *f, xd_state *s)
         add_pair(f, change[0], change[1]);
 }
 
-/* Runs the blocks of this pipeline stage, possibly without the middle range. */
+/* Runs the blocks of this pipeline stage; if the cache decides so, the blocks of the middle range
+ * are skipped. */
 static void run_ranges(xd_denoise *f, xd_state *s)
 {
     xd_exec       *x = &f->x;
     xd_step_cache *c = &f->cache;
     int            i = (int)(f->piece_index % XD_NHID), n = options_of(f)->order;
     xd_span        at = { rows_before(f, x->patch), s->h.d[0] };
-    if (!c->pass[x->pass].unit) /* no memory for the bookkeeping                                */
+    if (!c->pass[x->pass].unit) /* there was no memory for the state                            */
         return;
     xd_cache_unit *u = unit_of(f);
     forget_others(f);
@@ -437,7 +442,7 @@ void xd_cache_run(xd_denoise *f, xd_state *s)
         xd_denoise_blocks(f, f->net->first, f->net->last, s);
 }
 
-/* ---- kept predictions -------------------------------------------------------------- */
+/* ---- predictions extrapolated without running blocks ------------------------------- */
 
 int xd_cache_skips(const xd_cache_options *o, int at)
 {
@@ -445,15 +450,15 @@ int xd_cache_skips(const xd_cache_options *o, int at)
            !(o->until >= 0 && at >= o->until);
 }
 
-/* Returns 1 if the schedule replaces a step by a prediction. The count device, which only counts
- * memory, runs every step. */
+/* Returns 1 if the cache's schedule replaces the computation of a step by an extrapolated
+ * prediction. The count device, which only counts memory, runs every step. */
 int xd_cache_predicts(const xd_denoise *f, int step)
 {
     return xd_cache_is_on(f) && measure_of(f) == XD_CACHE_SCHEDULE && !xd_counting(&f->x) &&
            xd_cache_skips(options_of(f), step - f->begin);
 }
 
-/* Calls `work` on each patch of `unit` for which this rank has predictions. */
+/* Calls `work` for each patch that belongs to `unit` (a patch, or XD_ALL for all of them). */
 static void each_patch(xd_denoise *f, int step, int unit, int pass,
                        void (*work)(xd_denoise *f, int step, int pass, xd_cache_unit *u,
                                     xd_span at))
@@ -540,7 +545,7 @@ void xd_cache_count(xd_denoise *f)
     int64_t *n = f->cache.count;
     if (!xd_cache_is_on(f))
         return;
-    for (int i = 0; i < 2; i++) {       /* only the pipeline stage that decides has counted      */
+    for (int i = 0; i < 2; i++) {       /* only the deciding stage has counted                   */
         xd_comm *c = f->topo->group[i ? XD_CFG : XD_PIPE];
         if (c->size > 1) {
             xd_req r = c->ops->allreduce(c, xd_view(n, XD_I64, 1, (int64_t[]){ 2 }),

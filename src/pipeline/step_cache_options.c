@@ -1,5 +1,4 @@
-/* step_cache_options.c - the list of all step caches, and the parser of their options in text
- * form */
+/* step_cache_options.c - lists all step caches, and reads their options from a text */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -12,7 +11,7 @@
 #include "model/model.h"
 #include "pipeline/job.h"
 
-/* ---- the registry ------------------------------------------------------------------------- */
+/* ---- the list of step caches -------------------------------------------------------------- */
 
 static int is_below(const xd_cache_options *o, xd_cache_unit *u, double change)
 {
@@ -79,7 +78,7 @@ const xd_cache_kind *const xd_caches[] = { &fbcache, &dbcache, &teacache, &taylo
 
 typedef struct row {            /* one option of a step cache                                  */
     const char *name;
-    const char *also;           /* the option's names in diffusers, cache-dit and TeaCache     */
+    const char *also; /* names of the option in other programs: diffusers, cache-dit, TeaCache */
     size_t      at;
     int         real;
     double      min, max;
@@ -115,7 +114,8 @@ static xd_status fail_value(const char *name, int n, const char *value, int len,
                    name, len, value);
 }
 
-/* Reads a polynomial: five coefficients separated by slashes. */
+/* Reads a polynomial from a text of five coefficients separated by slashes. Returns 0 if the text
+ * is invalid. */
 static int read_poly(double *poly, const char *value, int len)
 {
     const char *p = value, *end = value + len;
@@ -183,8 +183,8 @@ xd_status xd_cache_read(xd_cache_spec *c, const char *text, xd_err *e)
 
 /* ---- the model ---------------------------------------------------------------------------- */
 
-/* Sets the polynomial of a step cache. A polynomial belongs to one transformer, so a model with two
- * transformers needs it in the request. */
+/* If the request does not give teacache's polynomial, sets that of the model. A model with two
+ * transformers has none, because a polynomial is measured for one transformer. */
 static xd_status find_poly(const xd_job *j, xd_cache_options *o, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
@@ -198,8 +198,8 @@ static xd_status find_poly(const xd_job *j, xd_cache_options *o, xd_err *e)
                    "teacache:%g,coefficients=A/B/C/D/E, or use fbcache", o->threshold);
 }
 
-/* Checks the numbers Fn and Bn of first and last blocks that a step cache always computes. Bn must
- * be 0 if the last blocks read data that earlier, skipped blocks would store (xd_dit.skip_from). */
+/* Checks Fn and Bn, the numbers of first and last blocks that a step cache always computes. Bn must
+ * be 0 if the last blocks read data that skipped blocks would have to store (xd_dit.skip_from). */
 static xd_status check_blocks(const xd_job *j, const xd_cache_spec *c, xd_err *e)
 {
     const xd_dit_info *d = &j->ctx->model.dit_info;

@@ -115,9 +115,9 @@ void *xd_text_cache_add(xd_text_cache *c, xd_text_key key, size_t bytes)
 
 /* ---- the prompts of a request ------------------------------------------------------------- */
 
-/* Returns the cache key of prompt i, malloc'ed; v is NULL if there is no memory. For every text
- * encoder the key has the number of token ids, the number of ids that are not padding, and the ids,
- * if any. In the key, the hashes of the input images follow. */
+/* Returns the cache key of prompt i, which is malloc'ed; v is NULL if memory is short. For every
+ * text encoder, the key has the number of token ids, the number of ids that are not padding, and
+ * the ids, if the encoder reads text. The hashes of the input images are at the end of the key. */
 static xd_text_key key_of(const xd_prompts *w, int i)
 {
     int64_t n = 2, at = 0;
@@ -143,7 +143,8 @@ static int64_t size_of_cond(const xd_cond *c)
     return c->tok.p ? xd_count(c->tok) + (c->pooled.p ? xd_count(c->pooled) : 0) : 0;
 }
 
-/* Fills this rank's embeddings from the cache, and marks their prompts as known. */
+/* Copies the embeddings that are in this rank's cache to the prompts of the request, and marks
+ * these prompts as known. */
 static xd_status recall_own(xd_prompts *w, xd_job *j, xd_err *e)
 {
     xd_arena none = { 0 };
@@ -170,8 +171,8 @@ static xd_status recall_own(xd_prompts *w, xd_job *j, xd_err *e)
     return xd_exec_status(&x, e);
 }
 
-/* Broadcasts which prompts have cached embeddings. One flag per prompt is sent in the device memory
- * `t` [n,1]. */
+/* Broadcasts which prompts have cached embeddings. The message has one flag per prompt, and its
+ * buffer is the tensor `t` [n,1] in device memory. */
 static xd_status share_known(xd_prompts *w, const xd_job *j, xd_tensor t, float *host, xd_err *e)
 {
     xd_arena none = { 0 };

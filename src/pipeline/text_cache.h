@@ -1,10 +1,10 @@
-/* text_cache.h - a cache of the embeddings of earlier prompts, in an engine that serves many
- * requests.
+/* text_cache.h - keeps the embeddings of earlier prompts in a cache, so that an engine that serves
+ * many requests need not encode a prompt again.
  *
  * The key of a cached embedding has the token ids of the prompt for every text encoder of the
  * pipeline, and two hashes of the images that encoders read. All other inputs are the same for all
- * requests of an engine. Only rank 0 of the used ranks caches embeddings, in host memory, and
- * broadcasts cached embeddings like new ones. */
+ * requests of an engine. Only rank 0 of the ranks in use has a cache, which is in host memory. It
+ * broadcasts a cached embedding to the other ranks in the same way as a new embedding. */
 #ifndef XD_PIPELINE_TEXT_CACHE_H
 #define XD_PIPELINE_TEXT_CACHE_H
 
@@ -19,21 +19,22 @@ typedef struct xd_text_key { const int64_t *v; int64_t n; } xd_text_key;
 /* Opens an empty cache of at most `most` bytes. Returns NULL if out of memory. */
 xd_text_cache *xd_text_cache_open(size_t most);
 void           xd_text_cache_close(xd_text_cache **c);
-/* Returns the cached embedding of a key, valid until the next call. Returns NULL if the embedding
- * is not cached or its size is not `bytes`. */
+/* Returns the cached embedding of a key; the pointer is valid until the next call. Returns NULL if
+ * the embedding is not cached or its size is not `bytes`. */
 const void    *xd_text_cache_find(xd_text_cache *c, xd_text_key key, size_t bytes);
-/* Allocates `bytes` for the embedding of a new key, which the caller writes. Evicts the least
- * recently found entries if necessary. Returns NULL if the embedding is larger than the complete
- * cache may be, or if out of memory. */
+/* Allocates `bytes` for the embedding of a new key, which the caller writes. If necessary, removes
+ * the entries whose last use is the longest ago. Returns NULL if the embedding is larger than the
+ * cache may become, or if memory is short. */
 void          *xd_text_cache_add(xd_text_cache *c, xd_text_key key, size_t bytes);
 size_t         xd_text_cache_bytes(const xd_text_cache *c);
 
-/* Sets xd_prompt.known of the prompts with cached embeddings on all ranks, and copies these
- * embeddings from the cache on rank 0. Does nothing unless the engine keeps its encoders
- * (xd_open_args.keep). `s` is this rank's status so far. Returns the first failure of any rank. The
- * call is collective. */
+/* On all ranks, sets xd_prompt.known for each prompt whose embeddings are in the cache; on rank 0,
+ * also copies these embeddings from the cache. Does nothing unless the engine keeps its encoders
+ * (xd_open_args.keep). `s` is this rank's status so far; if a rank has failed, all ranks return an
+ * error. The call is collective. */
 xd_status xd_prompts_recall(xd_prompts *w, xd_job *j, xd_status s, xd_err *e);
-/* Caches the embeddings of the prompts that were not cached before. Call on rank 0. */
+/* Caches the embeddings of the prompts that were not cached before. Other ranks than rank 0 have no
+ * cache and do nothing. */
 void      xd_prompts_remember(const xd_prompts *w, xd_job *j);
 
 #endif

@@ -1,8 +1,8 @@
 /* text_encode.c - encodes prompts to embeddings.
  *
- * The model's recipe tells how the embedding of a prompt combines the outputs of several text
- * encoders: in separate rows, or concatenated along the features. Encoders are loaded one after the
- * other. */
+ * A model may have several text encoders. The model's recipe tells how the embedding of a prompt
+ * combines their outputs: in separate rows, or concatenated along the features. Encoders are loaded
+ * one after the other. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,8 @@ static int64_t width_of(const xd_job *j, int k)
 
 /* ---- token ids ---------------------------------------------------------------------------- */
 
-/* Returns the max number of token ids of encoder k for which the embedding has rows. */
+/* Returns the max number of embedding rows that encoder k computes for a prompt, one for each token
+ * id that is kept. */
 static int64_t max_ids(const xd_job *j, int k)
 {
     int pad = recipe_of(j)->text[k].pad;
@@ -53,14 +54,14 @@ int64_t xd_prompts_most_ids(const xd_job *j, int k)
     return max_ids(j, k) + recipe_of(j)->text[k].drop;
 }
 
-/* Returns how many of n token ids of encoder k have rows in the embedding; the first ids may be
- * dropped. */
+/* Returns how many of the n token ids that encoder k reads have rows in the embedding. The rows of
+ * the first ids, which are the prompt template, may be dropped. */
 static int64_t kept(const xd_job *j, int k, int64_t n)
 {
     return xd_max(n - recipe_of(j)->text[k].drop, 0);
 }
 
-/* Returns the number of token ids to which a text of n ids is padded for encoder k. */
+/* A text has n token ids for encoder k. Returns the number of ids after padding. */
 static int64_t padded(const xd_job *j, int k, int64_t n)
 {
     int64_t most = xd_prompts_most_ids(j, k);
@@ -80,8 +81,8 @@ static xd_status pad_ids(int32_t **ids, int64_t *len, int64_t to, int32_t with, 
     return XD_OK;
 }
 
-/* Puts the padding before the text: writes `padding` ids with the value `with` before the other
- * ids. */
+/* Moves the token ids of the text to the end of `ids`, which has space for n ids, and writes
+ * `padding` ids with the value `with` before them. */
 static void pad_before(int32_t *ids, int64_t n, int64_t padding, int32_t with)
 {
     memmove(ids + padding, ids, (size_t)(n - padding) * sizeof *ids);
@@ -97,8 +98,8 @@ static char *prepare_caption(const xd_job *j, const char *text)
     return prepare ? prepare(text) : strdup(text);
 }
 
-/* Refuses token ids outside the encoder's table, which the tokenizer of another model may
- * return. */
+/* Refuses token ids that are not below the vocabulary size of encoder k. The tokenizer of another
+ * model may return such ids. */
 static xd_status check_ids(const xd_job *j, int k, const int32_t *ids, int64_t n, xd_err *e)
 {
     const xd_model    *m = &j->ctx->model;
@@ -113,7 +114,8 @@ static xd_status check_ids(const xd_job *j, int k, const int32_t *ids, int64_t n
                    m->dir, u->tokenizer, (long long)most, m->dir, u->folder, (long long)rows);
 }
 
-/* Returns the error of a tokenizer's failure, with the name of the tokenizer's file. */
+/* Returns the error of a failed tokenizer, after adding the name of the tokenizer's file to the
+ * message. */
 static xd_status fail_tokens(const xd_job *j, int k, xd_status s, xd_err *e)
 {
     char *dir = s == XD_OK ? NULL : xd_path_join(j->ctx->model.dir,
@@ -182,8 +184,8 @@ static int64_t rows_of(const xd_prompts *w, const xd_job *j, int i, int k)
     return kept(j, k, w->text[i].ids[k].n);
 }
 
-/* Sets the lengths of prompt i for an encoder k that reads images: image rows are counted like
- * token ids. */
+/* For an encoder k that reads images and no text, sets the lengths in prompt i to the number of
+ * image rows, which count like token ids. */
 static void count_image_rows(xd_prompts *w, const xd_job *j, int i, int k)
 {
     xd_token_ids *ids = &w->text[i].ids[k];
@@ -192,7 +194,7 @@ static void count_image_rows(xd_prompts *w, const xd_job *j, int i, int k)
         w->seen[0] = xd_encoder_images_hash(j);
 }
 
-/* Returns the text of prompt i for encoder k. */
+/* Returns the text that encoder k reads for prompt i. */
 static const char *text_of(const xd_prompts *w, const xd_job *j, int i, int k)
 {
     static const xd_job_text_kind own[2][3] = { { 0, XD_TEXT_2, XD_TEXT_3 },
@@ -277,8 +279,8 @@ void xd_prompts_close(xd_prompts *w, xd_context *ctx)
 
 /* ---- embeddings --------------------------------------------------------------------------- */
 
-/* Opens the method stack of x over the ranks that split the text encoders. Does nothing if the text
- * encoders are not split. */
+/* If ranks split the text encoders, opens the method stack of x over these ranks. Otherwise the
+ * stack is empty. */
 static void open_method_stack(xd_exec *x, const xd_context *ctx, xd_method_stack *c)
 {
     xd_err       e = { 0 };
@@ -295,7 +297,7 @@ static xd_layout layout_of(int64_t n)
     return (xd_layout){ .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
 }
 
-/* Encodes the input images for encoder k. The embedding rows of the images are the same for every
+/* Computes the embedding rows of the input images with encoder k. These rows are the same for every
  * prompt. */
 static xd_tensor see_images(const xd_job *j, int k, xd_exec *x, const xd_net *n)
 {
@@ -366,7 +368,7 @@ static int truncates(const xd_prompts *w, const xd_job *j, int k)
     return 0;
 }
 
-/* Logs which prompts encoder k truncates. */
+/* Logs that encoder k truncates a prompt, and how many other prompts it truncates. */
 static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int level)
 {
     long long most = max_ids(j, k);
@@ -406,9 +408,9 @@ int64_t xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i)
     return most;
 }
 
-/* Logs truncated prompts. If one encoder reads the complete prompt, truncation by other encoders is
- * logged as information. If no encoder reads the complete prompt, or if encoders have separate
- * prompts, truncation is logged as a warning. */
+/* Logs which prompts are truncated. Truncation is logged as a warning if no encoder reads the
+ * complete prompt, or if encoders have separate prompts. If one encoder reads the complete prompt,
+ * truncation by other encoders is logged as information. */
 void xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j)
 {
     int64_t most = 0;
@@ -448,7 +450,8 @@ static void fill_zeros(void *ctx, float *buf)
     memset(buf, 0, *(const size_t *)ctx);
 }
 
-/* Allocates the embeddings of all used prompts, zeroed where no encoder writes. */
+/* Allocates the embeddings of all used prompts, and sets all elements to 0, because encoders may
+ * leave out some of them. */
 static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
 {
     xd_context         *ctx = j->ctx;
@@ -476,11 +479,11 @@ static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
     return s == XD_OK ? xd_exec_status(&x, e) : s;
 }
 
-/* Computes where encoder k writes in the embedding of prompt i. Sets `at` to the first row, the
- * first feature, and the first feature of the pooled embedding. */
+/* Computes where encoder k writes in the embedding of prompt i. In `at`, returns the first row, the
+ * first feature, and the first feature in the pooled embedding. */
 static void place_of(const xd_prompts *w, const xd_job *j, int i, int k, int64_t at[3])
 {
-    int64_t below = 0;          /* rows of encoders whose rows come earlier                    */
+    int64_t below = 0;          /* number of rows of the encoders before encoder q             */
     at[0] = at[1] = at[2] = 0;
     for (int q = 0; q <= k; q++) {
         const xd_text_use *u = &recipe_of(j)->text[q];
@@ -501,7 +504,7 @@ int64_t xd_prompts_computed(const xd_prompts *w, const xd_job *j, int i, int k)
     return recipe_of(j)->text[k].blank ? w->text[i].ids[k].real : w->text[i].ids[k].n;
 }
 
-/* Returns a view of the rows of encoder k in the embedding of prompt i. */
+/* Returns a view of the rows and features of encoder k in the embedding of prompt i. */
 static xd_tensor rows_at(const xd_prompts *w, const xd_job *j, int i, int k, xd_grid size)
 {
     int64_t at[3];
@@ -509,8 +512,9 @@ static xd_tensor rows_at(const xd_prompts *w, const xd_job *j, int i, int k, xd_
     return xd_cols(xd_rows(w->text[i].cond.tok, at[0], size.rows), at[1], size.cols);
 }
 
-/* Copies the image rows that encoder k computed for the first prompt, because the image rows are
- * equal for all prompts. */
+/* For an encoder of images only, copies the rows that encoder k has computed for the first used
+ * prompt, because the image rows are equal for all prompts. Returns 0 if prompt i has to be
+ * encoded. */
 static int copy_image_rows(xd_prompts *w, const xd_job *j, int i, int k, xd_exec *x)
 {
     xd_grid size = { max_ids(j, k), width_of(j, k) };
@@ -524,7 +528,7 @@ static int copy_image_rows(xd_prompts *w, const xd_job *j, int i, int k, xd_exec
 }
 
 /* Encodes prompt i with encoder k and writes the result into the prompt's embedding. `image_rows`
- * is the result of see_images. */
+ * has the embedding rows of the images from see_images. */
 static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor image_rows,
                        xd_exec *x)
 {
@@ -558,8 +562,9 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor i
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Runs encoder k on every used text. If several ranks split the encoder, a rank that failed
- * continues, because the sums of the other ranks need the part of the failed rank. */
+/* Runs encoder k on every used text whose embedding is not cached. If several ranks split the
+ * encoder, a rank that has failed continues, because the other ranks wait for its part of each
+ * sum. */
 static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -571,7 +576,7 @@ static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err
     xd_world_watch(&ctx->world, &x);
     xd_yield_watch(j, &x);
     open_method_stack(&x, ctx, &stack);
-    if (shared)                 /* no rank starts before every rank has its memory             */
+    if (shared)                 /* no rank starts before all ranks have their memory           */
         xd_world_settle(&ctx->world, ctx->text, &x);
     int going = xd_ok(&x);
     xd_tensor image_rows = { 0 };
@@ -594,8 +599,8 @@ static int is_last_encoder(const xd_job *j, int k)
     return 1;
 }
 
-/* Loads the weights of encoder k. After the last encoder the disk is idle, so readahead of the
- * transformer's weights starts. */
+/* Loads the weights of encoder k. When the last encoder is loaded, the disk is idle, so reading
+ * ahead of the transformer's weights starts. */
 static xd_status load_encoder(xd_job *j, int k, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -606,17 +611,17 @@ static xd_status load_encoder(xd_job *j, int k, xd_err *e)
     return s;
 }
 
-/* Lets other engines run whenever the encoding ranks yield. A rank that has failed (s) also calls
- * this function; the other ranks will be informed of the failure, too. */
+/* On a rank that does not encode, yields to other engines whenever the encoding ranks yield. A rank
+ * whose status `s` is a failure calls this function, too, and returns `s`. */
 static xd_status follow_yields(xd_job *j, xd_status s, xd_err *e)
 {
     xd_status other = xd_yield_follow(j, s == XD_OK ? e : NULL);
     return s == XD_OK ? other : s;
 }
 
-/* Loads and runs encoder k, on the ranks that encode. Ranks that split an encoder start when all of
- * them have loaded the encoder. So all ranks that encode call this function, even after a failure
- * (s) of a rank. */
+/* On the ranks that encode, loads and runs encoder k. Ranks that split an encoder start when all of
+ * them have loaded the encoder, so every rank must call this function, even if its status `s` is a
+ * failure. */
 static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, xd_status s,
                                  xd_err *e)
 {
@@ -624,7 +629,7 @@ static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, 
     const xd_text_use *u = &recipe_of(j)->text[k];
     xd_arena           a = { 0 };
     int                mine = ctx->world.used->rank < ctx->plan.text_tp;
-    if (ctx->keep && mine)      /* otherwise other engines drop the text encoder               */
+    if (ctx->keep && mine)      /* without `keep`, engines do not share the encoder            */
         xd_yield_begin(j);
     if (s == XD_OK && mine)
         s = load_encoder(j, k, e);
@@ -648,7 +653,7 @@ static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, 
     return s;
 }
 
-/* Passes the embedding of prompt i to on_tensor as a tensor in host memory. */
+/* Copies tensor t of prompt i to host memory, and passes the copy to the request's on_tensor. */
 static void log_tensor(const xd_job *j, const char *name, int i, xd_tensor t)
 {
     xd_exec x;
@@ -671,7 +676,7 @@ static void log_encoder(const xd_prompts *w, const xd_job *j, int i)
                    c->pooled);
 }
 
-/* Broadcasts the embedding of prompt i from the rank that has the embedding. */
+/* Broadcasts the embedding of prompt i from rank 0. */
 static xd_status share_one(xd_prompts *w, const xd_job *j, int i, xd_err *e)
 {
     xd_cond  *c = &w->text[i].cond;
@@ -681,9 +686,9 @@ static xd_status share_one(xd_prompts *w, const xd_job *j, int i, xd_err *e)
     return s;
 }
 
-/* Loads the transformer early on hosts on which no rank encodes text, because the cores and disks
- * of these hosts are idle. The memory plan assumes that all ranks reach their maximum at the same
- * time. */
+/* On hosts on which no rank encodes text, loads the transformer early, because the cores and disks
+ * of these hosts are idle. This needs no more memory than planned, because the memory plan assumes
+ * that all ranks reach their maximum at the same time. */
 static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -696,8 +701,8 @@ static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
     return xd_component_load_after(p, s, ctx->dev, ctx->type, e);
 }
 
-/* Returns 1 if at least one prompt must be encoded, because the embedding of the prompt is not
- * cached. */
+/* Returns 1 if the embedding of at least one used prompt is not cached, so that text encoders must
+ * run. */
 static int has_new(const xd_prompts *w, const xd_job *j)
 {
     for (int i = 0; i < w->n; i++)
@@ -706,8 +711,8 @@ static int has_new(const xd_prompts *w, const xd_job *j)
     return 0;
 }
 
-/* Encodes all prompts. The text encoders run on rank 0 only, unless the plan splits the encoders
- * over the first ranks. Embeddings are small, so they are broadcast to all ranks. */
+/* Encodes all prompts. The text encoders run on rank 0 only or, if the plan splits them, on the
+ * first ranks. The embeddings are small, so they are broadcast to all ranks. */
 xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e)
 {
     xd_context *ctx = j->ctx;

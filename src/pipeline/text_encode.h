@@ -14,38 +14,38 @@ typedef struct xd_token_ids {   /* token ids of a text for one encoder          
 typedef struct xd_prompt { /* the token ids and the embedding of one prompt or negative prompt */
     xd_token_ids ids[XD_MAXTEXT];       /* token ids for each text encoder                     */
     int64_t      rows;          /* number of rows of the embedding                             */
-    xd_cond      cond;          /* embedding of the text                                       */
-    int          known;         /* 1: an earlier request has cached the embedding              */
+    xd_cond      cond;          /* embedding, empty if the text is not used                    */
+    int          known;         /* 1: the embedding was found in the cache of earlier requests */
 } xd_prompt;
 
 typedef struct xd_prompts {     /* the texts of a request: prompts, then negative prompts      */
     int        n, ntext;        /* number of texts; number of text encoders                    */
-    int        prompts;         /* number of prompts; the rest are negative prompts            */
+    int        prompts;         /* number of prompts; the other texts are negative prompts     */
     xd_prompt *text;            /* [n] the texts of the request                                */
-    int64_t    seen[2];         /* two hashes of the images that encoders read, on rank 0      */
+    int64_t    seen[2];         /* on rank 0: two hashes of the images that encoders read      */
 } xd_prompts;
 
 xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e);  /* tokenizes all texts */
-/* Computes the embeddings of all texts. Loads the text encoders one by one, and frees each one
- * after use unless the engine keeps it. `bytes` is the size of the scratch arena that
+/* Computes the embeddings of all texts. Loads the text encoders one by one. Unless the engine keeps
+ * its encoders, each encoder is freed after use. `bytes` is the size of the scratch arena that
  * xd_memory_plan counted for the longest text. The call is collective. */
 xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e);
 /* Returns the index, among the n texts, of the negative prompt that belongs to a prompt. */
 int       xd_prompts_negative(const xd_prompts *w, int prompt);
 void      xd_prompts_close(xd_prompts *w, xd_context *ctx);
-/* Warns about prompts that were truncated because they have too many tokens. */
+/* Logs a message about prompts that are truncated because they have too many tokens. */
 void      xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j);
-/* Returns the number of tokens of prompt i without padding and image tokens. With several text
- * encoders, the result is the maximum over the encoders. */
+/* Returns the number of tokens of prompt i, without padding and without the tokens of images. With
+ * several text encoders, this is the maximum over the encoders. */
 int64_t   xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i);
-/* Returns the number of token ids of prompt i on which text encoder k computes. */
+/* Returns how many token ids of prompt i are input to the network of text encoder k. */
 int64_t   xd_prompts_computed(const xd_prompts *w, const xd_job *j, int i, int k);
 /* Counts the bytes of scratch arena that text encoder k needs for `texts` texts with n[0], n[1] ...
- * tokens. The tokens of images, which all texts share, are included. */
+ * tokens. The image tokens, which are the same for all texts, are included. */
 xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, size_t *bytes,
                            xd_err *e);
-/* Returns the bytes that the embeddings of all used prompts need in the device's own memory, or 0
- * if embeddings are in host memory. */
+/* Returns the bytes of the embeddings of all used prompts if they are in the device's own memory,
+ * or 0 if they are in host memory. */
 size_t    xd_prompts_bytes(const xd_prompts *w, const xd_job *j);
 /* Returns the maximum number of rows of a prompt's embedding. */
 int64_t   xd_prompts_most_rows(const xd_job *j);
@@ -54,8 +54,8 @@ int64_t   xd_prompts_most_rows(const xd_job *j);
 int64_t   xd_prompts_most_ids(const xd_job *j, int k);
 /* Returns 1 if the number of embedding rows does not depend on max_sequence_length. */
 int       xd_prompts_fixed(const xd_job *j);
-/* Returns each encoder's maximum number of ids without padding, for counted or synthetic
- * embeddings. */
+/* For embeddings that are counted or synthetic, returns for each encoder the maximum number of
+ * token ids that are not padding. */
 void      xd_prompts_real_tokens(const xd_job *j, int64_t real[XD_MAXTEXT]);
 
 #endif

@@ -1,11 +1,13 @@
-/* trace_json.c - writes events as a Chrome trace.
+/* trace_json.c - writes the events that the ranks have recorded to a file in the format of Chrome
+ * traces.
  *
- * Every rank formats its own text and sends it to rank 0 in pieces of fixed size, one rank after
- * the other. So no rank holds more than its own events. The times in the trace are those of rank
- * 0's clock, and the first event of all ranks has time 0. Ranks of one machine share a clock. For
- * other ranks the offset of the clock is measured by the fastest of several round trips. Arrows
- * between the ends of a message need no extra messages: messages arrive in order, so both ranks
- * number them equally. */
+ * Every rank formats its own events as text. One rank after the other sends its text to rank 0 in
+ * pieces of limited size, so no rank needs memory for the events of another rank. The times in the
+ * trace are those of rank 0's clock, and the first event of all ranks has time 0. Ranks of one
+ * machine share a clock. For ranks of other machines, the offset of the clock is measured by the
+ * fastest of several round trips of a message. An arrow connects the sending of a message with its
+ * receipt. Messages arrive in order, so both ranks give a message the same number without sending
+ * it. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -24,21 +26,21 @@
 #include "pipeline/context.h"
 #include "pipeline/job.h"
 
-/* MOST: max bytes of the text of one event */
+/* MOST is the max number of bytes in the text of one event. */
 enum { PIECE = 1 << 16, LANES = 256, ASKS = 16, MOST = 4096 };
 
-typedef struct rank_info {      /* description of a rank, sent to the other ranks              */
+typedef struct rank_info {      /* describes a rank to the other ranks                         */
     int64_t first;              /* time of the rank's first event in ns                        */
     int64_t lost;
-    char    host[64], boot[96]; /* name of the host; identity of the host's clock              */
+    char    host[64], boot[96]; /* name of the host; identity of the host's clock (read_boot)  */
 } rank_info;
 
-typedef struct sink {           /* JSON text on the way to the file                            */
+typedef struct sink {           /* state of a rank that writes its events as text              */
     xd_comm *c;                 /* communicator with rank 0; NULL on rank 0                    */
     xd_out   out;               /* output file on rank 0                                       */
     size_t   n;
-    int      failed, written;   /* 1: a message failed; 1: an event has been written           */
-    int64_t  zero;              /* ns of this rank's clock at time 0 of the trace              */
+    int      failed, written;   /* 1: a message has failed; 1: an event has been written       */
+    int64_t  zero;              /* this rank's clock at time 0 of the trace, in ns             */
     int      rank, ranks;
     char     text[PIECE];
 } sink;
@@ -107,8 +109,9 @@ static void write_time(sink *s, const char *key, int64_t ns)
     write_format(s, ",\"%s\":%" PRId64 ".%03d", key, ns / 1000, (int)(ns % 1000));
 }
 
-/* Begins the text of an event, after a comma unless it is the first event of the file. Pieces of
- * the text end between events, so that a truncated text still has complete events only. */
+/* Begins the text of an event. A comma is written before it, except before the first event of the
+ * file. Text is sent only between events, so that a text whose rest is lost has only complete
+ * events. */
 static void write_event(sink *s, const char *ph, int tid)
 {
     if (s->n > PIECE - MOST)
@@ -129,8 +132,9 @@ static const char *group_name(int group)
     return group >= 0 && group < XD_NGROUPS ? names[group] : "ranks";
 }
 
-/* Writes the name of a message such as "ulysses exchange". Between pipeline stages, hidden states
- * go to the next stage and latents return to the first. */
+/* Writes the name of a message, such as "ulysses exchange". The names of messages between pipeline
+ * stages tell hidden states, which go to the next stage, from latents, which return to the first
+ * stage. */
 static void message_name(const xd_event *e, int rank, char *name, size_t size)
 {
     static const char *const calls[XD_NCALLS] = {
@@ -209,8 +213,8 @@ static void write_slice(sink *s, const xd_event *e, int tid)
     write_format(s, "}");
 }
 
-/* Writes one end of a message's arrow. The arrow's id combines the pair of ranks and the message's
- * number. */
+/* Writes one end of the arrow that is drawn for a message. The arrow's id combines the two ranks,
+ * their group and the message's number. */
 static void write_arrow(sink *s, const xd_event *e, int begin)
 {
     int64_t from = begin ? s->rank : e->b, to = begin ? e->b : s->rank, W = s->ranks;
@@ -230,8 +234,8 @@ static void write_thread(sink *s, int tid, const char *name)
     write_format(s, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}", tid);
 }
 
-/* Returns the key by which events are sorted into lanes (rows of the drawn trace): 0 for the rank's
- * thread, 1 for messages in transit, 2 for the device. */
+/* Returns the key by which events are sorted before they are written: 0 for events of the rank's
+ * thread, 1 for messages in transit, 2 for events of the device. */
 static int lane_of(const xd_event *e)
 {
     return e->kind == XD_EV_DEVICE ? 2 : e->kind == XD_EV_FLIGHT;
@@ -249,7 +253,8 @@ static int by_begin(const void *p, const void *q)
 }
 
 /* Writes a message in transit. Messages in transit overlap, but the events in one lane (a thread of
- * the trace) must not overlap. So each message in transit gets the first free lane. */
+ * the trace) must not overlap. So each message in transit is written to the first lane that is free
+ * at its begin. */
 static void write_flight(sink *s, const xd_event *e, int64_t *until, int *lanes)
 {
     char name[32];
@@ -257,7 +262,7 @@ static void write_flight(sink *s, const xd_event *e, int64_t *until, int *lanes)
     while (i < *lanes && until[i] > e->t0)
         i++;
     if (i == LANES)
-        return;                 /* no lane is free; the call of the message is still drawn     */
+        return;                 /* no lane is free; the call that sends it is still drawn      */
     if (i == *lanes) {
         snprintf(name, sizeof name, i ? "messages %d" : "messages", i + 1);
         write_thread(s, ++*lanes, name);
@@ -290,8 +295,8 @@ static void write_all(sink *s, xd_trace *t)
     }
 }
 
-/* Writes the name of a rank: "rank 3, host, cfg 1, stage 1" has its coordinates along the plan's
- * axes. */
+/* Writes the name of a rank, such as "rank 3, HOST, cfg 1, stage 1": the rank's number, its host,
+ * and its coordinates along the plan's axes. */
 static void write_process(sink *s, const xd_context *ctx, const char *host)
 {
     static const char *const axis[XD_NAXES] = {
@@ -349,7 +354,8 @@ static void write_tail(sink *s, const xd_context *ctx)
     flush_buffer(s);
 }
 
-/* On rank 0: receives the events' text of another rank. A failed message ends the text. */
+/* On rank 0, receives the text of another rank's events. Returns 0 if a message fails; the text
+ * then ends early. */
 static int receive_text(sink *s, xd_comm *c, int from)
 {
     for (;;) {
@@ -367,8 +373,9 @@ static int receive_text(sink *s, xd_comm *c, int from)
 
 /* ---- clocks ------------------------------------------------------------------------------- */
 
-/* Writes the identity of this host's clock: one boot of one machine, and one time namespace. If the
- * system does not provide boot and namespace, the identity is the host's name. */
+/* Writes an identity of this host's clock to `boot`. Processes with the same clock have the same
+ * boot of the same machine and the same time namespace. If the system tells neither, the identity
+ * is the host's name. */
 static void read_boot(char *boot, size_t size, const char *host)
 {
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
@@ -382,8 +389,8 @@ static void read_boot(char *boot, size_t size, const char *host)
         fclose(f);
 }
 
-/* Measures the offset of this rank's clock from rank 0's. Rank 0 sends a request, and the other
- * rank answers with its time. */
+/* Measures the offset of the clock of rank `who` from that of rank 0, on both ranks. Rank 0 sends a
+ * request, and rank `who` answers with its time. */
 static int64_t ask_clock(xd_comm *c, int who)
 {
     int64_t best = INT64_MAX, ahead = 0;
@@ -409,8 +416,8 @@ static int64_t ask_clock(xd_comm *c, int who)
     return ahead;
 }
 
-/* Returns the time of this rank's clock, in ns, that is time 0 of the trace: the time of the first
- * event of all ranks. */
+/* Returns when the first event of all ranks happened, in ns of this rank's clock. This is time 0 of
+ * the trace. */
 static int64_t find_zero(xd_comm *c, rank_info *infos)
 {
     int64_t mine = 0, first, one = 1;
@@ -439,8 +446,8 @@ static rank_info my_rank_info(const xd_trace *t)
     return mine;
 }
 
-/* Gathers the descriptions of all ranks on every rank. `ok` is 1 if this rank has memory for the
- * descriptions. Returns 0 if a rank lacks memory. */
+/* On every rank, gathers the descriptions of all ranks. `ok` is 1 if this rank has memory for the
+ * descriptions. Returns 0 if a rank has no memory or a message fails. */
 static int exchange_ranks(xd_comm *c, rank_info *infos, int64_t *rows, int ok)
 {
     int32_t all = ok;

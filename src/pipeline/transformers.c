@@ -1,7 +1,7 @@
 /* transformers.c - loads and drops the transformers of a model that has two.
  *
- * If memory cannot hold both transformers, the weights of one are freed before those of the other
- * are read. */
+ * If memory cannot hold both transformers, the weights of the loaded transformer are freed before
+ * the weights of the next transformer are read. */
 #include "pipeline/transformers.h"
 #include "model/model.h"
 #include "pipeline/weight_groups.h"
@@ -26,7 +26,7 @@ xd_status xd_transformer_change(xd_job *j, int vae, int step, xd_status s, xd_er
     if ((s = xd_world_agree(&ctx->world, s, e)) != XD_OK || p->w->store)
         return s;
     xd_transformer_alone(j, step);
-    if (again)                  /* the ranks' share group was closed with the weights          */
+    if (again)                  /* the share group was closed when the weights were freed      */
         s = xd_weight_groups_find(ctx, vae, e);
     if (s == XD_OK)
         s = xd_world_agree(&ctx->world, xd_component_load(p, ctx->dev, ctx->type, 0, e), e);

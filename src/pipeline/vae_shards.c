@@ -1,8 +1,8 @@
 /* vae_shards.c - divides an image into bands or tiles, which the ranks of a replica decode.
  *
  * A failed rank sends and receives undefined data, so that the sequence of messages does not depend
- * on failures. Memory for bookkeeping is allocated first, and the ranks check together that all
- * have it. */
+ * on failures. The memory for requests and tile owners is allocated first, and the ranks check
+ * together that every rank has this memory. */
 #include "pipeline/vae_shards.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "plan/balance.h"
 #include "ranks/world.h"
 
-/* Returns the memory of a message, or a dummy buffer of the same size after a failure. */
+/* Returns the buffer of a message or, after a failure, a dummy buffer of the same size. */
 static void *usable_buffer(xd_vae_shards *s, void *p, size_t bytes)
 {
     return xd_ok(s->x) && p ? p : xd_failed_buffer(s->x, p, bytes, s->c);
@@ -96,7 +96,7 @@ int xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j, const xd_v
     s->c = topo->replica;
     s->whole = 1;
     s->tiled = j->r->output.enable_tiling && xd_vae_tiles(v, h, w) > 1;
-    s->bands = s->tiled ? 1 : ranks;    /* a single tile is decoded as one image, in bands      */
+    s->bands = s->tiled ? 1 : ranks;    /* without tiles, each rank computes a band of rows     */
     s->lay = (xd_layout){ .len = { h }, .grid = { 1, h, w }, .npatch = 1, .nsp = s->bands };
     xd_balance_rows(ctx->balance, &s->lay);
     x->lay = &s->lay;

@@ -1,7 +1,8 @@
-/* weight_groups.c - finds the ranks of a host that share weights, and opens their shared memory.
+/* weight_groups.c - finds the ranks of a host that share weights, and opens the groups in which
+ * these ranks communicate.
  *
- * All decisions follow from one gather over the host, so that all ranks of the host make the same
- * decisions. */
+ * Every rank of a host gathers the descriptions of all ranks of the host, so that all of them make
+ * the same decisions. */
 #include "pipeline/weight_groups.h"
 
 #include <stdio.h>
@@ -17,24 +18,25 @@
 
 enum { NPART = XD_SHARED_PARTS };
 
-typedef struct group_request {  /* description of a rank that is sent to the ranks of its host */
-    int64_t  color[NPART];      /* equal for ranks with the same stage and shard; -1: not needed */
-    uint64_t form[NPART];       /* hash of the component's packed layout                       */
-    int64_t  open[NPART];       /* 1: nothing is loaded, so sharing is to be decided now       */
+typedef struct group_request {  /* describes a rank to the other ranks of its host             */
+    int64_t  color[NPART];      /* equal for ranks with equal weights; -1: no sharing            */
+    uint64_t form[NPART];       /* hash of the layout of the component's weights in memory     */
+    int64_t  open[NPART];       /* 1: not loaded yet, so that ranks can still share the weights */
     int64_t  rank;              /* index of the rank among the ranks in use                    */
 } group_request;
 
-/* Returns 1 if ranks share the host memory of streamed blocks, as ranks on devices with their own
- * memory do. */
+/* Returns 1 if ranks share only the host memory of streamed blocks. This is the case for devices
+ * with their own memory. */
 static int shares_copies(const xd_context *ctx)
 {
     return xd_dev_identity(ctx->dev) != 0;
 }
 
-/* Returns a hash of all properties on which the packed layout of a component's weights depends. */
+/* Returns a hash of all properties on which the layout of a component's weights in memory
+ * depends. */
 static uint64_t hash_layout(const xd_context *ctx, const xd_component *p)
 {
-    char     kind[sizeof(xd_dev_name)];         /* kind of device: "cuda" for "cuda:1"        */
+    char     kind[sizeof(xd_dev_name)];         /* kind of device, which is "cuda" for "cuda:1" */
     snprintf(kind, sizeof kind, "%.*s", (int)strcspn(ctx->dev->name, ":"), ctx->dev->name);
     uint64_t h = xd_hash_text(kind);
     if (shares_copies(ctx)) {
@@ -67,7 +69,8 @@ static void fill_request(group_request *c, xd_context *ctx, int rank, const int 
     }
 }
 
-/* Returns the number of ranks that share component i with rank r; 0 if it cannot be shared. */
+/* Returns the number of ranks that share component i with rank r, including rank r. Returns 0 if
+ * rank r does not share this component. */
 static int group_of(const group_request *c, int n, int i, int r)
 {
     int size = 0;
@@ -81,7 +84,7 @@ static int group_of(const group_request *c, int n, int i, int r)
     return c[r].color[i] >= 0 && size > 1 ? size : 0;
 }
 
-/* Returns 1 if any ranks of the host share component i. */
+/* Returns 1 if any ranks of this host share the weights of component i. */
 static int is_shared(const group_request *c, int n, int i)
 {
     int some = 0;
@@ -90,7 +93,7 @@ static int is_shared(const group_request *c, int n, int i)
     return some != 0;
 }
 
-/* Returns 1 if the ranks of the host load weights together. */
+/* Returns 1 if the ranks of this host load at least some weights together. */
 static int load_together(const xd_context *ctx, const group_request *c, int n)
 {
     int some = !shares_copies(ctx);
@@ -115,8 +118,8 @@ static xd_status group_component(xd_context *ctx, const xd_context *among, const
     return s;
 }
 
-/* Forms the groups of ranks that share weights. A failed rank continues, so that all ranks take
- * part in the same splits of communicators. */
+/* Forms the groups of ranks that share weights. A rank that fails for one component continues with
+ * the next, so that all ranks take part in all splits of communicators. */
 static xd_status form_groups(xd_context *ctx, const xd_context *among, const group_request *c,
                              xd_err *e)
 {
@@ -156,7 +159,8 @@ static xd_status find_groups(xd_context *ctx, const xd_context *among, const int
 static xd_status find_among(xd_context *ctx, xd_context *among, const int want[NPART], xd_err *e)
 {
     xd_status s = XD_OK;
-    for (int i = 0; i < NPART; i++) {   /* closes groups of a request that failed before loading */
+    /* closes the groups of a request that has failed before loading */
+    for (int i = 0; i < NPART; i++) {
         xd_component *p = xd_model_part(&ctx->model, i);
         if (p && p->w && !p->w->store)
             xd_shared_weights_close(p);
@@ -182,7 +186,7 @@ xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd
 
 /* ---- counting ----------------------------------------------------------------------------- */
 
-/* Number of status exchanges when a group loads weights: before and after loading. */
+/* Loading weights in a group exchanges the ranks' status two times: before loading and after. */
 enum { LOAD_AGREES = 2 };
 
 static xd_status agree_alone(xd_comm *c, xd_err *e)
@@ -193,7 +197,7 @@ static xd_status agree_alone(xd_comm *c, xd_err *e)
 xd_status xd_weight_groups_count(xd_context *ctx, const int group[XD_SHARED_PARTS], xd_err *e)
 {
     xd_comm  *h = ctx->world.host, *k = NULL;
-    group_request any;          /* only the variable's address is used                         */
+    group_request any;          /* the message's content does not matter, only its size        */
     xd_status s = agree_alone(h, e);
     int64_t  *rows = calloc((size_t)h->size, sizeof *rows);
     if (!rows)

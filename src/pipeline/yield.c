@@ -27,7 +27,7 @@ xd_status xd_yield_now(xd_job *j, xd_err *e)
     if (!can_yield(j))
         return XD_OK;
     xd_status s = call_on_turn(j, e);
-    xd_yield_seconds(j);        /* drop the yielded seconds, which belong to no stage          */
+    xd_yield_seconds(j);        /* these seconds are not subtracted from the time of a stage   */
     return xd_world_agree(&j->ctx->world, s, e);
 }
 
@@ -44,8 +44,8 @@ void xd_yield_in_step(xd_job *j, xd_exec *x)
         yield_or_fail(j, x);
 }
 
-/* Yields at a pause of an op if all ranks can. The first rank that cannot continue makes all ranks
- * stop yielding, because a failed or cancelled request must not wait for other engines. */
+/* At a pause of an op, yields if no rank has failed. After the failure of one rank, no rank yields
+ * any more, because a failed or cancelled request must not wait for other engines. */
 static void yield_at_pause(void *pauser, xd_exec *x)
 {
     xd_job *j = pauser;

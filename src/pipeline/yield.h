@@ -1,10 +1,10 @@
-/* yield.h - points at which a request yields to the program, which may then run other engines
- * (callback on_turn).
+/* yield.h - lets a request yield to the program at certain points. To yield is to call the
+ * request's callback on_turn, in which the program may run other engines.
  *
- * Between two steps all ranks yield together. Texts and pixels are computed by some ranks, in
- * parts, while the other ranks wait. The computing ranks then announce each yield, and the waiting
- * ranks yield with them until the work ends. Functions are collective over the ranks in use unless
- * their comments say otherwise. */
+ * Between two steps all ranks yield together. Text encoding and decoding run on some ranks only,
+ * while the other ranks wait. The computing ranks announce each yield, and the waiting ranks then
+ * yield together with them until the computation ends. Functions are collective over the ranks in
+ * use unless their comments say otherwise. */
 #ifndef XD_PIPELINE_YIELD_H
 #define XD_PIPELINE_YIELD_H
 
@@ -14,11 +14,11 @@
 xd_status xd_yield_now(xd_job *j, xd_err *e);
 /* Yields once between two steps. A failure is stored in the context x. */
 void      xd_yield_in_step(xd_job *j, xd_exec *x);
-/* For a rank that computes. Between xd_yield_begin and xd_yield_end, xd_pause yields if it is
- * called with a context for which xd_yield_watch was called. A rank that has failed calls
- * xd_yield_begin and xd_yield_end, too. */
+/* For a rank that computes. Between xd_yield_begin and xd_yield_end, a call of xd_pause yields if
+ * its context was passed to xd_yield_watch before. A rank that has failed calls xd_yield_begin and
+ * xd_yield_end, too. */
 void      xd_yield_begin(xd_job *j);
-void      xd_yield_watch(xd_job *j, xd_exec *x);        /* watches a context; the call is local */
+void      xd_yield_watch(xd_job *j, xd_exec *x);        /* makes xd_pause(x) yield; local       */
 void      xd_yield_end(xd_job *j);
 /* For a rank that waits. Yields together with the computing ranks until one of the computing ranks
  * calls xd_yield_end. */
