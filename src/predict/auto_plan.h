@@ -1,4 +1,5 @@
-/* auto_plan.h - chooses a parallel plan for an engine if the program has not given all degrees. */
+/* auto_plan.h - chooses a parallel plan for an engine if the program does not give all degrees of
+ * the plan. */
 #ifndef XD_PREDICT_AUTO_PLAN_H
 #define XD_PREDICT_AUTO_PLAN_H
 
@@ -6,15 +7,16 @@
 #include "pipeline/job.h"
 #include "xdit/xdit.h"
 
-/* Predicted seconds of the request for which the plan was chosen; negative: unknown. */
+/* Predicted times, in seconds, of the request for which the plan was chosen; negative: unknown. */
 typedef struct xd_predicted_times {
     double text_s, load_s, denoise_s, decode_s, total_s;
-    double read_s;  /* seconds of text, load and decode in which weights are read from disk */
-    int    logged;  /* 1: total_s was logged, with the plan or with the bytes to read */
+    double read_s;  /* seconds of reading from disk, included in text_s, load_s and decode_s */
+    /* 1: total_s was logged when the plan was chosen or when the bytes to read were */
+    int    logged;
 } xd_predicted_times;
 
-/* Warns on rank 0 if a request is far larger than the model's own size and `seconds`, the predicted
- * time of the request (negative: unknown), is long. */
+/* On rank 0, warns if a request is far larger than the model's own size and takes long. `seconds`
+ * is the predicted time of the request; negative: unknown. */
 void xd_warn_far_larger(const xd_job *j, double seconds);
 
 /* Chooses the degrees of a->parallel that are 0 so that all ranks are used, in the way that a->plan

@@ -1,11 +1,12 @@
-/* cost_device.c - a count device (a device that computes nothing and counts memory) that also
- * predicts the time of each kernel call on a machine.
+/* cost_device.c - a device that computes nothing, and predicts the time of each kernel call on a
+ * machine. It forwards the calls to a count device, which counts memory and operations.
  *
- * A GEMM, an attention or a convolution takes the longer of two times: the time of its FLOPs at the
- * machine's rate (which is lower for few rows or keys), and the time of its bytes. All other
- * kernels take the time of their bytes. This roofline model (Williams et al. 2009) has a half-speed
- * point as in Hockney and Jesshope 1988. A CPU has a separate rate for weights: there a GEMM also
- * takes the time of reading weights that are no longer in a cache, and the time of its epilogue. */
+ * A GEMM, an attention or a convolution takes the longer of two times: its FLOPs divided by the
+ * machine's FLOP rate, which is lower for few rows or keys, and its bytes divided by the machine's
+ * byte rate. For all other kernels only the bytes count. This is a roofline model (Williams et al.
+ * 2009), with a half-speed point for few rows or keys as in Hockney and Jesshope 1988. A machine
+ * with CPUs has a separate rate of reading weights. There, the time of reading weights that are no
+ * longer in a cache and the time of the epilogue are added to the time of a GEMM. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,11 +14,12 @@
 #include "observe/device_proxy.h"
 #include "predict/machine.h"
 
-struct xd_cost_device {         /* the device proxy must be the first member                   */
+struct xd_cost_device {         /* the device proxy is the first member                        */
     xd_device_proxy   w;
     const xd_machine *m;
     const xd_rates   *rate;
-    double            seconds, weights; /* predicted time; bytes of the weights in use         */
+    /* predicted time; bytes of the weights that ops read repeatedly */
+    double            seconds, weights;
 };
 
 const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute)
@@ -25,21 +27,23 @@ const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute)
     return compute == XD_F32 ? &m->f32 : &m->bf16;
 }
 
-/* Returns the rate of a kernel at size n, if half of the full rate is reached at size `half`. */
+/* Returns the rate of a kernel for n rows or keys, if the kernel reaches half of its full rate
+ * `rate` for `half` of them. */
 static double rate_at(double rate, double n, double half)
 {
     return n > 0 ? rate * n / (n + half) : rate;
 }
 
-/* Returns the seconds of moving bytes at the kernel's own rate, or at the general rate if the
- * kernel has none. */
+/* Returns the seconds in which a kernel moves `bytes`. The rate is `own` or, if that is 0, the rate
+ * of kernels in general. */
 static double seconds_moved(const xd_rates *r, double own, double bytes)
 {
     return bytes / (own > 0 ? own : r->bytes);
 }
 
-/* Returns the rate of a GEMM with quantized weights. Without a measurement, int8 GEMMs are 1.5
- * times as fast as others, and e4m3 weights are expanded in addition to the GEMM. */
+/* Returns the rate of a GEMM with quantized weights. If the speed-up was not measured, int8 GEMMs
+ * count as 1.5 times as fast as others, and e4m3 GEMMs count as equally fast, because their weights
+ * are expanded before. */
 static double quant_rate(const xd_rates *r, const xd_gemm *a)
 {
     const double fp8 = a->fp8 && r->fp8_gemm > 0 ? r->fp8_gemm : r->fp8;
@@ -64,8 +68,8 @@ static double seconds_gemm(const xd_cost_device *k, const xd_gemm *a, const xd_c
 }
 
 /* Returns the rate of attention with head width D. Each pair of query and key takes a constant time
- * in addition to its FLOPs. The rates for head widths 64 and 128 determine this constant time,
- * which dominates for widths below 64. Rates for head widths between 64 and 128 are
+ * in addition to the time of its FLOPs. The rates for head widths 64 and 128 determine this
+ * constant time, which dominates for widths below 64. Rates for head widths between 64 and 128 are
  * interpolated. */
 static double attn_rate(const xd_rates *r, double D)
 {
@@ -76,7 +80,8 @@ static double attn_rate(const xd_rates *r, double D)
     return r->attn[0] * (1 - w) + r->attn[1] * w;
 }
 
-/* Speed of attention with int8 scores relative to bf16 (doc/lab/attention.md). */
+/* How many times as fast attention with int8 scores is as attention in bf16
+ * (doc/lab/attention.md). */
 static const double INT8_GAIN = 1.3;
 
 static double seconds_attn(const xd_rates *r, const xd_attn_args *a, const xd_counts *c)
@@ -99,7 +104,7 @@ static double seconds_of(const xd_cost_device *k, xd_op op, const void *a, const
     case XD_OP_ATTN: return seconds_attn(r, a, c);
     case XD_OP_CONV: return xd_max_double(c->flops / r->conv, c->bytes / r->bytes);
     case XD_OP_NORM:
-    case XD_OP_ADDMUL:          /* after a sum over ranks, operands are in no cache            */
+    case XD_OP_ADDMUL: /* often after a sum over ranks, so that no cache has the operands      */
     case XD_OP_ROTATE:
     case XD_OP_QKNORM:  return seconds_moved(r, r->norm, c->bytes);
     case XD_OP_MOMENTS:

@@ -1,7 +1,8 @@
-/* fit.c - finds changes of a request that make it fit into memory.
+/* fit.c - finds changes of a request's flags with which the request fits into memory.
  *
- * A set of changes is a set of flags; each set is counted as a full run of the request. Sets are
- * tried in the order of a user's preference. Supersets of a set that fits are not tried. */
+ * The changes are tried in sets. For each set, the memory of a full run of the request is counted.
+ * Sets that users prefer are tried first. If a set fits, larger sets that contain it are not
+ * tried. */
 #include "predict/fit.h"
 
 #include <math.h>
@@ -16,25 +17,25 @@
 #include "pipeline/memory_plan.h"
 #include "plan/balance.h"
 
-/* MAX_REPORTED: max sets of flags in one message. LEFT: bytes that must stay free while
- * counting. */
+/* MAX_REPORTED is the max number of sets that a message lists. LEFT is the number of bytes that
+ * must stay free while memory is counted. */
 enum { MAX_REPORTED = 3, LEFT = 100000000 };
 static const double PATIENCE_S = 1.5;
 
-typedef struct set {            /* a set of changed flags; all 0: as requested                 */
+typedef struct set {            /* a set of changed flags; all 0: no change                    */
     int      bf16;
-    xd_dtype dit, text;         /* new weight types: I8, F8E4M3 or Q4_0                        */
-    int      text_tp, tp;       /* tensor-parallel degrees; tp replaces given degrees          */
-    int      tiles, rows;       /* tiles 1: set --enable_tiling; rows 1: --use_parallel_vae    */
-    int      ranks;             /* a smaller number of ranks; 0: as requested                  */
+    xd_dtype dit, text;         /* new types of weights: I8, F8E4M3 or Q4_0                    */
+    int      text_tp, tp;       /* tensor-parallel degrees; tp replaces all other degrees      */
+    int      tiles, rows;       /* 1: --enable_tiling; 1: --use_parallel_vae                   */
+    int      ranks;             /* a smaller number of ranks; 0: no change                     */
     int      offload;           /* 1: with --offload auto                                      */
-    int      size;              /* index of a smaller output size, from 1                      */
+    int      size;              /* index of a smaller output size (size_of), from 1            */
 } set;
 
 typedef struct trial {
-    double need, have;          /* needed and available bytes, for the tighter limit           */
+    double need, have;          /* needed and available bytes, of the limit that is nearer     */
     double text, dit;           /* bytes of weights on the rank with the largest need          */
-    double streamed;            /* bytes of weights read or copied to the device per step      */
+    double streamed;            /* bytes of weights that each step reads, or copies to the device */
     char   plan[256];
 } trial;
 
@@ -43,13 +44,13 @@ typedef struct finder {
     xd_context         own;
     const xd_parallel *plans;
     int                nplans;
-    /* compute type, and weight types, of the engine */
+    /* compute type of the engine, and types of its weights */
     xd_dtype           type, dit, text[XD_MAXTEXT];
     xd_offload         offload;
     double             until;
     set                fit[MAX_REPORTED];
     int                nfit;
-    set                leanest; /* the set of changes that was counted for `least`             */
+    set                leanest; /* the set of changes with the smallest need, which is in `least` */
     trial              least;
     xd_text_buf        reported;
 } finder;
@@ -103,7 +104,7 @@ const xd_candidate *xd_fit_least(const xd_search *s)
 
 /* ---- a set of flags ----------------------------------------------------------------------- */
 
-/* Returns 1 if weights of `type` are smaller than weights of the current type `now`. */
+/* Returns 1 if weights of `type` need less memory than weights of the type `now`. */
 static int is_smaller(xd_dtype type, xd_dtype now)
 {
     return now != XD_Q4_0 && (type == XD_Q4_0 || (now != XD_I8 && now != XD_F8E4M3));
@@ -115,8 +116,8 @@ static int text_can_be(const finder *w, int k, xd_dtype type)
     return m->has_text[k] && xd_types_quantizes(&m->text[k]) && is_smaller(type, w->text[k]);
 }
 
-/* Sets the context's types to those of a set of changes; an empty set has the engine's types.
- * Discards descriptions of kernels with other types, so that only the kernels of this set are
+/* In the context, sets the types of a set of changes; what the set does not change gets the
+ * engine's type. Discards the kernels of earlier sets, so that only the kernels of this set are
  * counted. */
 static void set_types(finder *w, const set *s)
 {
@@ -140,9 +141,9 @@ static void set_types(finder *w, const set *s)
     }
 }
 
-/* Writes the height and width of the smaller output size i: 3/4, 1/2 and 1/4 of the requested
- * sides, then repeated halves down to a quarter of the model's own size. Returns 0 if there is no
- * size i. */
+/* Writes height and width of the smaller output size i. The sides of the sizes 1, 2 and 3 are 3/4,
+ * 1/2 and 1/4 of the requested sides. Each further size halves the sides, down to a quarter of the
+ * model's own size. Returns 0 if there is no size i. */
 static int size_of(const finder *w, int i, int64_t side[2])
 {
     const xd_model   *m = &w->t->ctx->model;
@@ -237,15 +238,15 @@ static void flags_of(const finder *w, const set *s, xd_text_buf *b)
 
 /* ---- counting ----------------------------------------------------------------------------- */
 
-/* Returns a memory limit minus a margin, because the free memory of this machine may change a
- * little before the next run. Descriptions of other machines have reserves of their own. */
+/* Returns a memory limit minus a margin, because the free memory may change a little before the
+ * next run. */
 static double with_margin(double have)
 {
     return have - (have > 8e8 ? 4e6 + have / 200 : have / 100);
 }
 
-/* Returns the bytes that this process may map, including its weights and the kernels of the last
- * counted set. */
+/* Returns the address space, in bytes, that this process may use, minus a margin. The weights that
+ * are loaded are included. */
 static double space_of(const finder *w)
 {
     size_t machine, process;
@@ -275,8 +276,8 @@ static int is_lighter(const trial *a, const trial *b)
     return !(b->have > 0) || a->need * b->have < b->need * a->have;
 }
 
-/* Predicts the memory of a plan. Streaming uses all memory except that of kernels, whose size is
- * known after a first prediction of the plan. */
+/* Predicts the memory of a plan. If blocks are streamed, the plan is predicted two times: the first
+ * prediction gives the memory of the kernels, and the second one leaves this memory free. */
 static xd_status predict_plan(const finder *w, const xd_request *r, const xd_parallel *p,
                               xd_prediction *f, trial *c, xd_err *e)
 {
@@ -300,8 +301,8 @@ static xd_status predict_plan(const finder *w, const xd_request *r, const xd_par
     }
 }
 
-/* Finds the plan with the smallest memory need for a set of changes. Returns 0 if no plan is
- * possible. */
+/* With a set of changes, counts the memory need of each given plan. *best becomes the smallest
+ * need. Returns 0 if no plan is possible. */
 static int count_plans(finder *w, const set *s, trial *best)
 {
     xd_request    r;
@@ -322,7 +323,8 @@ static int count_plans(finder *w, const set *s, trial *best)
     return any;
 }
 
-/* Finds the smallest memory need like count_plans, over all plans with fewer ranks. */
+/* Finds the smallest memory need as count_plans does, but over all plans for the smaller number of
+ * ranks in the set. */
 static int count_fewer(finder *w, const set *s, trial *best)
 {
     xd_search se = { 0 };
@@ -342,9 +344,9 @@ static int count_fewer(finder *w, const set *s, trial *best)
     return any;
 }
 
-/* Counts the memory of a set of changes. Counting itself needs memory for the descriptions of
- * kernels. If little memory is left, counting stops, and the advice has only the sets found so
- * far. */
+/* Counts the memory need of a request with a set of changes. Returns 0 if it was not counted.
+ * Counting itself needs memory for the descriptions of kernels. When little memory is left, no more
+ * sets are counted, and the advice has only the sets that were found before. */
 static int count_set(finder *w, const set *s, trial *c)
 {
     if (xd_host_address_space() < LEFT)
@@ -375,7 +377,7 @@ static void add_advice(finder *w, const set *s, const trial *c)
         w->fit[w->nfit++] = *s;
 }
 
-/* Returns 1 if the set s makes all changes of the set f, possibly with other weight types. */
+/* Returns 1 if the set s has all changes of the set f; the types of weights may differ. */
 static int includes(const set *s, const set *f)
 {
     return s->bf16 >= f->bf16 &&
@@ -385,9 +387,8 @@ static int includes(const set *s, const set *f)
            (!f->size || s->size >= f->size);
 }
 
-/* Removes unnecessary changes from a set, as long as it needs at most `most` times the available
- * memory. Changes that cost the user more are removed first. A smaller size is tried only if the
- * original size does not fit. */
+/* Removes from a set each change without which the request still needs at most `most` times the
+ * available memory. Changes that cost the user more are removed first. */
 static void simplify_set(finder *w, set *s, trial *c, double most)
 {
     for (int i = 0; i < 8; i++) {
@@ -430,10 +431,10 @@ static int try_set(finder *w, const set *asked)
 
 /* ---- candidate sets ---------------------------------------------------------------------- */
 
-typedef struct levers {         /* changes that are possible; 0: not possible                  */
+typedef struct levers {         /* the changes that are possible; 0: not possible              */
     int      bf16, tiles, rows, tp, text_tp, offload;
     xd_dtype dit, text;
-    xd_dtype dit4, text4;       /* four bits: Q4_0, on CPUs only                               */
+    xd_dtype dit4, text4;       /* types with four bits, only on CPUs: Q4_0                    */
     int      text_first;        /* 1: the text encoder is larger than the transformer          */
 } levers;
 
@@ -474,13 +475,13 @@ static levers find_levers(const finder *w, const trial *base)
         .text_first = base->text > base->dit };
 }
 
-/* Tries all combinations of smaller types in addition to the changes in `s`. Sets that change a
- * single type are tried first, and the larger component's type is tried before the smaller
- * component's type. */
+/* In addition to the changes in `s`, tries all combinations of smaller types. Combinations that
+ * change a single type are tried first; of these, bf16 is the first, and the type of the larger
+ * component comes before that of the smaller one. */
 static void try_types(finder *w, const levers *l, set s)
 {
-    /* bits of a combination: 1: bf16, 2: smaller type of the larger component, 4: of the smaller
-     * component */
+    /* bits of a combination: 1 for bf16; 2 for a smaller type of the larger component; 4 for a
+     * smaller type of the smaller component */
     static const int order[] = { 1, 2, 4, 6, 3, 5, 7 };
     xd_dtype         large = l->text_first ? l->text : l->dit,
         small = l->text_first ? l->dit : l->text;
@@ -497,7 +498,8 @@ static void try_types(finder *w, const levers *l, set s)
     }
 }
 
-/* Tries four-bit weights, unless other weight types fit without streaming. */
+/* Tries four-bit weights. Does nothing if the request fits with other types of weights and without
+ * streaming. */
 static void try_four(finder *w, const levers *l)
 {
     levers four = *l;
@@ -510,7 +512,7 @@ static void try_four(finder *w, const levers *l)
         try_types(w, &four, (set){ 0 });
 }
 
-/* Tries changes of the plan's degrees, first separately, then together. */
+/* Tries changes of the plan's degrees and of the parallel VAE, alone and together. */
 static void try_degrees(finder *w, const levers *l)
 {
     for (int k = 1; k < 8; k++) {
@@ -530,7 +532,7 @@ static set all_levers(const levers *l)
                   .tiles = l->tiles, .rows = l->rows, .offload = l->offload };
 }
 
-/* Tries changes that leave pixels unchanged or nearly so, before types of lower precision. */
+/* Tries changes that leave the pixels unchanged or nearly unchanged: tiles and streaming. */
 static void try_lossless(finder *w, const levers *l)
 {
     for (int k = 1; k < 4; k++)
@@ -554,7 +556,8 @@ static void try_fewer(finder *w)
     }
 }
 
-/* Checks a lower limit of the memory quickly: returns 1 if the pixels alone can fit. */
+/* Returns 1 if the pixels alone fit into memory. This is a quick check, because no memory need is
+ * counted. */
 static int may_fit(const finder *w, const int64_t side[2])
 {
     const xd_fit *t = w->t;
@@ -562,8 +565,9 @@ static int may_fit(const finder *w, const int64_t side[2])
     return (double)side[0] * (double)side[1] * 15 < have;
 }
 
-/* Finds the largest output size that fits in addition to the changes in `s`, from index `from` to
- * the smaller size at index `to`. */
+/* Finds the largest output size with which the request fits, if the changes in `s` are made, too.
+ * Tries the sizes with the indices from `from` to `to` - 1; a higher index is a smaller size.
+ * Returns the index, or `to` if no size fits. */
 static int try_sizes(finder *w, set s, int from, int to)
 {
     int64_t side[2];
@@ -573,8 +577,8 @@ static int try_sizes(finder *w, set s, int from, int to)
     return to;
 }
 
-/* Returns 1 if any set of changes that keeps the size can fit. Kernels for tiles may need more
- * memory than tiles save; then tiles are removed from the set `all`. */
+/* Returns 1 if the request can fit with any of the changes in `all`, which do not change the image
+ * size. If the kernels for tiles need more memory than tiles save, removes tiles from `all`. */
 static int any_may_fit(finder *w, set *all)
 {
     set   plain = *all;
@@ -588,8 +592,8 @@ static int any_may_fit(finder *w, set *all)
     return w->nfit > 0 || d.need <= d.have;
 }
 
-/* If eight-bit weights do not fit, tries all changes with four-bit weights, which replace those in
- * `all`. */
+/* Call if the request does not fit with eight-bit weights. In `all`, replaces the types of weights
+ * by four-bit types, and tries these types alone and with all other changes. */
 static void try_all_in_four(finder *w, const levers *l, set *all)
 {
     all->dit = l->dit4 ? l->dit4 : all->dit;
@@ -620,7 +624,7 @@ static void try_all(finder *w, const levers *l)
         try_fewer(w);
     if (w->nfit > 0 || w->t->only)
         return;
-    w->until = xd_now_s() + PATIENCE_S; /* more time, because nothing has been found so far    */
+    w->until = xd_now_s() + PATIENCE_S; /* more time, because no set that fits was found       */
     int size = try_sizes(w, (set){ 0 }, 1, SIZES);
     if (!huge)
         try_sizes(w, all, 1, size);
@@ -648,7 +652,8 @@ static void write_advice(finder *w, char *out, size_t size)
     xd_buf_free(&b);
 }
 
-/* Keeps only the changes that an engine makes without the user. */
+/* If `only` is not 0, keeps only the changes in `only`, which an engine may make without asking the
+ * user. */
 static levers limit_levers(levers l, int only)
 {
     if (only)
@@ -661,7 +666,8 @@ static levers limit_levers(levers l, int only)
     return l;
 }
 
-/* Writes the sets of changes that fit as text. Sets *first to the first of these sets. */
+/* Finds the sets of changes with which the request fits, and writes them to `out` as text. Sets
+ * *first to the first of these sets. */
 static void find_advice(const xd_fit *t, const xd_parallel *plans, int n, set *first, char *out,
                         size_t size)
 {
@@ -678,7 +684,7 @@ static void find_advice(const xd_fit *t, const xd_parallel *plans, int n, set *f
         if (xd_model_text(&w.own.model, k))
             w.text[k] = t->ctx->model.text[k].w->blocks;
     if (!forked)
-        ;                       /* no memory for advice                                        */
+        ;                       /* there is no memory for finding advice                       */
     else if (t->huge || count_set(&w, &same, &base)) {
         levers l = limit_levers(find_levers(&w, &base), t->only);
         try_all(&w, &l);
@@ -707,8 +713,8 @@ xd_fit_choice xd_fit_choose(const xd_fit *t, const xd_parallel *plan, char *out,
     return (xd_fit_choice){ s.offload, (int32_t)s.dit, (int32_t)s.text };
 }
 
-/* Finds changes for two plans: the plan with the smallest memory need, and the plan with the
- * smallest need without text encoders. */
+/* Finds changes for two plans: the plan with the smallest memory need, and the plan whose memory
+ * need is smallest when the text encoders are not counted. */
 void xd_fit_advice_of(const xd_fit *t, const xd_search *s, char *out, size_t size)
 {
     const xd_candidate *one = xd_fit_least(s), *two = NULL;

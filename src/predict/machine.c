@@ -124,8 +124,8 @@ xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e)
     return s == XD_OK ? check_wire(&m->between, what, "between", e) : s;
 }
 
-/* Reads the rates and links of a machine. If a file has only one compute type, or one link, the
- * other one gets the same values. */
+/* Reads the rates and links of a machine. If the file has the rates of only one compute type, or
+ * only one link, the other compute type or link gets the same values. */
 static xd_status read_parts(xd_machine *m, const xd_json *j, const char *path, xd_err *e)
 {
     static const char *const names[] = { "f32", "bf16", "inside", "between" };

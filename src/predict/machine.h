@@ -1,8 +1,8 @@
 /* machine.h - describes a machine for predictions by the rates of its kernels and links, which are
  * measured by `xdit probe`, read from a file, or built in.
  *
- * One rank computes on one device: a GPU, or the threads of a CPU rank. Rates are those of a rank
- * while all ranks of its host compute. */
+ * One rank computes on one device: a GPU, or the threads of a CPU rank. All rates are rates of one
+ * rank, measured while all ranks of its host compute. */
 #ifndef XD_PREDICT_MACHINE_H
 #define XD_PREDICT_MACHINE_H
 
@@ -13,26 +13,29 @@
 
 typedef struct xd_rates {       /* rates of the kernels of one rank in one compute type        */
     double gemm;                /* flop/s of large GEMMs                                       */
-    double gemm_rows;           /* number of rows at which a GEMM reaches half the rate `gemm` */
+    double gemm_rows;           /* number of rows for which a GEMM reaches half the rate `gemm` */
     double attn[2];             /* flop/s of attention with head widths 64 and 128             */
-    double attn_keys;           /* number of keys at which attention reaches half the rate `attn` */
+    double attn_keys; /* number of keys for which attention reaches half the rate `attn`          */
     double conv;                /* flop/s of convolutions                                      */
     double bytes;               /* bytes/s of all other kernels                                */
     double call_s;              /* overhead of a kernel call in seconds                        */
-    /* bytes/s of norms (also norms per head), of group norms, and of activation functions; 0: the
-     * rate `bytes`. */
+    /* bytes/s of norms, including norms of attention heads; of group norms; of activation
+     * functions. A rate of 0 means that the kernel has the rate `bytes`. */
     double norm, gnorm, act;
-    /* bytes/s at which weights that are not in a CPU cache are read; 0: the rate `bytes`. */
+    /* bytes/s of reading weights that are not in a CPU cache; 0: they are read at the rate
+     * `bytes`. */
     double weights;
-    double attn_rows; /* number of queries at which attention reaches half the rate `attn` */
-    double int8, fp8;           /* speed-up of large GEMMs with int8 or fp8 weights; 0: estimated */
-    /* Speed-up of large GEMMs with inputs and weights in e4m3; 0: the speed-up `fp8`. */
+    double attn_rows; /* number of queries for which attention reaches half the rate `attn` */
+    /* how many times as fast GEMMs are with int8, or fp8, weights; 0: estimated */
+    double int8, fp8;
+    /* How many times as fast GEMMs are with both inputs and weights in e4m3; 0: the value of
+     * `fp8`. */
     double fp8_gemm;
 } xd_rates;
 
 typedef struct xd_wire {        /* communication link between two ranks                        */
     double latency_s, bytes;    /* latency of a message; bytes/s in one direction              */
-    /* Fraction of the compute speed that remains during a message, 0..1. */
+    /* Fraction, from 0 to 1, of its speed at which a rank computes while a message arrives. */
     double overlap;
     double shared;              /* max bytes/s of all ranks of a host together; 0: no limit    */
 } xd_wire;
@@ -43,7 +46,7 @@ typedef struct xd_machine {
     int      threads;           /* threads of a CPU rank; 0: one device per rank               */
     double   memory;            /* bytes of memory per host (CPU) or per device                */
     int      shares;            /* 1: ranks of a host share one copy of equal weights          */
-    double   alone;            /* speed-up of a rank while the other ranks of its host idle       */
+    double   alone; /* how many times as fast a rank is while the other ranks of its host idle    */
     xd_rates f32, bf16;
     xd_wire  inside, between;   /* links between ranks of one host; between hosts              */
     int      sheet;             /* 1: all rates are from data sheets, none is measured          */
@@ -54,30 +57,30 @@ typedef struct xd_machine {
     double   cache;  /* bytes of weights that a rank's caches keep between calls         */
 } xd_machine;
 
-/* Reads a machine description from a file that xd_machine_write wrote, or makes one from a name:
- * "8xH100", "2x8xL40", "H200". */
+/* Reads a machine description from a file that xd_machine_write wrote, or makes a description from
+ * a name such as "8xH100", "2x8xL40" or "H200". */
 xd_status xd_machine_read(xd_machine *m, const char *name, xd_err *e);
 /* Describes the machine of this process with this many ranks. Reads the result of `xdit probe` (the
- * file of xd_machine_home). If there is none, measures the machine's peak rate briefly and
- * multiplies it by the usual efficiency of kernels and messages. m->name tells where the rates are
- * from. The disk speed is that of a probe with any number of ranks. `dev` must not be a count
- * device, because the rates of `dev` are measured. */
+ * file of xd_machine_home). If there is no such file, measures the peak FLOP rate of the machine
+ * briefly, and multiplies this rate by the usual efficiency of each kernel. m->name tells where the
+ * rates are from. The disk speed may be from a probe with another number of ranks. `dev` must not
+ * be a count device, because the rates of `dev` are measured. */
 xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd_err *e);
-/* Describes a machine as xd_machine_here does, for ranks on devices with their own memory. `device`
- * is the name of all these devices, "cuda" or "cuda:0", or NULL for the kind of `dev`, which is
- * this rank's device. If there is no probe result, a known device gets the rates of its preset, and
- * an unknown device is measured briefly. */
+/* Describes a machine as xd_machine_here does, for ranks on devices with their own memory. `dev` is
+ * this rank's device. `device` names the devices of all ranks, as in "cuda" or "cuda:0"; NULL: they
+ * are of the same kind as `dev`. If there is no probe result, a known device gets the rates of its
+ * preset, and an unknown device is measured briefly. */
 xd_status xd_machine_of_devices(xd_machine *m, xd_dev *dev, const char *device, int ranks,
                                 xd_err *e);
-/* Makes the path of the file with the probe result for this many ranks on this host, below
- * $XDG_CACHE_HOME or ~/.cache. Returns 0 if there is no such directory or the path is too long. */
+/* Makes the path of the file, below $XDG_CACHE_HOME or ~/.cache, that has the probe result for this
+ * many ranks on this host. Returns 0 if there is no such directory or the path is too long. */
 int       xd_machine_home(int ranks, int threads, char *path, size_t size);
 /* Makes a path as xd_machine_home does, for ranks on devices with the name `device`. */
 int       xd_machine_device_home(int ranks, const char *device, char *path, size_t size);
-/* Adjusts the rates if the ranks together have more threads than this host has cores. Ranks then
+/* If the ranks together have more threads than this host has cores, reduces the rates. Ranks then
  * share cores, so each rank is slower unless it computes alone. */
 void      xd_machine_oversubscribe(xd_machine *m);
-/* Returns the bytes of this machine's last-level cache per rank. */
+/* Returns the size of this machine's last-level cache, in bytes, divided by the number of ranks. */
 double    xd_machine_cache(int ranks);
 xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e);
 /* Appends the machine description as JSON. */
@@ -99,15 +102,15 @@ const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute);
 /* ---- a device that predicts times and computes nothing ---------------------- */
 
 typedef struct xd_cost_device xd_cost_device;
-/* Opens a device that forwards all calls to a count device (borrowed; it computes nothing) and sums
- * the seconds that the ops are predicted to need on machine m (borrowed). `type` is the model's
- * compute type. */
+/* Opens a device that forwards all calls to the device `count`, which computes nothing, and sums
+ * the seconds that the ops are predicted to need on machine m. `count` and m must exist as long as
+ * the device. `type` is the model's compute type. */
 xd_status xd_cost_device_open(xd_cost_device **r, xd_dev *count, const xd_machine *m, xd_dtype type,
                               xd_err *e);
 void      xd_cost_device_close(xd_cost_device **r);
 xd_dev   *xd_cost_device_dev(xd_cost_device *r);
-/* Sets the bytes of weights that later ops read again and again. From these bytes, the device
- * predicts the cache hits of the ops. */
+/* Sets the size of the weights, in bytes, that later ops read repeatedly. If the size is larger
+ * than the machine's cache, these ops are predicted to read the weights from memory. */
 void      xd_cost_device_weights(xd_cost_device *r, double bytes);
 /* Returns the predicted seconds of the ops since the last call of this function. If `alone` is 1,
  * the ops are predicted as if all other ranks were idle. */

@@ -1,11 +1,11 @@
-/* machine_presets.c - presets of machines: devices known by name, and clusters of any number of
- * them.
+/* machine_presets.c - describes machines by built-in rates: devices with a known name, and clusters
+ * of any number of these devices.
  *
- * Peak rates are from data sheets: dense bf16, f32, memory, one direction of the link. The
- * fractions of peak that kernels reach are fitted to published times of one device. The fraction of
- * a link's peak is fitted to one time of two devices (bench/published, doc/planner.md). Values of a
- * preset that are neither peaks nor fitted are assumed. A device without a fit has the fractions of
- * a similar device. */
+ * The peak rates are from data sheets: those of dense bf16, of f32, of memory, and of one direction
+ * of the link. The fractions of peak that kernels reach are fitted to published times of requests
+ * on one device. The fraction of a link's peak is fitted to one published time of a request on two
+ * devices (bench/published, doc/planner.md). All other values are assumed. A device without
+ * published times has the fractions of a similar device. */
 #include "predict/machine.h"
 
 #include <ctype.h>
@@ -13,8 +13,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* Rates of a device, from its peaks in FLOP/s and bytes/s and the fractions of peak for GEMMs,
- * attention and convolutions. */
+/* Makes the rates of a device from its peak rates, in FLOP/s and bytes/s, and from the fractions of
+ * peak that GEMMs, attention and convolutions reach. */
 #define RATES(peak, gemm_, attn_, conv_, memory_)                                                \
     { .gemm = (gemm_) * (peak), .gemm_rows = 160, .attn = { (attn_) * (peak), (attn_) * (peak) }, \
       .attn_keys = 200, .conv = (conv_) * (peak), .bytes = 0.8 * (memory_), .call_s = 4e-6 }
@@ -25,7 +25,8 @@
 #define H20       RATES(148e12, 0.733, 0.600, 0.32, 4.00e12)
 #define L40       RATES(181e12, 0.660, 0.660, 0.32, 0.864e12)
 #define RTX4090   RATES(165e12, 0.660, 0.660, 0.32, 1.008e12)
-/* Devices with peaks from data sheets only. The fractions of peak are those of H100, L40, A100. */
+/* For the following devices only the peaks are known, from data sheets. Their fractions of peak are
+ * those of H100, L40 or A100. */
 #define H200      RATES(989e12, 0.733, 0.300, 0.10, 4.80e12)
 #define B200      RATES(2250e12, 0.733, 0.300, 0.10, 8.00e12)
 #define L40S      RATES(362e12, 0.660, 0.660, 0.32, 0.864e12)
@@ -35,15 +36,15 @@
 #define MI300X    RATES(1307e12, 0.600, 0.600, 0.20, 5.30e12)
 #define F32(peak, memory) RATES(peak, 0.7, 0.5, 0.5, memory)
 
-/* The link of a rank, from the link's peak in bytes/s. All ranks of a host together reach `links`
- * times the rate of one link. */
+/* Makes the link of a rank from the link's peak in bytes/s. All ranks of a host together reach
+ * `links` times the rate of one link; 0: there is no such limit. */
 #define LINK(latency, peak, share, links)                                                        \
     { .latency_s = latency, .bytes = (share) * (peak), .overlap = 0.5,                           \
       .shared = (links) * (share) * (peak) }
 #define NVLINK5 LINK(12e-6, 900e9, 0.33, 0)
 #define NVLINK4 LINK(12e-6, 450e9, 0.33, 0)
 #define NVLINK3 LINK(12e-6, 300e9, 0.33, 0)
-/* XGMI: one link of 64 GB/s to each of seven other devices */
+/* XGMI connects a device by one link of 64 GB/s to each of seven other devices. */
 #define XGMI    LINK(12e-6, 448e9, 0.33, 0)
 #define PCIE5   LINK(15e-6, 63e9, 0.445, 1)
 #define PCIE4   LINK(15e-6, 31.5e9, 0.445, 1)
@@ -55,11 +56,12 @@
 
 typedef struct device {
     const char *name;
-    int         sheet;          /* 1: peaks from a data sheet, without fitted fractions        */
+    int         sheet; /* 1: only the peaks are known; fractions are those of another device   */
     double      memory;
     xd_rates    f32, bf16;
     double      upload;         /* bytes/s between host and device: 0.8 of PCIe's peak            */
-    xd_wire     inside, between; /* field `shared`: bytes/s of one path of the host            */
+    /* links; `shared` is the rate in bytes/s of one path of the host */
+    xd_wire     inside, between;
 } device;
 
 static const device devices[] = {
@@ -108,14 +110,15 @@ const char *xd_machine_like(const char *product)
     return best;
 }
 
-/* Returns the number of paths from a host's devices to its processors. Two devices share one path
- * to the processors, but a host with up to eight devices has four paths. */
+/* Returns on how many paths a host's devices reach its processors. A host with up to eight devices
+ * has four paths; a host with more devices has one path for two devices. */
 static double host_paths(int ranks)
 {
     return ranks > 8 ? ranks / 2 : 4;
 }
 
-/* Reads the number of devices in a name, a number followed by x; returns 0 if there is none. */
+/* Reads a number that is followed by x at the begin of a name, such as the 8 of "8xH100". Returns 0
+ * if there is none. */
 static int set_count(const char **name)
 {
     char *end;

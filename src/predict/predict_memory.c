@@ -1,4 +1,5 @@
-/* predict_memory.c - predicts the memory of a request, and the blocks to stream so that it fits */
+/* predict_memory.c - predicts the memory that a request needs, and selects the blocks to stream so
+ * that the request fits */
 #include "predict/predict_memory.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 #include "pipeline/job.h"
 #include "plan/plan.h"
 
-/* bytes/s of copies from host to device if the machine's rate is unknown */
+/* assumed bytes/s of copies from host to device if the machine's rate is unknown */
 static const double USUAL_UPLOAD = 20e9;
 
 xd_block_sizes xd_predict_block_sizes(const xd_component *p)
@@ -56,8 +57,8 @@ static void stream_blocks(xd_prediction_rank *k, const xd_job *j, xd_offload_par
         }
 }
 
-/* Returns the bytes/s at which a CPU streams weights: the rows of files in the page cache are
- * packed for each use. */
+/* Returns the bytes/s at which a CPU streams weights: for each use, the rows are read from files in
+ * the page cache and rearranged for the kernels. */
 static double rate_of_packing(const xd_job *j, const xd_machine *m)
 {
     const xd_rates *k = j->ctx->type == XD_F32 ? &m->f32 : &m->bf16;
@@ -65,15 +66,15 @@ static double rate_of_packing(const xd_job *j, const xd_machine *m)
     return rate > 0 ? rate / 3 : USUAL_UPLOAD;
 }
 
-/* Increases the predicted time of a step to at least the time of copying its streamed blocks. The
- * copies overlap computation. */
+/* Blocks are copied while other blocks compute. If copying a step's streamed blocks takes longer
+ * than the step, increases the predicted time of the step to the time of copying. */
 static void add_streaming(xd_prediction *f, const xd_job *j, const xd_machine *m)
 {
     size_t most = 0;
     for (int r = 0; r < f->ranks; r++)
         most = f->rank[r].need.streamed > most ? f->rank[r].need.streamed : most;
     f->upload = m->upload > 0 ? m->upload : USUAL_UPLOAD;
-    /* for a CPU, streaming reads rows from files, packs the rows, and reads the packed rows */
+    /* a CPU reads the rows from files, rearranges them, and reads the rearranged rows */
     if (m->shares)
         f->upload = rate_of_packing(j, m);
     double pass_s = (double)most / f->upload;
@@ -95,14 +96,14 @@ static int has_twin(const xd_prediction *f, int r, int first, const xd_machine *
     return twin;
 }
 
-/* Returns how much rank r adds to the memory of its host, whose first rank is `first`. The CPU
- * ranks of a host share memory and one copy of equal weights. A device has its own memory, and the
- * ranks of a host share the host memory of streamed blocks. */
+/* Returns how much rank r adds to the memory of its host, whose first rank is `first`. On CPUs, the
+ * ranks of a host share the host's memory and one copy of equal weights. Devices have their own
+ * memory, and the ranks of a host share only the host's copy of streamed blocks. */
 static double share_of(const xd_prediction *f, int r, int first, const xd_machine *m)
 {
     const xd_need *n = &f->rank[r].need;
     int            twin = has_twin(f, r, first, m);
-    if (m->shares && n->host)           /* the ranks compute on devices with their own memory   */
+    if (m->shares && n->host) /* for devices with their own memory: the need of host memory     */
         return (double)(n->host - (twin ? n->pinned - n->pinned_text : 0));
     return (double)n->peak - (twin ? (double)(n->dit + n->dit2) : 0) -
            (m->shares && r > first ? (double)n->vae : 0);
@@ -124,8 +125,8 @@ static double peak_of(const xd_prediction *f, const xd_machine *m)
     return peak;
 }
 
-/* Streams blocks if the ranks of a host need more memory than the host has, as fit_to_host of
- * memory_plan.c does. */
+/* If the ranks of a host need more memory than the host has, streams blocks in the same way as
+ * fit_to_host of memory_plan.c. */
 static void stream_on_host(xd_prediction *f, const xd_job *j, xd_offload_parts *parts, int first,
                            const xd_machine *m)
 {

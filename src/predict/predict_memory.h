@@ -5,14 +5,14 @@
 #include "pipeline/offload.h"
 #include "predict/predict.h"
 
-/* Computes the memory need of all ranks for a predicted request. Plans to stream blocks that do not
- * fit into device memory, and to keep two transformers loaded if memory allows. `parts` has the
- * block sizes of the networks of each of the ranks. */
+/* Computes the memory need of all ranks for a predicted request. Selects the blocks that must be
+ * streamed so that the request fits, and keeps two transformers loaded if memory allows. For each
+ * rank, `parts` has the sizes of the networks' blocks. */
 void xd_predict_memory(xd_prediction *f, xd_job *j, xd_offload_parts *parts, const xd_machine *m);
-/* Returns a malloc'ed copy of the sizes of a component's blocks, as counted for this rank, to be
- * stored in `parts`. */
+/* Returns the sizes of a component's blocks that were counted for this rank, in a malloc'ed copy
+ * that the caller stores in `parts`. */
 xd_block_sizes xd_predict_block_sizes(const xd_component *p);
-/* Frees `parts` and the block sizes in it; parts may be NULL. */
+/* Frees `parts`, which may be NULL, and the block sizes in it. */
 void           xd_predict_free_parts(xd_offload_parts *parts, int ranks);
 
 #endif

@@ -1,12 +1,13 @@
-/* predict_savings.c - predicts how many steps a step cache saves (with an assumed hit rate), and
- * the number of exact steps */
+/* predict_savings.c - predicts how many steps a step cache skips, with an assumed hit rate, and
+ * counts the steps that are computed without stale data */
 #include "pipeline/job.h"
 #include "plan/plan.h"
 #include "predict/predict.h"
 
-static const double usual = 0.5;        /* assumed hit rate after warm-up (doc/lab/caches.md)   */
+/* assumed fraction of skipped steps after warm-up (doc/lab/caches.md) */
+static const double usual = 0.5;
 
-/* Returns the number of one transformer's steps that the cache skips. */
+/* Returns how many of the `steps` steps of one transformer the cache is predicted to skip. */
 static double steps_left_out(const xd_cache_spec *c, int steps)
 {
     const xd_cache_options *o = &c->o;

@@ -1,4 +1,4 @@
-/* reading.c - predicts the time that a request waits until the disk has delivered weights */
+/* reading.c - predicts how long a request waits for weights that are read from disk */
 #include "predict/predict.h"
 
 #include <math.h>
@@ -30,9 +30,9 @@ double xd_predicted_reading_to_load(const xd_prediction *f)
     return f->read_s[XD_KIND_DIT] + (f->early ? f->read_s[XD_KIND_VAE] : 0);
 }
 
-/* Adds the reading times to a prediction. The ranks of a host share the page cache, so each byte is
- * read once per host with any plan. The transformer is read while the last text encoder computes,
- * and the VAE during the last denoising step. */
+/* Adds the times of waiting for the disk to a prediction. The ranks of a host share the page cache,
+ * so with any plan each byte is read once per host. The transformer's weights are read while the
+ * last text encoder computes, and the VAE's weights during the last denoising step. */
 void xd_predict_reading(xd_prediction *f, const xd_job *j, const xd_machine *m, double last_text_s)
 {
     const double *cold = j->ctx->cold;

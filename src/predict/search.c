@@ -1,4 +1,4 @@
-/* search.c - searches all possible plans, and reads and writes the names of plans */
+/* search.c - predicts all possible plans and sorts them, and reads the names of plans */
 #include "predict/search.h"
 
 #include <ctype.h>
@@ -11,7 +11,7 @@
 
 /* ---- names -------------------------------------------------------------------------------- */
 
-/* Appends the list of known axis names in plans, such as "u, r, pp and vae". */
+/* Appends the list of the words that the name of a plan may have, such as "u, r, pp and vae". */
 static void list_words(xd_text_buf *b)
 {
     const xd_plan_table *t = xd_plan_table_now();
@@ -35,7 +35,7 @@ static xd_status not_read(const char *text, const char *at, xd_err *e)
     return s;
 }
 
-/* Reads the number at *p that follows an axis name in a plan's text, for example the 2 of "u2". */
+/* Reads the number at *p, which follows a word in the name of a plan, for example the 2 of "u2". */
 static xd_status set_number(xd_parallel *a, const xd_plan_row *r, const char *text, const char **p,
                             xd_err *e)
 {
@@ -81,7 +81,7 @@ xd_status xd_parallel_read(xd_parallel *a, const char *text, xd_err *e)
 
 /* ---- all plans ---------------------------------------------------------------------------- */
 
-/* max number of ranks of a search, and of a single plan */
+/* max number of ranks in a search; max number if all degrees are given */
 enum { MOST = XD_SEARCH_MOST, MOST_ONE = 1024 };
 
 typedef struct hunt {
@@ -112,7 +112,7 @@ static void try_plan(hunt *h, xd_parallel a)
     xd_text_buf name = { 0 }, flags = { 0 };
     xd_plan_name(&a, &h->ctx->model.dit_info, &name);
     xd_plan_flags(&a, &h->ctx->model.dit_info, &flags);
-    xd_buf_add(&flags, "%s", "");       /* makes an empty text "" instead of NULL              */
+    xd_buf_add(&flags, "%s", "");       /* makes the text "" if there are no flags             */
     h->failed |= name.failed || flags.failed;
     c->name = name.p, c->flags = flags.p;
     xd_status s = xd_predict(&c->f, h->ctx, h->r, &a, h->ranks, h->m, &c->why);
@@ -121,9 +121,9 @@ static void try_plan(hunt *h, xd_parallel a)
                 xd_size_text(h->m->memory).s);
 }
 
-/* Adds a plan with each possible number of patches: the fixed number, or one and two patches per
- * pipeline stage. With several ranks per image the VAE is split into rows, which is always
- * faster. */
+/* Adds plans that differ only in the number of patches: the number that `fixed` gives, or else one
+ * and two patches per pipeline stage. If several ranks compute an image, the plan splits the VAE
+ * into rows, which is always faster. */
 static void try_patches(hunt *h, xd_parallel a)
 {
     int P = a.pipefusion_parallel_degree, most = P > 1 ? 2 : 1;
@@ -140,14 +140,15 @@ static void try_patches(hunt *h, xd_parallel a)
     }
 }
 
-/* Returns the degree that `fixed` requires for an axis; 0 if the search may choose the degree. */
+/* Returns the degree that `fixed` gives for an axis, or 0 if the search may choose the degree. */
 static int fixed_degree(const hunt *h, const xd_plan_row *r)
 {
     return xd_plan_number(r, h->fixed) ? xd_plan_degree(r, h->fixed) : 0;
 }
 
-/* Tries all degrees of the parallel axes, one axis per level of recursion. The last level of the
- * recursion is the data axis. */
+/* Tries all degrees of the axes from number `step` on, whose product must be `left`. Each level of
+ * the recursion tries the degrees of one axis; the last axis, data, gets the degree that is
+ * left. */
 static void walk_axes(hunt *h, xd_parallel a, int step, int left)
 {
     static const xd_axis order[] = { XD_CFG, XD_ULYSSES, XD_RING, XD_PIPE, XD_TENSOR, XD_DATA };
@@ -176,8 +177,9 @@ static double score_of(const xd_candidate *c)
     return c->why.code ? 1e300 : c->f.request_s;
 }
 
-/* Compares two plans for sorting by time. At equal times the plan that sends fewer bytes comes
- * first. Among plans that do not fit, the plan with the smallest memory need comes first. */
+/* Compares two plans for sorting. The faster plan comes first; if the times are equal, the plan
+ * that sends fewer bytes. Refused plans come last. Among plans that do not fit, the plan with the
+ * smaller memory need comes first. */
 static int by_time(const void *a, const void *b)
 {
     const xd_candidate *p = a, *q = b;

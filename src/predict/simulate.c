@@ -1,11 +1,13 @@
-/* simulate.c - simulates all ranks of a plan together, from the recorded events of each rank.
+/* simulate.c - simulates how the ranks of a plan run together, from the events that were recorded
+ * for each rank.
  *
- * The rank with the earliest clock runs next. A rank that waits for a message that is not sent yet
- * is suspended until another rank sends the message. A message queues at three places: at the port
- * of its sender, at the port of its receiver (ports belong to ranks, or to hosts for messages
- * between hosts), and at the bus that the ranks of a host share. A message has arrived when it has
- * passed all three places. A rank that waits without computing waits for the full time of a
- * message. Computation during a message is slowed down by the fraction that does not overlap. */
+ * Each rank has a clock, and the rank whose clock is earliest runs next. A rank that waits for a
+ * message which is not sent yet is suspended until another rank sends the message. A message queues
+ * at three places: at the port of its sender, at the port of its receiver, and at the bus that the
+ * ranks of a host share. For messages between hosts, the ports are those of the hosts, otherwise
+ * those of the ranks. A message has arrived when it has passed all three places. A rank that
+ * computes while a message arrives is slowed down; the machine's description has the fraction of
+ * its speed that remains. */
 #include "predict/simulate.h"
 
 #include <math.h>
@@ -23,21 +25,22 @@ typedef enum ev_kind {
 typedef struct event {
     ev_kind what;
     int     group, peer;
-    double  after_s;            /* computing seconds before the event                          */
-    int64_t number, bytes;      /* number of the message, or of the mark (EV_MARK); bytes      */
-    int64_t to;                 /* EV_MEETS: index in `pool` of the bytes sent to each rank    */
+    double  after_s;            /* seconds that the rank computes before the event             */
+    /* number of the message, or of the mark (EV_MARK); size of the message */
+    int64_t number, bytes;
+    int64_t to; /* EV_MEETS: index in `pool` of the array of bytes sent to each rank           */
 } event;
 
-typedef struct team {           /* a group of ranks, as seen by one of its ranks               */
-    int      color, rank, size, at;     /* at: index of this group among all groups            */
-    int64_t *sent, *got;        /* [size]: number of messages to, and from, each member        */
+typedef struct team {           /* a group of ranks as one of its ranks sees it                */
+    int      color, rank, size, at;     /* at: index of the group among all groups of all ranks */
+    int64_t *sent, *got; /* [size]: numbers of messages sent to, and received from, each member */
     int64_t  met;
 } team;
 
 typedef struct stretch { char what; double from, to; } stretch;
-typedef struct open_message {   /* busy: computing seconds before the start of the message     */
+typedef struct open_message { /* busy: seconds that the rank has computed when the message begins */
     int group, peer; ev_kind what; int64_t seq; double gone, busy;
-    int begun;                  /* members below this index have begun the message             */
+    int begun;                  /* the members before this index have begun the message        */
 } open_message;
 
 typedef struct record {
@@ -48,40 +51,42 @@ typedef struct record {
     int64_t *pool, npool, poolcap;
     open_message *message;      /* [messages + 1], indexed by the number of a message          */
     int64_t  nmessage;
-    int      for_whom;          /* the rank for which this rank waits                          */
-    double   t, slowed;       /* clock; computing seconds counted as slowed                    */
-    double  *mark;              /* [nmark]: times in seconds of the recorded marks             */
+    int      for_whom; /* the rank that must begin a message before this rank can continue     */
+    double   t, slowed;       /* clock; computing seconds that are already counted as slowed down */
+    double  *mark;              /* [nmark]: times at which the rank reached the marks, in seconds */
     int      nmark;
     stretch *stretches;
     int64_t  nstretches, stretch_cap;
-    stretch *flights;           /* messages to this rank, from their begin to their arrival     */
+    stretch *flights;           /* messages to this rank, from their start to their arrival     */
     int64_t  nflights, flight_cap;
     xd_lane  lane;
 } record;
 
 typedef struct news { double start, takes, arrival, lost; } news;       /* times of a message  */
-typedef struct slot { uint64_t key; news n; } slot;     /* slot of a hash table; key 0: empty  */
+/* slot of the hash table of messages; key 0: the slot is empty */
+typedef struct slot { uint64_t key; news n; } slot;
 
 struct xd_simulation {
     const xd_machine *m;
-    int      n, now;            /* number of ranks; the rank being recorded                    */
+    int      n, now;            /* number of ranks; the rank whose events are being recorded   */
     record  *s;
     xd_recorder rec;
     double (*seconds)(void *ctx);
     void    *ctx;
-    int      failed;            /* 1: there was no memory for a record                         */
+    int      failed;            /* 1: there was no memory for a record or a message            */
     slot    *map;
     int64_t  cap, used;
-    int     *member;            /* [nteams][n]: world ranks of the members of all groups       */
+    int     *member; /* [nteams][n]: the numbers, among all ranks, of each group's members     */
     int      nteams;
-    /* Times at which ports become free: [n] for ranks, then hosts; `bus` has those of the link
-     * inside each host. */
+    /* Times at which the ports for sending (out) and for receiving (in) become free: first those of
+     * the n ranks, then those of the hosts. `bus` has the times at which the bus of each host
+     * becomes free. */
     double  *out, *in, *bus;
 };
 
 /* ---- growing ------------------------------------------------------------------------------ */
 
-/* Makes space for one more element in an array. */
+/* Makes space for one more element in an array of n elements. Returns 0 if there is no memory. */
 static int grow_array(xd_simulation *p, void *array, int64_t *cap, int64_t n, size_t size)
 {
     void **a = array;
@@ -218,8 +223,8 @@ const xd_recorder *xd_simulation_record(xd_simulation *p, int rank, double (*sec
 
 /* ---- teams -------------------------------------------------------------------------------- */
 
-/* Finds the groups of ranks. Groups with the same number and color on several ranks are one group,
- * whose members are these ranks. */
+/* Finds the groups of ranks. If several ranks have recorded a group with the same number and color,
+ * this is one group, and these ranks are its members. */
 static int find_teams(xd_simulation *p)
 {
     int most = 0;
@@ -249,8 +254,8 @@ static int find_teams(xd_simulation *p)
 
 /* ---- messages in transit ------------------------------------------------------------------- */
 
-/* Returns the hash key of a message from member a to member b of a group. If b equals a, returns
- * the key of the entry of member a into a collective call. */
+/* Returns the hash key of a message from member a to member b of a group. If b equals a, the key
+ * stands for the time at which member a begins a collective call. */
 static uint64_t key_of(int at, int a, int b, ev_kind what, int64_t seq)
 {
     uint64_t h = 0x9e3779b97f4a7c15u;
@@ -296,14 +301,15 @@ static const slot *arrived_slot(const xd_simulation *p, uint64_t key)
     return s && s->key ? s : NULL;
 }
 
-/* Queues a message at a port; returns the time at which the message has passed the port. */
+/* Queues a message at a port at the time `now`. Returns the time at which the message has passed
+ * the port. */
 static double pass_port(double *port, double now, double takes)
 {
     return *port = fmax(*port, now) + takes;
 }
 
-/* Sends a message at the sender's current time; returns the time at which the sender may reuse its
- * buffer. */
+/* Sends a message at the current time of the sender. Returns the time at which the sender may reuse
+ * the message's buffer. */
 static double send_message(xd_simulation *p, int from, int to, uint64_t key, double bytes)
 {
     int            a = from / p->m->ranks, b = to / p->m->ranks;
@@ -372,8 +378,8 @@ static double slowdown(record *s, const open_message *m, const news *n)
     return beside * n->lost;
 }
 
-/* Returns 1 if all ranks for which a message of rank r waits have begun the message. Otherwise sets
- * s->for_whom to the first rank that has not begun the message. */
+/* Returns 1 if the members from `from` to `last` of a group have begun the message m. Otherwise
+ * returns 0 and sets s->for_whom to the first of these ranks that has not begun the message. */
 static int has_begun(const xd_simulation *p, record *s, open_message *m, const team *t, int from,
                      int last)
 {
@@ -418,8 +424,9 @@ static int end_message(xd_simulation *p, int r, const event *ev)
     return 1;
 }
 
-/* Runs one event of rank r, or only the computation before the event if other ranks may be earlier
- * afterwards. Returns 0 if the rank must wait. */
+/* Runs the next event of rank r. If the rank computes before the event, runs only this computation,
+ * because other ranks may be earlier afterwards. Returns 0 if the rank must wait for another
+ * rank. */
 static int run_events(xd_simulation *p, int r)
 {
     record *s = &p->s[r];
@@ -453,9 +460,9 @@ static int prepare_scripts(xd_simulation *p)
     return find_teams(p);
 }
 
-/* Runs all ranks, the earliest first. `wake` [n] has the time at which each rank continues, or
- * INFINITY if the rank has ended or waits. `rests` [n] has the rank for which each rank waits, or
- * -1. Returns 0 on a deadlock. */
+/* Runs the events of all ranks; the rank with the earliest clock always runs next. For each rank,
+ * `wake` [n] has the time at which it continues, or INFINITY if it has ended or waits, and `rests`
+ * [n] has the rank for which it waits, or -1. Returns 0 on a deadlock. */
 static int run_all(xd_simulation *p, double *wake, int *rests)
 {
     for (int r = 0; r < p->n; r++) {

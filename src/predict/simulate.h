@@ -1,9 +1,10 @@
-/* simulate.h - simulates when every rank of a plan computes, sends and waits (discrete-event
- * simulation).
+/* simulate.h - predicts when every rank of a plan computes, sends and waits, by a discrete-event
+ * simulation.
  *
- * For each rank, one process runs the plan on a count device, which computes nothing, and records
- * the seconds of computation and the starts and ends of messages. The simulation then combines the
- * records of all ranks, with message times from the machine's links. No real ranks are needed. */
+ * One process runs the plan for one rank after the other, on a device that computes nothing. For
+ * each rank, it records the predicted seconds of computation and the starts and ends of messages.
+ * The simulation then combines the records of all ranks and computes the times of messages from the
+ * rates of the machine's links. No real ranks are needed. */
 #ifndef XD_PREDICT_SIMULATE_H
 #define XD_PREDICT_SIMULATE_H
 
@@ -14,16 +15,17 @@ typedef struct xd_simulation xd_simulation;
 
 xd_status xd_simulation_open(xd_simulation **p, int ranks, const xd_machine *m, xd_err *e);
 void      xd_simulation_close(xd_simulation **p);
-/* Starts the record of rank `rank` and returns the recorder for the rank's communicator, valid
- * until the next call. The function `seconds` returns the rank's computing seconds since its
- * previous call. */
+/* Starts the record of rank `rank`. Returns the recorder for the rank's communicator; the pointer
+ * is valid until the next call. Each call of the function `seconds` must return how many seconds
+ * the rank has computed since the previous call. */
 const xd_recorder *xd_simulation_record(xd_simulation *p, int rank, double (*seconds)(void *ctx),
                                         void *ctx);
-/* Adds a mark, a point in time with the number `mark`, to the record of the current rank. */
+/* In the record of the current rank, marks the current point in time with the number `mark`. */
 void      xd_simulation_mark(xd_simulation *p, int mark);
 
 typedef struct xd_lane {        /* results of the simulation for one rank                      */
-    /* End time; seconds of computing; seconds of waiting for messages. */
+    /* Time at which the rank ends; seconds in which it computes; seconds in which it waits for
+     * messages. */
     double  end_s, busy_s, wait_s;
     double  inside, between;    /* bytes sent to ranks of the same host; to other hosts        */
 } xd_lane;
@@ -31,12 +33,13 @@ typedef struct xd_lane {        /* results of the simulation for one rank       
 /* Runs the simulation and writes the results of all ranks to lane[ranks]. Returns XD_EINVAL if the
  * ranks deadlock. */
 xd_status xd_simulation_run(xd_simulation *p, xd_lane *lane, xd_err *e);
-/* Returns the simulated time at which rank `rank` reached a mark, or a negative value if it never
- * did. Call after xd_simulation_run. */
+/* Returns the simulated time at which rank `rank` reached the point with the number `mark`, or a
+ * negative value if the rank never reached it. Call after xd_simulation_run. */
 double    xd_simulation_mark_s(const xd_simulation *p, int rank, int mark);
-/* Calls fn for every time span of a rank, in order, with what = 'c' for computing and 'w' for
- * waiting. After these, calls fn with what = 'm' for each message to the rank, from the message's
- * start to its arrival; these spans may overlap. */
+/* Calls fn for every time span of a rank, in the order of time: with what = 'c' for a span in which
+ * the rank computes, and 'w' for a span in which it waits. After all of these, calls fn with what =
+ * 'm' for each message to the rank, with the times of the message's start and arrival. The spans of
+ * messages may overlap. */
 void      xd_simulation_events(const xd_simulation *p, int rank,
                                void (*fn)(void *ctx, char what, double from, double to), void *ctx);
 

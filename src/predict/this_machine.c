@@ -1,7 +1,7 @@
 /* this_machine.c - estimates the rates of this machine from the peak FLOP rate of its cores.
  *
- * The fractions of peak are those that this program's kernels reach in doc/performance.md. `xdit
- * probe` measures the rates instead. */
+ * The rate of a kernel is a fraction of the peak. The fractions are those that this program's
+ * kernels reach in doc/performance.md. `xdit probe` measures the rates themselves. */
 #define _POSIX_C_SOURCE 200809L /* st_mtim, gethostname */
 #include <dirent.h>
 #include <stdio.h>
@@ -15,7 +15,8 @@
 #include "comm/comm.h"
 #include "predict/machine.h"
 
-/* Writes the path of this host's machine file whose name ends in `what`; returns 0 on failure. */
+/* Writes the path of the file that describes this host and whose name ends in `what`. Returns 0 if
+ * there is no such path. */
 static int home_of(const char *what, char *path, size_t size)
 {
     char host[96] = "", name[256];
@@ -31,8 +32,8 @@ int xd_machine_home(int ranks, int threads, char *path, size_t size)
     return home_of(what, path, size);
 }
 
-/* Writes the path of the machine file of a device. With one rank, "cuda" means the first CUDA
- * device. */
+/* Writes the path of the file that describes this host with a device. With one rank, the path for
+ * "cuda:0" is that for "cuda". */
 int xd_machine_device_home(int ranks, const char *device, char *path, size_t size)
 {
     char   what[80];
@@ -42,8 +43,9 @@ int xd_machine_device_home(int ranks, const char *device, char *path, size_t siz
     return home_of(what, path, size);
 }
 
-/* Returns the bytes of the largest cache that the operating system's kernel reports. Virtual
- * machines report other sizes to programs. */
+/* Returns the size of the largest cache that the operating system's kernel reports, in bytes,
+ * divided by the number of ranks. The kernel is used because the processor's own report is often
+ * wrong in a virtual machine. */
 double xd_machine_cache(int ranks)
 {
     char   path[96], unit;
@@ -61,8 +63,8 @@ double xd_machine_cache(int ranks)
     return most / ranks;
 }
 
-/* Reads the measured machine in the file `path`. Returns 0 unless the file is for this number of
- * ranks and threads. */
+/* Reads the description of the measured machine from the file `path`. Returns 0 if there is no such
+ * file, or if it is for other numbers of ranks and threads. */
 static int read_measured(xd_machine *m, const char *path, int ranks, int threads)
 {
     xd_err why = { 0 };
@@ -78,7 +80,7 @@ static int read_measured(xd_machine *m, const char *path, int ranks, int threads
     return 0;
 }
 
-/* Returns 1 if a file is newer than *last, and then sets *last to the file's time. */
+/* If a file is newer than the time *last, sets *last to the file's time and returns 1. */
 static int is_later(const char *path, struct timespec *last)
 {
     struct stat st;
@@ -89,8 +91,9 @@ static int is_later(const char *path, struct timespec *last)
     return 1;
 }
 
-/* Returns the disk's read speed from the newest machine file of this host that has a read speed.
- * Returns 0 if the speed is unknown. The speed does not depend on the number of ranks. */
+/* Returns the disk's read speed, or 0 if it is unknown. The speed is that of the newest file of
+ * `xdit probe` on this host that has a read speed, for any number of ranks, because the speed does
+ * not depend on this number. */
 static double measured_reading(void)
 {
     char            path[4096], one[8192];
@@ -100,7 +103,7 @@ static double measured_reading(void)
     if (!xd_machine_home(1, 1, path, sizeof path))
         return 0;
     *strrchr(path, '/') = 0;
-    char          *name = path + strlen(path) + 1;      /* such as "machine-HOST-1x1.json"     */
+    char          *name = path + strlen(path) + 1; /* file name, such as "machine-HOST-1x1.json" */
     size_t         same = (size_t)(strrchr(name, '-') - name) + 1;
     DIR           *dir = opendir(path);
     struct dirent *d;
@@ -129,8 +132,9 @@ void xd_machine_oversubscribe(xd_machine *m)
     m->alone *= k > 1 ? k : 1;
 }
 
-/* Sets rates from the peak rate of the cores. `tiles` is 1 if that peak is the peak of tile
- * registers (AMX). With tile registers, memory and exponentials are slower relative to the peak. */
+/* Estimates the rates of kernels from the peak FLOP rate of the cores. If `tiles` is 1, this is the
+ * peak of tile registers (AMX). Then kernels reach a smaller fraction of the peak, because memory
+ * and exponentials are slower relative to it. */
 static void guess_rates(xd_rates *r, double peak, int threads, int tiles)
 {
     *r = (xd_rates){ .gemm = 0.92 * peak, .gemm_rows = 1, .attn = { 0.74 * peak, 0.82 * peak },
@@ -187,8 +191,8 @@ double xd_machine_device_room(const xd_dev *dev, double have)
     return have > later + 1 ? have - later : 1;
 }
 
-/* Sets the rates of a device without a preset, from a GEMM and a copy that have just been
- * measured. */
+/* Estimates the rates of a device that has no built-in rates, from the measured rates of a GEMM
+ * (`product`, in FLOP/s) and of copies (in bytes/s). */
 static void guess_device_rates(xd_rates *r, double product, double copies)
 {
     *r = (xd_rates){ .gemm = 0.9 * product, .gemm_rows = 160,
@@ -196,7 +200,8 @@ static void guess_device_rates(xd_rates *r, double product, double copies)
                      .conv = 0.3 * product, .bytes = copies, .call_s = 4e-6 };
 }
 
-/* Sets the rates of a device that has no file of `xdit probe`. */
+/* Estimates the rates of a device that was not measured by `xdit probe`. A known device gets its
+ * built-in rates. */
 static void guess_device(xd_machine *m, xd_dev *dev, const char *product)
 {
     xd_machine  known;
@@ -218,8 +223,7 @@ static void guess_device(xd_machine *m, xd_dev *dev, const char *product)
              like ? "data sheet's rates" : "estimated rates");
 }
 
-/* Divides the rates of a device by the number of ranks, for ranks that all compute on this
- * device. */
+/* If all ranks compute on one device, divides the device's rates by the number of ranks. */
 static void share_device(xd_machine *m, int ranks)
 {
     xd_rates *const rates[] = { &m->f32, &m->bf16 };
