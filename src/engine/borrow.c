@@ -1,7 +1,8 @@
 /* borrow.c - lets an engine compute with the weights of another engine (xd_open_beside).
  *
- * An engine that borrows weights has its own groups of ranks, memory counts and requests. The
- * components of the borrowing engine point at the weights of the first engine's components. */
+ * An engine that borrows weights has its own groups of ranks, memory counts and requests. Each
+ * component of the borrowing engine has a pointer to the weights of the same component in the
+ * engine that owns the weights. */
 #include "engine/borrow.h"
 
 #include <stdlib.h>
@@ -20,7 +21,7 @@
 
 enum { PARTS = XD_MODEL_PARTS };
 
-/* ---- a request ------------------------------------------------------------------------------ */
+/* ---- the begin of a request ----------------------------------------------------------------- */
 
 /* Makes a borrowing engine use the weights and LoRA files that the engine which owns the weights
  * uses now. */
@@ -49,7 +50,7 @@ xd_status xd_borrow_begin(xd_engine *g, xd_err *e)
     return XD_OK;
 }
 
-/* ---- opening -------------------------------------------------------------------------------- */
+/* ---- opening an engine beside another one --------------------------------------------------- */
 
 static xd_status open_ranks(xd_engine *g, int alone, xd_err *e)
 {
@@ -138,7 +139,7 @@ void xd_borrow_close(xd_engine *g)
     xd_dev_close(&g->ctx.count);
 }
 
-/* ---- all weights on all ranks --------------------------------------------------------------- */
+/* ---- loading all weights on all ranks ------------------------------------------------------- */
 
 static xd_status check_plan(const xd_engine *g, xd_err *e)
 {

@@ -1,4 +1,4 @@
-/* lora_sets.c - switches an engine between weights with different LoRA files */
+/* lora_sets.c - switches the weights of an engine from one set of LoRA files to another */
 #include "engine/lora_sets.h"
 
 #include <stdlib.h>
@@ -44,7 +44,8 @@ static int changes_text(const lora_set *t)
     return 0;
 }
 
-/* Returns the set that owns the weights of component i that set t uses. */
+/* Set t either has its own weights of component i or shares the weights of another set. Returns the
+ * set to which these weights belong. */
 static lora_set *owner_of(const xd_lora_sets *s, lora_set *t, int i)
 {
     return t->own[i] ? t : s->plain;
@@ -108,8 +109,8 @@ static void close_set(xd_engine *g, lora_set *t)
 }
 
 /* Frees weights of sets that are inactive and that no request uses. On a device with its own
- * memory, all these sets lose their weights; otherwise the XD_LORA_SETS of them that were used last
- * keep their weights. */
+ * memory, all these sets lose their weights; otherwise the weights of the last used XD_LORA_SETS of
+ * these sets stay loaded. */
 static void make_room(xd_engine *g)
 {
     lora_set *oldest;
@@ -147,7 +148,7 @@ int xd_drop_loras(xd_engine *g)
     return oldest != NULL;
 }
 
-/* ---- changing ------------------------------------------------------------------------------- */
+/* ---- changing the active set ---------------------------------------------------------------- */
 
 static void put_first(xd_lora_sets *s, lora_set *t)
 {
@@ -177,7 +178,7 @@ static void change_set(xd_engine *g, lora_set *t)
         if (a == b)
             continue;
         ctx->switched = 1;
-        xd_component_swap(part_of(g, i), &b->aside[i]);     /* b->aside now has a's weights    */
+        xd_component_swap(part_of(g, i), &b->aside[i]); /* b->aside now has the weights of set a */
         a->aside[i] = b->aside[i];
         memset(&b->aside[i], 0, sizeof b->aside[i]);
     }
@@ -192,7 +193,7 @@ static void change_set(xd_engine *g, lora_set *t)
     s->now = t;
 }
 
-/* ---- sets ------------------------------------------------------------------------------------ */
+/* ---- opening sets of LoRA files -------------------------------------------------------------- */
 
 /* Opens the list of sets. The first set has the LoRA files with which the engine was opened. */
 static xd_status open_sets(xd_engine *g, xd_err *e)
@@ -297,7 +298,7 @@ static xd_status compare_ranks(const xd_engine *g, const lora_set *t, xd_err *e)
     return s;
 }
 
-/* ---- the interface -------------------------------------------------------------------------- */
+/* ---- the functions that other files call ---------------------------------------------------- */
 
 static xd_status use_loras(xd_engine *g, const xd_lora *v, int n, xd_err *e)
 {

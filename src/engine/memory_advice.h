@@ -10,7 +10,7 @@
  * over the ranks in use, all of which get the same status. */
 xd_status xd_memory_fit(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory_limits *limit,
                         xd_err *e);
-/* Parses xd_open_args.fit: the changes that an engine may make to save memory. */
+/* Reads xd_open_args.fit, the text that lists which changes an engine may make to save memory. */
 xd_status xd_memory_fit_read(const xd_open_args *a, int *fit, xd_err *e);
 
 #endif

@@ -24,7 +24,7 @@
 #include "ranks/affinity.h"
 #include "ranks/world.h"
 
-/* ---- connecting --------------------------------------------------------------------------- */
+/* ---- connecting the ranks and comparing their settings ------------------------------------ */
 
 /* The first message that ranks send to each other. The size of this message must not change between
  * versions, because it lets ranks detect that they run different versions, whose other messages may
@@ -213,7 +213,8 @@ static xd_status compare_ranks(const xd_engine *g, const xd_parallel *take, cons
     return settle_difference(s, e);
 }
 
-/* Opens the group of the first ranks, which split the text encoders by tensor parallelism. */
+/* Opens the group of the ranks that split the text encoders by tensor parallelism; these are the
+ * first ranks. */
 static xd_status open_text(xd_engine *g, xd_err *e)
 {
     int       n = g->ctx.plan.text_tp, me = g->ctx.world.used->rank, in = me < n,

@@ -25,7 +25,7 @@ void xd_device_arena_close(xd_arena *a, xd_dev *dev)
     *a = (xd_arena){ 0 };
 }
 
-/* Returns the size of this rank's window, the memory that every rank of the host maps, in bytes.
+/* Returns the size in bytes of this rank's window (memory that every rank of the host maps).
  * Returns 0 if the address space of the process is too small for the windows of all ranks. */
 static size_t window_bytes(const xd_context *ctx, size_t bytes)
 {

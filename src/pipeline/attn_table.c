@@ -31,7 +31,7 @@ void xd_fast_attn_close(xd_job *j)
     j->ways = (xd_attn_table){ .way = NULL };
 }
 
-/* ---- reading ------------------------------------------------------------------------------ */
+/* ---- reading a table ---------------------------------------------------------------------- */
 
 static xd_status read_way(uint8_t *way, const char *name, size_t n, xd_err *e)
 {
@@ -134,7 +134,7 @@ static xd_status read_limit(xd_job *j, const char *text, xd_err *e)
     return t->found ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for fast_attn");
 }
 
-/* ---- restrictions ------------------------------------------------------------------- */
+/* ---- refusing options that exclude a table ------------------------------------------ */
 
 static xd_status check_plan(const xd_job *j, xd_err *e)
 {
@@ -183,7 +183,7 @@ xd_status xd_fast_attn_of_job(xd_job *j, xd_err *e)
     return s == XD_OK ? check_ways(j, e) : s;
 }
 
-/* ---- writing ------------------------------------------------------------------------------ */
+/* ---- writing a table ---------------------------------------------------------------------- */
 
 void xd_fast_attn_add_found(const xd_job *j, xd_text_buf *b)
 {

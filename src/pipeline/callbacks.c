@@ -1,4 +1,5 @@
-/* callbacks.c - calls the callbacks of a request that receive tensors and the names of stages */
+/* callbacks.c - calls the callbacks that a request sets to receive tensors, latents and the names
+ * of stages */
 #include "pipeline/callbacks.h"
 
 #include "observe/trace.h"

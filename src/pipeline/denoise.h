@@ -34,12 +34,12 @@ typedef struct xd_denoise {
     size_t          mark;       /* start of the arena memory that steps [begin, end) use        */
     xd_method_stack stack;
     xd_replay       replay;     /* recorded kernel launches of guidance passes                 */
-    /* adaLN parameters: mods[0] for all passes, or one element per pass if the parameters depend on
-     * the text. */
+    /* adaLN parameters. If they depend on the text, each pass has an element; otherwise mods[0] is
+     * used for all passes. */
     xd_mods         mods[XD_MAXPASS];
     xd_step_cache   cache;      /* step cache, which reuses work of earlier steps               */
     xd_tables       tables;     /* position tables on the device                                 */
-    xd_cond         cond[XD_MAXPASS]; /* text of each pass: the prompt, the negative prompt      */
+    xd_cond         cond[XD_MAXPASS]; /* text embeddings of each guidance pass                   */
     /* This rank's rows of image tokens, patch after patch, [n,C p^2]. The first and the last stage
      * have the latents; the last stage also has the predictions and the sampler's history. */
     xd_tensor       lat, pred[XD_MAXPASS], hist[XD_MAXHIST];
@@ -55,7 +55,7 @@ typedef struct xd_denoise {
     /* Hidden states of all rows of this rank; the buffers are used cyclically. */
     xd_tensor       h[XD_NHID];
     xd_req          h_in[XD_NHID], h_out[XD_NHID];
-    xd_tensor       skip[XD_NHID];      /* long skip connections of h, if the model has any    */
+    xd_tensor       skip[XD_NHID]; /* tensors of long skip connections, if the model has them  */
     int             nskip;      /* number of `skip` buffers, which are used cyclically         */
     int             skips[2];   /* number of skip tensors received and sent with a hidden state */
     xd_req          skip_in[XD_NHID], skip_out[XD_NHID];
@@ -66,9 +66,9 @@ typedef struct xd_denoise {
     int32_t         verdict, worst;
     xd_req          agree;
     void           *local;
-    /* The tensors of the model that depend only on the text, for each guidance pass. */
+    /* For each guidance pass, the model's tensors that depend only on the text. */
     void           *kept[XD_MAXPASS];
-    int             read[XD_MAXPASS];   /* 1: `kept` of the pass is filled                     */
+    int             read[XD_MAXPASS];   /* 1: the pass's element of `kept` is filled           */
     xd_rng          rng;        /* generator of the image's noise                              */
     /* [npatch] sums of each patch's prediction and of its squares, for guidance_rescale: first of
      * the prompt's prediction, then of the guided one */
@@ -106,8 +106,9 @@ void xd_denoise_latents(xd_denoise *f, float *out);
  * step continues from the latents that on_latents leaves on the replica's first rank. `lat` is a
  * buffer for the latents. Collective over the replica. */
 void xd_denoise_report(xd_denoise *f, int step, const xd_progress *p, float *lat);
-/* As xd_denoise_latents does for the latents, writes the clean latents that the last step has
- * predicted. The clean latents are valid if xd_preview_due is 1 for the step. */
+/* Writes the clean latents that the last step has predicted, in the form in which
+ * xd_denoise_latents writes latents. The clean latents are valid if xd_preview_due is 1 for the
+ * step. */
 void xd_denoise_clean(xd_denoise *f, float *out);
 /* Counts the bytes that denoising needs on this rank: *bytes in the arena, and *method_bytes for
  * the buffers of parallel methods. `len` is the number of text tokens of each guidance pass. */

@@ -27,8 +27,8 @@ static void add_up(xd_denoise *f, int unit, int at)
     }
 }
 
-/* Adds up f->sums over the complete image. Each rank with tokens has summed its own rows. Patches
- * that are not computed yet contribute the values of the previous step. */
+/* Adds up f->sums over the complete image. Each rank that has tokens has summed its own rows.
+ * Patches that are not computed yet contribute the values of the previous step. */
 static void sum_members(xd_denoise *f, int unit, double s[4])
 {
     xd_comm *c = f->topo->tokens;

@@ -36,12 +36,13 @@ void   xd_denoise_guide(xd_denoise *f, int step, int unit, const xd_tensor p[XD_
 void   xd_denoise_blocks(xd_denoise *f, int from, int to, xd_state *s);
 /* Waits for a message. If the message fails, marks the context f->x as failed. */
 void   xd_denoise_wait(xd_denoise *f, xd_comm *c, xd_req *r);
-/* Allocates n floats of host memory with malloc; returns NULL and fails f->x if out of memory. */
+/* Allocates n floats of host memory with malloc. If memory is short, returns NULL and marks the
+ * context f->x as failed. */
 float *xd_denoise_buffer(xd_denoise *f, int64_t n, const char *what);
 /* Returns the number of features per token of f->extra, the transformer's further input
  * channels. */
 int64_t xd_denoise_extra(const xd_denoise *f);
-/* On the last stage: draws the noise that the sampler adds in this step. */
+/* On the last pipeline stage, draws the noise that the sampler adds in this step. */
 void   xd_denoise_draw(xd_denoise *f, int step);
 
 #endif

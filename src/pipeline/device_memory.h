@@ -5,7 +5,7 @@
 
 #include "pipeline/context.h"
 
-/* What all ranks that share a device need together, and what the device has. */
+/* The memory need of all ranks that share a device, and the memory of this device. */
 typedef struct xd_device_room {
     /* bytes that the ranks need; bytes that are free, or used by loaded weights */
     double need, have;

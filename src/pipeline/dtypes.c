@@ -126,9 +126,9 @@ static xd_status read_type(const xd_dev *dev, const char *flag, const char *text
     return XD_OK;
 }
 
-/* Returns which matrices stay in the type of the file. Matrices in block types keep the type of the
- * file unless another type is requested. Matrices of integers keep the type of the file only if
- * requested. */
+/* Returns which matrices keep the type of the file. If no type is requested, these are the matrices
+ * of integers and of block types; if a quantized type is requested, only the matrices of integers;
+ * if f32 or bf16 is requested, none. */
 static xd_stays stays_of(const char *text)
 {
     return !text || is_word(text, "auto") ? XD_STAYS_BLOCKS

@@ -18,7 +18,7 @@ xd_status   xd_types_component(xd_component *p, const xd_dev *dev, const xd_open
 const char *xd_types_name(const xd_component *p, xd_dtype compute);
 /* Returns 1 if the argument text_weights_dtype applies to this text encoder. */
 int         xd_types_quantizes(const xd_component *text);
-/* returns 1 if the files of the component have fp8 matrices */
+/* Returns 1 if the files of the component have fp8 matrices. */
 int         xd_types_stores_fp8(const xd_component *p);
 
 #endif

@@ -202,7 +202,8 @@ xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
     if (!j->sampler)
         return refuse_unknown(name, j->r->schedule.scheduler ? XD_EINVAL : XD_EUNSUPPORTED, e);
     xd_status s = xd_model_sched(m, j->sampler, cfg, e);
-    /* eta is an argument of diffusers' pipelines and is not read from a scheduler's config file */
+    /* eta is an argument of diffusers' pipelines, so it is not read from a scheduler's config
+     * file */
     cfg->eta = 0;
     if (s == XD_OK && xd_sampler_is_sde(j->sampler, name))
         strcpy(cfg->algorithm_type, sde);

@@ -312,9 +312,9 @@ static xd_status refuse_memory(const xd_dev *d, const xd_need *n, double bytes, 
                    size_of(n->vae_tmp).s, size_of(xd_dev_kernel_bytes(d)).s);
 }
 
-/* Divides the free memory of a host that a request leaves over among the ranks that read files
- * ahead, and returns this rank's part. Returns 0 if the address space is too small for the thread
- * that reads ahead. */
+/* Divides the host memory that a request leaves free among the ranks that read files ahead, and
+ * returns one rank's part. Returns 0 if the address space is too small for the thread that reads
+ * ahead. */
 static size_t free_of(const double host[XD_HOST_SUMS], double space)
 {
     const double thread = 1 << 20;
@@ -342,7 +342,8 @@ static void log_memory(const xd_context *ctx, const xd_need *need, const double 
 }
 
 /* Returns the bytes that this rank saves because ranks share the weights of transformers
- * (xd_shared_weights_saved_bytes). If only one transformer is loaded at a time, its bytes count. */
+ * (xd_shared_weights_saved_bytes). If only one transformer is loaded at a time, counts only the
+ * bytes of that transformer. */
 static double dits_saved(const xd_job *j)
 {
     double one = xd_shared_weights_saved_bytes(&j->ctx->model.dit),
@@ -625,7 +626,7 @@ static xd_status keep_both(xd_job *j, xd_need *need, const xd_memory_limits *lim
     return s == XD_ENOMEM ? XD_OK : s == XD_OK ? s : xd_fail(e, s, "%s", why.msg);
 }
 
-/* ---- the plan ----------------------------------------------------------------------------- */
+/* ---- the plan of a complete request ------------------------------------------------------- */
 
 xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory_limits *limits,
                          xd_err *e)
@@ -668,7 +669,7 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memor
     return s;
 }
 
-/* ---- decoding only ------------------------------------------------------------------------ */
+/* ---- the plan of a request that only decodes ---------------------------------------------- */
 
 static xd_status count_decoding(xd_job *j, xd_need *need, xd_err *e)
 {

@@ -9,7 +9,7 @@
  * components. */
 typedef struct xd_need {
     size_t text, text_tmp, dit, dit_tmp, vae, vae_tmp, images, peak;
-    size_t text_work, dit_work, vae_work;       /* extra bytes while each is being loaded      */
+    size_t text_work, dit_work, vae_work;       /* extra bytes while the component loads       */
     size_t dit2;                /* second transformer, if both transformers stay loaded, else 0 */
     size_t dit2_work; /* extra bytes while the next transformer is loaded between two steps     */
     size_t preview, preview_tmp;        /* bytes of the preview decoder; 0: no preview decoder  */
@@ -32,7 +32,7 @@ typedef struct xd_memory_limits {
     double machine, space;
     double held;                /* bytes of loaded weights                                     */
     double needed; /* bytes that the request needs on all ranks of a host or device   */
-    double device;              /* limit per rank, if a device is too small; 0: none           */
+    double device;              /* limit per rank if a device is too small, otherwise 0        */
     int    huge;                /* 1: the image alone is too large, so nothing was counted     */
 } xd_memory_limits;
 
@@ -43,8 +43,8 @@ size_t    xd_need_peak(const xd_need *n, int keep, int apart);
 /* Computes the fields `peak` and `host` of a memory need from its other fields. */
 void      xd_need_sum(xd_need *n, const xd_job *j, int ranks);
 /* Returns 1 if a request on this many ranks never has the transformer and the VAE loaded together
- * (`apart` of xd_need_peak). This holds on one rank, if the engine serves one request for one
- * image. */
+ * (`apart` of xd_need_peak). This is so on one rank, if the engine serves only one request and the
+ * request generates only one image. */
 int       xd_need_apart(const xd_job *j, int ranks);
 /* Adds the counted weights of the transformers to a memory need. If the request uses two
  * transformers, n->dit becomes the size of the larger and n->dit2 that of the smaller. The caller

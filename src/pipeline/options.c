@@ -281,7 +281,7 @@ const char *xd_scheduler_webui(int i)
     return NULL;
 }
 
-/* ---- help texts --------------------------------------------------------------------------- */
+/* ---- completing the help texts ------------------------------------------------------------ */
 
 static xd_option options[ROWS]; /* copies of the rows' options, with complete help texts       */
 
@@ -325,7 +325,7 @@ const xd_option_about *xd_request_option_about(const char *name)
     return row ? &row->about : NULL;
 }
 
-/* ---- values ------------------------------------------------------------------------------- */
+/* ---- reading and checking values ---------------------------------------------------------- */
 
 static int is_int(const xd_option *o)
 {

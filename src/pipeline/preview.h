@@ -12,20 +12,21 @@
 
 enum { XD_PREVIEW_SIDE = 512 }; /* max pixels per side of a preview                           */
 
-/* Sums over the decoded images, from which the least-squares fit of preview colours is computed. */
+/* Sums over the images that were decoded. The least-squares fit of preview colours is computed from
+ * these sums. */
 typedef struct xd_colours xd_colours;
 
 void xd_colours_close(xd_colours **c);
-/* xd_preview_asked returns 1 if the request wants previews, xd_preview_due if it wants a preview of
- * this step. All ranks return the same value. */
+/* xd_preview_asked returns 1 if the request wants previews, and xd_preview_due returns 1 if the
+ * request wants a preview of this step. Both functions return the same value on all ranks. */
 int  xd_preview_asked(const xd_job *j);
 int  xd_preview_due(const xd_job *j, int step);
 /* Makes the preview of clean latents [t,C,h,w] and calls the request's on_preview. If there is no
  * memory for the preview, the preview is skipped and the request continues. */
 void xd_preview_report(const xd_job *j, const float *clean, const xd_progress *p);
-/* Adds latents [t,C,h,w] and the pixels [frames,H,W,3] decoded from them to the least-squares fit
- * of preview colours. Does nothing if the autoencoder's colours are known or the engine serves no
- * further requests. */
+/* Adds latents [t,C,h,w], and the pixels [frames,H,W,3] into which they were decoded, to the
+ * least-squares fit of preview colours. Does nothing if the autoencoder's colours are known or the
+ * engine serves no further requests. */
 void xd_preview_learn(const xd_job *j, const float *lat, const float *rgb);
 
 #endif

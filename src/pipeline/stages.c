@@ -1,5 +1,5 @@
-/* stages.c - splits the transformer's blocks into pipeline stages of equal cost, which is
- * counted */
+/* stages.c - splits the transformer's blocks into pipeline stages with nearly equal counted
+ * costs */
 #include <stdlib.h>
 
 #include "pipeline/stages.h"

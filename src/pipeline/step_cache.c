@@ -58,7 +58,7 @@ static xd_cache_unit *unit_of(const xd_denoise *f)
     return &f->cache.pass[f->x.pass].unit[slot_of(f, f->x.patch)];
 }
 
-/* ---- memory ------------------------------------------------------------------------------- */
+/* ---- allocating memory -------------------------------------------------------------------- */
 
 /* Returns the number of hidden rows of a patch on this rank, in the pass with the longest text. */
 static int64_t most_rows(const xd_denoise *f, int unit)
@@ -138,7 +138,7 @@ void xd_cache_close(xd_denoise *f)
     }
 }
 
-/* ---- values ------------------------------------------------------------------------------- */
+/* ---- values of the expansion -------------------------------------------------------------- */
 
 /* Returns a view of the i-th term of the expansion for a patch or for all tokens. */
 static xd_tensor value_at(const xd_denoise *f, int pass, const xd_cache_unit *u, int i, xd_span at)
@@ -183,7 +183,7 @@ static void count_reused(xd_denoise *f, xd_cache_unit *u, int reused)
     f->cache.count[1]++;
 }
 
-/* ---- the relative change ------------------------------------------------------------------- */
+/* ---- measuring the relative change --------------------------------------------------------- */
 
 /* Sums each row of t [n,C] and writes the sums to `to` [n,1] F32. The sums are computed in f64. */
 static void sum_rows(xd_exec *x, xd_tensor to, xd_tensor t)
@@ -200,7 +200,7 @@ static void sum_rows(xd_exec *x, xd_tensor to, xd_tensor t)
 }
 
 /* Returns the sum of the absolute values of t [n,C], a contiguous tensor, using |v| = 2 max(v, 0) -
- * v. The sum of each row is the same on whichever rank the row is. */
+ * v. The sum of a row does not depend on the rank that has this row. */
 static double sum_magnitudes(xd_denoise *f, xd_tensor t)
 {
     xd_exec  *x = &f->x;
@@ -245,7 +245,7 @@ static double change_of(xd_denoise *f, xd_tensor now, xd_tensor was)
     return sum[0] / sum[1];
 }
 
-/* ---- the decision ------------------------------------------------------------------------- */
+/* ---- deciding whether blocks are skipped -------------------------------------------------- */
 
 static xd_tensor one_int(int32_t *v)
 {
@@ -498,7 +498,7 @@ void xd_cache_keep(xd_denoise *f, int step, int unit, int pass)
     f->cache.count[1]++;
 }
 
-/* ---- decisions between stages ---------------------------------------------------------------- */
+/* ---- sending decisions between pipeline stages ----------------------------------------------- */
 
 static int travels(const xd_denoise *f)
 {

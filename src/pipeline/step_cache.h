@@ -30,7 +30,7 @@ enum {
     XD_CACHE_POWERS = 5,        /* coefficients of a polynomial of degree 4                    */
 };
 
-/* ---- options -------------------------------------------------------------------- */
+/* ---- options of a step cache ---------------------------------------------------- */
 
 typedef struct xd_cache_options {
     /* number of first blocks (Fn), and of last blocks (Bn), that run in every step */
@@ -38,7 +38,7 @@ typedef struct xd_cache_options {
     double threshold; /* max relative change for which the middle range of blocks is skipped */
     int    warmup;              /* number of steps at the start that skip nothing              */
     int    max_cached;          /* max number of steps that skip blocks; negative: no limit    */
-    int    max_continuous;      /* max number of such steps in a row; negative: no limit       */
+    int    max_continuous;      /* max steps in a row that skip blocks; negative: no limit     */
     int    order;               /* order of the Taylor expansion; 0: use the last value        */
     /* After the warm-up, only every interval-th step is computed. From step `until` on, all steps
      * are computed; negative: `until` has no effect. */
@@ -61,11 +61,11 @@ typedef struct xd_cache_kind {
     const char      *options;   /* names of the accepted options                               */
     xd_cache_measure measure;
     xd_cache_options defaults;  /* default values of the options                               */
-    /* Returns 1 if the middle range of blocks may be skipped after this relative change. The
-     * pointer is NULL for XD_CACHE_SCHEDULE. */
+    /* Returns 1 if the middle range of blocks may be skipped although the measured tensor has the
+     * relative change `change`. The pointer is NULL for XD_CACHE_SCHEDULE. */
     int (*is_small)(const xd_cache_options *o, xd_cache_unit *u, double change);
     int              computes_last;     /* 1: the last step of a transformer is never skipped  */
-    int              reports_changes;   /* 1: skips nothing, only reports xd_cache_pair           */
+    int              reports_changes;   /* 1: skips nothing, only reports changes                 */
 } xd_cache_kind;
 
 /* How much the first block's input and the last block's output change from one step to the next,
@@ -88,7 +88,7 @@ xd_status xd_cache_read(xd_cache_spec *c, const char *text, xd_err *e);
  * Refuses a cache that the model does not support. */
 xd_status xd_cache_of_job(struct xd_job *j, xd_err *e);
 
-/* ---- state ------------------------------------------------------------------------- */
+/* ---- state of a step cache --------------------------------------------------------- */
 
 struct xd_cache_unit {          /* state of a guidance pass for one patch, or for all tokens   */
     int    known;               /* number of available terms of the Taylor expansion           */
@@ -142,8 +142,8 @@ void xd_cache_predict(struct xd_denoise *f, int step, int unit, int pass);
 void xd_cache_keep(struct xd_denoise *f, int step, int unit, int pass);
 /* These functions send the decision whether the middle range is skipped from stage to stage, each
  * decision before the hidden state to which it belongs. `i` is the index of the hidden state's
- * buffer. In this order, the functions post a receive, wait for the receive, send, and wait for the
- * send. */
+ * buffer. The four functions, in the order of their declarations, post a receive, wait for the
+ * receive, send, and wait for the send. */
 void xd_cache_post(struct xd_denoise *f, int i);
 void xd_cache_arrived(struct xd_denoise *f, int i);
 void xd_cache_send(struct xd_denoise *f, int i);

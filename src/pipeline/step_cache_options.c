@@ -37,14 +37,14 @@ static int stays_below(const xd_cache_options *o, xd_cache_unit *u, double chang
 #define NO_POLY .poly = { NAN, NAN, NAN, NAN, NAN }
 #define LIMITS "warmup max_cached max_continuous"
 
-/* The cache of diffusers' apply_first_block_cache. */
+/* Works as the cache of diffusers' apply_first_block_cache. */
 static const xd_cache_kind fbcache = {
     .name = "fbcache", .help = "by the change of the first block's residual",
     .options = "threshold " LIMITS, .measure = XD_CACHE_ADDED,
     .defaults = { .first = 1, .threshold = 0.05, ANY, NO_POLY }, .is_small = is_below,
 };
 
-/* The cache of cache-dit with DBCacheConfig and TaylorSeerCalibratorConfig. */
+/* Works as the cache of cache-dit with DBCacheConfig and TaylorSeerCalibratorConfig. */
 static const xd_cache_kind dbcache = {
     .name = "dbcache", .help = "by that of the first Fn blocks; the last Bn always run",
     .options = "Fn Bn threshold order " LIMITS, .measure = XD_CACHE_ADDED,
@@ -58,7 +58,8 @@ static const xd_cache_kind teacache = {
     .computes_last = 1,
 };
 
-/* The cache of diffusers' apply_taylorseer_cache with use_lite_mode, computed in f32. */
+/* Works as the cache of diffusers' apply_taylorseer_cache with use_lite_mode, but computes in
+ * f32. */
 static const xd_cache_kind taylorseer = {
     .name = "taylorseer", .help = "every few steps, with a Taylor expansion of predictions",
     .options = "order interval warmup until", .measure = XD_CACHE_SCHEDULE,
@@ -74,7 +75,7 @@ static const xd_cache_kind measure = {
 const xd_cache_kind *const xd_caches[] = { &fbcache, &dbcache, &teacache, &taylorseer, &measure,
                                            NULL };
 
-/* ---- reading ------------------------------------------------------------------------------ */
+/* ---- reading the options ------------------------------------------------------------------ */
 
 typedef struct row {            /* one option of a step cache                                  */
     const char *name;
@@ -181,7 +182,7 @@ xd_status xd_cache_read(xd_cache_spec *c, const char *text, xd_err *e)
     return XD_OK;
 }
 
-/* ---- the model ---------------------------------------------------------------------------- */
+/* ---- checks that depend on the model ------------------------------------------------------ */
 
 /* If the request does not give teacache's polynomial, sets that of the model. A model with two
  * transformers has none, because a polynomial is measured for one transformer. */

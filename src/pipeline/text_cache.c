@@ -24,7 +24,7 @@ struct xd_text_cache {
     size_t bytes, most;
 };
 
-/* ---- the cache ---------------------------------------------------------------------------- */
+/* ---- the cache of embeddings -------------------------------------------------------------- */
 
 xd_text_cache *xd_text_cache_open(size_t most)
 {
@@ -113,7 +113,7 @@ void *xd_text_cache_add(xd_text_cache *c, xd_text_key key, size_t bytes)
     return p->key + p->n;
 }
 
-/* ---- the prompts of a request ------------------------------------------------------------- */
+/* ---- caching the prompts of a request ----------------------------------------------------- */
 
 /* Returns the cache key of prompt i, which is malloc'ed; v is NULL if memory is short. For every
  * text encoder, the key has the number of token ids, the number of ids that are not padding, and

@@ -37,7 +37,7 @@ static int64_t width_of(const xd_job *j, int k)
     return xd_model_text_width(&j->ctx->model, k);
 }
 
-/* ---- token ids ---------------------------------------------------------------------------- */
+/* ---- computing token ids ------------------------------------------------------------------ */
 
 /* Returns the max number of embedding rows that encoder k computes for a prompt, one for each token
  * id that is kept. */
@@ -277,7 +277,7 @@ void xd_prompts_close(xd_prompts *w, xd_context *ctx)
     memset(w, 0, sizeof *w);
 }
 
-/* ---- embeddings --------------------------------------------------------------------------- */
+/* ---- computing embeddings ----------------------------------------------------------------- */
 
 /* If ranks split the text encoders, opens the method stack of x over these ranks. Otherwise the
  * stack is empty. */

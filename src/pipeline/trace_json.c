@@ -6,8 +6,8 @@
  * trace are those of rank 0's clock, and the first event of all ranks has time 0. Ranks of one
  * machine share a clock. For ranks of other machines, the offset of the clock is measured by the
  * fastest of several round trips of a message. An arrow connects the sending of a message with its
- * receipt. Messages arrive in order, so both ranks give a message the same number without sending
- * it. */
+ * receipt. Messages arrive in order, so both ranks count a message with the same number, and the
+ * number need not be sent. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -36,7 +36,7 @@ typedef struct rank_info {      /* describes a rank to the other ranks          
 } rank_info;
 
 typedef struct sink {           /* state of a rank that writes its events as text              */
-    xd_comm *c;                 /* communicator with rank 0; NULL on rank 0                    */
+    xd_comm *c;                 /* communicator for sending to rank 0; NULL on rank 0          */
     xd_out   out;               /* output file on rank 0                                       */
     size_t   n;
     int      failed, written;   /* 1: a message has failed; 1: an event has been written       */
@@ -45,7 +45,7 @@ typedef struct sink {           /* state of a rank that writes its events as tex
     char     text[PIECE];
 } sink;
 
-/* ---- text --------------------------------------------------------------------------------- */
+/* ---- writing text ------------------------------------------------------------------------- */
 
 static int has_ended(xd_comm *c, xd_req r)
 {
@@ -121,7 +121,7 @@ static void write_event(sink *s, const char *ph, int tid)
     s->written = 1;
 }
 
-/* ---- names -------------------------------------------------------------------------------- */
+/* ---- names of messages and events --------------------------------------------------------- */
 
 static const char *group_name(int group)
 {
@@ -174,7 +174,7 @@ static void event_name(const xd_event *e, int rank, char *name, size_t size)
     }
 }
 
-/* ---- events ------------------------------------------------------------------------------- */
+/* ---- writing events ----------------------------------------------------------------------- */
 
 static void write_args(sink *s, const xd_event *e)
 {
@@ -316,7 +316,7 @@ static void write_process(sink *s, const xd_context *ctx, const char *host)
     xd_buf_free(&b);
 }
 
-/* ---- the file ----------------------------------------------------------------------------- */
+/* ---- writing the file --------------------------------------------------------------------- */
 
 static void write_head(sink *s, const xd_job *j, const rank_info *infos, int64_t sent, xd_status st,
                        const xd_err *e)
@@ -371,11 +371,11 @@ static int receive_text(sink *s, xd_comm *c, int from)
     }
 }
 
-/* ---- clocks ------------------------------------------------------------------------------- */
+/* ---- comparing the clocks of ranks -------------------------------------------------------- */
 
-/* Writes an identity of this host's clock to `boot`. Processes with the same clock have the same
- * boot of the same machine and the same time namespace. If the system tells neither, the identity
- * is the host's name. */
+/* Writes an identity of this host's clock to `boot`. It consists of the machine's boot id and the
+ * time namespace, because processes for which both are equal have the same clock. If the system
+ * provides no boot id, the identity is the host's name. */
 static void read_boot(char *boot, size_t size, const char *host)
 {
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
@@ -434,7 +434,7 @@ static int64_t find_zero(xd_comm *c, rank_info *infos)
     return first + mine;
 }
 
-/* ---- collective ----------------------------------------------------------------------------- */
+/* ---- collecting the events of all ranks ----------------------------------------------------- */
 
 static rank_info my_rank_info(const xd_trace *t)
 {

@@ -1,8 +1,8 @@
 /* vae_shards.c - divides an image into bands or tiles, which the ranks of a replica decode.
  *
  * A failed rank sends and receives undefined data, so that the sequence of messages does not depend
- * on failures. The memory for requests and tile owners is allocated first, and the ranks check
- * together that every rank has this memory. */
+ * on failures. The memory for pending messages and for the owners of tiles is allocated first, and
+ * the ranks check together that every rank has this memory. */
 #include "pipeline/vae_shards.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static void wait_all(xd_vae_shards *s, xd_req *r, int64_t n, const char *what)
             xd_exec_fail(s->x, XD_ECOMM, "parallel VAE: sending or receiving %s failed", what);
 }
 
-/* ---- tiles -------------------------------------------------------------------------------- */
+/* ---- computing tiles on several ranks ----------------------------------------------------- */
 
 static xd_vae_shards *shards_of(const xd_deal *d)
 {
@@ -133,7 +133,7 @@ const xd_deal *xd_vae_shards_tiles(const xd_vae_shards *s)
     return s->owner ? &s->deal : NULL;
 }
 
-/* ---- bands -------------------------------------------------------------------------------- */
+/* ---- collecting bands --------------------------------------------------------------------- */
 
 static xd_tensor band_view(xd_vae_shards *s, xd_tensor mine, int64_t wide)
 {

@@ -184,7 +184,7 @@ xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd
     return find_among(ctx, among, (int[NPART]){ !vae, 0, vae }, e);
 }
 
-/* ---- counting ----------------------------------------------------------------------------- */
+/* ---- counting messages -------------------------------------------------------------------- */
 
 /* Loading weights in a group exchanges the ranks' status two times: before loading and after. */
 enum { LOAD_AGREES = 2 };
@@ -222,7 +222,7 @@ xd_status xd_weight_groups_count(xd_context *ctx, const int group[XD_SHARED_PART
     return s;
 }
 
-/* ---- non-finite weights ------------------------------------------------------------------- */
+/* ---- reporting weights that are not finite ------------------------------------------------ */
 
 void xd_weight_groups_nonfinite(const xd_context *ctx, const xd_component *p)
 {

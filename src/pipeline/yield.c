@@ -27,7 +27,7 @@ xd_status xd_yield_now(xd_job *j, xd_err *e)
     if (!can_yield(j))
         return XD_OK;
     xd_status s = call_on_turn(j, e);
-    xd_yield_seconds(j);        /* these seconds are not subtracted from the time of a stage   */
+    xd_yield_seconds(j);        /* no stage includes these seconds in its time                 */
     return xd_world_agree(&j->ctx->world, s, e);
 }
 

@@ -19,13 +19,15 @@ typedef struct xd_predicted_times {
  * is the predicted time of the request; negative: unknown. */
 void xd_warn_far_larger(const xd_job *j, double seconds);
 
-/* Chooses the degrees of a->parallel that are 0 so that all ranks are used, in the way that a->plan
- * names: rank 0 predicts every plan and sends the chosen plan to the other ranks. *take is the
- * chosen plan on every rank with the same a->parallel as rank 0; on other ranks it is the rank's
- * own a->parallel. Before it chooses, and if there is only one rank, rank 0 sets ctx->cold. A
- * request far larger than the model's own size is always predicted. `s` is this rank's status so
- * far; a failed rank does not choose a plan. `hosts` is the number of hosts of the ranks.
- * Collective over all ranks. */
+/* Chooses the degrees of a->parallel that are 0, so that all ranks are used. a->plan selects the
+ * plans from which to choose ("auto", or "auto-stale" to include plans with inexact images); NULL:
+ * the degrees are not changed. Rank 0 predicts every plan and sends the chosen plan to the other
+ * ranks. On each rank whose a->parallel is equal to that of rank 0, *take becomes the chosen plan;
+ * on the other ranks, *take is the rank's own a->parallel. If a->plan is set, rank 0 also computes
+ * ctx->cold, the bytes of weights that must be read from disk. Even if there is nothing to choose,
+ * rank 0 predicts a request that is far larger than the model's own size. `s` is this rank's status
+ * so far; if rank 0 has failed, no plan is chosen. `hosts` is the number of hosts on which the
+ * ranks run. Collective over all ranks. */
 xd_status xd_auto_plan(xd_context *ctx, const xd_open_args *a, int hosts, xd_status s,
                        xd_parallel *take, xd_predicted_times *predicted, xd_err *e);
 

@@ -55,7 +55,7 @@ typedef struct finder {
     xd_text_buf        reported;
 } finder;
 
-/* ---- searching ---------------------------------------------------------------------------- */
+/* ---- searching plans ---------------------------------------------------------------------- */
 
 double xd_fit_fullest(const xd_prediction *f)
 {
@@ -102,7 +102,7 @@ const xd_candidate *xd_fit_least(const xd_search *s)
     return best;
 }
 
-/* ---- a set of flags ----------------------------------------------------------------------- */
+/* ---- what a set of changes means ---------------------------------------------------------- */
 
 /* Returns 1 if weights of `type` need less memory than weights of the type `now`. */
 static int is_smaller(xd_dtype type, xd_dtype now)
@@ -236,7 +236,7 @@ static void flags_of(const finder *w, const set *s, xd_text_buf *b)
         add_flag(b, "without other degrees");
 }
 
-/* ---- counting ----------------------------------------------------------------------------- */
+/* ---- counting the memory need of a set ---------------------------------------------------- */
 
 /* Returns a memory limit minus a margin, because the free memory may change a little before the
  * next run. */
@@ -409,7 +409,8 @@ static void simplify_set(finder *w, set *s, trial *c, double most)
     }
 }
 
-/* Counts one more set of changes. Returns 1 if the set fits and is part of the advice. */
+/* Counts the memory need with one more set of changes. If the request fits, adds the set to the
+ * advice and returns 1. */
 static int try_set(finder *w, const set *asked)
 {
     static const set nothing;
@@ -429,7 +430,7 @@ static int try_set(finder *w, const set *asked)
     return 1;
 }
 
-/* ---- candidate sets ---------------------------------------------------------------------- */
+/* ---- trying sets of changes -------------------------------------------------------------- */
 
 typedef struct levers {         /* the changes that are possible; 0: not possible              */
     int      bf16, tiles, rows, tp, text_tp, offload;
@@ -630,7 +631,7 @@ static void try_all(finder *w, const levers *l)
         try_sizes(w, all, 1, size);
 }
 
-/* ---- the advice --------------------------------------------------------------------------- */
+/* ---- writing the advice ------------------------------------------------------------------- */
 
 static void write_advice(finder *w, char *out, size_t size)
 {

@@ -1,10 +1,11 @@
-/* machine.c - reads descriptions of machines, by name or from files */
+/* machine.c - reads the description of a machine from a file or makes it from a name, and writes
+ * it */
 #include "predict/machine.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- files -------------------------------------------------------------------------------- */
+/* ---- reading files ------------------------------------------------------------------------ */
 
 #define AT(type, member) offsetof(type, member)
 
@@ -180,7 +181,7 @@ xd_status xd_machine_read(xd_machine *m, const char *name, xd_err *e)
     return s;
 }
 
-/* ---- writing ------------------------------------------------------------------------------ */
+/* ---- writing files ------------------------------------------------------------------------ */
 
 static void write_object(xd_text_buf *out, const char *key, const xd_field *f, const void *v)
 {

@@ -35,7 +35,8 @@ typedef struct xd_rates {       /* rates of the kernels of one rank in one compu
 
 typedef struct xd_wire {        /* communication link between two ranks                        */
     double latency_s, bytes;    /* latency of a message; bytes/s in one direction              */
-    /* Fraction, from 0 to 1, of its speed at which a rank computes while a message arrives. */
+    /* Speed of a rank's computation while a message arrives, as a fraction (0 to 1) of the full
+     * speed. */
     double overlap;
     double shared;              /* max bytes/s of all ranks of a host together; 0: no limit    */
 } xd_wire;

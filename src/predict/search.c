@@ -9,7 +9,7 @@
 #include "pipeline/context.h"
 #include "plan/plan_table.h"
 
-/* ---- names -------------------------------------------------------------------------------- */
+/* ---- reading the name of a plan ----------------------------------------------------------- */
 
 /* Appends the list of the words that the name of a plan may have, such as "u, r, pp and vae". */
 static void list_words(xd_text_buf *b)
@@ -79,7 +79,7 @@ xd_status xd_parallel_read(xd_parallel *a, const char *text, xd_err *e)
     return s;
 }
 
-/* ---- all plans ---------------------------------------------------------------------------- */
+/* ---- predicting all plans ----------------------------------------------------------------- */
 
 /* max number of ranks in a search; max number if all degrees are given */
 enum { MOST = XD_SEARCH_MOST, MOST_ONE = 1024 };

@@ -6,7 +6,7 @@
 
 typedef struct xd_candidate {
     xd_parallel   parallel;     /* the degrees and options of the plan                         */
-    /* The prediction of the plan. If the plan was refused, it is only partly filled. */
+    /* The prediction of the plan. For a refused plan, some fields are not set. */
     xd_prediction f;
     xd_err        why;          /* why the plan was refused; code XD_OK: it was not refused    */
     char         *flags; /* malloc'ed flags, such as "--ulysses_degree 2 --use_parallel_vae" */

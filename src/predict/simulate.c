@@ -84,7 +84,7 @@ struct xd_simulation {
     double  *out, *in, *bus;
 };
 
-/* ---- growing ------------------------------------------------------------------------------ */
+/* ---- growing arrays ----------------------------------------------------------------------- */
 
 /* Makes space for one more element in an array of n elements. Returns 0 if there is no memory. */
 static int grow_array(xd_simulation *p, void *array, int64_t *cap, int64_t n, size_t size)
@@ -117,7 +117,7 @@ static void put_event(xd_simulation *p, event ev)
         s->ev[s->nev++] = ev;
 }
 
-/* ---- recording ---------------------------------------------------------------------------- */
+/* ---- recording the events of a rank ------------------------------------------------------- */
 
 static double take_lap(xd_simulation *p)
 {
@@ -221,7 +221,7 @@ const xd_recorder *xd_simulation_record(xd_simulation *p, int rank, double (*sec
     return &p->rec;
 }
 
-/* ---- teams -------------------------------------------------------------------------------- */
+/* ---- finding the groups of ranks ---------------------------------------------------------- */
 
 /* Finds the groups of ranks. If several ranks have recorded a group with the same number and color,
  * this is one group, and these ranks are its members. */
@@ -252,7 +252,7 @@ static int find_teams(xd_simulation *p)
     return seen != NULL && p->member != NULL;
 }
 
-/* ---- messages in transit ------------------------------------------------------------------- */
+/* ---- sending messages ---------------------------------------------------------------------- */
 
 /* Returns the hash key of a message from member a to member b of a group. If b equals a, the key
  * stands for the time at which member a begins a collective call. */
@@ -324,7 +324,7 @@ static double send_message(xd_simulation *p, int from, int to, uint64_t key, dou
     return gone;
 }
 
-/* ---- simulating --------------------------------------------------------------------------- */
+/* ---- running the ranks -------------------------------------------------------------------- */
 
 static void spend_until(xd_simulation *p, record *s, char what, double until)
 {
@@ -461,8 +461,9 @@ static int prepare_scripts(xd_simulation *p)
 }
 
 /* Runs the events of all ranks; the rank with the earliest clock always runs next. For each rank,
- * `wake` [n] has the time at which it continues, or INFINITY if it has ended or waits, and `rests`
- * [n] has the rank for which it waits, or -1. Returns 0 on a deadlock. */
+ * `wake` [n] has the time at which the rank continues, or INFINITY if the rank has ended or waits
+ * for another rank; `rests` [n] has the number of that other rank, or -1. Returns 0 on a
+ * deadlock. */
 static int run_all(xd_simulation *p, double *wake, int *rests)
 {
     for (int r = 0; r < p->n; r++) {

@@ -183,7 +183,7 @@ xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd
     return xd_machine_check(m, "this machine", e);
 }
 
-/* ---- devices with their own memory ---------------------------------------------------- */
+/* ---- estimating devices with their own memory ----------------------------------------- */
 
 double xd_machine_device_room(const xd_dev *dev, double have)
 {
