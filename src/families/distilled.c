@@ -1,7 +1,8 @@
-/* distilled.c - recognizes checkpoints that are distilled for few steps, and lists their defaults,
- * which replace those of the pipeline.
+/* distilled.c - recognizes checkpoints that are distilled for few steps, and lists their default
+ * settings.
  *
- * The defaults are taken from the examples published with the checkpoints. */
+ * For such a checkpoint, these defaults replace those of the pipeline. The defaults are taken from
+ * the examples published with the checkpoints. */
 #include "families/recipe.h"
 
 #include <ctype.h>
@@ -10,12 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A checkpoint is recognized if its name matches `words`, or if its configs have all the settings
- * COMPONENT.KEY=VALUE of `config`; an absent key counts as false. A checkpoint whose name matches
- * `unless` is not recognized. The name of a checkpoint is that of the model's directory or
- * repository, or of a file that replaces the transformer. Words of a name are separated by "-", "_"
- * and similar characters. "a b|c" matches a name with the words a and b, or with c; "a*" matches a
- * word that starts with a. `recipe` may end with * to match all pipelines of a family. */
+/* A row of the table of distilled checkpoints. A checkpoint is recognized if its name matches
+ * `words`, or if its configs have all the settings COMPONENT.KEY=VALUE of `config`; an absent key
+ * counts as false. A checkpoint whose name matches `unless` is not recognized. The name of a
+ * checkpoint is that of the model's directory or repository, or that of a file that replaces the
+ * transformer. Words of a name are separated by "-", "_" and similar characters. The pattern "a
+ * b|c" matches a name that has both words a and b, or the word c; "a*" matches a word that starts
+ * with a. `recipe` may end with * to match all pipelines of a family. */
 static const xd_distilled table[] = {
     { .name = "FLUX.1-schnell", .recipe = "flux",
       .config = "transformer.guidance_embeds=false scheduler.use_dynamic_shifting=false",
@@ -71,7 +73,8 @@ static int has_word(const char *name, const char *word, size_t n)
     return 0;
 }
 
-/* Returns 1 if the words of a name match a pattern such as "a b|c": a and b, or c. */
+/* Returns 1 if the words of a name match a pattern. The pattern "a b|c" matches if the name has
+ * both a and b, or has c. */
 static int has_words(const char *name, const char *words)
 {
     for (const char *c = words; c && *c; c += *c == '|') {
@@ -87,7 +90,8 @@ static int has_words(const char *name, const char *words)
     return 0;
 }
 
-/* Returns the number before "step" in a name such as "8steps" or "8-step"; 0 if there is none. */
+/* Returns the number before "step" in a name such as "8steps" or "8-step", or 0 if the name has no
+ * such number. */
 static int steps_of(const char *name)
 {
     for (const char *c = name; *c; c++) {

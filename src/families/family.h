@@ -14,14 +14,15 @@
 #include "families/key_map.h"
 #include "families/recipe.h"
 
-/* Makes an array of pointers that ends with NULL. */
+/* Expands to an array of pointers with NULL as the last element. */
 #define XD_LIST(type, ...) (const type *const[]){ __VA_ARGS__, NULL }
 
-/* Names of published models and files for help texts; NULL: none. */
+/* Names of published models and files, shown as examples in help texts. NULL: the family has no
+ * such example. */
 typedef struct xd_examples {
     const char *file;           /* name of a weight file, "flux1-dev.safetensors"              */
     const char *hub;            /* name of a repository, "black-forest-labs/FLUX.1-dev"        */
-    const char *layers;         /* block counts, if there are several kinds of blocks: "2,4"   */
+    const char *layers;         /* option value for several kinds of blocks: "2,4"             */
     const char *from_image;     /* models that read a first frame: "A and B"                   */
     const char *last_image;     /* models that also read a last frame                          */
 } xd_examples;
@@ -30,10 +31,11 @@ typedef struct xd_family {
     const char             *title;      /* name in messages and help texts, "FLUX"             */
     const xd_dit *const    *dits;       /* the family's transformers; ends with NULL           */
     const xd_recipe *const *recipes;    /* the family's pipelines; ends with NULL              */
-    /* Layouts of single files with a transformer; ends with a layout without `what`. NULL: none. */
+    /* Known layouts of single files that contain a transformer. The list ends with a layout without
+     * `what`. NULL: none. */
     const xd_key_map       *key_maps;
-    /* Names of modules in LoRA files of the original code; ends with a row without `from`. NULL:
-     * none. */
+    /* Module names in the LoRA files of the original code. The list ends with a row without `from`.
+     * NULL: none. */
     const xd_lora_name     *lora_names;
     const xd_xdit_rows     *xdit;       /* the family's models in xDiT; NULL: none             */
     xd_examples             examples;
@@ -41,7 +43,8 @@ typedef struct xd_family {
 
 extern const xd_family *const xd_families[];    /* pointers to all families; ends with NULL    */
 
-/* Returns the i-th transformer of all families, in their order, or NULL at the end. */
+/* Counts the transformers of all families in the order of the families, and returns the i-th one,
+ * or NULL if there are fewer. */
 const xd_dit    *xd_dit_at(int i);
 /* Returns the family to which a transformer belongs, or NULL if there is none. */
 const xd_family *xd_family_of(const xd_dit *d);

@@ -1,8 +1,9 @@
-/* from_xdit.h - tables of the models that xDiT supports: xDiT's scripts for a model, its parallel
- * methods, and the recipe for the model in this library.
+/* from_xdit.h - declares tables of the models that xDiT supports: xDiT's scripts for a model, the
+ * parallel methods that xDiT has for the model, and the recipe for the model in this library.
  *
- * This header declares only data. The program includes this header, too (tests/style/layers.py).
- * Models that only xDiT has are in app/from_xdit/xdit_models.c. */
+ * This header contains only data types and one function. The command-line program includes this
+ * header, too (tests/style/layers.py allows it). Models that only xDiT supports are in
+ * app/from_xdit/xdit_models.c. */
 #ifndef XD_FAMILIES_FROM_XDIT_H
 #define XD_FAMILIES_FROM_XDIT_H
 
@@ -11,39 +12,42 @@ enum {
     XD_CAN_FSDP = 64,
     XD_CAN_USP = XD_CAN_SP | XD_CAN_RING,
     XD_HAS_GUIDANCE = 128,      /* the script passes --guidance_scale to the pipeline          */
-    /* Latents are split by rows, whose number must be divisible by the ranks. */
+    /* xDiT splits the latents by rows; the number of rows must be divisible by the number of
+     * ranks. */
     XD_HAS_ROWS = 256,
-    /* Blocks i and n-1-i share a skip connection: needs an even number of equal stages. */
+    /* Blocks i and n-1-i share a skip connection, so xDiT needs an even number of equal pipeline
+     * stages. */
     XD_HAS_PAIRS = 512,
     XD_HAS_VIDEO = 1024,
-    XD_HAS_PADDED_HEADS = 2048, /* attention heads are padded, so any Ulysses degree is possible */
+    XD_HAS_PADDED_HEADS = 2048, /* xDiT pads attention heads, so any Ulysses degree works        */
 };
 
 typedef struct xd_xdit_model {
     const char *title;          /* model name in lists, "PixArt-alpha"                         */
     /* xDiT's scripts without .py, space-separated; NULL: xDiT's runner runs the model. */
     const char *scripts;
-    const char *names;          /* for the runner: substrings of model names, space-separated   */
+    const char *names;          /* substrings of names of the runner's models, space-separated  */
     const char *pipeline;       /* xDiT's pipeline class or runner class                       */
     const char *own;            /* recipe in this library; NULL: not supported                  */
     int         cell;           /* pixels per latent row, if rows are split                     */
     int         patch;          /* latent rows per token                                        */
     unsigned    can;
-    /* Name that the script prints when it refuses PipeFusion and a parallel VAE. NULL: the script
-     * does not check. */
+    /* Model name in the message with which the script refuses PipeFusion and a parallel VAE. NULL:
+     * the script has no such check. */
     const char *refuses;
-    /* Class of xDiT whose method for padding an uneven number of tokens has a wrong name, so that
-     * it fails. NULL: none. */
+    /* Name of the xDiT class whose method for padding an uneven number of tokens has a wrong name,
+     * so that padding fails. NULL: the model has no such class. */
     const char *bad_padding;
     /* "FLUX": xDiT 0.4.0 counts tokens as in diffusers before 0.32; NULL: the model is not
      * affected. */
     const char *old_packing;
     int         text_rows;      /* for a video model: text tokens of every request; 0: unknown */
-    /* Substrings of the names of models whose patches have two frames. */
+    /* Substrings of model names; the models with such names have patches of two frames. */
     const char *frame_pairs;
-    /* The runner's default steps and guidance scale if they differ from the recipe's, or NULL. */
+    /* Default number of steps and guidance scale in xDiT's runner. NULL: the recipe's default. */
     const char *steps, *guidance;
-    /* Runner's default height and width, and default max_sequence_length, if different, or NULL. */
+    /* Default height and width, and default max_sequence_length, in xDiT's runner. NULL: the
+     * recipe's default. */
     const char *side, *text;
 } xd_xdit_model;
 
@@ -57,16 +61,16 @@ typedef struct xd_xdit_net {    /* properties of a transformer, found by model n
  * and the Hub's name. */
 typedef struct xd_xdit_name { const char *name, *repo; } xd_xdit_name;
 
-/* The xDiT tables of one family. Each list ends with a row whose first value is NULL, and NULL is
- * an empty list. For a model name, the first row whose name is a substring of the model name
- * applies. */
+/* The xDiT tables of one family. Each table ends with a row whose first value is NULL; a NULL
+ * pointer is an empty table. The row for a model is the first one whose name is a substring of the
+ * model's name. */
 typedef struct xd_xdit_rows {
     const xd_xdit_model *models;
     const xd_xdit_net   *nets;
     const xd_xdit_name  *names;
 } xd_xdit_rows;
 
-/* Returns the xDiT tables of the i-th family; NULL after the last one. */
+/* Returns the xDiT tables of the i-th family, or NULL after the last family. */
 const xd_xdit_rows *xd_xdit_rows_at(int i);
 
 #endif

@@ -1,4 +1,4 @@
-/* help.c - lists of names for help texts, collected once from all model families */
+/* help.c - collects lists of names for help texts from all model families, once */
 #include "families/help.h"
 
 #include <pthread.h>
@@ -31,7 +31,8 @@ static void add_words(xd_family_word w, const char *text)
     xd_buf_add(&words[w], "%s%s", words[w].len ? ", " : "", text);
 }
 
-/* Adds the title of a family to the list w if one of the family's recipes has the trait w. */
+/* Adds a family's title to the list of names for w, if one of the family's recipes has the property
+ * w. */
 static void add_title(xd_family_word w, const xd_family *f)
 {
     for (int k = 0; f->recipes[k]; k++)

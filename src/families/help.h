@@ -1,13 +1,13 @@
-/* help.h - parts of help texts and messages that depend on the model families (their recipes and
- * examples).
+/* help.h - returns the parts of help texts and messages that depend on the recipes and examples of
+ * the model families.
  *
- * The command-line program includes this header, too (tests/style/layers.py). */
+ * The command-line program includes this header, too (tests/style/layers.py allows it). */
 #ifndef XD_FAMILIES_HELP_H
 #define XD_FAMILIES_HELP_H
 
 typedef enum xd_family_word {
-    /* Each of these constants lists, comma-separated, the families for which the statement is
-     * true: */
+    /* Each of these constants stands for a comma-separated list of the families for which the
+     * comment at the constant is true: */
     XD_WORD_DISTILLED,          /* the guidance scale is distilled                             */
     XD_WORD_RESCALES,           /* the pipeline has guidance_rescale                           */
     XD_WORD_FROM_PROMPT,        /* guidance is relative to the prompt's prediction             */
@@ -21,8 +21,8 @@ typedef enum xd_family_word {
     XD_WORD_TWO_PROMPTS,        /* a second text encoder may have its own prompt               */
     XD_WORD_THREE_PROMPTS,      /* a third text encoder may have its own prompt                */
     XD_WORD_CLEANS,             /* captions are cleaned of web text                            */
-    XD_WORD_LAYERS,             /* numbers of blocks of each kind, and family: "2,4" of FLUX   */
-    /* Names of published models or files: */
+    XD_WORD_LAYERS,             /* example of block counts: "2,4" of FLUX                      */
+    /* Each of these constants stands for names of published models or files: */
     XD_WORD_FROM_IMAGE,         /* models that read a first frame                              */
     XD_WORD_LAST_IMAGE,         /* models that also read a last frame                          */
     XD_WORD_FILE,               /* a file with the weights of a transformer                    */

@@ -1,20 +1,20 @@
 /* dit.c - Chroma (lodestones 2025), as diffusers' ChromaTransformer2DModel.
  *
- * Chroma has double and single blocks (dit/dual.h) without modulation layers. A small network, the
- * approximator, computes all modulation vectors of a step from the timestep and the vector's index.
- * Chroma has no pooled text and no distilled guidance scale. */
+ * Chroma has double and single blocks (dit/dual.h) without modulation layers. In place of these
+ * layers, a small network, the approximator, computes each modulation vector of a step from the
+ * timestep and the vector's index. Chroma has no pooled text and no distilled guidance scale. */
 #include <math.h>
 #include <stddef.h>
 
 #include "dit/dual.h"
 
-/* latent cells per side of a token; layers of the approximator */
+/* PACK: latent cells per side of a token; MOST_LAYERS: max layers of the approximator */
 enum { PACK = 2, MOST_LAYERS = 16 };
 static const float rms_eps = 1.1920929e-7f;     /* default epsilon of torch.nn.RMSNorm in f32   */
 
 typedef struct cfg {
     xd_dual_cfg dual;
-    int64_t     sinusoids, hidden;      /* of the approximator                                 */
+    int64_t     sinusoids, hidden;      /* widths in the approximator                          */
     int         napprox;
 } cfg;
 
@@ -110,12 +110,13 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- modulation --------------------------------------------------------------------------- */
 
-/* Groups of the approximator's vectors, in their order: three vectors per single block, six per
- * double block for the image, six per double block for the text, two for the output. */
+/* Groups of the modulation vectors, in the order in which the approximator counts them: three
+ * vectors for each single block, six for the image in each double block, six for the text in each
+ * double block, two for the output layer. */
 enum part { SOLO, IMAGE, TEXT, HEAD, PARTS };
 
-/* Sets the ranges of vector indices that the blocks of a stage and the output layer read, one range
- * per group. */
+/* Computes which modulation vectors the blocks of this pipeline stage and the output layer read:
+ * for each group, a range of vector indices. */
 static void parts_of(const xd_net *n, xd_span part[PARTS])
 {
     const xd_dual_cfg *c = n->cfg;
@@ -128,7 +129,7 @@ static void parts_of(const xd_net *n, xd_span part[PARTS])
     part[HEAD] = (xd_span){ 3 * ns + 12 * nd, 2 };
 }
 
-/* Returns `count` vectors of group p from vector index `at` on. */
+/* Returns `count` modulation vectors of group p, beginning with vector `at`. */
 static xd_tensor vectors(const xd_net *n, const local *l, enum part p, int64_t at, int64_t count)
 {
     xd_span part[PARTS];
@@ -141,8 +142,8 @@ static xd_tensor vectors(const xd_net *n, const local *l, enum part p, int64_t a
 
 typedef struct inputs { const xd_net *n; double t; } inputs;
 
-/* Fills the approximator's input, one row per vector: sinusoids of the timestep, of a guidance
- * scale of 0, and of 1000 times the vector's index. */
+/* Fills the approximator's input. The row of a modulation vector has sinusoids of the timestep, of
+ * a guidance scale of 0, and of 1000 times the vector's index. */
 static void fill_inputs(void *ctx, float *buf)
 {
     const inputs *in = ctx;
@@ -157,8 +158,8 @@ static void fill_inputs(void *ctx, float *buf)
         }
 }
 
-/* Runs the approximator for the modulation vectors of this rank's stage. Each modulation vector
- * depends only on its own row of inputs. */
+/* Runs the approximator for the modulation vectors that this rank's pipeline stage reads. Each
+ * modulation vector depends only on its own row of inputs. */
 static xd_tensor approximate(xd_exec *x, const xd_net *n, double t)
 {
     const glob *g = n->glob;
@@ -224,7 +225,7 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w, xd_state *s
     xd_solo_run(x, s->h, w, &in);
 }
 
-/* Computes the network's output. The rows of the final modulation are shift, then scale. */
+/* Computes the network's output. The final modulation has two rows: shift, then scale. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob        *g = n->glob;

@@ -1,4 +1,4 @@
-/* family.c - Chroma: its pipelines */
+/* family.c - describes the pipelines of Chroma */
 #include "families/family.h"
 
 #include "families/chroma/keys.h"
@@ -22,8 +22,8 @@ static const xd_recipe chroma = {
 
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
-/* xDiT's model of this family. Chroma's attention has a mask, which xDiT's ring attention does not
- * support. */
+/* The row of this family's model in the table of xDiT's models. Chroma's attention has a mask,
+ * which xDiT's ring attention does not support. */
 static const xd_xdit_model xdit_models[] = {
     { .title = "Chroma", .names = "Chroma1", .pipeline = "xFuserChromaPipeline", .own = "chroma",
       .cell = 16, .patch = 1, .can = XD_CAN_CFG | XD_CAN_SP | XD_CAN_FSDP },

@@ -1,5 +1,5 @@
-/* keys.c - names of tensors in the files of Chroma (lodestones: Chroma1-HD.safetensors), and of
- * modules in its LoRA files */
+/* keys.c - lists the names of tensors in the files of Chroma (lodestones: Chroma1-HD.safetensors),
+ * and the names of modules in Chroma's LoRA files */
 #include "families/chroma/keys.h"
 
 #include <stddef.h>
@@ -24,8 +24,8 @@ static const xd_stem double_block[] = {
     XD_STEMS_END,
 };
 
-/* Names of the tensors of a single block. The tensor linear1 contains query, key, value and the
- * feed-forward, which is four times as wide as each of them. */
+/* Names of the tensors of a single block. The tensor linear1 contains the rows of query, key, value
+ * and feed-forward; the feed-forward has four times as many rows as the query. */
 static const xd_stem single_block[] = {
     XD_STEM_ROWS("attn.to_q", "linear1", 0, 1, 7),
     XD_STEM_ROWS("attn.to_k", "linear1", 1, 1, 7),

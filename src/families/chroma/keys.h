@@ -1,4 +1,5 @@
-/* keys.h - names of Chroma's tensors in original, ComfyUI and LoRA files (fields of xd_family). */
+/* keys.h - declares the tables with the names of Chroma's tensors in original, ComfyUI and LoRA
+ * files (fields of xd_family). */
 #ifndef XD_FAMILIES_CHROMA_KEYS_H
 #define XD_FAMILIES_CHROMA_KEYS_H
 

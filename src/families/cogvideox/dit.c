@@ -1,10 +1,10 @@
 /* dit.c - CogVideoX and CogVideoX1.5 (Yang et al. 2024, arXiv:2408.06072), as diffusers'
  * CogVideoXTransformer3DModel.
  *
- * Text and video tokens form one sequence and have the same weights in a block; only the modulation
- * of norms and gates differs. Positions enter as sinusoids added to the input (CogVideoX-2b), by
- * RoPE over (frame, row, column) (5b and 1.5), or by RoPE and a learned table (5b image to
- * video). */
+ * Text and video tokens form one sequence, and a block has the same weights for both; only the
+ * modulation of norms and gates differs between text and video. Positions enter as sinusoids added
+ * to the input (CogVideoX-2b), by RoPE over (frame, row, column) (CogVideoX-5b and 1.5), or by RoPE
+ * and a learned table (CogVideoX-5b for image to video). */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-typedef struct zero {           /* norm with one modulation for video, one for text             */
+typedef struct zero {           /* a norm and its modulations, one for video, one for text      */
     xd_lin    mod;              /* [6D, time_embed_dim]: shift, scale, gate of video, then text */
     xd_tensor gain, bias;       /* [D]: gain and bias of the norm, or absent                    */
 } zero;
@@ -243,8 +243,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- rotary positions --------------------------------------------------------------------- */
 
-/* Fills the RoPE angles of video tokens. In CogVideoX1.5 the positions are token indices. Earlier
- * models map the grid of tokens to the grid of the training size. */
+/* Fills the RoPE angles of video tokens. In CogVideoX1.5 the positions are token indices. In
+ * earlier models, positions are scaled from the grid of tokens to the grid of the training size. */
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
@@ -316,7 +316,7 @@ static float *sinusoids(float *row, int64_t width, double pos)
 }
 
 /* Fills the position embedding of the video tokens. The first quarter of the features encodes the
- * frame, then 3/8 the column, then 3/8 the row. */
+ * token's frame, the next 3/8 its column, the last 3/8 its row. */
 static void fill_waves(void *ctx, float *buf)
 {
     const waves *w = ctx;
@@ -385,8 +385,9 @@ static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
     return embed_time(x, n, s->t);
 }
 
-/* Writes the polynomial that TeaCache4CogVideoX1.5 publishes for the model: for 2b, for 5b with or
- * without an image, for 1.5, or for 1.5 with an image. */
+/* Writes the polynomial that TeaCache4CogVideoX1.5 publishes for this model. There is one for
+ * CogVideoX-2b, one for 5b (with or without an image), one for 1.5 from text, and one for 1.5 from
+ * an image. */
 static int change_poly(const void *c_, double poly[5])
 {
     static const double of[4][5] = {
@@ -403,9 +404,10 @@ static int change_poly(const void *c_, double poly[5])
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-enum { VIDEO, TEXT };           /* indices of a block's two modulations                        */
+enum { VIDEO, TEXT };           /* a block has one modulation for video, one for text          */
 
-/* Normalizes and modulates video and text into one tensor, text first. */
+/* Normalizes and modulates the video rows and the text rows of h. The result is one tensor, with
+ * the text rows first. */
 static xd_tensor norm_streams(xd_exec *x, const cfg *c, const zero *w, xd_tensor h, xd_tensor mod,
                               int64_t ntxt)
 {
@@ -428,8 +430,8 @@ static void add_streams(xd_exec *x, xd_tensor h, xd_tensor mod, xd_tensor in, co
                   xd_rows(in, ntxt, h.d[0] - ntxt), w);
 }
 
-/* Normalizes the queries and keys in rows [at, at + n) of y, the output of the qkv layer. Applies
- * RoPE if cos and sin are present. */
+/* Normalizes the queries and keys in rows [at, at + n) of y, the output of the qkv layer. If cos
+ * and sin are present, also applies RoPE. */
 static void norm_heads(xd_exec *x, const blk *w, const xd_qkv *a, xd_tensor y, int64_t at,
                        int64_t n, xd_tensor cos, xd_tensor sin)
 {
@@ -464,8 +466,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     add_streams(x, s->h, mod, y, &w->down, ntxt);
 }
 
-/* Computes the network's output from the video tokens, with two consecutive norms. The rows of the
- * modulation of the second norm are shift, then scale. */
+/* Computes the network's output from the video tokens. Two norms are applied one after the other;
+ * the modulation of the second norm has two rows: shift, then scale. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

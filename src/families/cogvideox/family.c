@@ -1,4 +1,4 @@
-/* family.c - CogVideoX: its text to video and image to video pipelines */
+/* family.c - describes CogVideoX's pipelines for text to video and image to video */
 #include "families/family.h"
 
 extern const xd_dit xd_dit_cogvideox;

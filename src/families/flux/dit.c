@@ -2,16 +2,17 @@
  *
  * Double blocks have separate weights for text and image and one joint attention. Single blocks
  * treat text and image as one sequence and compute attention and feed-forward in parallel.
- * Positions enter by RoPE over (0, row, column) for image tokens and (1, row, column) for tokens of
- * a reference image (FLUX.1 Kontext), which otherwise are treated like image tokens. Text tokens
- * have position 0, where RoPE is the identity. */
+ * Positions enter by RoPE. The position of an image token is (0, row, column). The position of a
+ * token of a reference image (FLUX.1 Kontext) is (1, row, column); apart from that, tokens of
+ * reference images are treated like image tokens. Text tokens have position 0, where RoPE is the
+ * identity. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "dit/dual.h"
 
-enum { PACK = 2 };              /* latent cells per side of a (packed) token                   */
+enum { PACK = 2 };              /* latent cells per side of a token                            */
 
 typedef struct cfg {
     xd_dual_cfg dual;
@@ -33,7 +34,7 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor active;           /* [1,D]: silu of the embedding of timestep, guidance, text    */
+    xd_tensor active;           /* [1,D]: silu of the sum of timestep, guidance, text embedding */
     xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens              */
 } local;
 
@@ -134,8 +135,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- step caches -------------------------------------------------------------------------- */
 
-/* Returns the image tokens, normalized and modulated as input of the attention of the first block,
- * which may be a double or a single block. */
+/* Returns the image tokens as the attention of the first block reads them: normalized and
+ * modulated. The first block may be a double or a single block. */
 static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const xd_pair *w = xd_net_layer(x, n, 0);
@@ -181,7 +182,7 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     xd_solo_run(x, s->h, w, &in);
 }
 
-/* Computes the network's output. The rows of the final modulation are scale, then shift. */
+/* Computes the network's output. The final modulation has two rows: scale, then shift. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

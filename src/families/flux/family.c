@@ -1,4 +1,4 @@
-/* family.c - FLUX.1: its pipelines, and the image sizes of FLUX.1 Kontext */
+/* family.c - describes the pipelines of FLUX.1, and the image sizes of FLUX.1 Kontext */
 #include <math.h>
 
 #include "families/family.h"
@@ -45,8 +45,9 @@ static const struct { int width, height; } kontext_sizes[] = {
     { 1328, 800 },  { 1392, 752 },  { 1456, 720 },  { 1504, 688 },  { 1568, 672 },
 };
 
-/* Returns the trained size with the nearest ratio width / height; if two are equally near, the
- * narrower one. The pipeline's max_area limits only the generated image. */
+/* Replaces a size by one of the sizes on which the model was trained: the one with the nearest
+ * ratio of width to height; if two ratios are equally near, the narrower size. The pipeline's
+ * max_area limits only the generated image. */
 static xd_status kontext_size(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                               xd_err *e)
 {

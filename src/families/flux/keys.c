@@ -1,5 +1,5 @@
-/* keys.c - names of tensors in the files of FLUX.1 (Black Forest Labs: flux1-dev.safetensors), and
- * of modules in its LoRA files */
+/* keys.c - lists the names of tensors in the files of FLUX.1 (Black Forest Labs:
+ * flux1-dev.safetensors), and the names of modules in FLUX.1's LoRA files */
 #include "families/flux/keys.h"
 
 #include <stddef.h>
@@ -26,8 +26,8 @@ static const xd_stem flux_double[] = {
     XD_STEMS_END,
 };
 
-/* Names of the tensors of a single block. The tensor linear1 contains query, key, value and the
- * feed-forward, which is four times as wide as each of them. */
+/* Names of the tensors of a single block. The tensor linear1 contains the rows of query, key, value
+ * and feed-forward; the feed-forward has four times as many rows as the query. */
 static const xd_stem flux_single[] = {
     XD_STEM("norm.linear", "modulation.lin"),
     XD_STEM_ROWS("attn.to_q", "linear1", 0, 1, 7),
@@ -40,8 +40,8 @@ static const xd_stem flux_single[] = {
     XD_STEMS_END,
 };
 
-/* Names of the tensors outside the blocks. The rows of the final modulation are (shift, scale) in
- * the original files; the network declares (scale, shift). */
+/* Names of the tensors outside the blocks. The final modulation's rows are stored as (shift, scale)
+ * in the original files, but the network declares them as (scale, shift). */
 static const xd_stem flux_top[] = {
     XD_STEM("x_embedder", "img_in"),
     XD_STEM("context_embedder", "txt_in"),
@@ -56,7 +56,7 @@ static const xd_stem flux_top[] = {
     XD_STEMS_END,
 };
 
-/* Tensor names of double blocks in SVDQuant's files for nunchaku. */
+/* Tensor names of double blocks in the files that SVDQuant writes for nunchaku. */
 static const xd_stem flux_svd_double[] = {
     XD_STEM("norm1.linear", "norm1.linear"),
     XD_STEM("norm1_context.linear", "norm1_context.linear"),

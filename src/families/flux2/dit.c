@@ -2,9 +2,9 @@
  *
  * Double blocks have separate weights for text and image and one joint attention. Single blocks
  * treat text and image as one sequence; one layer computes the inputs of attention and
- * feed-forward. Feed-forwards are SwiGLU and no layer has a bias. All double blocks have the same
- * modulation, and so have all single blocks; both are computed once per pass. Positions enter by
- * RoPE over (image, row, column, text token). */
+ * feed-forward. Feed-forwards are SwiGLU and no layer has a bias. One modulation is used by all
+ * double blocks, another one by all single blocks; both modulations are computed once per forward
+ * pass. Positions enter by RoPE over (image, row, column, text token). */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-typedef struct side {           /* the weights of one stream in a double block                 */
+typedef struct side {           /* weights of a double block for the text or the image         */
     xd_lin    qkv, out;
     xd_lin    up, down;         /* `up` computes a (activated) and b: silu(a) * b              */
     xd_tensor norm_q, norm_k;
@@ -184,9 +184,9 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- conditioning ------------------------------------------------------------------------- */
 
-/* Fills the RoPE angles. The position of a text token is its index, on the last axis. The position
- * of an image token is its row and column, with image number 0. The tokens of reference image i
- * (from 1) have image number 10 i. */
+/* Fills the RoPE angles. The position of a text token is its index in the text, on the last axis.
+ * The position of an image token is its row and column, with image number 0. The tokens of
+ * reference image i (counted from 1) have image number 10 i. */
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
@@ -250,7 +250,8 @@ static xd_tensor modulated(xd_exec *x, const cfg *c, xd_tensor h, xd_tensor mod,
     return xd_norm_for(x, &a, w, NULL);
 }
 
-/* Computes h += gate * down(silu(a) * b), where a and b are the halves of up(norm(h)). */
+/* Computes h += gate * down(silu(a) * b), where a and b are the first and the second half of the
+ * columns of up(norm(h)). */
 static void feed(xd_exec *x, const cfg *c, xd_tensor h, const side *w, xd_tensor mod)
 {
     size_t    mark = xd_arena_mark(x->tmp);
@@ -260,8 +261,8 @@ static void feed(xd_exec *x, const cfg *c, xd_tensor h, const side *w, xd_tensor
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Runs a double block. The rows of the modulation of a block are shift, scale, gate of attention,
- * then of the feed-forward. */
+/* Runs a double block. A block's modulation has six rows: shift, scale and gate of the attention,
+ * then shift, scale and gate of the feed-forward. */
 static void forward_pair(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
 {
     const pair  *w = w_;
@@ -309,7 +310,7 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     xd_linear_add(x, s->h, xd_rows(l->solo, 2, 1), both, &w->out);
 }
 
-/* Computes the network's output. The rows of the final modulation are scale, then shift. */
+/* Computes the network's output. The final modulation has two rows: scale, then shift. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

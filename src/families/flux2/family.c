@@ -1,4 +1,4 @@
-/* family.c - FLUX.2 klein and dev: their pipelines */
+/* family.c - describes the pipelines of FLUX.2 klein and dev */
 #define _XOPEN_SOURCE 700       /* for strdup */
 #include <math.h>
 #include <string.h>
@@ -10,9 +10,10 @@ extern const xd_dit xd_dit_flux2;
 
 enum { LEAST_SIDE = 64, MOST_RATIO = 8, MEGAPIXEL = 1024 * 1024 };
 
-/* Returns the exponent of the dynamic shift of timesteps (diffusers' compute_empirical_mu). The
- * exponent is interpolated between two linear functions of the number of tokens, for 10 and for 200
- * steps; for large images the exponent is the function for 200 steps. */
+/* Returns the exponent of the dynamic shift of timesteps (diffusers' compute_empirical_mu). There
+ * are two linear functions of the number of tokens, one for 10 and one for 200 steps; the exponent
+ * is interpolated between them by the number of steps. For large images the exponent is that for
+ * 200 steps, whatever the number of steps. */
 static double empirical_mu(int64_t tokens, int steps)
 {
     double n = (double)tokens, at200 = 0.00016927 * n + 0.45666666,
@@ -20,8 +21,8 @@ static double empirical_mu(int64_t tokens, int steps)
     return tokens > 4300 ? at200 : slope * steps + (at200 - 200 * slope);
 }
 
-/* Scales an image above one megapixel down to that area. Like the pipelines, refuses images that
- * are too small or whose sides differ too much. */
+/* Scales an image above one megapixel down to one megapixel. Like the pipelines, refuses an image
+ * that is too small or much longer in one direction than in the other. */
 static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                                 xd_err *e)
 {
@@ -46,7 +47,7 @@ static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int
 
 static const int klein_states[] = { 9, 18, 27 };
 
-/* The chat template of Qwen3 with thinking disabled: the answer starts after an empty thought. */
+/* The chat template of Qwen3 with thinking disabled: the answer begins with an empty thought. */
 static const char klein_frame[] = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
                                   "<think>\n\n</think>\n\n";
 

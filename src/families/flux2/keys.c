@@ -1,5 +1,5 @@
-/* keys.c - names of tensors in the files of FLUX.2 (Black Forest Labs: flux2-dev.safetensors), and
- * of modules in its LoRA files */
+/* keys.c - lists the names of tensors in the files of FLUX.2 (Black Forest Labs:
+ * flux2-dev.safetensors), and the names of modules in FLUX.2's LoRA files */
 #include "families/flux2/keys.h"
 
 #include <stddef.h>
@@ -32,8 +32,8 @@ static const xd_stem solo[] = {
     XD_STEMS_END,
 };
 
-/* Names of the tensors outside the blocks. The rows of the final modulation are (shift, scale) in
- * the original files; the network declares (scale, shift). */
+/* Names of the tensors outside the blocks. The final modulation's rows are stored as (shift, scale)
+ * in the original files, but the network declares them as (scale, shift). */
 static const xd_stem top[] = {
     XD_STEM("x_embedder", "img_in"),
     XD_STEM("context_embedder", "txt_in"),

@@ -1,11 +1,11 @@
 /* dit.c - Hunyuan-DiT (Li et al. 2024, arXiv:2405.08748), as diffusers' HunyuanDiT2DModel.
  *
- * The blocks form a U: a block of the second half first combines the hidden state with the output
- * of the block at the same distance from the start (skip_linear). The embedding of the timestep and
- * of the pooled text only shifts the first norm of a block. Self-attention and cross-attention
- * normalize queries and keys and apply RoPE to the queries; self-attention also rotates the keys.
- * The text consists of rows of BERT, then of mT5; padding rows of both are replaced by rows of the
- * checkpoint. */
+ * The blocks form a U: a block of the second half first combines (skip_linear) the hidden state
+ * with the output of a block of the first half, the one that is as far from the first block as this
+ * block is from the last. The embedding of the timestep and of the pooled text only shifts the
+ * first norm of a block. Self-attention and cross-attention normalize queries and keys. Both apply
+ * RoPE to the queries, and self-attention also applies it to the keys. The text consists of BERT's
+ * rows, then mT5's rows; in both, padding rows are replaced by learned rows from the checkpoint. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -17,11 +17,11 @@ static const float eps = 1e-6f;         /* epsilon of the blocks' norms; not in 
 
 enum {
     POOL_HEADS = 8,             /* heads of the attention that pools mT5's rows                  */
-    SIZES = 6,                  /* original height, width; target height, width; crop top, left  */
-    /* RoPE maps every grid to the grid of an image of 512 x 512 pixels, with 8 x 8 pixels per
-     * cell */
+    SIZES = 6,                  /* height, width (original, target); crop top, left              */
+    /* RoPE maps the grid of an image of any size to the grid of an image of 512 x 512 pixels, with
+     * 8 x 8 pixels per cell */
     SIDE = 512, CELL = 8,
-    BAND = 64,                  /* rows concatenated at a time: 1.4 MB at 2 x 2816 features      */
+    BAND = 64,                  /* rows of h and skip concatenated at a time (1.4 MB)            */
 };
 
 typedef struct cfg {
@@ -145,8 +145,9 @@ static int nlayers(const void *c)
     return ((const cfg *)c)->nlayers;
 }
 
-/* Returns the block whose output a block of the second half reads. The middle block n/2 reads no
- * skip, and no block reads the output of the middle block or of the block before it as a skip. */
+/* Returns the block whose output a block of the second half reads. The middle block, n/2, reads no
+ * skip. The outputs of the middle block and of the block before it are not read as a skip by any
+ * block. */
 static int skip_from(const void *c, int layer)
 {
     int n = nlayers(c);
@@ -266,7 +267,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- text --------------------------------------------------------------------------------- */
 
-/* Writes the mean of the rows of t [n,E] as [1,E] to `out`. The content of t is overwritten. */
+/* Writes the mean of the rows of t [n,E] to `out` [1,E]. The content of t is overwritten. */
 static void mean_into(xd_exec *x, xd_tensor out, xd_tensor t)
 {
     int64_t all = t.d[0];
@@ -277,8 +278,8 @@ static void mean_into(xd_exec *x, xd_tensor out, xd_tensor t)
     xd_axpby(x, out, 1.0f / (float)all, xd_rows(t, 0, 1), 0);
 }
 
-/* Returns mT5's rows pooled by attention, [1,P] F32. mT5's padding rows are included; the query of
- * the attention is the mean of the rows. */
+/* Pools mT5's rows by an attention, whose query is the mean of these rows; returns [1,P] F32. The
+ * attention includes mT5's padding rows. */
 static xd_tensor pool_text(xd_exec *x, const cfg *c, const glob *g, xd_tensor rows)
 {
     int64_t   n = rows.d[0], E = rows.d[1], hd = E / POOL_HEADS;
@@ -297,9 +298,9 @@ static xd_tensor pool_text(xd_exec *x, const cfg *c, const glob *g, xd_tensor ro
     return out;
 }
 
-/* Writes to `out` the part of the embedding that does not depend on the timestep: pooled text, and
- * in the first model versions also size and style. The original size is the pipeline's default, and
- * the crop offsets are 0. */
+/* Writes to `out` the part of the embedding that does not depend on the timestep: the embedding of
+ * the pooled text and, in the first versions of the model, also of size and style. The original
+ * size is the pipeline's default, and the crop offsets are 0. */
 static void extra_into(xd_exec *x, const cfg *c, const glob *g, const xd_input *in, xd_tensor rows,
                        xd_tensor out)
 {
@@ -315,8 +316,8 @@ static void extra_into(xd_exec *x, const cfg *c, const glob *g, const xd_input *
     xd_copy_to(x, out, xd_mlp_run(x, all, &g->extra, XD_SILU));
 }
 
-/* Returns the text rows for cross-attention in the compute type: the rows of BERT, then the rows of
- * mT5, projected to the width of BERT's rows. */
+/* Returns the text rows for cross-attention, in the compute type. First come the rows of BERT, then
+ * the rows of mT5, which are projected to the width of BERT's rows. */
 static xd_tensor text_rows(xd_exec *x, const cfg *c, const glob *g, const xd_cond *text)
 {
     int64_t   bert = text->real[0], t5 = text->real[1];
@@ -367,8 +368,8 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
 
 /* ---- conditioning ------------------------------------------------------------------------- */
 
-/* Fills the RoPE angles of image tokens. The first half of a head's features encodes the token's
- * column, the second half the row. */
+/* Fills the RoPE angles of image tokens. In each head, the first half of the features encodes the
+ * token's column, the second half its row. */
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
@@ -444,7 +445,8 @@ static xd_tensor norm_rows(xd_exec *x, xd_tensor h, const affine *a, xd_tensor s
     return y;
 }
 
-/* Normalizes the queries, and the keys if present, and applies RoPE to both, in place. */
+/* Normalizes the queries and, if present, the keys, and applies RoPE to them. The results replace
+ * the inputs. */
 static void norm_and_rope(xd_exec *x, const local *l, xd_tensor q, const affine *a, xd_tensor k,
                           const affine *b)
 {
@@ -484,8 +486,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
                   &w->down);
 }
 
-/* Computes the network's output. The rows of the final modulation are scale, then shift. The layer
- * predicts noise and variance; the variance is dropped. */
+/* Computes the network's output. The final modulation has two rows: scale, then shift. The output
+ * layer predicts noise and variance; the variance is dropped. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

@@ -1,4 +1,4 @@
-/* family.c - HunyuanDiT: its pipeline, and the image sizes that it was trained on */
+/* family.c - describes HunyuanDiT's pipeline, and the image sizes on which it was trained */
 #include "families/family.h"
 
 #include <math.h>
@@ -12,12 +12,14 @@ static const struct { int width, height; } standard[] = {
     { 1024, 1024 }, { 1280, 1280 }, { 1024, 768 }, { 1152, 864 }, { 1280, 960 },
     { 768, 1024 }, { 864, 1152 }, { 960, 1280 }, { 1280, 768 }, { 768, 1280 },
 };
-/* The nominal ratio of each trained size; 1280 x 768 counts as 16:9, although its ratio differs. */
+/* The ratio that each of the trained sizes represents; 1280 x 768 counts as 16:9, although its
+ * exact ratio is 5:3. */
 static const double stands_for[] = { 1, 1, 4.0 / 3, 4.0 / 3, 4.0 / 3, 3.0 / 4, 3.0 / 4, 3.0 / 4,
                                      16.0 / 9, 9.0 / 16 };
 
-/* Replaces a size by the trained size with the nearest ratio width / height, and among these the
- * one with the nearest area. */
+/* Replaces a size by one of the sizes on which the model was trained: the one with the nearest
+ * ratio of width to height; if several sizes have this ratio, the one of these with the nearest
+ * area. */
 static int standard_size(int64_t sample, int64_t *height, int64_t *width)
 {
     int64_t h = *height < 16 ? 16 : *height / 16 * 16, w = *width < 16 ? 16 : *width / 16 * 16;
@@ -58,7 +60,7 @@ static const xd_key_map key_maps[] = {
     { .what = NULL },
 };
 
-/* Module names in LoRA files: the names of the original code, then diffusers' names. */
+/* Module names in LoRA files. Each row has the name in the original code, then diffusers' name. */
 static const xd_lora_name lora_names[] = {
     { "x_embedder_proj", "pos_embed_proj" },
     { "final_layer_linear", "proj_out" },

@@ -2,7 +2,8 @@
  * PixArtTransformer2DModel and the older Transformer2DModel with norm_type ada_norm_single.
  *
  * The timestep enters as one modulation [6,D] for all blocks (adaLN-single), to which each block
- * adds its own table. Text enters by cross-attention, whose input has no norm. */
+ * adds its own table. Text enters by cross-attention; the input of the cross-attention is not
+ * normalized. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -278,8 +279,8 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
 typedef struct axis { int64_t n, width; double base, scale; } axis;
 
 /* Fills the position embedding [n,width] of the n rows or columns of the grid: sines, then cosines.
- * Positions are scaled so that a side of the grid has the length base / scale for any number of
- * tokens. Positions are f32 and angles f64, as in diffusers. */
+ * Positions are scaled so that each side of the grid has the length base / scale, whatever the
+ * number of tokens along it. Positions are f32 and angles f64, as in diffusers. */
 static void fill_axis(void *ctx, float *buf)
 {
     const axis *a = ctx;
@@ -304,9 +305,9 @@ static xd_tensor axis_table(xd_exec *x, const cfg *c, int64_t n, int64_t width)
     return t;
 }
 
-/* Fills `to`, the position embedding of the tokens from token `at` on. The first half of the
- * features encodes the token's column, the second half the row. The tokens must be part of one row
- * of the grid, or several complete rows. */
+/* Fills `to` with the position embedding of consecutive tokens, beginning with token `at`. The
+ * first half of the features encodes the token's column, the second half the row. The tokens must
+ * be part of one row of the grid, or several complete rows. */
 static void set_lines(xd_exec *x, xd_tensor to, xd_tensor across, xd_tensor down, int64_t at)
 {
     int64_t   H = x->lay->grid[1], W = x->lay->grid[2], half = to.d[1] / 2;
@@ -322,8 +323,8 @@ static void set_lines(xd_exec *x, xd_tensor to, xd_tensor across, xd_tensor down
     xd_copy_to(x, xd_cols(out, half, half), row);
 }
 
-/* Fills h with the position embedding of this rank's tokens. Consecutive complete rows of the grid
- * are filled by one call of set_lines. */
+/* Fills h with the position embedding of this rank's tokens. One call of set_lines fills as many
+ * consecutive complete rows of the grid as possible. */
 static void add_positions(xd_exec *x, const cfg *c, xd_tensor h)
 {
     int64_t   H = x->lay->grid[1], W = x->lay->grid[2], half = h.d[1] / 2, n = h.d[0] / x->B;
@@ -379,8 +380,9 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_linear_add(x, h, m[5], u, &w->down);
 }
 
-/* Computes the network's output. proj_out outputs (row, column, channel) with channels for noise
- * and variance; the result has (channel, row, column) of the noise only. */
+/* Computes the network's output. proj_out outputs (row, column, channel), with channels for noise
+ * and variance; the result has the order (channel, row, column), and only the channels of the
+ * noise. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

@@ -1,4 +1,4 @@
-/* family.c - PixArt-alpha and PixArt-Sigma: their pipelines */
+/* family.c - describes the pipelines of PixArt-alpha and PixArt-Sigma */
 #include "families/family.h"
 #include "families/pixart/sizes.h"
 #include "tok/tok.h"
@@ -36,7 +36,7 @@ static const xd_key_map key_maps[] = {
     { .what = NULL },
 };
 
-/* Module names in LoRA files: the names of the original code, then diffusers' names. */
+/* Module names in LoRA files. Each row has the name in the original code, then diffusers' name. */
 static const xd_lora_name lora_names[] = {
     { "x_embedder_proj", "pos_embed_proj" },
     { "final_layer_linear", "proj_out" },

@@ -1,9 +1,9 @@
-/* sizes.c - the image sizes that PixArt was trained on, by aspect ratio.
+/* sizes.c - lists the image sizes on which PixArt was trained, by aspect ratio.
  *
  * PixArt-alpha and Sigma were trained on a few dozen sizes per resolution (Chen et al. 2023,
- * "multi-scale training"). PixArt's pipelines generate the size whose ratio height / width is
- * nearest to the requested one, and resize the image afterwards. The nearest size is chosen by the
- * published ratios, which are rounded to two decimals. */
+ * "multi-scale training"). PixArt's pipelines generate an image of the trained size whose ratio
+ * height / width is nearest to that of the requested size, and then resize the image. The nearest
+ * size is chosen by the published ratios, which are rounded to two decimals. */
 #include "families/pixart/sizes.h"
 
 #include "families/recipe.h"

@@ -1,5 +1,5 @@
-/* sizes.h - tables of the image sizes on which PixArt models were trained
- * (xd_recipe.trained_size). */
+/* sizes.h - declares the functions that choose one of the image sizes on which PixArt models were
+ * trained (xd_recipe.trained_size). */
 #ifndef XD_FAMILIES_PIXART_SIZES_H
 #define XD_FAMILIES_PIXART_SIZES_H
 

@@ -3,8 +3,8 @@
  * Every block has separate weights for text and image and one joint attention. Positions enter by
  * RoPE over (image number, row, column). Rows and columns are counted from the centre of their
  * image; the positions of text tokens are on the diagonal after the largest image. Tokens of
- * reference images have the modulation of image tokens or, if the config sets zero_cond_t, the
- * modulation of timestep 0. */
+ * reference images have the same modulation as image tokens; if the config sets zero_cond_t, they
+ * have the modulation of timestep 0 instead. */
 #include <math.h>
 #include <stddef.h>
 
@@ -160,8 +160,8 @@ static int64_t longer_half(int64_t rows, int64_t cols)
     return (rows > cols ? rows : cols) / 2;
 }
 
-/* Returns the position of the first text token: half of the longest side of the image and of its
- * references. */
+/* Returns the position of the first text token: half of the longest side among the image and the
+ * reference images. */
 static int64_t text_start(const xd_layout *l)
 {
     int64_t most = longer_half(l->grid[1], l->grid[2]);
@@ -172,8 +172,8 @@ static int64_t text_start(const xd_layout *l)
     return most;
 }
 
-/* Fills the RoPE angles of the text tokens, of the reference images' tokens, then of the image's
- * tokens. */
+/* Fills the RoPE angles: first those of the text tokens, then of the reference images' tokens, then
+ * of the image's tokens. */
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope   *t = ctx;
@@ -239,8 +239,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Runs a block. The rows of the modulation of a block are shift, scale, gate of attention, then of
- * the feed-forward. */
+/* Runs a block. A block's modulation has six rows: shift, scale and gate of the attention, then
+ * shift, scale and gate of the feed-forward. */
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
 {
     const xd_pair *w = w_;
@@ -254,7 +254,7 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_pair_run(x, s->h, w, &in);
 }
 
-/* Computes the network's output. The rows of the final modulation are scale, then shift. */
+/* Computes the network's output. The final modulation has two rows: scale, then shift. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

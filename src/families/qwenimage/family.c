@@ -1,4 +1,4 @@
-/* family.c - Qwen-Image: its pipelines for generation and editing */
+/* family.c - describes Qwen-Image's pipelines for generation and for editing */
 #include <math.h>
 
 #include "families/family.h"
@@ -6,8 +6,8 @@
 
 extern const xd_dit xd_dit_qwenimage;
 
-/* The chat template of Qwen2.5-VL with the pipeline's system message. The text rows of that message
- * (FRAME_ROWS) are dropped. */
+/* The chat template of Qwen2.5-VL with the pipeline's system message. The first FRAME_ROWS text
+ * rows, which precede the prompt, are dropped. */
 static const char frame[] =
     "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, "
     "quantity, text, spatial relationships of the objects and background:<|im_end|>\n"
@@ -30,8 +30,8 @@ static const xd_recipe qwen_image = {
 
 /* ---- editing ------------------------------------------------------------------------------- */
 
-/* The chat template of the editing pipelines. The texts that stand for input images are inserted
- * before the prompt. */
+/* The chat template of the editing pipelines. Before the prompt, a text that represents the input
+ * image is inserted for each input image. */
 static const char edit_frame[] =
     "<|im_start|>system\nDescribe the key features of the input image (color, shape, size, "
     "texture, objects, background), then explain how the user's text instruction should alter or "
@@ -40,8 +40,8 @@ static const char edit_frame[] =
     "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
 enum { EDIT_ROWS = 64, SIDES = 32, MEGAPIXEL = 1024 * 1024, SEEN = 384 * 384 };
 
-/* Returns a size with the ratio of the image, the given area, and sides that are multiples of 32
- * (diffusers' calculate_dimensions). */
+/* Returns a size with the aspect ratio of the image and about the given area, whose sides are
+ * multiples of 32 (diffusers' calculate_dimensions). */
 static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                                 xd_err *e)
 {

@@ -1,10 +1,12 @@
-/* keys.c - names of tensors in single files of Qwen-Image. The names are those of diffusers, also
- * in ComfyUI's files (qwen_image_bf16.safetensors). */
+/* keys.c - lists the names of tensors in single files of Qwen-Image.
+ *
+ * These names are those of diffusers; ComfyUI's files (qwen_image_bf16.safetensors) have the same
+ * names. */
 #include "families/qwenimage/keys.h"
 
 #include <stddef.h>
 
-/* Tensor names of SVDQuant's files for nunchaku. */
+/* Tensor names in the files that SVDQuant writes for nunchaku. */
 static const xd_stem qwenimage_svd[] = {
     XD_STEM_ROWS("attn.to_q", "attn.to_qkv", 0, 1, 3),
     XD_STEM_ROWS("attn.to_k", "attn.to_qkv", 1, 1, 3),

@@ -3,8 +3,8 @@
  *
  * A block has separate weights for text and image and one joint attention. The last block reads
  * only the keys and values of the text and does not change the text. The first blocks of SD 3.5
- * medium have a second attention over the image only. Position embeddings are a table in the
- * checkpoint, cropped around its centre. */
+ * medium have a second attention over the image only. The position embeddings are the central part
+ * of a table in the checkpoint. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -194,8 +194,8 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 typedef struct places { const xd_exec *x; const cfg *c; } places;
 
-/* Returns the table row with the position embedding of image token i; the grid of tokens is centred
- * in the table. */
+/* Returns the row of the table with the position embedding of image token i. The grid of tokens is
+ * centred in the table. */
 static int64_t place_of(const void *ctx, int64_t i)
 {
     const places *p = ctx;
@@ -245,9 +245,9 @@ static xd_tensor second_attn(xd_exec *x, const cfg *c, const blk *w, xd_tensor y
     return xd_flat(xd_attn_of(x, XD_STREAM(XD_IMG), a.q, a.k, a.v, 0));
 }
 
-/* Runs a block. The rows of the modulation of a block are shift, scale, gate of attention, of the
- * feed-forward, and of the second attention. In the last block the rows of the text are scale, then
- * shift. */
+/* Runs a block. A block's modulation has nine rows: shift, scale and gate of the attention, of the
+ * feed-forward, and of the second attention. In the last block, the text's modulation has only two
+ * rows: scale, then shift. */
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
 {
     const blk     *w = w_;
@@ -288,7 +288,7 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
 }
 
 /* Computes the network's output. proj_out outputs (row, column, channel) per patch; the result has
- * (channel, row, column). The rows of the final modulation are scale, then shift. */
+ * (channel, row, column). The final modulation has two rows: scale, then shift. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;
@@ -305,7 +305,8 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     return out;
 }
 
-/* Kinds of blocks: without and with a second attention, then the last block without and with it. */
+/* Kinds of blocks: 0 has one attention, 1 also a second attention; 2 and 3 are the same for the
+ * last block. */
 static const xd_block kinds[4] = {
     { "transformer_blocks.%d", sizeof(blk), blk_weights, forward },
     { "transformer_blocks.%d", sizeof(blk), blk_weights, forward },

@@ -1,4 +1,4 @@
-/* family.c - Stable Diffusion 3 and 3.5: their pipeline */
+/* family.c - describes the pipeline of Stable Diffusion 3 and 3.5 */
 #include "families/family.h"
 #include "families/sd3/keys.h"
 

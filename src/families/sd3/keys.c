@@ -1,11 +1,11 @@
-/* keys.c - names of tensors in the files of Stable Diffusion 3 (Stability AI:
- * sd3_medium.safetensors and its successors), and of modules in its LoRA files */
+/* keys.c - lists the names of tensors in the files of Stable Diffusion 3 (Stability AI:
+ * sd3_medium.safetensors and its successors), and the names of modules in its LoRA files */
 #include "families/sd3/keys.h"
 
 #include <stddef.h>
 
-/* Names of the tensors of a block. In the last block the text's modulation has only (shift, scale),
- * in the order of the final modulation. */
+/* Names of the tensors of a block. In the last block, the text's modulation has only shift and
+ * scale, stored in the same order as in the final modulation. */
 static const xd_stem sd3_block[] = {
     XD_STEM("norm1.linear", "x_block.adaLN_modulation.1"),
     { "norm1_context.linear", "context_block.adaLN_modulation.1", 0, 0, 0, XD_SWAP_LAST },

@@ -1,5 +1,5 @@
-/* keys.h - names of Stable Diffusion 3's tensors in original, ComfyUI and LoRA files (fields of
- * xd_family). */
+/* keys.h - declares the tables with the names of Stable Diffusion 3's tensors in original, ComfyUI
+ * and LoRA files (fields of xd_family). */
 #ifndef XD_FAMILIES_SD3_KEYS_H
 #define XD_FAMILIES_SD3_KEYS_H
 

@@ -1,9 +1,10 @@
 /* dit.c - Wan 2.1 and 2.2 (Wan Team 2025, arXiv:2503.20314), as diffusers' WanTransformer3DModel.
  *
- * Video tokens attend to each other and, by cross-attention, to the text and to the image given as
- * first frame; the rows of the image follow those of the text. The timestep enters as one
+ * Video tokens attend to each other and, by cross-attention, to the text and to an image that is
+ * given as the first frame; the image's rows follow the text's rows. The timestep enters as one
  * modulation [6,D] for all blocks, to which each block adds its own table. Queries and keys are
- * RMS-normed over all heads together, and tensor parallelism splits the heads over ranks. */
+ * RMS-normed over all heads together, so with tensor parallelism, which splits the heads over
+ * ranks, the ranks exchange sums of squares. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -71,8 +72,8 @@ typedef struct glob {
     int       cut;                      /* 1: other ranks have other attention heads          */
 } glob;
 
-/* Video tokens have the timestep of the step, or timestep 0 if their frame is a given image. The
- * tokens with timestep 0 are the first video tokens of a rank. */
+/* The video tokens of a frame that is a given image have timestep 0, and other video tokens have
+ * the timestep of the step. On each rank, the tokens with timestep 0 come first. */
 enum { TIMES = 2 };
 
 typedef struct local {
@@ -152,7 +153,7 @@ static xd_status check_config(void *c_, xd_err *e)
 }
 
 /* Describes the model. The default size is that of WanPipeline, 81 frames of 480 x 832 pixels: 21
- * latent frames, with cells of 8 x 8 pixels, or of 16 x 16 if the autoencoder has more than 16
+ * latent frames. A latent cell has 8 x 8 pixels, or 16 x 16 if the autoencoder has more than 16
  * channels. */
 static void info(const void *c_, xd_dit_info *out)
 {
@@ -273,7 +274,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- norms over all heads ----------------------------------------------------------------- */
 
-/* Returns this rank's features of a norm's gain [D]. */
+/* Returns the part of a norm's gain [D] that belongs to this rank's features. */
 static xd_tensor gain_of(const glob *g, xd_tensor gain)
 {
     return xd_view((float *)gain.p + g->features.start, XD_F32, 1, &g->features.n);
@@ -286,8 +287,9 @@ static void fill_zeros(void *ctx, float *buf)
     memset(buf, 0, *(const size_t *)ctx);
 }
 
-/* Returns the rotation `t` (or no rotation) with cosines and sines multiplied by each row's
- * `factor` [n,1], so that rotating also scales the row. */
+/* Returns the rotation `t`, with its cosines and sines multiplied by each row's `factor` [n,1], so
+ * that the rotation also scales the row. If `t` is absent, the returned rotation only scales the
+ * rows. */
 static turn scaled_turn(xd_exec *x, turn t, xd_tensor factor, int64_t half)
 {
     turn      out = { xd_new_f32(x, factor.d[0], half), xd_new_f32(x, factor.d[0], half) };
@@ -307,8 +309,9 @@ static turn scaled_turn(xd_exec *x, turn t, xd_tensor factor, int64_t half)
     return out;
 }
 
-/* Computes out [n, own D] = RMS norm of `in` over the D features of all ranks, then rotated by `t`
- * if present. `factor` corrects rows that were normed over this rank's features only. */
+/* Computes out [n, own D], the RMS norm of `in` over the D features of all ranks; if `t` is
+ * present, the result is also rotated by `t`. On a rank with only some of the heads, `factor`
+ * corrects the rows, which are first normed over this rank's features only. */
 static void norm_heads(xd_exec *x, const xd_net *n, xd_tensor out, xd_tensor in, xd_tensor gain,
                        xd_tensor factor, turn t)
 {
@@ -324,8 +327,8 @@ static void norm_heads(xd_exec *x, const xd_net *n, xd_tensor out, xd_tensor in,
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Returns the norm factors of the rows of in[0..k), one column per tensor; absent if this rank has
- * all attention heads. */
+/* Returns the factors that correct the norms of the rows of in[0..k), one column per tensor. The
+ * result is absent if this rank has all attention heads. */
 static xd_tensor factors_of(xd_exec *x, const xd_net *n, const xd_tensor *in, int k)
 {
     const glob *g = n->glob;
@@ -412,7 +415,8 @@ static xd_tensor see_image(xd_exec *x, const xd_net *n, xd_tensor in)
     return xd_layer_norm(x, t, w->gain[1], w->bias[1], look_eps);
 }
 
-/* Computes the keys and values `kv` of text or image rows, to which all video tokens attend. */
+/* Computes `kv`, the keys and values of the rows of the text or of the image, to which all video
+ * tokens attend. */
 static void fill_kv(xd_exec *x, const xd_net *n, xd_tensor kv, xd_tensor rows, const xd_lin *w,
                     xd_tensor gain)
 {
@@ -468,8 +472,8 @@ static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
     return xd_rows(l->emb, 0, 1);
 }
 
-/* Writes the polynomial that TeaCache4Wan2.1 publishes for the model: for 1.3B, for 14B, or for 14B
- * image to video at 480p. */
+/* Writes the polynomial that TeaCache4Wan2.1 publishes for this model. There is one for Wan 1.3B,
+ * one for 14B, and one for 14B image to video at 480p. */
 static int change_poly(const void *c_, double poly[5])
 {
     static const double of[3][5] = {
@@ -521,8 +525,8 @@ static xd_tensor attend_text(xd_exec *x, const xd_net *n, const blk *w, const ke
     return o;
 }
 
-/* Returns norm(h) * (1 + scale) + shift as input of the layer w. Each row of h has a timestep t,
- * and uses rows `scale` and `shift` of the modulation mod[t]. */
+/* Computes norm(h) * (1 + scale) + shift and returns it in the form that the layer w reads. A row
+ * of h with timestep t uses rows `scale` and `shift` of the modulation mod[t]. */
 static xd_tensor norm_times(xd_exec *x, const xd_net *n, const local *l, xd_tensor h,
                             const xd_tensor *mod, int scale, int shift, const xd_lin *w)
 {
@@ -541,7 +545,7 @@ static xd_tensor norm_times(xd_exec *x, const xd_net *n, const local *l, xd_tens
     return out;
 }
 
-/* Computes h += gate * linear(in), with the gate of each row's timestep. */
+/* Computes h += gate * linear(in), where each row's gate is that of the row's timestep. */
 static void add_times(xd_exec *x, const local *l, xd_tensor h, const xd_tensor *mod, int gate,
                       xd_tensor in, const xd_lin *w)
 {

@@ -1,4 +1,4 @@
-/* family.c - Wan: its text to video and image to video pipelines */
+/* family.c - describes Wan's pipelines for text to video and image to video */
 #include <math.h>
 
 #include "families/family.h"
@@ -22,8 +22,8 @@ static const xd_recipe from_text = {
     .frames_up = 1, .channels_first = 1, .caption = xd_caption_clean,
 };
 
-/* Returns a size with the ratio of the given image and the area of 832 x 480 pixels, as in
- * diffusers' example. */
+/* Returns a size with the aspect ratio of the given image and about the area of 832 x 480 pixels,
+ * as in diffusers' example. */
 static xd_status frame_size(int64_t unit, int64_t area, int64_t *height, int64_t *width, xd_err *e)
 {
     double ratio = (double)*height / (double)*width, pixels = area ? (double)area : 480 * 832;
@@ -64,7 +64,8 @@ static const xd_recipe from_held = {
 
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
-/* xDiT's models of this family. The first row of the table whose name matches a model is used. */
+/* xDiT's models of this family. For a model, the first row of the table whose name matches the
+ * model is used. */
 static const xd_xdit_model xdit_models[] = {
     { .title = "Wan", .scripts = "wan_example wan_usp_example wan_pipeline_example",
       .pipeline = "WanPipeline", .own = "wan", .cell = 8, .patch = 2,

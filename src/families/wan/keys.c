@@ -1,11 +1,12 @@
-/* keys.c - names of tensors in single files of Wan (the original files, and ComfyUI's
- * wan2.1_t2v_1.3B_bf16.safetensors), and of modules in LoRA files that were trained on them */
+/* keys.c - lists the names of tensors in single files of Wan (the original files, and ComfyUI's
+ * wan2.1_t2v_1.3B_bf16.safetensors), and the names of modules in LoRA files that were trained on
+ * these files */
 #include "families/wan/keys.h"
 
 #include <stddef.h>
 
-/* Names of the tensors of a block. The norm before cross-attention is norm3 in the original files,
- * the only norm with gains. */
+/* Names of the tensors of a block. The norm before cross-attention is called norm3 in the original
+ * files; no other norm of a block has gains. */
 static const xd_stem wan_block[] = {
     XD_STEM("scale_shift_table", "modulation"),
     XD_STEM("attn1.to_q", "self_attn.q"),

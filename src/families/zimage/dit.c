@@ -1,11 +1,12 @@
 /* dit.c - Z-Image (Cai et al. 2025, arXiv:2511.22699), as diffusers' ZImageTransformer2DModel.
  *
- * The network has one kind of block in three lists. The blocks of the noise refiner process only
- * the image, those of the context refiner only the text, without the timestep, and those of the
- * main list both as one sequence. A block normalizes before and after its attention and its
- * feed-forward. Text and image are each padded to a multiple of 32 rows with a learned row, which
- * is a token like the others. Padding of the text continues the text's positions; padding of the
- * image (XD_PAD) has position 0. */
+ * The network has three lists of blocks, all of the same kind. The blocks of the noise refiner
+ * process only the image. The blocks of the context refiner process only the text and do not read
+ * the timestep. The blocks of the main list process text and image as one sequence. A block
+ * normalizes before and after its attention and its feed-forward. Text and image are each padded to
+ * a multiple of 32 rows with a learned row; blocks treat padding rows like other tokens. The
+ * padding rows of the text continue the text's positions; the padding rows of the image (XD_PAD)
+ * have position 0. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -247,7 +248,8 @@ static float *token_angles(const xd_rope *t, const double *base, const int64_t p
     return to;
 }
 
-/* Fills the RoPE angles of the text rows, of the image's padding rows, then of the image tokens. */
+/* Fills the RoPE angles: first those of the text rows, then of the image's padding rows, then of
+ * the image tokens. */
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
@@ -268,8 +270,8 @@ static void fill_angles(void *ctx, float *buf)
     }
 }
 
-/* Returns the cosines or sines of a pass. The angles of image tokens also depend on the length of
- * the text. */
+/* Returns the cosines or sines of the RoPE angles of a forward pass. The angles of image tokens
+ * also depend on the length of the text. */
 static xd_tensor angles_of(xd_exec *x, const cfg *c, const xd_cond *text, double (*fn)(double))
 {
     int64_t rows = xd_n(x, XD_TXT) + xd_n(x, XD_PAD) + xd_n(x, XD_IMG);
@@ -299,8 +301,8 @@ static void fill_padding(xd_exec *x, xd_tensor h, xd_tensor pad)
         xd_copy_to(x, h, pad);
 }
 
-/* Embeds this rank's text rows. The first in->cond->real[0] text rows are the prompt, and later
- * rows are padding. */
+/* Embeds this rank's text rows. The first in->cond->real[0] text rows are those of the prompt; the
+ * rows after them are padding. */
 static void embed_text(xd_exec *x, const cfg *c, const glob *g, const xd_input *in, xd_tensor h)
 {
     int64_t n = 0;
@@ -312,8 +314,8 @@ static void embed_text(xd_exec *x, const cfg *c, const glob *g, const xd_input *
     fill_padding(x, xd_rows(h, n, h.d[0] - n), g->text_pad);
 }
 
-/* Embeds this rank's image tokens. A token of the latents has the order (channel, row, column); the
- * embedding layer reads (row, column, channel). */
+/* Embeds this rank's image tokens. A token's features have the order (channel, row, column) in the
+ * latents, but the embedding layer reads them as (row, column, channel). */
 static void embed_image(xd_exec *x, const glob *g, xd_tensor lat, xd_tensor h)
 {
     int64_t   n = lat.d[0], F = lat.d[1], cells = PATCH * PATCH;
@@ -344,10 +346,10 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-typedef struct part {           /* the rows that a block computes                              */
+typedef struct part {           /* range of rows of the hidden state that a block computes     */
     xd_tensor h, cos, sin;
     unsigned  streams;
-    xd_tensor mod[4];           /* [1,D] scale and gate of attention, feed-forward; or absent  */
+    xd_tensor mod[4];           /* [1,D] scale, gate (attention, feed-forward); or absent      */
 } part;
 
 static const unsigned all_streams = ~0u;
@@ -442,8 +444,8 @@ static void forward_text(xd_exec *x, const xd_net *n, const void *w, xd_state *s
     feed(x, n->cfg, w, &p);
 }
 
-/* Computes the network's output. The network predicts the direction from noise to image; the
- * sampler expects the opposite, so the sign is changed. */
+/* Computes the network's output. The network predicts the direction from noise to image, but the
+ * sampler expects the direction from image to noise, so the sign is changed. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

@@ -1,12 +1,12 @@
-/* family.c - Z-Image and Z-Image-Turbo: their pipeline */
+/* family.c - describes the pipeline of Z-Image and Z-Image-Turbo */
 #include "families/family.h"
 
 #include "families/zimage/keys.h"
 
 extern const xd_dit xd_dit_zimage;
 
-/* The chat template of Qwen3 with one message of the user and the start of the answer. Thinking is
- * enabled, which is the template's default. */
+/* The chat template of Qwen3 with one message of the user and the start of the answer. The answer
+ * does not begin with an empty thought, because thinking is enabled by default. */
 static const char chat[] = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
 
 static const int layers[] = { -2 };

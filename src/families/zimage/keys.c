@@ -1,5 +1,6 @@
-/* keys.c - names of tensors in single files of Z-Image (ComfyUI: z_image_turbo_bf16.safetensors),
- * and of modules in LoRA files that were trained on them */
+/* keys.c - lists the names of tensors in single files of Z-Image (ComfyUI:
+ * z_image_turbo_bf16.safetensors), and the names of modules in LoRA files that were trained on
+ * these files */
 #include "families/zimage/keys.h"
 
 #include <stddef.h>
@@ -35,7 +36,8 @@ static const xd_stem zimage_top[] = {
     XD_STEMS_END,
 };
 
-/* Tensor names of SVDQuant's files for nunchaku, where w3 and w1 are one layer. */
+/* Tensor names in the files that SVDQuant writes for nunchaku. In these files w3 and w1 are one
+ * layer. */
 #define ZIMAGE_SVD(q, k, v)                                                               \
     q, k, v, XD_STEM("attention.to_out.0", "attention.to_out.0"),                         \
     XD_STEM("attention.norm_q", "attention.norm_q"),                                      \
