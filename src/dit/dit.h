@@ -1,4 +1,5 @@
-/* dit.h - diffusion transformers: map noisy latents, a timestep and text to a prediction.
+/* dit.h - declares diffusion transformers, which map noisy latents, a timestep and text to a
+ * prediction.
  *
  * Latents are passed as tokens [N,F]. The features of a token are the cells of a patch in the order
  * (channel, frame, row, column): F = C patch[0] patch[1] patch[2]. An image has one frame. */
@@ -29,22 +30,23 @@ typedef struct xd_dit_info {
     int     fixed;              /* 1: the model has positions only for the training size       */
     int64_t text_dim;           /* width E of the text embedding                               */
     int64_t text_rows;          /* required number of text rows; 0: any number                   */
-    int64_t text_cols[3];       /* width of each text encoder's rows, if different; 0: text_dim */
-    /* Width of an image encoder's rows, which follow text rows; 0: none. */
+    int64_t text_cols[3];       /* width of text encoder i's rows if not text_dim; else 0       */
+    /* Width of the rows from an image encoder, which follow the text rows; 0: the model reads no
+     * such rows. */
     int64_t image_dim;
-    /* Number of the image encoder's rows for all images, if rows have positions; 0: the rows of
-     * one image. */
+    /* Number of rows that the image encoder computes for all images together, if the model has a
+     * position for each row; else 0, and the rows are those of one image. */
     int64_t image_rows;
     int64_t pooled_dim;         /* width of the pooled text embedding; 0: not used              */
     int     guided;             /* 1: reads a distilled guidance scale                         */
     int     txt_flows;          /* 1: text rows pass through the blocks (joint attention)      */
     int64_t text_most;          /* max text rows for which there are positions; 0: no limit    */
     int64_t text_default;       /* default number of text rows; 0: the pipeline's default        */
-    /* Text rows and image rows are padded to a multiple of this number (the image's with XD_PAD
-     * rows); 0: no padding. */
+    /* The model pads the text rows, and the image rows, to a multiple of this number; padding rows
+     * of the image are XD_PAD rows. 0: no padding. */
     int     multiple;
     int     sites;              /* number of self-attention layers per block                   */
-    /* Max latent cells for which there are positions: t, h, w; 0: no limit. */
+    /* Max latent cells (frames, rows, columns) for which there are positions; 0: no limit. */
     int64_t most[3];
     int     refs;               /* 1: tokens of reference images pass through the blocks, after
                                    the text and before the image (XD_REF); see xd_ref_at       */
@@ -52,60 +54,61 @@ typedef struct xd_dit_info {
     int     holds;
     int     micro;              /* 1: the model reads xd_input.size (resolution, aspect ratio) */
     size_t  local_size;         /* size in bytes of the model's data in xd_state.local         */
-    size_t  kept_size;          /* size in bytes of the tensors' struct xd_state.kept; 0: none */
+    size_t  kept_size;          /* size in bytes of the struct xd_state.kept; 0: none          */
     int     lead;               /* number of leading blocks (refiners) that step caches ignore */
-    /* Features of the single row that `probe` returns, equal on all ranks; 0: `probe` returns the
-     * image's rows. */
+    /* If `probe` returns one row that is equal on all ranks: the number of features of this row. 0:
+     * `probe` returns the image's rows. */
     int64_t probe_dim;
 } xd_dit_info;
 
-/* Functions of a transformer; the only symbol that the transformer's file exports. */
+/* The functions of a transformer. A transformer's file exports only this struct. */
 typedef struct xd_dit {
     xd_net_def net;
     void (*info)(const void *cfg, xd_dit_info *out);
-    /* Returns the index of the block whose output block `layer` reads as s->skip (a long skip
-     * connection); -1: none. NULL: the model has no long skips. Block outputs for long skips are a
-     * stack: the last output pushed is popped first. */
+    /* Returns the index of the earlier block whose output block `layer` reads as s->skip (a long
+     * skip connection), or -1 if `layer` reads none. NULL: the model has no long skips. The outputs
+     * that later blocks read form a stack: the last output pushed is popped first. */
     int  (*skip_from)(const void *cfg, int layer);
-    /* Make tensors that depend only on the text, such as keys and values of cross-attention. These
-     * tensors are equal in all steps and patches. `keep` allocates the tensors in the arena for the
-     * blocks of this pipeline stage; `read` fills these tensors once per request and pass. NULL:
-     * text rows pass through the blocks, or only cond reads the text. */
+    /* The two functions make tensors that depend only on the text, such as keys and values of
+     * cross-attention, and so are equal in all steps and patches. `keep` allocates these tensors in
+     * the arena, for the blocks of this pipeline stage; `read` fills them once per request and
+     * guidance pass. NULL: no such tensors, because text rows pass through the blocks, or because
+     * only `cond` reads the text. */
     void (*keep)(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept);
     void (*read)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
-    /* `active` returns the input row of a step's modulations, [1, active_width] in the compute
-     * type; mod_width returns the number of modulation values of block `layer` (mods.h). NULL:
-     * modulations cannot be computed ahead. */
+    /* `active` returns the input row from which the modulations of a step are computed, [1,
+     * active_width] in the compute type. mod_width returns the number of modulation values of block
+     * `layer` (mods.h). NULL: modulations cannot be computed ahead. */
     xd_tensor (*active)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
     int64_t   (*active_width)(const void *cfg);
     int64_t   (*mod_width)(const void *cfg, int layer);
-    /* The three functions of a forward pass that run before and after the blocks. `cond` writes the
-     * pass's own data to s->local, which has local_size zeroed bytes. A GPU replays recorded kernel
-     * launches of the blocks if cond writes the same bytes in every step. Arena memory that cond
-     * allocates is valid until the end of the pass. */
-    /* Called on every pipeline stage. */
+    /* The next three functions are the parts of a forward pass before and after the blocks. `cond`
+     * writes the data of this forward pass to s->local, which has local_size zeroed bytes. If
+     * `cond` writes the same bytes in every step, a GPU replays recorded kernel launches of the
+     * blocks. Arena memory that `cond` allocates is valid until the end of the forward pass. */
+    /* Called on every pipeline stage, before the other two. */
     void (*cond) (xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
     /* Called on the first pipeline stage: makes the hidden state s->h. */
     void (*embed)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
     /* Called on the last pipeline stage: returns the prediction for this rank's image rows,
      * [rows,F] F32. */
     xd_tensor (*head)(xd_exec *x, const xd_net *n, xd_state *s);
-    /* Called on the first pipeline stage, after embed: returns the F32 tensor whose change from
-     * step to step TeaCache measures (Liu et al. 2024, arXiv:2411.19108), the first block's input.
-     * NULL: the tensor is the image's rows of s->h. */
+    /* Called on the first pipeline stage, after embed: returns the F32 tensor, an input of the
+     * first block, whose change from step to step TeaCache measures (Liu et al. 2024,
+     * arXiv:2411.19108). NULL: this tensor is the image's rows of s->h. */
     xd_tensor (*probe)(xd_exec *x, const xd_net *n, xd_state *s);
-    /* Writes the coefficients, highest power first, of TeaCache's published polynomial that maps
-     * the change of `probe`'s tensor to the change of the output. Returns 0 if no polynomial is
-     * published for this config. */
+    /* Writes the coefficients, highest power first, of the polynomial that TeaCache publishes for
+     * this model; it maps the change of `probe`'s tensor to the change of the model's output.
+     * Returns 0 if no polynomial is published for this config. */
     int  (*change_poly)(const void *cfg, double poly[5]);
 } xd_dit;
 
-/* Return the number of block outputs for long skips that are in s->skips before block `layer`, and
- * the maximum of this number over the blocks of this pipeline stage. */
+/* xd_dit_skips returns how many block outputs for long skips are in s->skips before block `layer`;
+ * xd_dit_most_skips returns the maximum of this number over the blocks of this pipeline stage. */
 int  xd_dit_skips(const xd_dit *d, const void *cfg, int layer);
 int  xd_dit_most_skips(const xd_dit *d, const xd_net *n);
-/* Runs block `layer`: pops the long skip that the block reads, and pushes the block's output if a
- * later block reads it as a long skip. */
+/* Runs block `layer`. If the block reads a long skip, pops it before; if a later block reads this
+ * block's output as a long skip, pushes the output. */
 void xd_dit_block(xd_exec *x, const xd_dit *d, const xd_net *n, int layer, xd_state *s);
 
 #endif

@@ -1,4 +1,4 @@
-/* dual.c - diffusion transformers made of double and single blocks */
+/* dual.c - runs diffusion transformers made of double and single blocks */
 #include "dit/dual.h"
 
 #include <string.h>
@@ -89,8 +89,8 @@ xd_status xd_dual_axes(xd_ints *axes, const xd_ints *usual, int64_t head_dim, xd
     return XD_OK;
 }
 
-/* Fills the RoPE angles of the tokens of one stream; returns the address after the written
- * angles. */
+/* Fills the RoPE angles of the tokens of one stream. Returns the address after the last angle
+ * written. */
 static float *fill_stream(const xd_rope *t, xd_stream_id stream, const double *base, float *row)
 {
     int64_t W = t->x->lay->grid[2], n = xd_n(t->x, stream);
@@ -111,8 +111,8 @@ static int64_t half_of(const xd_ints *axes)
     return sum / 2;
 }
 
-/* Fills the RoPE angles of all tokens. The angles of text tokens, which have position 0, are
- * first. */
+/* Fills the RoPE angles of all tokens. The angles of the text tokens come first; text tokens have
+ * position 0. */
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
@@ -150,12 +150,13 @@ void xd_dual_embed(xd_exec *x, const xd_input *in, xd_state *s, const xd_lin *te
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* the tokens of a double block that share weights and modulation: a side of the block */
+/* a side of a double block: the tokens (rows [at, at + n) of h) that share weights and
+ * modulation */
 typedef struct side { const xd_adaln *w; xd_tensor mod, h; int64_t at, n; } side;
 
 /* Lists the sides of a double block, which are groups of tokens with the same weights and
- * modulation: text, reference images if their modulation differs from the image's, image. Returns
- * the number of sides. */
+ * modulation. The sides are the text, then the reference images if their modulation differs from
+ * the image's, then the image. Returns the number of sides. */
 static int sides_of(const xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in,
                     side s[3])
 {

@@ -1,6 +1,6 @@
-/* dual.h - double and single blocks of transformers. Double blocks have separate weights for text
- * and image; single blocks treat text and image as one sequence and compute attention and
- * feed-forward in parallel.
+/* dual.h - declares the double and single blocks of transformers. Double blocks have separate
+ * weights for text and image; single blocks treat text and image as one sequence and compute
+ * attention and feed-forward in parallel.
  *
  * Both kinds of blocks normalize with adaLN and multiply their results by gates. The modulation
  * comes from the model: from a linear layer of each block, or from vectors that are passed in. */
@@ -14,13 +14,13 @@ enum { XD_DUAL_AXES = 3 };      /* axes of a token's position: image number, row
 typedef struct xd_pair { xd_adaln img, txt; } xd_pair;  /* weights of a double block           */
 
 typedef struct xd_solo {        /* weights of a single block                                   */
-    xd_lin    mod;              /* modulation layer [3D,D], if declared                        */
-    xd_lin    qkv, up, out;     /* input of `out`: attention and feed-forward, concatenated     */
+    xd_lin    mod;              /* modulation layer [3D,D], or not declared                    */
+    xd_lin    qkv, up, out;     /* `out` reads [attention, feed-forward], concatenated          */
     xd_tensor norm_q, norm_k;
 } xd_solo;
 
-/* The part of a config that all models with double and single blocks have. The config of such a
- * model begins with this struct. */
+/* The part of the config that is common to all models with double and single blocks. The config
+ * struct of such a model begins with this struct. */
 typedef struct xd_dual_cfg {
     int64_t head_dim, in_ch, out_ch, joint, patch;
     int     heads, ndouble, nsingle;
@@ -29,8 +29,9 @@ typedef struct xd_dual_cfg {
     int64_t dim;                /* D = heads * head_dim                                        */
 } xd_dual_cfg;
 
-/* Rows of a field table that read an xd_dual_cfg. Parameters: the defaults of in_channels,
- * num_layers, num_single_layers, num_attention_heads and joint_attention_dim. */
+/* Rows of a field table that read the members of an xd_dual_cfg. The parameters of the macro are
+ * the defaults of in_channels, num_layers, num_single_layers, num_attention_heads and
+ * joint_attention_dim. */
 #define XD_DUAL_FIELDS(in_, double_, single_, heads_, joint_)                                     \
     { "patch_size", offsetof(xd_dual_cfg, patch), 'l', 1, NULL },                                 \
     { "in_channels", offsetof(xd_dual_cfg, in_ch), 'l', in_, NULL },                              \
@@ -42,14 +43,14 @@ typedef struct xd_dual_cfg {
     { "joint_attention_dim", offsetof(xd_dual_cfg, joint), 'l', joint_, NULL },                   \
     { "axes_dims_rope", offsetof(xd_dual_cfg, axes), 'L', 0, NULL }
 
-/* Checks the numbers of a config, which needs at least `channels` input channels. Sets `dim`, and
+/* Checks the numbers of a config; in_channels must be at least `channels`. Computes `dim`, and sets
  * out_ch if the config has none. */
 xd_status xd_dual_check(xd_dual_cfg *c, int64_t channels, xd_err *e);
 /* Returns the number of blocks; implements the function nlayers of xd_net_def. */
 int       xd_dual_nlayers(const void *cfg);
 
-/* Declare the weights of a double and of a single block; implement the function weights of
- * xd_block. */
+/* Declare the weights of a block: xd_pair_weights of a double block, xd_solo_weights of a single
+ * block. Both implement the function weights of xd_block. */
 void xd_pair_weights(xd_decl *d, const void *cfg, int layer, void *w);
 void xd_solo_weights(xd_decl *d, const void *cfg, int layer, void *w);
 
@@ -67,21 +68,21 @@ typedef struct xd_dual_in {
 void xd_pair_run(xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in);
 void xd_solo_run(xd_exec *x, xd_tensor h, const xd_solo *w, const xd_dual_in *in);
 
-/* Checks the widths of the position axes in a config. An empty list becomes `usual`, whose length
- * all lists must have. NULL: (16, 56, 56). */
+/* Checks the widths of the position axes in a config. If the config has no widths, uses those of
+ * `usual`; NULL: (16, 56, 56). The config's list must have as many widths as `usual`. */
 xd_status xd_dual_axes(xd_ints *axes, const xd_ints *usual, int64_t head_dim, xd_err *e);
 /* Returns the RoPE table of this rank's tokens, [n,head_dim/2] values of fn (cos or sin). The
  * position of an image token is (0, row, column), that of a token of reference image i is (i + 1,
- * row, column). Text tokens are at position 0, where RoPE is the identity. text: the text of the
- * forward pass if the passes have different numbers of text rows, else NULL. */
+ * row, column). Text tokens are at position 0, where RoPE is the identity. If the guidance passes
+ * have different numbers of text rows, `text` is the text of this forward pass, else NULL. */
 xd_tensor xd_dual_angles(xd_exec *x, const void *text, const xd_ints *axes, double (*fn)(double));
 
-/* Fills the hidden state s->h: the layer `text` computes text rows, the layer `latents` reference
- * and image rows. */
+/* Fills the hidden state s->h. The layer `text` computes its text rows, the layer `latents` the
+ * rows of reference images and of the image. */
 void      xd_dual_embed(xd_exec *x, const xd_input *in, xd_state *s, const xd_lin *text,
                         const xd_lin *latents);
-/* Returns the prediction for this rank's image rows, which are the last rows of h: out(norm(h) * (1
- * + scale) + shift). */
+/* Returns out(norm(h) * (1 + scale) + shift), the prediction for this rank's image rows, which are
+ * the last rows of h. */
 xd_tensor xd_dual_head(xd_exec *x, xd_tensor h, xd_tensor scale, xd_tensor shift,
                        const xd_lin *out);
 

@@ -1,5 +1,6 @@
-/* layers.h - layers shared by diffusion transformers: two-layer embeddings of scalars and vectors,
- * modulation vectors (adaLN), joint and cross-attention, rotary positions. */
+/* layers.h - declares layers that several diffusion transformers use: two-layer embeddings of
+ * scalars and vectors, modulation vectors (adaLN), joint attention and cross-attention, rotary
+ * positions. */
 #ifndef XD_DIT_LAYERS_H
 #define XD_DIT_LAYERS_H
 
@@ -7,7 +8,7 @@
 #include "dit/mods.h"
 #include "exec/op.h"
 
-enum { XD_SINUSOIDS = 256 };    /* features of a scalar's sinusoidal embedding (timestep, size) */
+enum { XD_SINUSOIDS = 256 };    /* number of sinusoids for a scalar (timestep, size)            */
 
 typedef struct xd_mlp { xd_lin a, b; } xd_mlp;
 
@@ -15,15 +16,15 @@ typedef struct xd_mlp { xd_lin a, b; } xd_mlp;
  * [out,mid], with biases. */
 void      xd_mlp_weights(xd_decl *d, const char *name, xd_mlp *m, int64_t in, int64_t mid,
                          int64_t out);
-/* Applies the two linear layers; returns F32. */
+/* Applies the two linear layers to the input; the result is F32. */
 xd_tensor xd_mlp_run(xd_exec *x, xd_tensor in, const xd_mlp *m, xd_act act);
-/* Computes the sinusoidal embedding of n scalars (diffusers' Timesteps with 256 features, cosines
- * first, frequency shift 0), then the two linear layers m with SiLU between them. Returns [n,out]
- * F32. */
+/* Computes the sinusoidal embedding of n scalars as diffusers' Timesteps does (256 features,
+ * cosines first, frequency shift 0), then applies the two linear layers m with SiLU between them.
+ * Returns [n,out] F32. */
 xd_tensor xd_mlp_timesteps(xd_exec *x, const double *v, int n, const xd_mlp *m);
 
-/* Returns table + v, F32 in the arena, where `table` is a learned modulation table [k,D] or
- * [1,k,D], and v is [k,D] or one row that is added to all rows. */
+/* Returns table + v in F32, in the arena. `table` is a learned modulation table [k,D] or [1,k,D]. v
+ * is [k,D], or one row that is added to all rows. */
 xd_tensor xd_mod_table(xd_exec *x, xd_tensor table, xd_tensor v);
 
 /* ---- joint attention (Esser et al. 2024, arXiv:2403.03206) ---------------------------------- */
@@ -41,23 +42,23 @@ typedef struct xd_adaln_names {
 
 typedef struct xd_adaln_form {
     int64_t dim, head_dim;
-    /* Number of modulation vectors: 6; 9 with a second attention; 2 if the stream ends in this
-     * block; 0: no modulation layer. */
+    /* Number of modulation vectors: usually 6; 9 in a block with a second attention; 2 if the
+     * stream ends in this block; 0 if there is no modulation layer. */
     int     nmod;
     int     qk_norm;            /* 1: queries and keys are normalized                             */
     int     last;               /* 1: computes only q, k, v, because the stream ends here         */
     const xd_adaln_names *names;        /* tensor names; NULL: diffusers' usual names           */
 } xd_adaln_form;
 
-/* Declares the weights of the image stream (context 0) or the text stream (context 1) by diffusers'
- * names. */
+/* Declares the weights of one stream by diffusers' names: of the image stream if `context` is 0, of
+ * the text stream if it is 1. */
 void      xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln *w);
 
-/* Queries, keys and values, [n,H,head_dim] each, of this rank's tokens and heads. */
+/* Queries, keys and values of this rank's tokens and heads, [n,H,head_dim] each. */
 typedef struct xd_qkv { xd_tensor q, k, v; } xd_qkv;
 
 /* Allocates queries and keys for y [n, 3 H head_dim], the output of the GEMM with `w`. The values v
- * are a view of y. */
+ * are not copied: v is a view of y. */
 xd_qkv    xd_qkv_open(xd_exec *x, xd_tensor y, const xd_lin *w, int64_t head_dim);
 typedef struct xd_qkv_rows {
     int64_t   at, n;            /* fills rows [at, at + n) of q and k                           */
@@ -65,7 +66,7 @@ typedef struct xd_qkv_rows {
     xd_tensor cos, sin;         /* RoPE tables [all rows, head_dim/2], or absent                */
     float     eps;              /* epsilon of the RMS norm; 0: 1e-6                             */
 } xd_qkv_rows;
-/* Fills rows of the queries and keys from y, with RMS norm and RoPE. */
+/* Fills rows of the queries and keys from y, and applies the RMS norm and RoPE to these rows. */
 void      xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w,
                       const xd_qkv_rows *r);
 /* Applies the feed-forward of a block to h: h += gate * down(gelu(up(norm(h)))). Rows 3, 4, 5 of
@@ -74,32 +75,32 @@ void      xd_adaln_feed(xd_exec *x, xd_tensor h, const xd_adaln *w, xd_tensor mo
 
 /* ---- cross-attention to text outside the sequence -------------------------------------------- */
 
-/* Allocates the keys and values of m text rows, [blocks,m,kv.out], for all blocks of this pipeline
- * stage. */
+/* Allocates the keys and values of m text rows for all blocks of this pipeline stage,
+ * [blocks,m,kv.out]. */
 xd_tensor xd_text_kv_new(xd_exec *x, const xd_net *n, int64_t m, int64_t width);
-/* Returns the view [m, kv.out] of the keys and values of one block. */
+/* Returns a view of the keys and values of one block, [m, kv.out]. */
 xd_tensor xd_text_kv(xd_tensor room, int64_t block);
-/* Computes the cross-attention of queries q [n, D of this rank's heads] to text. kv has keys and
- * values side by side, as the layer `w` outputs them. */
+/* Computes the cross-attention of queries q [n, D of this rank's heads] to text. In each row of kv,
+ * the keys are followed by the values, as the layer `w` outputs them. */
 xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, int64_t head_dim);
 
 /* ---- rotary positions over a grid ------------------------------------------------------------ */
 
-/* The n positions along one side of a grid of tokens. They are 0, 1, 2 ... if `count` is 1, else
- * from start to stop in equal steps, computed in f32 like torch.linspace. */
+/* The n positions along one side of a grid of tokens. If `count` is 1, the positions are 0, 1, 2
+ * ...; else they go from start to stop in equal steps, computed in f32 like torch.linspace. */
 typedef struct xd_grid_side { int64_t n; float start, stop; int count; } xd_grid_side;
 
 float     xd_grid_at(const xd_grid_side *a, int64_t i);
-/* Computes the position ranges of the rows and columns of a grid of h x w tokens: the largest
- * central part of the trained grid th x tw with the same aspect ratio (diffusers'
+/* Computes the ranges of row and column positions for a grid of h x w tokens. The ranges cover the
+ * largest central part of the training grid th x tw that has the same aspect ratio (diffusers'
  * get_resize_crop_region_for_grid). */
 void      xd_grid_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_grid_side *rows,
                        xd_grid_side *cols);
-/* Writes the RoPE frequencies of the feature pairs of one axis that has `width` features: theta
- * 10000, in f32. */
+/* Writes the RoPE frequencies of the pairs of features of one position axis, which has `width`
+ * features. Theta is 10000, and the frequencies are computed in f32. */
 void      xd_rope_frequencies(float *freq, int64_t width);
-/* Argument of the function that fills a RoPE table. xd_rope_table makes a table of cosines or sines
- * (fn), [rows, half] F32, whose rows the function `fill` writes. */
+/* Argument of the functions that fill RoPE tables. xd_rope_table makes a table [rows, half] F32 of
+ * cosines or sines (fn), whose rows are written by the function `fill`. */
 typedef struct xd_rope {
     const xd_exec *x;
     const void    *cfg;         /* config of the model, which `fill` reads                     */
@@ -116,8 +117,8 @@ xd_tensor xd_rope_table(xd_exec *x, int64_t rows, int64_t half, void (*fill)(voi
 float    *xd_rope_angles(float *row, int64_t width, const float *freq, float pos,
                          double (*fn)(double));
 
-/* For RoPE over several axes with separate widths, in f64 as in diffusers: writes theta^(k / width)
- * for all pairs of features, axis by axis. */
+/* Writes theta^(k / width) for all pairs of features, axis by axis, for RoPE over several axes with
+ * separate widths. Computes in f64, as diffusers does. */
 void      xd_rope_axes(double *base, double theta, const xd_ints *widths);
 /* Writes fn (cos or sin) of the RoPE angles pos[axis] / base of one token. Returns the address
  * after the written elements. */
@@ -126,14 +127,14 @@ float    *xd_rope_token(float *row, const double *base, const xd_ints *widths, c
 
 /* Concatenates the latents of the input and its extra channels along the features. */
 xd_tensor xd_join_channels(xd_exec *x, const xd_input *in);
-/* Reorders the output of the last layer [n, cells, C or more] to the order of latents: `out`
- * [n,C,cells] F32. */
+/* Writes the output of the last layer, y [n, cells, C or more], to `out` [n,C,cells] F32, in the
+ * order of latents. */
 void      xd_by_channel(xd_exec *x, xd_tensor out, xd_tensor y, int64_t ch);
 
-/* A value of a transformer's config, with the key's name and limits. */
+/* A value from a transformer's config, with the name of its key and the limits of the value. */
 typedef struct xd_config_range { const char *key; int64_t v, min, max; } xd_config_range;
-/* Returns XD_EFORMAT, with an error that names the key, if one of n config values is outside [min,
- * max]. */
+/* Checks n config values. If one is outside [min, max], returns XD_EFORMAT and an error that names
+ * its key. */
 xd_status xd_check_ranges(const xd_config_range *r, size_t n, xd_err *e);
 
 #endif

@@ -6,7 +6,7 @@
 #include "base/minmax.h"
 #include "exec/op.h"
 
-enum { MATRICES = 4 };          /* max matrices per block                                      */
+enum { MATRICES = 4 };          /* max number of modulation matrices per block                 */
 
 void xd_mods_open(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n)
 {
@@ -34,7 +34,8 @@ void xd_mods_close(xd_mods *m)
     *m = (xd_mods){ 0 };
 }
 
-/* Computes the columns of m->all that belong to matrix i, for all steps in m->in. */
+/* Computes the columns of m->all that belong to weight matrix i, for all the steps whose inputs are
+ * in m->in. */
 static void compute_columns(xd_exec *x, xd_mods *m, int i)
 {
     const xd_lin *w = m->columns[i].w;
@@ -44,8 +45,8 @@ static void compute_columns(xd_exec *x, xd_mods *m, int i)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Copies the input and the modulations of the current step to m->now_in and m->now, whose addresses
- * do not change. */
+/* Copies the input row and the modulations of the current step to m->now_in and m->now, which have
+ * fixed addresses. */
 static void hold_row(xd_exec *x, xd_mods *m)
 {
     for (; m->computed < m->known; m->computed++)
@@ -94,9 +95,9 @@ xd_tensor xd_mods_input(xd_exec *x, const xd_net *n, const xd_input *in, const v
     return x->mods ? row_in(x->mods) : active(x, n, in, kept);
 }
 
-/* Returns the first column of the matrix w in m->all if the columns of w are computed, otherwise
- * -1. The columns of a new matrix are computed at once or, if the device needs fixed addresses,
- * before the next pass. */
+/* Returns the first column of the weight matrix w in m->all, or -1 if the columns of w are not
+ * computed yet. If w is new, its columns are computed at once or, on a device that needs fixed
+ * addresses, before the next pass. */
 static int64_t columns_of(xd_exec *x, xd_mods *m, const xd_lin *w)
 {
     int i = 0;

@@ -1,8 +1,8 @@
-/* skip.c - runs blocks and the long skips between them.
+/* skip.c - runs the blocks of a transformer, and passes block outputs over long skips.
  *
- * Block outputs that later blocks read form a stack next to the hidden state, in the compute type.
- * The stack grows over the first half of the blocks and shrinks over the second half. The stack is
- * passed from one pipeline stage to the next together with the hidden state. */
+ * Block outputs that later blocks read form a stack, which is stored next to the hidden state, in
+ * the compute type. The stack grows over the first half of the blocks and shrinks over the second
+ * half. Between pipeline stages, the stack is sent together with the hidden state. */
 #include "dit/dit.h"
 #include "exec/op.h"
 

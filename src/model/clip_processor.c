@@ -18,7 +18,8 @@ typedef struct cfg {
     char     type[XD_FIELD_TEXT];
 } cfg;
 
-/* Fields of the config; their defaults are those of transformers' CLIPImageProcessor. */
+/* Fields of the image processor's config, with the default values of transformers'
+ * CLIPImageProcessor. */
 #define AT(m) offsetof(cfg, m)
 static const xd_field fields[] = {
     { "do_resize", AT(resizes), 'b', 1, NULL },
@@ -40,7 +41,8 @@ static const xd_field fields[] = {
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Reads a side of an image in pixels. Returns 0 if the JSON object does not have this key. */
+/* Reads the length of a side of an image, in pixels, from a key of a JSON object. Returns 0 if the
+ * object does not have this key. */
 static int read_side(const xd_json *j, const char *key, int64_t *v)
 {
     double n;
@@ -51,7 +53,8 @@ static int read_side(const xd_json *j, const char *key, int64_t *v)
 }
 
 /* Reads "size" or "crop_size" of the config: {"height": h, "width": w}, {"shortest_edge": n}, or a
- * number. A number is a shortest edge or, if the parameter edge is NULL, the side of a square. */
+ * number. A number is the length of the shortest edge or, if the parameter `edge` is NULL, of the
+ * side of a square. */
 static xd_status read_size(const xd_json *j, const char *key, int64_t *edge, int64_t size[2],
                            xd_err *e)
 {
@@ -72,7 +75,8 @@ static xd_status read_size(const xd_json *j, const char *key, int64_t *edge, int
                    "height and width%s", key, (int)MAX_SIDE, edge ? " or shortest_edge" : "");
 }
 
-/* Reads the three numbers of a config key; `usual` has their default values. */
+/* Reads the three numbers of a config key. If the key is absent, uses the three numbers of
+ * `usual`. */
 static xd_status read_three(const xd_reals *v, const char *key, const double usual[3],
                             double out[3], xd_err *e)
 {
@@ -82,7 +86,7 @@ static xd_status read_three(const xd_reals *v, const char *key, const double usu
     return XD_OK;
 }
 
-/* Converts Pillow's number of a resampling filter to ours. */
+/* Converts the number that Pillow uses for a resampling filter to this library's filter. */
 static xd_status find_filter(int resample, xd_filter *f, xd_err *e)
 {
     static const struct { int number; xd_filter f; } known[] = {
@@ -97,7 +101,7 @@ static xd_status find_filter(int resample, xd_filter *f, xd_err *e)
                    "(bicubic)", resample);
 }
 
-/* Mean and standard deviation of the pixels for OpenAI's CLIP. */
+/* The mean and standard deviation by which the pixels are normalized for OpenAI's CLIP. */
 static const double usual_mean[3] = { 0.48145466, 0.4578275, 0.40821073 };
 static const double usual_std[3] = { 0.26862954, 0.26130258, 0.27577711 };
 
@@ -118,7 +122,7 @@ static xd_status check_numbers(xd_clip_processor *p, const cfg *c, xd_err *e)
                ? xd_fail(e, XD_EFORMAT, "rescale_factor %g is not above 0", c->factor) : s;
 }
 
-/* Refuses settings whose output is not a square of the image encoder's size. */
+/* Refuses settings by which the output is not a square of the size that the image encoder reads. */
 static xd_status check_square(const xd_clip_processor *p, int64_t side, xd_err *e)
 {
     const int64_t *to = p->crops ? p->crop : p->size;
@@ -178,8 +182,8 @@ static xd_status resize(const xd_clip_processor *p, uint8_t **rgb, int64_t *w, i
     return s;
 }
 
-/* Returns the first pixel of a centre crop of n pixels from `of` pixels. A negative value means
- * that the image is padded with zeros. */
+/* Returns the index of the first pixel of a centre crop of n pixels out of `of` pixels. If the
+ * index is negative, the image is padded with zeros. */
 static int64_t middle(int64_t of, int64_t n)
 {
     return of >= n ? (of - n) / 2 : -((n - of + 1) / 2);

@@ -1,4 +1,4 @@
-/* clip_processor.h - image preprocessing for a CLIP image encoder, as set in
+/* clip_processor.h - preprocesses images for a CLIP image encoder, with the settings in
  * preprocessor_config.json. */
 #ifndef XD_MODEL_CLIP_PROCESSOR_H
 #define XD_MODEL_CLIP_PROCESSOR_H
@@ -10,18 +10,19 @@
 
 typedef struct xd_clip_processor {
     int64_t   side;             /* pixels per side of the output; 0: config not read yet       */
-    /* Steps of preprocessing; 1: the step is enabled. */
+    /* Each flag is 1 if this step of preprocessing is enabled. */
     int       resizes, crops, rescales, normalizes;
     int64_t   edge;             /* pixels of the shorter side after resizing; 0: use `size`    */
-    int64_t   size[2], crop[2]; /* [height, width] after resizing, and of the centre crop      */
+    int64_t   size[2], crop[2]; /* [height, width] after resizing; of the centre crop          */
     xd_filter filter;
     double    factor, mean[3], std[3];
 } xd_clip_processor;
 
-/* Reads DIR/preprocessor_config.json of a CLIPImageProcessor. Refuses a config whose output is not
- * `side` x `side` pixels. */
+/* Reads DIR/preprocessor_config.json, the config of a CLIPImageProcessor. Refuses a config by which
+ * the output is not `side` x `side` pixels. */
 xd_status xd_clip_processor_read(xd_clip_processor *p, const char *dir, int64_t side, xd_err *e);
-/* Preprocesses an image of w x h pixels of 3 bytes to f32 [3,side,side] in host memory. */
+/* Preprocesses an image of w x h pixels of 3 bytes. The result is f32 [3,side,side] in host
+ * memory. */
 xd_status xd_clip_processor_run(const xd_clip_processor *p, const uint8_t *rgb, int64_t w,
                                  int64_t h, float *out, xd_err *e);
 

@@ -1,4 +1,4 @@
-/* component.c - opening, counting and loading one component of a model */
+/* component.c - opens and loads a component of a model, and counts the component's memory */
 
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "model/shared_weights.h"
 
-enum { SHOWN = 10 };            /* max number of tensors in a warning                          */
+enum { SHOWN = 10 };            /* max number of tensor names in a warning                     */
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
@@ -26,7 +26,8 @@ static xd_status list_tensors(xd_component *p, xd_err *e)
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }
 
-/* Appends `, "KEY": N` for every number in `layers`, with the config key of that kind of block. */
+/* Appends `, "KEY": N` for every number N in `layers`. KEY is the config key for the number of
+ * blocks of that kind. */
 static xd_status count_blocks(const xd_component *p, const char *layers, xd_text_buf *b, xd_err *e)
 {
     static const char *const keys[] = { "num_layers", "num_hidden_layers", "num_single_layers",
@@ -52,8 +53,8 @@ static xd_status count_blocks(const xd_component *p, const char *layers, xd_text
     return XD_OK;
 }
 
-/* Parses the config text again with other numbers of blocks. These numbers are appended as
- * duplicate JSON keys, and the last of several equal keys counts. */
+/* Parses the config text again with other numbers of blocks. The other numbers are appended to the
+ * text as duplicate JSON keys; of several equal keys, the parser uses the last. */
 static xd_status reread_blocks(xd_component *p, const char *hint, const char *layers,
                                const char *path, xd_err *e)
 {
@@ -83,8 +84,8 @@ static xd_status reread_blocks(xd_component *p, const char *hint, const char *la
     return s;
 }
 
-/* Finds the network of the config and lists its tensors. `layers` has the numbers of blocks that
- * replace those of the config, or is NULL. */
+/* Finds the network of the config and lists its tensors. If `layers` is not NULL, its numbers of
+ * blocks replace those of the config. */
 static xd_status open_network(xd_component *p, const char *hint, const char *layers,
                               const char *path, xd_err *e)
 {
@@ -249,8 +250,8 @@ static void src_past(void *self, const char *name, const void *at, size_t bytes)
 
 /* ---- fp8 ---------------------------------------------------------------------------------- */
 
-/* Returns the tensor with the scale of an fp8 weight, whose name is one of those that ComfyUI and
- * others use. Returns -1 if the files have no such tensor. */
+/* Returns the index of the tensor that contains the scale of an fp8 weight. Several names of this
+ * tensor are known, from ComfyUI and others. Returns -1 if the files have no such tensor. */
 static int64_t find_scale(const xd_component *p, const char *weight)
 {
     static const char *const ends[] = { "scale_weight", "weight_scale" };
@@ -286,7 +287,7 @@ static xd_status src_scale(void *self, const char *name, float *scale, xd_err *e
     return s;
 }
 
-/* Refuses fp8 weights that do not have one scale per tensor. */
+/* Refuses fp8 weights that have another number of scales than one per tensor. */
 static xd_status check_scales(xd_component *p, xd_err *e)
 {
     for (int64_t i = 0; i < xd_st_count(p->files); i++) {
@@ -320,7 +321,7 @@ int xd_component_is_note(const char *name)
     static const char *const ends[] = { "tekken_model", "spiece_model" };
     size_t n = strlen(name);
     if (!strcmp(name, "output.weight") || !strcmp(name, "rope_freqs.weight"))
-        return 1;               /* tensors in language models of llama.cpp                     */
+        return 1;               /* names in GGUF files of language models                      */
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         size_t k = strlen(ends[i]);
         if (n >= k && strcmp(name + n - k, ends[i]) == 0)
@@ -331,8 +332,8 @@ int xd_component_is_note(const char *name)
 
 /* ---- which tensors are read --------------------------------------------------------------- */
 
-/* Marks those tensors of the files whose name is one of the alternative names of a declared
- * tensor. */
+/* Marks the tensors of the files that the component declares, under any of a tensor's alternative
+ * names. */
 static void mark_used(const xd_component *p, const char *names, char *used)
 {
     char want[512], have[512];
@@ -349,7 +350,8 @@ static void mark_used(const xd_component *p, const char *names, char *used)
     }
 }
 
-/* Warns of unused tensors; in a file with several components, only of this component's tensors. */
+/* Warns of tensors in the files that are not used. If a file contains several components, warns
+ * only of this component's tensors. */
 static void warn_extra(const xd_component *p)
 {
     char        text[2048] = "", *used = calloc((size_t)xd_st_count(p->files) + 1, 1);
@@ -381,7 +383,8 @@ xd_status xd_component_set_file(xd_component *p, const char *file, const char *s
     return p->file && p->slot ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a file name");
 }
 
-/* Lists the tensors that are required if the last blocks are not run. *list is malloc'ed. */
+/* Lists the tensors that the files must have although the last blocks are not run. *list is
+ * malloc'ed. */
 static xd_status list_needed(xd_component *p, xd_declared **list, int *n, xd_err *e)
 {
     xd_err  mine = { 0 };
@@ -408,7 +411,7 @@ xd_status xd_component_list(const xd_component *p, xd_dtype blocks, xd_declared 
     return s;
 }
 
-/* Opens the tensor source of the files, with the tensor names that the files use. */
+/* Opens the weight source of the files, which has the tensors under the names in the files. */
 static xd_status open_raw(xd_component *p, xd_err *e)
 {
     const char *what = p->file ? p->file : p->dir;
@@ -421,8 +424,9 @@ static xd_status open_raw(xd_component *p, xd_err *e)
     return s;
 }
 
-/* Opens the tensor source of the files. If `file` is given, or the names in the folder are not
- * those of diffusers, wraps the source in one that translates tensor names. */
+/* Opens the weight source of the files, which has the tensors under their declared names. If `file`
+ * is given, or if the names in the folder are not those of diffusers, this source translates the
+ * names. */
 static xd_status open_source(xd_component *p, const xd_declared *needed, int n, xd_err *e)
 {
     xd_status s = open_raw(p, e);
@@ -492,7 +496,7 @@ size_t xd_component_held_bytes(const xd_component *p)
     return bytes;
 }
 
-/* Returns 1 if the weights are read from a source of tensors, 0 if they are random. */
+/* Returns 1 if the weights are read from a weight source, or 0 if they are random. */
 static int has_source(const xd_component *p)
 {
     return p->w->src.has != NULL;
@@ -506,8 +510,8 @@ static xd_decl count_decl(const xd_component *p, xd_dev *count, xd_dtype type, x
                       .stays = p->w->stays };
 }
 
-/* Counts the memory of the weights if all blocks are streamed from files. The vectors of these
- * blocks (biases, norms) stay in memory anyway. */
+/* Counts the memory of the weights for the case that all blocks are streamed from files. Even then,
+ * the vectors of these blocks (biases, norms) stay in memory. */
 static void count_streamed(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
     int     n = p->w->net.last - p->w->net.first;
@@ -559,7 +563,7 @@ void xd_component_stage(xd_component *p, int first, int last)
     xd_net_close(&p->count->shadow);
 }
 
-/* Makes every block share the weights of the first block of the same kind. */
+/* Makes all blocks of the same kind share the weights of the first such block. */
 static xd_status alias_layers(xd_net *n, xd_err *e)
 {
     for (int i = n->first; i < n->last; i++) {
@@ -575,7 +579,8 @@ static xd_status alias_layers(xd_net *n, xd_err *e)
     return XD_OK;
 }
 
-/* Visits only the first block of every kind; frees the (empty) structs of the other blocks. */
+/* Visits the weights of only the first block of every kind. Frees the structs of the other blocks,
+ * which are empty. */
 static xd_status visit_kinds(xd_net *n, xd_decl *d)
 {
     int last = n->last, first = n->first;
@@ -602,8 +607,8 @@ static xd_status visit_kinds(xd_net *n, xd_decl *d)
     return d->err->code;
 }
 
-/* Opens a temporary network with this rank's blocks, and visits its weights with `d` to count
- * them. */
+/* Opens a temporary network with this rank's blocks, and counts its weights by visiting them with
+ * `d`. */
 static xd_status count_own(const xd_component *p, xd_decl *d,
                            xd_status (*visit)(xd_net *n, xd_decl *d), xd_err *e)
 {
@@ -657,7 +662,7 @@ void xd_component_list_block(const xd_component *p, xd_dev *dev, xd_dtype type, 
     xd_net_close(&net);
 }
 
-/* On a device with its own memory: allocates all weights in one block, so that the weights use
+/* If the device has its own memory, allocates all weights in one piece of memory, so that they need
  * exactly the counted bytes. */
 static void open_block(xd_component *p, xd_dev *dev, int share, xd_err *e)
 {
@@ -680,7 +685,8 @@ static void open_block(xd_component *p, xd_dev *dev, int share, xd_err *e)
                 xd_size_text((double)p->count->block_bytes).s);
 }
 
-/* Fills the component's open weight store with loaded or random weights. */
+/* Fills the component's weight store, which is open, with weights from the files or with random
+ * weights. */
 static xd_status fill_store(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
 {
     xd_err  mine = { 0 };
@@ -690,7 +696,7 @@ static xd_status fill_store(xd_component *p, xd_dev *dev, xd_dtype type, int sha
                   .tp = p->w->tp, .tp_at = p->w->tp_at, .stays = p->w->stays,
                   .store = p->w->store, .err = &mine };
     if (mine.code) {
-        /* after an error, no weight is visited */
+        /* after an error, the remaining weights are not visited */
     } else if (share && !has_source(p)) {
         visit_kinds(&p->w->net, &d);
         if (mine.code == XD_OK)

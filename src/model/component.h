@@ -1,5 +1,5 @@
-/* component.h - xd_component, a text encoder, transformer or VAE of a model, with its config,
- * files, network and weights. */
+/* component.h - declares xd_component: a text encoder, transformer or VAE of a model, with its
+ * config, files, network and weights. */
 #ifndef XD_MODEL_COMPONENT_H
 #define XD_MODEL_COMPONENT_H
 
@@ -16,12 +16,12 @@
 typedef enum xd_kind { XD_KIND_TEXT, XD_KIND_DIT, XD_KIND_VAE } xd_kind;
 enum { XD_KINDS = XD_KIND_VAE + 1 };
 
-/* Minimum size in bytes of a component's files for which a readahead thread is used. */
+/* If the files of a component have fewer bytes than this, no readahead thread is started. */
 enum { XD_PREFETCH_MIN = 32 << 20 };
 
-typedef struct xd_weight_group {        /* share group: ranks of this host with the same weights */
+typedef struct xd_weight_group {        /* share group: the ranks of a host with the same weights */
     xd_comm *c;                 /* communicator of the share group; NULL: only this rank       */
-    int      me;                /* this rank's number among the ranks in use                   */
+    int      me;                /* this rank's number among the ranks that compute             */
     /* 1: each device has its own memory, and the ranks of the share group share only the host copy
      * from which streamed blocks are uploaded. 0: the ranks share all weights. */
     int      streams;
@@ -30,8 +30,9 @@ typedef struct xd_weight_group {        /* share group: ranks of this host with 
     xd_dev  *dev;               /* the device for which `copy` is pinned                       */
 } xd_weight_group;
 
-/* A set of weights of a component, with the LoRA files that change these weights. The set may be
- * loaded or not. Engines may share a set; references to a set are counted (xd_weights_keep). */
+/* A set of weights of a component, with the LoRA files that change these weights. The weights of
+ * the set may be loaded or not. Several engines may share a set, which counts its references
+ * (xd_weights_keep). */
 typedef struct xd_weights {
     int         refs;
     xd_source   src;            /* weight source with declared names; src.sums: the LoRA terms */
@@ -39,31 +40,31 @@ typedef struct xd_weights {
     int         tp, tp_at;      /* tensor-parallel degree (1: none) and this rank's coordinate */
     xd_dtype    blocks;         /* I8 or F8E4M3: type of the block matrices; others: compute type */
     xd_stays    stays;          /* which matrices stay in the format of the files              */
-    /* 1: weights of blocks may stay in files or, for a GPU, in host memory. */
+    /* 1: the weights of blocks may stay in files; for a GPU, they may also stay in host memory. */
     int         streams;
     xd_store   *store;          /* memory of the loaded weights; NULL: not loaded              */
-    xd_stream_plan stream;      /* streamed blocks, on a device with its own memory            */
+    xd_stream_plan stream;      /* streaming of blocks, if the device has its own memory       */
     xd_weight_group group;
     int         shared;         /* 1: the weights are in shared memory                         */
     xd_readahead *reader;       /* readahead of the files before a load; NULL: none            */
-    /* [tensors of the files]: byte offset of each tensor's end in the list of `reader`. */
+    /* [tensors of the files]: position of each tensor's end, in bytes, in the list of `reader`. */
     size_t     *upto;
     xd_readahead *ahead;        /* readahead of streamed blocks; NULL: none                    */
-    /* [streamed blocks]: byte offset of each block's end in the list of `ahead`. */
+    /* [streamed blocks]: position of each block's end, in bytes, in the list of `ahead`. */
     size_t     *ahead_upto;
     char        nonfinite[512]; /* the first tensor with NaN or infinities; "": none           */
 } xd_weights;
 
-/* Memory sizes of a set of weights, which an engine counts on a count device (a device that
- * computes nothing). All 0: not counted yet. */
+/* Sizes of the memory that a set of weights needs. An engine computes these sizes on a count device
+ * (a device that counts bytes and computes nothing). All 0: not counted yet. */
 typedef struct xd_weight_counts {
-    xd_net      shadow;         /* the network, opened on a count device that computes nothing */
+    xd_net      shadow;         /* the network, opened on a count device                       */
     size_t      packed;         /* bytes of the loaded weights                                 */
     size_t      block_bytes;    /* bytes of the weights in one block of shared memory          */
     size_t      mapped;         /* bytes of mapped files that every step reads again           */
-    /* [blocks of this stage]: each block's bytes in block_bytes and `mapped` together, and in
-     * `mapped` alone. If w->streams is 1, bytes of a streamed block that are in memory are not
-     * included. */
+    /* [blocks of this stage]: blocks_of has each block's bytes in block_bytes and in `mapped`
+     * together, mapped_of only those in `mapped`. If w->streams is 1, the bytes of a streamed block
+     * that stay in memory are not included. */
     size_t     *blocks_of, *mapped_of;
     size_t      work;           /* extra bytes of memory that are needed during loading        */
     size_t      host_work;      /* extra host bytes during loading if the device has its own
@@ -77,47 +78,51 @@ typedef struct xd_component {
     xd_json    *config;
     const char *class_name;     /* name of the class in the config, borrowed                   */
     const xd_net_def *def;
-    /* Of the three pointers text, dit and vae, the one for the component's kind is set. The others
+    /* Of the pointers text, dit and vae, only the one for the component's kind is set; the others
      * are NULL. */
     const xd_text *text;
     const xd_dit *dit;
     const xd_vae *vae;
     xd_declared *list;          /* all tensors that the network declares                       */
     int         nlist;
-    /* A file that replaces the weights in `dir`, and the slot's name for messages ("clip_l");
-     * NULL: none. */
+    /* `file`: the file that replaces the weights in `dir`. `slot`: the short name of the component
+     * in messages, such as "clip_l". NULL: no file does. */
     char       *file, *slot;
     xd_st      *files;          /* weight files; NULL until xd_component_files opens them      */
     xd_quantized *quantized;    /* quantized tensors of the files; NULL: none                  */
     xd_svdquant *svdquant;      /* SVDQuant layers of the files; NULL: none                    */
     xd_single_file *single;     /* translates declared names to those in `file`                */
-    /* Weight sources: the files; the files with SVDQuant layers decoded. */
+    /* `stored` is the weight source of the files; `raw` also decodes the SVDQuant layers of the
+     * files. */
     xd_source   stored, raw;
     xd_weights *w;              /* the set of weights in use; NULL: the model lacks the component */
     xd_weight_counts *count;    /* memory sizes of `w`, counted by the engine                  */
 } xd_component;
 
 /* Opens a component: reads config.json in its directory, finds the network for the config's class,
- * and lists the network's tensors. hint: the class that model_index.json names, or NULL. Call
- * xd_component_close also after a failure. */
+ * and lists the network's tensors. hint: the class that model_index.json names, or NULL. After a
+ * failure, xd_component_close must be called, too. */
 xd_status xd_component_open(xd_component *p, const char *model, const char *name, xd_kind kind,
                             const char *hint, xd_err *e);
-/* Opens a component as xd_component_open does, with other numbers of blocks than in the config.
- * layers: "4", or "2,4" for two kinds of blocks; kinds beyond the end of this list keep the
- * config's number; NULL: all kinds keep it. */
+/* Opens a component as xd_component_open does, but with the numbers of blocks in `layers` in place
+ * of those in the config. layers: "4", or "2,4" for two kinds of blocks. If the list has fewer
+ * numbers than there are kinds of blocks, the last kinds keep the config's number; NULL: all kinds
+ * keep it. */
 xd_status xd_component_open_some(xd_component *p, const char *model, const char *name, xd_kind kind,
                                  const char *hint, const char *layers, xd_err *e);
-/* Opens a component as xd_component_open does, from the JSON text of a config in place of a
+/* Opens a component as xd_component_open does, but from the JSON text of a config, without a
  * directory. */
 xd_status xd_component_open_text(xd_component *p, const char *name, xd_kind kind, const char *text,
                                  xd_err *e);
-/* Sets the weight source of a component, which has tensors under their declared names, and compares
- * the source's tensors with the declared tensors. *src is copied, but its pointers are borrowed. */
+/* Sets the component's weight source, which must have the tensors under their declared names.
+ * Compares the source's tensors with the declared ones. *src is copied, but its pointers are
+ * borrowed. */
 xd_status xd_component_source(xd_component *p, const xd_source *src, xd_err *e);
-/* Sets p->class_name from the config's _class_name or architectures, else to `hint`. */
+/* Sets p->class_name from _class_name or architectures in the config or, if the config has neither,
+ * to `hint`. */
 void      xd_component_name_class(xd_component *p, const char *hint);
-/* Sets the component's network to the one that implements the class in the config, or else the
- * class `hint`. */
+/* Finds the network that implements the class in the config or, failing that, the class `hint`, and
+ * makes it the component's network. */
 xd_status xd_component_network(xd_component *p, const char *hint, xd_err *e);
 /* Returns 1 if a network of this kind implements the class. */
 int       xd_component_knows(xd_kind kind, const char *name);
@@ -126,22 +131,24 @@ xd_status xd_component_add_vision(xd_component *p, xd_err *e);
 void      xd_component_close(xd_component *p);
 
 /* Replaces the component's weights by those of `file` (the name is copied): one file such as
- * "model.safetensors", in a known layout (key_map.h). slot: name of the component in messages. */
+ * "model.safetensors", with tensor names in a known layout (key_map.h). slot: the component's short
+ * name in messages. */
 xd_status xd_component_set_file(xd_component *p, const char *file, const char *slot, xd_err *e);
-/* Opens the weight files and compares them with the declared tensors; warns about unknown
- * tensors. */
+/* Opens the weight files and compares their tensors with the declared ones. Warns about tensors
+ * that are not declared. */
 xd_status xd_component_files(xd_component *p, xd_err *e);
 
-/* Lists all tensors that the component declares, of all blocks, including tensors that are never
- * read, with their types after loading (xd_declared.type); BF16 represents the compute type.
- * blocks: as in xd_decl. Call with open files. *list is malloc'ed. */
+/* Lists the tensors that the component declares, of all blocks, including tensors that are never
+ * read. The type of a tensor in the list is the one after loading (xd_declared.type), where BF16
+ * represents the compute type. blocks: as in xd_decl. Call this function with open files. *list is
+ * malloc'ed. */
 xd_status xd_component_list(const xd_component *p, xd_dtype blocks, xd_declared **list, int *n,
                             xd_err *e);
-/* Returns 1 if the name is that of a tensor that no network reads: a scale or format of a quantized
+/* Returns 1 for the name of a tensor that no network reads: a scale or format of a quantized
  * tensor, or a tokenizer that is stored among the weights. */
 int       xd_component_is_note(const char *name);
 
-/* Counts a component's memory: builds the network on a count device (p->count->shadow) and computes
+/* Counts a component's memory. Builds the network p->count->shadow on a count device, and computes
  * the bytes of the weights (packed, block_bytes and work of p->count). */
 xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e);
 
@@ -153,42 +160,42 @@ xd_block_sizes xd_component_blocks(const xd_component *p);
  * blocks. */
 size_t         xd_component_held_bytes(const xd_component *p);
 
-/* Counts the bytes of weights that xd_component_load loads with share = 1. Call after
- * xd_component_count. */
+/* Counts the bytes of the weights that are loaded if xd_component_load is called with share = 1.
+ * Call after xd_component_count. */
 xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e);
 
-/* Restricts the component on this rank to blocks [first, last). Call before anything is loaded. */
+/* Restricts the component on this rank to blocks [first, last). Must be called before weights are
+ * loaded. */
 void      xd_component_stage(xd_component *p, int first, int last);
 
 /* Loads a component's weights from its files, or makes random weights if there are no files; does
  * nothing if the weights are loaded. The call is collective over the component's share group. share
- * 1: blocks of one kind share the memory of the first such block (only for random weights). */
+ * 1, only for random weights: all blocks of one kind use the memory of the first such block. */
 xd_status xd_component_load(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e);
-/* Loads the weights as xd_component_load does with share = 0. s: this rank's status so far; if one
- * rank of the share group has failed, no rank loads weights. */
+/* Loads the weights as xd_component_load does with share = 0. s: this rank's status before the
+ * call; if a rank of the share group has failed before, no rank of the group loads weights. */
 xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type,
                                   xd_err *e);
 
-/* Starts a thread that reads at most `most` bytes of the component's files ahead, before the
- * component is loaded. The thread reads the bytes that this rank will load. In a share group, the
- * first rank's thread reads the bytes that all ranks of the group will load, and the other ranks
- * have no thread. Does nothing if the files are too small for a thread to save time. The thread
- * stops when the component is loaded or dropped. count: the count device. */
+/* Before the component is loaded: starts a thread that reads at most `most` bytes of the
+ * component's files ahead. The thread reads the bytes that this rank will load. In a share group,
+ * the first rank's thread reads the bytes that all ranks of the group will load, and the other
+ * ranks have no thread. Does nothing if the files are too small for a thread to save time. The
+ * thread stops when the component is loaded or dropped. count: a count device. */
 void      xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most,
                                 const xd_canceller *cancel);
 void      xd_component_prefetch_end(xd_component *p);
-/* Opens the readahead for a component with streamed blocks, which reads the files of the next
- * blocks ahead. Call xd_component_stream_next (self: the component's `w`) before streamed block k
- * is used. */
+/* Opens the readahead for streamed blocks, which reads the files of the next blocks ahead. Before
+ * streamed block k is used, call xd_component_stream_next with the component's `w` as `self`. */
 void      xd_component_stream_open(xd_component *p, xd_dev *dev, xd_dtype type);
 void      xd_component_stream_next(void *self, int k);
 void      xd_component_stream_close(xd_component *p);
-/* Returns the bytes of the component's files that this rank will read to load the weights and that
- * are not in the page cache. Returns 0 if the weights are loaded or there are no files. The
- * function is slow: half a second for 24 GB. */
+/* Returns how many bytes of the component's files must be read from disk: those that this rank will
+ * read to load the weights and that are not in the page cache. Returns 0 if the weights are loaded
+ * or there are no files. The function is slow: half a second for 24 GB. */
 size_t    xd_component_cold_bytes(xd_component *p, xd_dev *count, xd_dtype type);
-/* xd_component_will_read implements xd_source.will and adds the elements to the readahead.
- * xd_component_was_read reports to the readahead that tensor i of the files has been read. */
+/* xd_component_will_read implements xd_source.will, and also adds the elements to the readahead.
+ * xd_component_was_read tells the readahead that tensor i of the files has been read. */
 void      xd_component_will_read(void *self, const char *name, int64_t first, int64_t n);
 void      xd_component_was_read(const xd_component *p, int64_t i);
 /* Calls xd_source.will for all tensors that loading one block will read. block: index of the block
@@ -203,35 +210,36 @@ void      xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype
 void      xd_component_drop(xd_component *p);
 
 /* xd_weights_keep adds a reference to a set of weights, and xd_weights_release removes a reference.
- * Removing the last reference closes the set, which must not be loaded. */
+ * When the last reference is removed, the set is closed; its weights must not be loaded then. */
 xd_weights *xd_weights_keep(xd_weights *w);
 void        xd_weights_release(xd_weights **w);
 
-/* A second set of weights of a component (for other LoRA files), with its counts. w NULL: the
- * second set is not opened, or the component uses it now. */
+/* A second set of weights of a component, for other LoRA files, and the set's memory sizes. w NULL:
+ * the second set is not opened. */
 typedef struct xd_component_weights {
     xd_weights       *w;
     xd_weight_counts *count;
 } xd_component_weights;
 
-/* Opens a second set of weights for the component's blocks. The set is not loaded and has no LoRA
- * terms. */
+/* Opens a second set of weights for the component's blocks. The weights of the new set are not
+ * loaded and have no LoRA terms. */
 xd_status xd_component_weights_open(xd_component_weights *v, const xd_component *p, xd_err *e);
-/* Swaps the component's weights with the second set. The call is not collective. */
+/* Exchanges the component's set of weights and the second set. The call is not collective. */
 void      xd_component_swap(xd_component *p, xd_component_weights *v);
 /* Frees the weights of the second set as xd_component_drop does, but the set stays open. The call
  * is collective over the set's share group. */
 void      xd_component_weights_drop(xd_component_weights *v, xd_component *p);
 void      xd_component_weights_close(xd_component_weights *v, xd_component *p);
 
-/* Makes `p`, a copy of an open component's struct, share the component's weights and have its own
- * memory counts; close `p` with xd_component_unshare. xd_component_follow makes `p` use the weights
- * that `of` uses now, and counts their memory again if the weights are other ones. */
+/* xd_component_share makes `p`, a copy of an open component's struct, share the weights of the
+ * component from which the struct was copied; `p` gets its own memory sizes, and must be closed
+ * with xd_component_unshare. xd_component_follow makes `p` use the weights that `of` uses now, and
+ * counts the memory again if these are not the weights that `p` used before. */
 xd_status xd_component_share(xd_component *p, xd_err *e);
 void      xd_component_follow(xd_component *p, const xd_component *of);
 void      xd_component_unshare(xd_component *p);
-/* Does what xd_component_share does, but only to count memory: the weights are not loaded and not
- * split, and borrow the network. */
+/* Does what xd_component_share does, but only for counting memory: the weights of `p` are not
+ * loaded and not split over ranks, and `p` borrows the network. */
 xd_status xd_component_fork(xd_component *p, xd_err *e);
 void      xd_component_unfork(xd_component *p);
 

@@ -1,4 +1,4 @@
-/* component_network.c - finds the network of a component by the class in its config */
+/* component_network.c - finds the network that implements the class in a component's config */
 #include <string.h>
 
 #include "families/family.h"

@@ -1,8 +1,8 @@
 /* component_prefetch.c - readahead of a component's files while cores or disk are idle.
  *
  * The disk is idle while a text encoder computes. Loading without readahead waits for the disk,
- * because tensors are mapped one by one, and the system reads a large tensor only in small
- * windows. */
+ * because tensors are mapped one after the other, and the operating system reads only a small part
+ * of a large tensor ahead. */
 
 #include "model/component.h"
 
@@ -26,8 +26,8 @@ void xd_component_will_read(void *self, const char *name, int64_t first, int64_t
     p->w->upto[i] = xd_readahead_bytes(p->w->reader);
 }
 
-/* The ranks of a group read their parts of the list in parallel. This function assumes that the
- * other ranks have read as much of their parts as this rank. */
+/* The ranks of a share group read their parts of the list in parallel. This function assumes that
+ * every other rank has read as many bytes of its part as this rank. */
 void xd_component_was_read(const xd_component *p, int64_t i)
 {
     if (p->w->reader)
@@ -35,7 +35,8 @@ void xd_component_was_read(const xd_component *p, int64_t i)
                           p->w->upto[i] * (size_t)(p->w->shared ? p->w->group.c->size : 1));
 }
 
-/* Opens the readahead thread and the list of positions. Returns 0 if out of memory. */
+/* Opens the readahead thread and the list of positions in the readahead. Returns 0 if out of
+ * memory. */
 static int open_readahead(xd_component *p, size_t max_bytes, const xd_canceller *cancel)
 {
     p->w->upto = calloc((size_t)xd_st_count(p->files) + 1, sizeof *p->w->upto);
@@ -79,8 +80,8 @@ void xd_component_prefetch_end(xd_component *p)
 
 /* ---- streamed blocks ---------------------------------------------------------------------- */
 
-/* Lists the tensors of all streamed blocks, followed by the tensors of the first block again, which
- * is read next after a step. */
+/* Lists the tensors of all streamed blocks, then again those of the first streamed block, which the
+ * next step reads first. */
 static void list_streamed(xd_component *p, xd_dev *dev, xd_dtype type)
 {
     int n = p->w->net.last - p->w->net.first, first = -1, k = 0;

@@ -1,5 +1,6 @@
-/* component_weights.c - sets of weights of a component. Sets are shared and switched by exchanging
- * pointers. */
+/* component_weights.c - opens, shares and closes the sets of weights of a component.
+ *
+ * To use another set of weights, a component exchanges two pointers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,7 +129,7 @@ xd_status xd_component_fork(xd_component *p, xd_err *e)
 
 void xd_component_unfork(xd_component *p)
 {
-    free(p->w);                 /* the network belongs to another component                    */
+    free(p->w);                 /* `p` does not own the network                                */
     p->w = NULL;
     close_counts(&p->count);
 }

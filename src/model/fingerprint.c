@@ -1,7 +1,8 @@
-/* fingerprint.c - a hash of the model, which ranks compare to check that they have the same model.
+/* fingerprint.c - computes a hash of the model; the ranks compare their hashes to check that they
+ * have the same model.
  *
  * The hash depends on the contents of files, not on the path of the directory. Weight files are too
- * large to be read completely, so a sample of their pages is hashed (safetensors.h). */
+ * large to be read completely, so only some of their pages are hashed (safetensors.h). */
 #include "model/lora.h"
 
 #include <stdlib.h>
@@ -12,8 +13,7 @@
 #include "model/component.h"
 #include "model/model.h"
 
-/* Max bytes of a config or vocabulary that is hashed. Larger files are refused when they are
- * opened. */
+/* Max bytes of a config or vocabulary that is hashed. Opening the model refuses larger files. */
 enum { MAXFILE = 64 << 20 };
 
 static uint64_t mix_bytes(uint64_t h, const char *p, size_t n)
@@ -27,8 +27,8 @@ static uint64_t mix_bytes(uint64_t h, const char *p, size_t n)
     return h;
 }
 
-/* Adds a complete file to the hash; a missing file changes the hash, too. The only error in *e is
- * lack of memory, which must not look like a different model. */
+/* Adds a complete file to the hash; a missing file changes the hash, too. The only possible error
+ * is XD_ENOMEM: without an error, a lack of memory would look like a different model. */
 static uint64_t mix_file(uint64_t h, const char *dir, const char *name, xd_err *e)
 {
     char     *path = dir ? xd_path_join(dir, name) : NULL, *text = NULL;
@@ -44,7 +44,7 @@ static uint64_t mix_file(uint64_t h, const char *dir, const char *name, xd_err *
     return h;
 }
 
-/* Adds all files to the hash that the tokenizers of any family read. */
+/* Adds to the hash all files that a tokenizer of any family may read. */
 static uint64_t mix_tokenizer(uint64_t h, const char *model, const char *folder,
                               xd_err *e)
 {
@@ -58,7 +58,7 @@ static uint64_t mix_tokenizer(uint64_t h, const char *model, const char *folder,
     return h;
 }
 
-/* Adds the configs of an image processor to the hash. */
+/* Adds to the hash the config files that an image processor may read. */
 static uint64_t mix_processor(uint64_t h, const char *model, const char *folder, xd_err *e)
 {
     char *dir = xd_path_join(model, folder);

@@ -30,8 +30,8 @@ char *xd_model_hub(void)
     return user ? xd_path_join(user, ".cache/huggingface/hub") : NULL;
 }
 
-/* Returns 1 if s has the form "org/name" or "org/name@revision": one slash, and no dot at the start
- * of a part. */
+/* Returns 1 if s has the form "org/name" or "org/name@revision": it has exactly one slash, and
+ * neither of the two names begins with a dot. */
 static int is_repo_id(const char *s)
 {
     const char *slash = strchr(s, '/');
@@ -39,8 +39,8 @@ static int is_repo_id(const char *s)
            s[0] != '/' && slash[1] != '.';
 }
 
-/* Returns the malloc'ed path HUB/models--org--name/snapshots of a model, or NULL if there is no hub
- * or no memory. */
+/* Returns the malloc'ed path HUB/models--org--name/snapshots of a model, or NULL if the hub
+ * directory does not exist or memory is short. */
 static char *snapshots_of(const char *id)
 {
     const char *slash = strchr(id, '/');
@@ -72,7 +72,7 @@ static int count_snapshots(const char *dir, char **one)
     return n;
 }
 
-/* Returns the only snapshot of a model that has no refs/main, or NULL if the model does not have
+/* If a model has no refs/main, returns its only snapshot. Returns NULL if the model does not have
  * exactly one snapshot. */
 static char *only_snapshot(const char *id)
 {
@@ -118,7 +118,8 @@ static char *find_snapshot(const char *id, const char *revision)
 
 /* ---- names without folders ---------------------------------------------------------------- */
 
-/* Returns the position of the last component of path[0..end), without trailing slashes. */
+/* Returns the position at which the last name in the path path[0..end) begins; trailing slashes are
+ * ignored. */
 static xd_span last_part(const char *path, int64_t end)
 {
     while (end > 1 && path[end - 1] == '/')
@@ -181,7 +182,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Returns the malloc'ed name "org/name" for a cache folder "models--org--name" whose name part is
+/* Returns the malloc'ed name "org/name" of a cache folder "models--org--name" if its last part is
  * `name`, or NULL for other folders. */
 static char *repo_in(const char *folder, const char *name)
 {
@@ -196,8 +197,8 @@ static char *repo_in(const char *folder, const char *name)
     return repo;
 }
 
-/* Lists the models in the cache that have this name, in alphabetical order. Writes the names of at
- * most `room` models to `repo`, and returns how many were written. */
+/* Lists the models in the cache that have this name, in alphabetical order. Writes the names of the
+ * first models, at most `room`, to `repo`. Returns the number of names written. */
 static int all_named(const char *root, const char *name, char **repo, int room)
 {
     DIR *d = root ? opendir(root) : NULL;
@@ -211,7 +212,8 @@ static int all_named(const char *root, const char *name, char **repo, int room)
     return n;
 }
 
-/* Finds the snapshot of the only model in the cache called NAME, or NAME@REVISION. */
+/* If only one model in the cache is called NAME, finds the snapshot of its main revision or, for
+ * NAME@REVISION, of this revision. */
 static xd_status find_named(const char *model, char **dir, xd_err *e)
 {
     enum { ROOM = 16 };
@@ -247,7 +249,8 @@ static xd_status find_named(const char *model, char **dir, xd_err *e)
     return s;
 }
 
-/* Writes the error for a model whose main revision has no snapshot in the cache, with the cure. */
+/* Writes the error for a model whose main revision has no snapshot in the cache. The message also
+ * says how to get the snapshot. */
 static xd_status fail_absent(const char *model, const char *id, const char *revision, xd_err *e)
 {
     char *root = xd_model_hub(), *dir = snapshots_of(id);

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/minmax.h"
 
-/* BICUBIC: the number of this filter in Pillow */
+/* the number by which Pillow identifies this filter */
 enum { BICUBIC = 3, MAX_RATIO = 200, MAX_SIDE = 1 << 20 };
 
 const char *const xd_image_processor_files[] = { "preprocessor_config.json",
@@ -90,8 +90,8 @@ xd_status xd_image_processor_read(xd_image_processor *p, const char *model, cons
     return s;
 }
 
-/* Computes the size of the resized image like smart_resize in transformers. Halves are rounded to
- * even. */
+/* Computes the size to which an image is resized, like smart_resize in transformers. Halves are
+ * rounded to even. */
 xd_status xd_image_processor_size(const xd_image_processor *p, int64_t *height, int64_t *width,
                                   xd_err *e)
 {

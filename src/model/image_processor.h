@@ -1,13 +1,13 @@
-/* image_processor.h - the settings of image preprocessing for a vision-language encoder, read from
+/* image_processor.h - reads the settings of image preprocessing for a vision-language encoder from
  * preprocessor_config.json. */
 #ifndef XD_MODEL_IMAGE_PROCESSOR_H
 #define XD_MODEL_IMAGE_PROCESSOR_H
 
 #include "base/json.h"
 
-/* The settings of transformers' Qwen2VLImageProcessor. Qwen2VLImageProcessor resizes an image, with
- * about the same aspect ratio, so that both sides are multiples of patch x merge and the area is
- * between two limits. */
+/* The settings of transformers' Qwen2VLImageProcessor. This processor resizes an image so that both
+ * sides are multiples of patch x merge and the area is between two limits; the aspect ratio changes
+ * only a little. */
 typedef struct xd_image_processor {
     int64_t  min_pixels, max_pixels;    /* limits of the resized image's area                  */
     int64_t  patch, merge;      /* pixels per side of a patch; patches per side of a token     */
@@ -16,11 +16,12 @@ typedef struct xd_image_processor {
     xd_reals mean, std;         /* normalization per colour channel                            */
 } xd_image_processor;
 
-/* Reads preprocessor_config.json or processor_config.json in the folder `folder` of a model. */
+/* Reads preprocessor_config.json or processor_config.json in the folder `folder` of a model
+ * directory. */
 xd_status xd_image_processor_read(xd_image_processor *p, const char *model, const char *folder,
                                   xd_err *e);
-/* Replaces *height and *width, an image's size in pixels, by the size after resizing. XD_EINVAL:
- * the aspect ratio is too extreme. */
+/* Replaces *height and *width, an image's size in pixels, by the size to which the image is
+ * resized. Returns XD_EINVAL if the aspect ratio is too extreme. */
 xd_status xd_image_processor_size(const xd_image_processor *p, int64_t *height, int64_t *width,
                                   xd_err *e);
 

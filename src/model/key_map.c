@@ -1,9 +1,9 @@
 /* key_map.c - lists all known layouts of tensor names in weight files.
  *
  * The layouts of transformers are in the files of their families; the layouts of VAEs and text
- * encoders are in this file. A layout maps original names, as in the published files
- * (ae.safetensors of Black Forest Labs). Other weight files have the original names with a prefix.
- * The names of diffusers and transformers are a layout, too. */
+ * encoders are in this file. A layout describes the original names in the published files (such as
+ * ae.safetensors of Black Forest Labs). Some other weight files have these names with a prefix. The
+ * names of diffusers and transformers are also described by a layout. */
 #include "model/single_file.h"
 
 #include <stddef.h>
@@ -18,8 +18,8 @@ static const xd_stem ldm_res[] = {
     XD_STEM("conv_shortcut", "nin_shortcut"), XD_STEMS_END,
 };
 
-/* Tensor names of the attention of a KL VAE. The matrices of this attention are stored as 1 x 1
- * convolutions with the same elements. */
+/* Tensor names of the attention of a KL VAE. The attention's matrices are stored as 1 x 1
+ * convolutions, which have the same elements. */
 static const xd_stem ldm_attn[] = {
     XD_STEM("group_norm", "norm"), XD_STEM("to_q", "q"), XD_STEM("to_k", "k"), XD_STEM("to_v", "v"),
     XD_STEM("to_out.0", "proj_out"), XD_STEMS_END,
@@ -41,8 +41,8 @@ static const xd_stem ldm_top[] = {
 
 /* ---- the causal VAE ----------------------------------------------------------------------- */
 
-/* Tensor names of a residual block of a causal VAE, which is stored as a list of modules. Only the
- * listed modules have weights. */
+/* Tensor names of a residual block of a causal VAE. The block is stored as a list of modules, of
+ * which only these have weights. */
 #define CAUSAL_RES(want, have)                                                            \
     XD_STEM(want "norm1.gamma", have "residual.0.gamma"),                                 \
     XD_STEM(want "conv1", have "residual.2"),                                             \
@@ -50,8 +50,8 @@ static const xd_stem ldm_top[] = {
     XD_STEM(want "conv2", have "residual.6"), XD_STEM(want "conv_shortcut", have "shortcut")
 #define CAUSAL_RESAMPLE(want, have)                                                       \
     XD_STEM(want "resample.1", have "resample.1"), XD_STEM(want "time_conv", have "time_conv")
-/* Tensor names of a resolution level of a causal VAE's decoder. The numbers a, b, c, d of a level's
- * modules continue the numbering of the previous level. */
+/* Tensor names of a resolution level of a causal VAE's decoder. Modules are numbered through all
+ * levels: the first module of this level has the number a, the next ones b, c, d. */
 #define CAUSAL_UP(a, b, c, d)                                                             \
     { CAUSAL_RES("resnets.0.", a "."), CAUSAL_RES("resnets.1.", b "."),                   \
       CAUSAL_RES("resnets.2.", c "."), CAUSAL_RESAMPLE("upsamplers.0.", d "."), XD_STEMS_END }
@@ -61,7 +61,7 @@ static const xd_stem causal_up0[] = CAUSAL_UP("0", "1", "2", "3");
 static const xd_stem causal_up1[] = CAUSAL_UP("4", "5", "6", "7");
 static const xd_stem causal_up2[] = CAUSAL_UP("8", "9", "10", "11");
 static const xd_stem causal_up3[] = CAUSAL_UP("12", "13", "14", "15");
-/* Modules of an encoder level in a VAE whose levels have shortcuts. */
+/* Modules of a level of the encoder, in VAEs whose levels have shortcuts. */
 static const xd_stem causal_down[] = {
     CAUSAL_RES("resnets.0.", "0."), CAUSAL_RES("resnets.1.", "1."),
     CAUSAL_RESAMPLE("downsampler.", "2."), XD_STEMS_END,
@@ -88,8 +88,8 @@ static const xd_stem causal_top[] = {
 
 /* ---- the image encoder -------------------------------------------------------------------- */
 
-/* Tensor names of an attention of CLIP. Queries, keys and values are the rows of one matrix, and of
- * one bias. */
+/* Tensor names of an attention layer of CLIP. Queries, keys and values are rows of one matrix, and
+ * parts of one bias. */
 #define CLIP_QKV(have)                                                                    \
     XD_STEM_ROWS("self_attn.q_proj.weight", have "weight", 0, 1, 3),                      \
     XD_STEM_ROWS("self_attn.k_proj.weight", have "weight", 1, 1, 3),                      \
@@ -142,8 +142,8 @@ static const xd_stem gguf_t5_top[] = {
 static const xd_stem gguf_qwen[] = {
     GGUF_LM(XD_STEM("self_attn.q_proj", "attn_q"), XD_STEM("self_attn.k_proj", "attn_k")),
 };
-/* A block of Llama or Mistral in a GGUF file, which has the rows of queries and keys in another
- * order. */
+/* Tensor names of a block of Llama or Mistral in a GGUF file. The file has the rows of queries and
+ * keys in another order. */
 static const xd_stem gguf_llama[] = {
     GGUF_LM(XD_STEM_SWAP("self_attn.q_proj", "attn_q", XD_SWAP_QUERIES),
             XD_STEM_SWAP("self_attn.k_proj", "attn_k", XD_SWAP_KEYS)),
@@ -157,8 +157,8 @@ static const xd_stem gguf_lm_top[] = {
 /* ---- all of them -------------------------------------------------------------------------- */
 
 #define FIRST_STAGE { "", "first_stage_model.", "vae." }
-/* Language models under the prefixes that src/text/decoder.c accepts: as saved by transformers, or
- * after the model's name as in ComfyUI's checkpoints. */
+/* Language models under the two kinds of prefixes that src/text/decoder.c accepts: the names that
+ * transformers saves, or the names after the model's name as in ComfyUI's checkpoints. */
 #define LM(first)                                                                                  \
     { { "qwen3", "qwen2", "qwen2.5-vl", "mistral", "llama", "gemma2", "gemma3" },                  \
       "a language model", { first "layers.0.self_attn.o_proj.weight", NULL },                      \
@@ -240,8 +240,8 @@ static const xd_key_map shared[] = {
     LM("language_model."), LM(""),
 };
 
-/* Language models in llama.cpp's GGUF files. All language models have the same tensor names; the
- * architecture key distinguishes them. */
+/* Language models in GGUF files of llama.cpp. All of them have the same tensor names, so the
+ * architecture key in the file distinguishes the models. */
 static const struct lm {
     xd_key_map  map;
     const char *archs;

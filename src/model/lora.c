@@ -1,7 +1,7 @@
 /* lora.c - converts the tensors of LoRA files to terms that are added to the model's tensors.
  *
- * Groups the file's keys by module, finds the model's tensors for each module, and refuses keys
- * that do not fit before any weight is loaded. */
+ * The code groups the file's keys by module, and finds the model's tensors for each module. Keys
+ * that fit no tensor are refused before any weight is loaded. */
 #include "model/lora.h"
 
 #include <math.h>
@@ -35,12 +35,14 @@ typedef struct reader {         /* state of reading one LoRA file               
     xd_st               *file;
     const xd_lora_keys  *names;
     xd_lora_notes       *notes; /* peft's settings of the file                                 */
-    int                  has_plain;     /* 1: the file has the transformer under diffusers' names */
-    /* [tensors] 1: the tensor has its own module in the file */
+    int                  has_plain;     /* 1: the file has diffusers' names of the transformer    */
+    /* [tensors] 1: the LoRA file has a separate module for this tensor of the model */
     unsigned char       *alone[XD_LORA_COMPONENTS];
-    /* numbers of keys: that are used; that are for text encoders that the model lacks */
+    /* used: number of keys that are used; left: number of keys for text encoders that the model
+     * does not have */
     int                  used, left;
-    /* keys that are unused duplicates; keys that fit no tensor of the model */
+    /* idle: keys that are not used because they duplicate others; strange: keys that fit no tensor
+     * of the model */
     some_keys            idle, strange;
     int                  partial;       /* 1: ignore keys that do not fit                      */
     int                  misfit;        /* 1: a tensor's shape differs from the model's        */
@@ -49,7 +51,7 @@ typedef struct reader {         /* state of reading one LoRA file               
 
 typedef struct module {
     char    name[XD_LORA_NAME];
-    int64_t slot[XD_LORA_SLOTS];        /* indices of the module's tensors in the file; -1: none */
+    int64_t slot[XD_LORA_SLOTS];        /* the module's tensors (indices in the file); -1: none  */
     int     nslot;
 } module;
 
@@ -87,8 +89,8 @@ static const xd_declared *declared_tensor(const reader *r, const xd_lora_target 
     return &r->names->part[a->part]->list[a->item[k]];
 }
 
-/* Checks a tensor that is used: its type must be known, its shape [rows, cols, 1...], its elements
- * finite. If `rows` is 0, any nonzero number of rows is accepted. */
+/* Checks a tensor that is used. Its type must be known, its shape must be [rows, cols, 1...], and
+ * its elements must be finite. If `rows` is 0, any nonzero number of rows is accepted. */
 static xd_status check_tensor(reader *r, int64_t i, int64_t rows, int64_t cols,
                               const xd_lora_target *a)
 {
@@ -137,8 +139,8 @@ static xd_status push_term(reader *r, xd_lora_term t)
     return XD_OK;
 }
 
-/* Computes the columns and the total number of rows of the model's tensors that a module
- * changes. */
+/* Computes the total number of rows, and the number of columns, of the model's tensors that a LoRA
+ * module changes. */
 static void total_extents(const reader *r, const xd_lora_target *a, int64_t *rows, int64_t *cols)
 {
     *rows = 0;
@@ -149,8 +151,8 @@ static void total_extents(const reader *r, const xd_lora_target *a, int64_t *row
         *cols *= declared_tensor(r, a, 0)->d[i];
 }
 
-/* Reads DoRA's magnitude: the tensor with norms for the rows, or the columns, of weight plus
- * difference. */
+/* Reads DoRA's magnitude, a tensor with the norms that the rows or the columns of the changed
+ * weight shall have. */
 static xd_status read_magnitude(reader *r, const module *m, const xd_lora_target *a, int64_t rows,
                                 xd_lora_term *t)
 {
@@ -177,9 +179,9 @@ static xd_status read_magnitude(reader *r, const module *m, const xd_lora_target
     return check_tensor(r, i, v.d[0], n / v.d[0], a);
 }
 
-/* Adds a term to each of the model's tensors that a module changes; each tensor gets its part of
- * the rows. `t` has the fields that all terms have in common. `m` is the module with the DoRA
- * magnitude, or NULL. */
+/* Adds a term to each of the model's tensors that a LoRA module changes. The module's rows are
+ * split over these tensors. `t` has the fields that all terms have in common. `m` is the module if
+ * it has a DoRA magnitude, else NULL. */
 static xd_status push_all(reader *r, const module *m, const xd_lora_target *a, xd_lora_term t)
 {
     int64_t   rows, at = 0;
@@ -197,8 +199,9 @@ static xd_status push_all(reader *r, const module *m, const xd_lora_target *a, x
     return s;
 }
 
-/* Computes a module's scale, alpha / rank. Alpha is that of the module's alpha tensor or of the
- * file's settings. The scale is 1 if neither the module nor the settings have an alpha. */
+/* Computes a module's scale, alpha / rank. Alpha is read from the module's alpha tensor or, if
+ * there is none, from peft's settings of the file. The scale is 1 if neither the module nor the
+ * settings have an alpha. */
 static xd_status read_gain(const reader *r, const module *m, int64_t rank, int lycoris,
                            double *gain)
 {
@@ -216,7 +219,8 @@ static xd_status read_gain(const reader *r, const module *m, int64_t rank, int l
     return s;
 }
 
-/* Reads a module's pair of low-rank matrices; *gain is set to the scale of the pair's product. */
+/* Reads a module's pair of low-rank matrices, and sets *gain to the factor by which the pair's
+ * product is multiplied. */
 static xd_status read_pair(reader *r, const module *m, const xd_lora_target *a, double *gain)
 {
     int64_t     down = m->slot[XD_LORA_DOWN], up = m->slot[XD_LORA_UP], rows, cols;
@@ -237,7 +241,7 @@ static xd_status read_pair(reader *r, const module *m, const xd_lora_target *a, 
                                              .magnitude = -1 });
 }
 
-/* Reads a tensor that is a full difference of a weight or a bias, or its replacement. */
+/* Reads a tensor of full rank that is added to a weight or a bias, or replaces it. */
 static xd_status read_whole(reader *r, const module *m, xd_lora_slot slot, const xd_lora_target *a,
                             double gain)
 {
@@ -251,8 +255,8 @@ static xd_status read_whole(reader *r, const module *m, xd_lora_slot slot, const
 
 /* ---- LoHa and LoKr ------------------------------------------------------------------------ */
 
-/* A product of two factors (LoHa or LoKr). slot[k] has the tensors of factor k: the unfactorized
- * matrix (-1 if the kind of factor has none), and the low-rank matrices a and b. */
+/* A product of two factors (LoHa or LoKr). slot[k] lists the roles of the tensors of factor k: the
+ * unfactorized matrix (-1 if this method has none), then the low-rank matrices a and b. */
 typedef struct method { xd_lora_kind kind; int slot[2][3]; } method;
 
 static const method methods[] = {
@@ -275,7 +279,7 @@ static int uses_method(const module *m, const method *w)
     return 0;
 }
 
-/* Checks a tensor of a LoHa or LoKr factor; returns its shape as a matrix. */
+/* Checks a tensor of a LoHa or LoKr factor, and returns the tensor's shape as that of a matrix. */
 static xd_status check_factor(reader *r, int64_t i, const xd_lora_target *a, int64_t *rows,
                               int64_t *cols)
 {
@@ -347,7 +351,7 @@ static void note_key(some_keys *l, const char *name)
         snprintf(l->first + at, sizeof l->first - at, "%s%s", at ? ", " : "", name);
 }
 
-enum { UNKNOWN, USED, IDLE };   /* whether a tensor of the file is used                        */
+enum { UNKNOWN, USED, IDLE };   /* for each tensor of the file: is it used                     */
 
 static void count_tensor(reader *r, const char *name, int became)
 {
@@ -361,15 +365,16 @@ static void count_tensor(reader *r, const char *name, int became)
         note_key(&r->strange, name);
 }
 
-/* Returns 1 for a key of the second copy in a file that has the transformer twice, under diffusers'
- * and under Kohya's names. */
+/* Some files have the transformer twice, under diffusers' names and under Kohya's names. Returns 1
+ * if the key belongs to the second copy in such a file. */
 static int is_double(const reader *r, const char *name)
 {
     return r->has_plain && (strncmp(name, "lora_unet_", 10) == 0 ||
                             strncmp(name, "lora_transformer_", 17) == 0);
 }
 
-/* Marks the model's tensors for which the file has a separate module. Keys are sorted by module. */
+/* Marks the model's tensors for which the LoRA file has a separate module. The keys must be sorted
+ * by module. */
 static xd_status mark_alone(reader *r, const key *k, int n)
 {
     for (int i = 0; i < XD_LORA_COMPONENTS; i++)
@@ -389,9 +394,9 @@ static xd_status mark_alone(reader *r, const key *k, int n)
 }
 
 /* Checks a fused module, which changes several of the model's tensors. Some files have queries,
- * keys and values both as one fused module and as three modules. If the file has all three separate
- * modules, sets *skip to 1, so that the fused module is not used. Refuses a file that has the fused
- * module and only some of the three modules. */
+ * keys and values twice: as one fused module and as three separate modules. If the file has all
+ * three separate modules, sets *skip to 1, so that the fused module is not used. Refuses a file
+ * that has the fused module and only some of the three modules. */
 static xd_status check_fused(const reader *r, const module *m, int *skip)
 {
     xd_lora_target t;
@@ -452,10 +457,11 @@ static xd_status read_extra(reader *r, const module *m, xd_lora_slot slot, int b
     return read_whole(r, m, slot, &target, gain);
 }
 
-/* Adds the terms of a module; sets taken[slot] to USED or IDLE for its tensors. */
+/* Adds the terms of a module. Sets taken[slot] to USED or IDLE for the tensor of each slot. */
 static xd_status read_module(reader *r, const module *m, int taken[XD_LORA_SLOTS])
 {
-    /* Replacements come first, so that differences are added to the replaced tensors. */
+    /* Replacements come before differences, so that differences are added to the replaced
+     * tensors. */
     static const struct { xd_lora_slot slot; int bias; } whole[] = {
         { XD_LORA_NEW, 0 },     { XD_LORA_NEW_BIAS, 1 },  { XD_LORA_DIFF, 0 },
         { XD_LORA_UP_BIAS, 1 }, { XD_LORA_DIFF_BIAS, 1 },
@@ -488,7 +494,8 @@ static xd_status read_module(reader *r, const module *m, int taken[XD_LORA_SLOTS
     return s;
 }
 
-/* Reads a module like read_module, but ignores a module with other shapes if `partial` is set. */
+/* Reads a module as read_module does. If `partial` is set, ignores a module whose shapes differ
+ * from the model's. */
 static xd_status read_fitting(reader *r, const module *m, int taken[XD_LORA_SLOTS])
 {
     const int    terms = r->l->nterms;
@@ -564,7 +571,7 @@ static xd_status read_keys(reader *r, key *k, int n)
     return s;
 }
 
-/* Refuses a file with tensors that fit none of the model's; warns about unused tensors. */
+/* Refuses a file if some tensors fit none of the model's tensors. Warns about unused tensors. */
 static xd_status check_keys(const reader *r, int n)
 {
     const some_keys *o = &r->strange, *i = &r->idle;

@@ -7,12 +7,12 @@
  * (https://arxiv.org/abs/2309.14859). If the file has magnitudes (DoRA,
  * https://arxiv.org/abs/2402.09353), each row of the changed weight is then rescaled so that the
  * row's norm equals its magnitude. LoRA files are opened and checked with the model. The matrices
- * of LoRA files become terms of the component's weight source (xd_source_sums): while rows of a
- * weight are packed, the terms are added in f32, before rounding or quantization, and only for the
- * columns of this rank. Therefore LoRA works with every plan.
+ * of LoRA files become terms of the component's weight source (xd_source_sums): while the rows of a
+ * weight are rearranged for the kernels, the terms are added in f32, before rounding or
+ * quantization, and only for the columns of this rank. So LoRA works with every parallel plan.
  *
  * LoRA terms belong to the model and are looked up when weights are read. To change LoRA files at
- * run time, drop a component, set other terms and load the component again. */
+ * run time, drop the component's weights, set other terms and load the weights again. */
 #ifndef XD_MODEL_LORA_H
 #define XD_MODEL_LORA_H
 
@@ -23,40 +23,41 @@
 typedef struct xd_loras xd_loras;
 
 /* Opens n LoRA files and adds their terms to the weight sources of the components of `m`, whose
- * weight files are open. Refuses: a file that is not safetensors, half of a pair, rank 0, NaN or
- * infinities, unsupported methods (OFT, Tucker factors), a file none of whose tensors fits the
- * model. Also refuses a file with single tensors that fit no module or have another shape; with
- * m->lora_partial, a warning lists these tensors instead. Tensors for text encoders that the model
- * omits are ignored, with a warning about their number. *l belongs to the model; close it after the
- * components. */
+ * weight files must be open. Refuses a file that is not safetensors, one matrix of a pair without
+ * the other, rank 0, NaN or infinities, unsupported methods (OFT, Tucker factors), and a file none
+ * of whose tensors fits the model. Also refuses a file with single tensors that fit no module or
+ * have another shape; with m->lora_partial, a warning lists these tensors instead. Tensors for text
+ * encoders that the model omits are ignored, with a warning about their number. *l belongs to the
+ * model; close it after the components. */
 xd_status xd_loras_open(xd_loras **l, const xd_lora *asked, int n, xd_model *m, xd_err *e);
-/* Opens LoRA files as xd_loras_open does, but for the second of two transformers (m->loras_2), and
- * not for text encoders. */
+/* Opens LoRA files for the second of two transformers (m->loras_2), as xd_loras_open does for the
+ * first. Terms for text encoders are not added. */
 xd_status xd_loras_open_2(xd_loras **l, const xd_lora *asked, int n, xd_model *m, xd_err *e);
 void      xd_loras_close(xd_loras **l);
-/* Returns 1 if l has exactly the n files and scales of `asked`, in this order. l NULL means no LoRA
- * files. */
+/* Returns 1 if l has exactly the n files and scales of `asked`, in this order. If l is NULL, it has
+ * no files. */
 int       xd_loras_equal(const xd_loras *l, const xd_lora *asked, int n);
 /* Returns 1 if the LoRA files change the transformer (part 0) or text encoder k (part 1 + k). */
 int       xd_loras_change(const xd_loras *l, int part);
 /* Returns open LoRA file i; NULL after the last one. */
 const struct xd_st *xd_loras_file(const xd_loras *l, int i);
 
-/* Adds to cold[kind] the bytes of LoRA tensors of each kind of component that are not in the page
- * cache; adds nothing if l is NULL. Opening a file reads it, so a file is outside the page cache
- * only if memory was short later. */
+/* For each kind of component, adds to cold[kind] the bytes of its LoRA tensors that are not in the
+ * page cache. If l is NULL, adds nothing. Opening a file reads it, so a file is outside the page
+ * cache only if memory was short later. */
 void      xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS]);
-/* Returns a hash of h, the LoRA files (xd_st_hash) and their scales; h itself if l is NULL. */
+/* Returns a hash of h, of the LoRA files (xd_st_hash) and of their scales. If l is NULL, returns
+ * h. */
 uint64_t  xd_loras_hash(const xd_loras *l, uint64_t h);
-/* Append the list of LoRA files as JSON, `, "MEMBER": [{"path": ..., "scale": ...}]`, and as text,
- * `, LoRA: "name:scale"`; append nothing if there are no files. omit_folders: write file names
- * without folders. */
+/* Append the list of LoRA files: xd_loras_json as JSON, `, "MEMBER": [{"path": ..., "scale":
+ * ...}]`, xd_loras_text as text, `, LoRA: "name:scale"`. If there are no files, append nothing.
+ * omit_folders: write file names without folders. */
 void      xd_loras_json(const xd_loras *l, const char *member, int omit_folders, xd_text_buf *b);
 void      xd_loras_text(const xd_loras *l, xd_text_buf *b);
 
 /* ---- inside: names (lora_keys.c) ---------------------------------------------------------- */
 
-/* The role that a tensor of a LoRA file has for its module. */
+/* The role that a tensor of a LoRA file has in its module. */
 typedef enum xd_lora_slot {
     XD_LORA_DOWN,               /* "A", the matrix down [rank, in]                             */
     XD_LORA_UP,                 /* "B", the matrix up [out, rank]                              */
@@ -64,19 +65,19 @@ typedef enum xd_lora_slot {
     XD_LORA_ALPHA,              /* the scalar alpha (scale = alpha / rank), one element        */
     XD_LORA_DIFF,               /* a full-rank difference with the weight's shape              */
     XD_LORA_DIFF_BIAS,          /* a difference with the bias' shape                           */
-    /* LoHa: factors of (w1_a w1_b) * (w2_a w2_b), an elementwise product; a: [out, rank], b: [rank,
-     * in]. */
+    /* Tensors of LoHa, which is the elementwise product (w1_a w1_b) * (w2_a w2_b). The shape of
+     * w1_a and w2_a is [out, rank], that of w1_b and w2_b [rank, in]. */
     XD_LORA_HADA_1A, XD_LORA_HADA_1B, XD_LORA_HADA_2A, XD_LORA_HADA_2B,
-    /* LoKr: factors of the Kronecker product of w1 and w2, each of which is one matrix or a product
-     * a b. */
+    /* Tensors of LoKr, which is the Kronecker product of w1 and w2. Each of w1 and w2 is one
+     * matrix, or a product of two matrices a and b. */
     XD_LORA_KRON_1, XD_LORA_KRON_1A, XD_LORA_KRON_1B,
     XD_LORA_KRON_2, XD_LORA_KRON_2A, XD_LORA_KRON_2B,
-    /* DoRA: norms of the weight's rows, [out], possibly with dimensions of 1. */
+    /* DoRA: the norms of the weight's rows, [out], possibly with more dimensions of size 1. */
     XD_LORA_MAGNITUDE,
     XD_LORA_DORA_SCALE,         /* DoRA: norms of rows, or norms of columns if [1, in]         */
     XD_LORA_NEW, XD_LORA_NEW_BIAS,      /* a tensor that replaces the weight or bias          */
     XD_LORA_SLOTS,
-    /* A tensor of an unsupported method: the file is refused. */
+    /* A tensor of a method that is not supported: its file is refused. */
     XD_LORA_UNSUPPORTED = XD_LORA_SLOTS,
     XD_LORA_OTHER
 } xd_lora_slot;
@@ -85,8 +86,8 @@ enum { XD_LORA_COMPONENTS = XD_MAXTEXT + 1, XD_LORA_NAME = 256, XD_LORA_TARGETS 
 
 typedef struct xd_lora_place {  /* a tensor of the model to which LoRA terms can be added      */
     char *flat;                 /* module name with _ for dots: "transformer_blocks_0_attn_to_q" */
-    /* part: index of the component; bias: 1: the module's bias, 0: its weight; item: index in the
-     * component's list of tensors. */
+    /* part: index of the component; bias: 1 for the module's bias, 0 for its weight; item: index of
+     * the tensor in the component's list. */
     int   part, bias, item;
 } xd_lora_place;
 
@@ -102,12 +103,13 @@ typedef struct xd_lora_keys {   /* names of all tensors that LoRA files may chan
 typedef struct xd_lora_target { /* the model's tensors that get the rows of one LoRA module, in
                                    order */
     int n, part, item[XD_LORA_TARGETS];
-    /* 1: if the LoRA module has twice a tensor's rows, swap the two halves of the rows. */
+    /* 1: if the LoRA module has twice as many rows as the tensor, the two halves of the rows are
+     * swapped. */
     int halves;
 } xd_lora_target;
 
-/* Lists the tensors of the transformer and of all text encoders that LoRA files may change. second:
- * 1: lists only tensors of the second of two transformers. */
+/* Lists the tensors of the transformer and of all text encoders that LoRA files may change. If
+ * `second` is 1, lists only tensors of the second of two transformers. */
 xd_status xd_lora_keys_open(xd_lora_keys *s, xd_model *m, int second, xd_err *e);
 void      xd_lora_keys_close(xd_lora_keys *s);
 
@@ -115,8 +117,8 @@ void      xd_lora_keys_close(xd_lora_keys *s);
  * module "lora_unet_x_attn". Returns the role; the module's name is the first *len bytes of the
  * key. */
 xd_lora_slot xd_lora_slot_of(const char *key, size_t *len);
-/* Finds the model's tensors that are the weight (or bias) of a LoRA module, by any of the module's
- * known names. Returns 1 if tensors were found. */
+/* Finds the tensors of the model that are the weight (or, if wanted, the bias) of a LoRA module.
+ * The module may have any of its known names. Returns 1 if tensors were found. */
 int       xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias,
                             xd_lora_target *target);
 /* Returns the name of a LoRA module without the component's prefix. Sets *part to the index of the
@@ -128,25 +130,27 @@ int       xd_lora_left_out(const xd_lora_keys *s, const char *module);
 
 /* ---- inside: peft's settings of a file (lora_notes.c) -------------------------------------- */
 
-/* Settings of the library peft for LoRA files. diffusers writes them for each component into the
- * header of the file; peft writes them for one component into adapter_config.json next to
- * adapter_model.safetensors. */
+/* Settings of the library peft for LoRA files. For each component, diffusers writes these settings
+ * into the header of the file. For one component, peft writes them into adapter_config.json, next
+ * to adapter_model.safetensors. */
 typedef struct xd_lora_notes xd_lora_notes;
 /* Reads the peft settings of the LoRA file that was opened as `path`. Refuses invalid JSON, regular
- * expressions that Python rejects, and adapters that need more than their LoRA file. */
+ * expressions that Python rejects, and adapters that change the model by more than the tensors in
+ * the LoRA file. */
 xd_status xd_lora_notes_open(xd_lora_notes **n, const char *path, const xd_st *file,
                              const xd_lora_keys *s, xd_err *e);
 void      xd_lora_notes_close(xd_lora_notes **n);
-/* Computes the scale of a LoRA module's product up * down: alpha / rank from the peft settings, 1
- * without settings. rank 0: the module's factors have no rank. lycoris: 1 for LoHa and LoKr. */
+/* Returns the scale of a LoRA module's product up * down: alpha / rank by the peft settings, or 1
+ * if there are no settings. rank 0: the module's factors have no rank. lycoris: 1 for LoHa and
+ * LoKr. */
 xd_status xd_lora_notes_gain(const xd_lora_notes *n, int part, const char *inner, double rank,
                              int lycoris, double *gain, xd_err *e);
-/* Returns 1 if by its peft settings a LoRA file's full tensors replace weights and biases of the
- * model. */
+/* Returns 1 if, by its peft settings, a LoRA file contains full tensors that replace weights and
+ * biases of the model. */
 int       xd_lora_notes_replace(const xd_lora_notes *n);
 uint64_t  xd_lora_notes_hash(const xd_lora_notes *n, uint64_t h);
-/* Returns the file name, without extension, of the LoRA file in a folder: "adapter_model" if peft
- * wrote it, else the name that diffusers uses. */
+/* Returns the file name, without extension, of the LoRA file in a folder. The name is
+ * "adapter_model" if peft wrote the folder, else the name that diffusers uses. */
 const char *xd_lora_stem(const char *path);
 
 /* ---- inside: terms and sums (lora_source.c) ----------------------------------------------- */
@@ -168,10 +172,10 @@ typedef struct xd_lora_term {   /* a term: gain * up[row0 .., :] * down is added
     int64_t row0, rows, cols, rank;
     int     swap;               /* 1: the two halves of the rows are swapped                   */
     int     replaces;           /* 1: `up` replaces the model's tensor                         */
-    int64_t magnitude;          /* tensor of the file with DoRA's norms of the sum; -1: none   */
+    int64_t magnitude;          /* DoRA's norms (tensor of the file); -1: none                 */
     int     columns;            /* 1: DoRA's norms are of columns, 0: of rows                  */
     double  gain;
-    /* Position among the terms, which are added in the order of the request. */
+    /* Index of the term in the order of the request's LoRA files; terms are added in this order. */
     int     order;
 } xd_lora_term;
 

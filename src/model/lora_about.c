@@ -1,4 +1,5 @@
-/* lora_about.c - the names, hashes and bytes outside the page cache of LoRA files */
+/* lora_about.c - returns the names and hashes of LoRA files, and how many of their bytes are not in
+ * the page cache */
 #include "model/lora.h"
 
 #include <stdio.h>
@@ -30,8 +31,8 @@ static double cold_bytes(const xd_lora_term *t, int64_t tensor)
     return (double)xd_file_cold_bytes(fd, at, xd_bytes(xd_st_shape(t->file, tensor)));
 }
 
-/* Counts the bytes outside the page cache. Each matrix of a module is counted once, with the LoRA
- * term of the matrix's first rows. */
+/* Counts the bytes that are not in the page cache. Each matrix of a module is counted once:
+ * together with the LoRA term that has the first rows of the matrix. */
 void xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS])
 {
     for (int i = 0; l && i < l->nterms; i++) {
@@ -79,8 +80,8 @@ void xd_loras_json(const xd_loras *l, const char *member, int omit_folders, xd_t
         xd_buf_add(b, "]");
 }
 
-/* Copies a file's name without its directories and without ".safetensors". Characters that would
- * end a quoted text are replaced by _. */
+/* Copies the name of a file, without directories and without ".safetensors". Replaces characters
+ * that would end a quoted text by _. */
 static void plain_name(const char *path, char *out, size_t size)
 {
     const char *slash = strrchr(path, '/'), *from = slash && slash[1] ? slash + 1 : path;

@@ -1,7 +1,7 @@
 /* lora_keys.c - finds the model's weight that a key of a LoRA file changes.
  *
- * All names are compared with _ in place of dots, as Kohya's scripts write names, so that names in
- * a LoRA file equal those in a checkpoint. Tables list the rest of the rules: prefixes of
+ * Names are compared with _ in place of dots, as Kohya's scripts write them; in this form, names in
+ * a LoRA file are equal to those in a checkpoint. The other rules are in tables: prefixes of
  * components, suffixes of keys, and modules that the original code of a model family names
  * differently or fuses (xd_lora_name). */
 #include "families/family.h"
@@ -46,7 +46,7 @@ static const struct {
     { ".weight", XD_LORA_NEW },                 { ".bias", XD_LORA_NEW_BIAS },
 };
 
-/* Parts of keys that belong to methods without support: Tucker factors, OFT. */
+/* Parts of keys by which methods that are not supported are recognized: Tucker factors, OFT. */
 static const char *const unsupported_parts[] = { ".hada_t", ".lokr_t", ".lora_mid", ".oft_",
                                                 ".boft_" };
 
@@ -144,7 +144,8 @@ static int by_place(const void *a, const void *b)
     return x->bias != y->bias ? x->bias - y->bias : strcmp(x->flat, y->flat);
 }
 
-/* Adds one name of a declared tensor to the searched names, if the tensor is a weight or a bias. */
+/* If a declared tensor is a weight or a bias, adds one of its names to the names that are
+ * searched. */
 static int add_place(xd_lora_keys *s, int part, int item, const char *name, size_t n)
 {
     static const char *const tails[] = { ".weight", ".bias" };
@@ -190,7 +191,7 @@ xd_status xd_lora_keys_open(xd_lora_keys *s, xd_model *m, int second, xd_err *e)
                          .ntext = m->recipe->ntext, .text = m->recipe->text,
                          .others = xd_family_of(m->dit.dit)->lora_names };
     while (s->ntext && !s->text[s->ntext - 1].tokenizer)
-        s->ntext--;             /* image encoders are after the text encoders                  */
+        s->ntext--;             /* the last entries are image encoders                         */
     for (int k = 0; k < s->ntext; k++)
         s->part[1 + k] = m->has_text[k] && !second ? &m->text[k] : NULL;
     for (int k = 0; k < XD_LORA_COMPONENTS; k++)
@@ -214,8 +215,8 @@ void xd_lora_keys_close(xd_lora_keys *s)
 
 /* ---- other names of modules --------------------------------------------------------------- */
 
-/* Ends of the module names of attention processors, which older versions of diffusers named
- * differently. */
+/* Last parts of the names of modules in attention processors, which had other names in older
+ * versions of diffusers. */
 static const struct {
     const char *from, *to;
 } old_ends[] = {
@@ -223,8 +224,8 @@ static const struct {
     { "_to_k", "_k_proj" },       { "_to_v", "_v_proj" },
 };
 
-/* Finds the model's tensor whose name with _ in place of dots is `flat`. Returns the index in the
- * component's list, or -1. */
+/* Finds the tensor of the model whose name, with _ in place of dots, is `flat`. Returns its index
+ * in the component's list, or -1. */
 static int find_tensor(const xd_lora_keys *s, int part, int bias, char *flat)
 {
     xd_lora_place  key = { flat, part, bias, 0 };
@@ -251,7 +252,8 @@ static int match_pattern(const char *pattern, const char *flat, char number[16])
     return !*flat;
 }
 
-/* Replaces # by the number in every target of a table row, and looks up each target. */
+/* Replaces # by the number in every target of a table row, and finds the model's tensor for each
+ * target. */
 static int set_row_targets(const xd_lora_keys *s, const char *to, const char *number, int bias,
                            xd_lora_target *target)
 {

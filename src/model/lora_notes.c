@@ -1,9 +1,10 @@
-/* lora_notes.c - peft's settings of a LoRA file: the alphas and ranks of its modules.
+/* lora_notes.c - reads peft's settings of a LoRA file, which are the alphas and ranks of its
+ * modules.
  *
  * A key of alpha_pattern or rank_pattern is a Python regular expression for the end of a module's
- * name: peft matches "(.*\.)?(KEY)$", and the first matching key counts. This source file matches
- * these keys with PCRE2. Expressions that PCRE2 accepts and Python's `re` does not are refused, as
- * in peft. */
+ * name. As in peft, the expression "(.*\.)?(KEY)$" is matched with the module's name, and the value
+ * of the first key that matches is used. This source file matches expressions with PCRE2.
+ * Expressions that PCRE2 accepts, but Python's `re` does not, are refused, as in peft. */
 #include "model/lora.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -32,14 +33,15 @@ struct xd_lora_notes {
     xd_json  *doc;
     char      what[640];        /* name of the settings in messages                            */
     int       config;           /* 1: the settings are from adapter_config.json                */
-    int       replaces;         /* 1: bias or modules_to_save is set                           */
+    int       replaces;         /* 1: peft's bias or modules_to_save is set                    */
     uint64_t  hash;
     settings  part[XD_LORA_COMPONENTS];
 };
 
 /* ---- expressions ---------------------------------------------------------------------------- */
 
-/* Returns 1 if a group of a regular expression is valid in Python. `at` points after "(?". */
+/* Returns 1 if a group of a regular expression has a form that Python knows. `at` points to the
+ * text after "(?". */
 static int is_python_group(const char *at)
 {
     size_t flags = strspn(at, "aiLmsux-");
@@ -55,7 +57,7 @@ static int is_python_group(const char *at)
 /* Returns 1 if a regular expression has only syntax that Python's `re` accepts. */
 static int is_python(const char *key)
 {
-    int inside = 0;             /* in brackets: 1: at the first character, 2: at a later one   */
+    int inside = 0;             /* 1, 2: at the first, at a later character in brackets        */
     for (const char *c = key; *c; c++) {
         int letter = c[1] && ((c[1] | 32) >= 'a' && (c[1] | 32) <= 'z');
         if (*c == '\\') {
@@ -126,8 +128,8 @@ static void free_patterns(patterns *l)
     free(l->v);
 }
 
-/* Sets *x to the value of the first expression that matches a module's name; unchanged if none
- * matches. */
+/* Sets *x to the value of the first expression that matches a module's name. If none matches,
+ * leaves *x unchanged. */
 static xd_status match(const patterns *l, const char *inner, const char *what, double *x,
                        xd_err *e)
 {
@@ -155,8 +157,8 @@ static xd_status match(const patterns *l, const char *inner, const char *what, d
 
 /* ---- settings ------------------------------------------------------------------------------- */
 
-/* Returns the setting KEY of a component: the value of "transformer.KEY", or of KEY if the settings
- * are those of one component only. */
+/* Returns the setting KEY of a component: the value of "transformer.KEY" or, if the settings are
+ * those of one component only, the value of KEY. */
 static const xd_json *value_of(const xd_lora_notes *n, const char *component, const char *key)
 {
     char           full[128];
@@ -232,7 +234,7 @@ xd_status xd_lora_notes_gain(const xd_lora_notes *n, int part, const char *inner
     if (s == XD_OK)
         s = match(&t->ranks, inner, n->what, &noted, e);
     if (lycoris && noted > 0)
-        rank = noted;           /* a LoKr's factors need not have the configured rank          */
+        rank = noted;           /* the ranks of a LoKr's factors may be different              */
     if (s != XD_OK || isnan(alpha) || !(rank > 0))
         return s;
     *gain = alpha / (t->stabilised && !lycoris ? sqrt(rank) : rank);
@@ -251,8 +253,8 @@ uint64_t xd_lora_notes_hash(const xd_lora_notes *n, uint64_t h)
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-/* Returns the malloc'ed path of the adapter_config.json for a LoRA path, or NULL if there is
- * none. */
+/* Returns the malloc'ed path of the adapter_config.json that belongs to the LoRA path, or NULL if
+ * there is none. */
 static char *config_of(const char *path)
 {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;

@@ -1,13 +1,14 @@
 /* lora_source.c - reads a component's tensors together with the LoRA terms that change them.
  *
- * A tensor with terms is read as it is stored. The code that packs its rows for kernels adds the
- * terms in f32 (xd_source_sums). Low-rank products are computed by GEMMs on the host
- * (backend/product.h).
+ * A tensor with terms is read as it is stored in its file. The code that rearranges the tensor's
+ * rows for kernels adds the terms in f32 (xd_source_sums). Low-rank products are computed by GEMMs
+ * on the host (backend/product.h).
  *
  * DoRA divides the sum of tensor and difference by the norms of the sum's rows (or columns). The
  * norms are those of the complete tensor with this file's difference, without changes by other
- * files. Opening a sum computes the norms, which reads the tensor once more. So the norms are the
- * same on every rank, whatever part of the tensor a rank has. */
+ * files. The norms are computed before the first term is added, which reads the complete tensor
+ * once more. So the norms are the same on every rank, even if a rank has only a part of the
+ * tensor. */
 #include "model/lora.h"
 
 #include <stdio.h>
@@ -22,8 +23,8 @@
 
 #include <math.h>
 
-/* Rows computed at a time: ROWS for LoRA products, FEW for LoHa products, MEASURED for DoRA
- * norms. */
+/* Number of rows that are computed at a time: ROWS for LoRA products, FEW for LoHa products,
+ * MEASURED for the norms of DoRA. */
 enum { ROWS = 64, FEW = 8, MEASURED = 16 };
 
 typedef struct hit {            /* a tensor's name and its LoRA terms                          */
@@ -47,19 +48,19 @@ typedef struct factor {         /* a factor of a LoRA term, ready to be added   
 typedef struct ready {
     const xd_lora_term *t;
     factor    f[2];
-    xd_tensor whole;            /* full difference, mapped from its file; or absent            */
+    xd_tensor whole;            /* full difference in the mapped file, or absent               */
     float    *by;               /* DoRA: scale of each row or column of weight + difference    */
 } ready;
 
-typedef struct sum {            /* all LoRA terms of one tensor while it is packed             */
+typedef struct sum {            /* the LoRA terms that are added to one tensor's rows          */
     ready   *terms;
     int      n;
-    xd_span *span;              /* spans of the tensor's columns that are packed               */
+    xd_span *span;              /* spans of the tensor's columns that are read                 */
     int      nspan;
-    int64_t  cols;              /* total number of columns in the packed spans                 */
+    int64_t  cols;              /* total number of columns in these spans                      */
     char    *tmp;               /* scratch memory: `each` bytes per thread                     */
     size_t   each;
-    xd_source plain;            /* source of the tensor without terms, for its norms           */
+    xd_source plain;            /* the tensor without terms, for DoRA's norms                  */
     xd_reader base;
 } sum;
 
@@ -93,7 +94,8 @@ static const char *element_at(const xd_tensor *t, int64_t row, int64_t col)
     return (const char *)t->p + (size_t)(row * t->d[1] + col) * xd_dtype_size(t->type);
 }
 
-/* Transposes columns [at, at + n) of a span of columns to the rows from `row` on of the result. */
+/* Transposes columns [at, at + n) of a span of columns. The columns become the rows of the result
+ * that begin with `row`. */
 static void turn_columns(const columns *c, int64_t at, int64_t n, int64_t row)
 {
     enum { FEW_COLUMNS = 32 };
@@ -116,7 +118,7 @@ static void turn_columns(const columns *c, int64_t at, int64_t n, int64_t row)
     }
 }
 
-/* Copies the selected columns of a matrix, transposed: writes columns [begin, end) of the
+/* Copies the selected columns of a matrix, transposed. Writes only columns [begin, end) of the
  * result. */
 static void turn_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -130,7 +132,7 @@ static void turn_range(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Copies the selected columns of a matrix: writes rows [begin, end) of the result. */
+/* Copies the selected columns of a matrix. Writes only rows [begin, end) of the result. */
 static void copy_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const columns *c = ctx;
@@ -144,8 +146,9 @@ static void copy_range(void *ctx, int64_t begin, int64_t end, int thread)
                        element_at(&c->from, r, c->span[k].start), c->from.type, c->span[k].n);
 }
 
-/* Reads part of tensor i of a file, a matrix of `wide` columns: rows [row0, row0 + rows) and the
- * columns of some spans, transposed or not. The result is malloc'ed. */
+/* Reads a part of tensor i of a file, which is a matrix of `wide` columns. The part consists of
+ * rows [row0, row0 + rows) and of the columns in some spans; if wanted, the result is transposed.
+ * The result is malloc'ed. */
 static xd_status read_columns(xd_st *file, int64_t i, int64_t row0, int64_t rows, int64_t wide,
                               columns c, void **out, xd_err *e)
 {
@@ -179,10 +182,11 @@ static void close_factor(factor *f)
     *f = (factor){ 0 };
 }
 
-/* The part of a LoRA factor that a rank needs: some rows, and the columns of some spans. */
+/* The part of a LoRA factor that a rank needs: `rows` rows from row0 on, and the columns in n
+ * spans. */
 typedef struct share { int64_t row0, rows; const xd_span *span; int n; } share;
 
-/* Opens the low-rank product of a factor's tensors a [.., rank] and b [rank, cols]. */
+/* Opens the product of a factor's low-rank tensors a [.., rank] and b [rank, cols]. */
 static xd_status open_product(xd_st *file, const xd_lora_factor *w, const share *part, float gain,
                               factor *f, xd_err *e)
 {
@@ -204,7 +208,8 @@ static xd_status open_product(xd_st *file, const xd_lora_factor *w, const share 
     return s;
 }
 
-/* Computes all elements of a factor's low-rank product, which then replace the product. */
+/* Computes all elements of a factor's low-rank product, and closes the product, which is no longer
+ * needed. */
 static xd_status expand_factor(factor *f, int64_t rows, int64_t cols, xd_err *e)
 {
     size_t bytes = xd_product_scratch(f->product, rows);
@@ -248,7 +253,8 @@ static int factors(const xd_lora_term *t)
     return t->kind == XD_LORA_PRODUCT ? 1 : 2;
 }
 
-/* Returns how many rows of a LoRA factor are needed. A LoKr term needs all rows of both factors. */
+/* Returns the number of rows of a LoRA factor that a rank needs. A LoKr term needs all rows of both
+ * its factors. */
 static int64_t factor_rows(const xd_lora_term *t, const xd_lora_factor *w)
 {
     return t->kind == XD_LORA_KRONECKER ? w->rows : t->rows;
@@ -285,14 +291,15 @@ static void add_scaled(float *restrict to, float a, const float *restrict x, int
         to[i] += a * x[i];
 }
 
-/* Returns the scratch bytes for FEW rows of both low-rank products of a LoHa term. */
+/* Returns how many bytes of scratch memory a LoHa term needs for FEW rows of both its low-rank
+ * products. */
 static size_t pair_bytes(int64_t cols)
 {
     return (size_t)(2 * FEW * cols) * sizeof(float);
 }
 
-/* Adds rows [from, from + n) of a LoHa term, the element-wise product of two low-rank products; n
- * is at most FEW. */
+/* Adds rows [from, from + n) of a LoHa term, which is the elementwise product of two low-rank
+ * products; n is at most FEW. */
 static void add_hadamard(const sum *s, const ready *r, int64_t from, int64_t n, float *to,
                          char *tmp)
 {
@@ -308,8 +315,8 @@ static void add_hadamard(const sum *s, const ready *r, int64_t from, int64_t n, 
         to[i] += gain * x[i] * y[i];
 }
 
-/* Adds a row of a LoKr term: a row of the first factor, each of whose elements is multiplied by a
- * row of the second factor. */
+/* Adds a row of a LoKr term. The row consists of a row of the second factor, repeated for each
+ * element of a row of the first factor and multiplied by this element. */
 static void add_kronecker(const sum *s, const ready *r, int64_t row, float *to)
 {
     const xd_lora_factor *w = r->t->w;
@@ -356,8 +363,8 @@ static void add_run(const sum *s, const ready *r, int64_t from, int64_t n, float
         add_kronecker(s, r, from + i, to + i * s->cols);
 }
 
-/* Adds a term to rows [row, row + n) of the tensor. If the tensor's halves are swapped, the term's
- * rows are those of the other half. */
+/* Adds a term to rows [row, row + n) of the tensor. If the halves of the tensor's rows are swapped,
+ * these rows are added from the other half of the term. */
 static void add_term(const sum *s, const ready *r, int64_t row, int64_t n, float *to, char *tmp)
 {
     const int64_t half = r->t->swap ? r->t->rows / 2 : 0;
@@ -373,7 +380,7 @@ static void add_term(const sum *s, const ready *r, int64_t row, int64_t n, float
 
 /* ---- sums --------------------------------------------------------------------------------- */
 
-/* Returns the scratch bytes per thread that the terms of a tensor need. */
+/* Returns how many bytes of scratch memory per thread the terms of a tensor need. */
 static size_t scratch_of(const sum *s)
 {
     size_t most = 0;
@@ -412,7 +419,7 @@ static void sum_close(void *self)
 /* ---- norms of DoRA ------------------------------------------------------------------------ */
 
 typedef struct measure {
-    const sum *s;               /* the tensor's sum with one term, for all columns             */
+    const sum *s;               /* the tensor with one term, for all columns                   */
     const xd_reader *base;
     float     *rows;            /* memory for MEASURED rows per thread                         */
     double    *square;          /* squared norms: of each row, or of each column per band of rows */
@@ -440,7 +447,7 @@ static int64_t bands_of(int64_t rows)
     return (rows + MEASURED - 1) / MEASURED;
 }
 
-/* Computes the squared norms of all rows or all columns of the tensor with one DoRA term. The
+/* Computes the squared norms of all rows, or of all columns, of the tensor plus one DoRA term. The
  * result is malloc'ed. */
 static xd_status measure_term(const sum *s, const xd_lora_term *t, double **square, xd_err *e)
 {
@@ -471,7 +478,7 @@ static xd_status measure_term(const sum *s, const xd_lora_term *t, double **squa
     return st;
 }
 
-/* Computes the scales that DoRA applies to the rows, or to the columns of the sum. */
+/* Computes the scales by which DoRA multiplies the rows or the columns of the sum. */
 static xd_status open_lengths(const sum *s, ready *r, xd_err *e)
 {
     const xd_lora_term *t = r->t;
@@ -502,7 +509,7 @@ static xd_status open_lengths(const sum *s, ready *r, xd_err *e)
     return st;
 }
 
-/* Opens the tensor without terms, if a DoRA term needs the norms. */
+/* If a DoRA term needs norms, opens the tensor without terms. */
 static xd_status open_base(sum *s, const xd_source *from, const char *name, xd_err *e)
 {
     s->plain = *from;
@@ -565,7 +572,7 @@ static int sums_has(void *self, const char *name)
     return find_hit(self, name) != NULL;
 }
 
-/* Returns the number of elements in memory for factor k of a term and the factor's tensors. */
+/* Returns how many elements are in memory for factor k of a term and for the factor's tensors. */
 static int64_t factor_takes(const xd_lora_term *t, int k)
 {
     const xd_lora_factor w = factor_of(t, k);
@@ -576,7 +583,7 @@ static int64_t factor_takes(const xd_lora_term *t, int k)
            (t->kind == XD_LORA_KRONECKER ? rows * w.cols : 0);
 }
 
-/* Returns the number of elements in memory for DoRA's norms, while the norms are computed and
+/* Returns how many elements are in memory for DoRA's norms: while the norms are computed, and
  * afterwards. */
 static int64_t measure_takes(const xd_lora_term *t)
 {
@@ -586,8 +593,8 @@ static int64_t measure_takes(const xd_lora_term *t)
     return n + (t->columns ? 2 * bands_of(t->rows) * t->cols : 0);
 }
 
-/* Returns an upper limit of the bytes that a tensor's LoRA terms need. The scratch memory of these
- * terms is at most that of GEMMs of ROWS rows. */
+/* Returns an upper limit of the bytes that a tensor's LoRA terms need. The terms never need more
+ * scratch memory than GEMMs of ROWS rows. */
 static size_t sums_takes(void *self, const char *name)
 {
     enum { SCRATCH = 1 << 20 };

@@ -1,4 +1,4 @@
-/* model.c - opens a model directory, and checks that its components fit each other */
+/* model.c - opens a model directory, and checks that the model's components fit each other */
 #include "model/lora.h"
 
 #include <stddef.h>
@@ -19,8 +19,8 @@ static const char *class_in_index(const xd_model *m, const char *component)
     return xd_json_text(xd_json_at(xd_json_get(m->index, component), 1));
 }
 
-/* Returns the reason why a directory without model_index.json is not a model. A folder of the
- * Hugging Face cache has models in deeper folders. */
+/* Returns the reason why a directory without model_index.json is not a model. In particular, a
+ * folder of the Hugging Face cache is not a model: it has models in its subfolders. */
 static const char *why_not(const char *dir)
 {
     char *snapshots = xd_path_join(dir, "snapshots");
@@ -92,7 +92,8 @@ static xd_status read_scheduler(xd_model *m, xd_err *e)
     return s;
 }
 
-/* Checks the number of frames, and the transformer's extra input channels for an image. */
+/* Checks that the transformer and the VAE fit the kind of pipeline: images or videos, with or
+ * without an input image or mask. */
 static xd_status check_kind(const xd_model *m, xd_err *e)
 {
     const xd_dit_info *d = &m->dit_info;
@@ -127,7 +128,7 @@ static xd_status check_kind(const xd_model *m, xd_err *e)
     return XD_OK;
 }
 
-/* Checks the embeddings of images from encoder k: their number of rows and their width. */
+/* Checks the image embeddings from encoder k: the number of rows and their width. */
 static xd_status check_images(const xd_model *m, int k, xd_err *e)
 {
     const xd_dit_info *d = &m->dit_info;
@@ -154,7 +155,7 @@ static int is_last_of_text(const xd_model *m, int k)
     return k == m->recipe->ntext - 1 || !m->recipe->text[k + 1].tokenizer;
 }
 
-/* Refuses components whose output does not match the input of the next one. */
+/* Refuses components if the output of one does not match the input of the next. */
 static xd_status check_fit(const xd_model *m, xd_err *e)
 {
     const xd_dit_info *d = &m->dit_info;
@@ -177,8 +178,8 @@ static xd_status check_fit(const xd_model *m, xd_err *e)
             return xd_fail(e, XD_EFORMAT,
                            "%s: the transformer needs text of width %lld from %s, which has %lld",
                            m->dir, (long long)d->text_cols[k], u->folder, (long long)width);
-        /* Embeddings of several encoders are padded with zeros; a single encoder's width must
-         * fit. */
+        /* The embeddings of several encoders are padded with zeros to one width. The width of a
+         * single encoder must be that of the transformer. */
         if (beside > d->text_dim || (is_last_of_text(m, k) && !d->text_cols[k] &&
                                      beside != d->text_dim))
             return xd_fail(e, XD_EFORMAT, "%s: the transformer needs text of width %lld, the text "
@@ -267,7 +268,7 @@ int64_t xd_model_pooled(const xd_model *m, int k)
 
 /* ---- files that replace weights of the directory ------------------------------------------ */
 
-/* Returns the file that the options give for a component's slot, or NULL. */
+/* Returns the file that, by the options, replaces the weights of a slot, or NULL. */
 static const char *given_file(const xd_model *m, const char *slot)
 {
     for (int i = 0; slot && i < m->given.n; i++)
@@ -276,7 +277,8 @@ static const char *given_file(const xd_model *m, const char *slot)
     return NULL;
 }
 
-/* Returns the index of the text encoder of this slot, or -1 if the pipeline has no such encoder. */
+/* Returns the index of the text encoder with this slot, or -1 if the pipeline has no such
+ * encoder. */
 static int encoder_of(const xd_model *m, const char *slot)
 {
     int k = m->recipe->ntext - 1;
@@ -285,7 +287,7 @@ static int encoder_of(const xd_model *m, const char *slot)
     return k;
 }
 
-/* Refuses a file for a text encoder that the pipeline lacks or that the options omit. */
+/* Refuses a file for a text encoder that the pipeline does not have or that the options omit. */
 static xd_status check_given(const xd_model *m, const xd_component_file *f, xd_err *e)
 {
     char known[64] = "";
@@ -311,8 +313,8 @@ static xd_status check_given(const xd_model *m, const xd_component_file *f, xd_e
     return XD_OK;
 }
 
-/* Checks that the pipeline works without the omitted text encoder, and that it has encoders for all
- * given files. */
+/* Checks that the pipeline works without the omitted text encoder. Also checks that each given file
+ * is for a component of the pipeline. */
 static xd_status check_asked(const xd_model *m, xd_err *e)
 {
     int       k = m->without ? encoder_of(m, m->without) : -1;
@@ -362,8 +364,8 @@ static xd_status open_processor(xd_model *m, int k, xd_err *e)
                          (long long)tower.merge, (long long)tower.merge);
 }
 
-/* Returns 1 if the model has a text encoder. An optional encoder may be missing in the directory,
- * or be [null, null] in the model's index. */
+/* Returns 1 if the model has a text encoder. A model may lack an optional encoder: the directory
+ * has no such folder, or the model's index has [null, null] for the encoder. */
 static int is_there(const xd_model *m, const xd_text_use *u)
 {
     if (given_file(m, u->slot))
@@ -377,7 +379,7 @@ static int is_there(const xd_model *m, const xd_text_use *u)
     return there;
 }
 
-/* Omits an image encoder if the transformer does not read the encoder's output, like diffusers. */
+/* Like diffusers, omits an image encoder if the transformer does not read its output. */
 static void leave_images_out(xd_model *m)
 {
     for (int k = 0; k < m->recipe->ntext && !m->dit_info.image_dim; k++)
@@ -387,16 +389,16 @@ static void leave_images_out(xd_model *m)
         }
 }
 
-/* Returns 1 if the model has the component of a folder, or the options give the component's file,
- * unless the model's index has [null, null] for the component. */
+/* Returns 1 if the model has the folder of a component, or if the options give a file for this
+ * component. Returns 0 if the model's index has [null, null] for the component. */
 static int has_part(const xd_model *m, const char *folder)
 {
     const xd_json *entry = xd_json_get(m->index, folder);
     return given_file(m, folder) || (entry && class_in_index(m, folder));
 }
 
-/* Refuses two transformers of different configuration, because the stages, shards and memory of
- * ranks are planned once for both transformers. */
+/* Refuses a model whose two transformers have different configurations, because the plan of stages,
+ * shards and memory is computed once for both transformers. */
 static xd_status check_pair(const xd_model *m, xd_err *e)
 {
     xd_dit_info        other;
@@ -464,8 +466,9 @@ xd_component *xd_model_part(xd_model *m, int i)
     return xd_model_text(m, i - 3);
 }
 
-/* Sets the defaults of requests: those of a distilled checkpoint, recognized by its name (of the
- * file that replaces the transformer, if given), else the pipeline's. */
+/* Sets the defaults of requests. If the model is a distilled checkpoint, these are the defaults of
+ * that checkpoint, else those of the pipeline. A distilled checkpoint is recognized by its configs,
+ * or by the name of the model or of the file that replaces the transformer. */
 static void set_usual(xd_model *m)
 {
     const char     *file = m->dit.file ? m->dit.file : m->dir;

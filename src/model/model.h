@@ -1,5 +1,5 @@
-/* model.h - xd_model, an open model directory: model_index.json, the components, and the recipe of
- * the pipeline. */
+/* model.h - declares xd_model, an open model directory: model_index.json, the components, and the
+ * recipe of the pipeline. */
 #ifndef XD_MODEL_MODEL_H
 #define XD_MODEL_MODEL_H
 
@@ -11,12 +11,12 @@
 #include "tok/tok.h"
 #include "xdit/xdit.h"
 
-/* Max number of components of a model (xd_model_part): two transformers, the VAE, text encoders and
- * the preview VAE. */
+/* Max number of components of a model (xd_model_part). The components are two transformers, the
+ * VAE, the text encoders and the VAE for previews. */
 enum { XD_MODEL_PARTS = 2 + 1 + XD_MAXTEXT + 1 };
 
-/* List of files that replace the weights of components, which are named by slots of the recipe.
- * Borrowed. */
+/* Borrowed list of files that replace the weights of components. The components are named by the
+ * slots of the recipe. */
 typedef struct xd_weight_files {
     const xd_component_file *v;
     int                      n;
@@ -27,8 +27,8 @@ typedef struct xd_model {
     xd_json         *index, *sched;     /* model_index.json, scheduler_config.json (or NULL)   */
     const xd_recipe *recipe;
     xd_component     text[XD_MAXTEXT], dit, vae;
-    /* The low-noise transformer of a model with two transformers, for steps below the boundary;
-     * `dit` is then the high-noise transformer. net.def NULL: the model has only `dit`. */
+    /* In a model with two transformers, dit2 is the low-noise transformer, for steps below the
+     * boundary, and `dit` is the high-noise transformer. net.def NULL: the model has only `dit`. */
     xd_component     dit2;
     int              only_low;  /* 1: the high-noise transformer is absent; `dit` is low-noise */
     int              has_two;   /* 1: the low-noise transformer `dit2` is present              */
@@ -36,102 +36,108 @@ typedef struct xd_model {
     int              has_text[XD_MAXTEXT];      /* 0: text encoder i is optional and absent    */
     const char      *without;   /* text encoder to omit; valid only during opening             */
     xd_weight_files  given;     /* files that replace weights; valid only during opening       */
-    /* Numbers of blocks (xd_component_open_some); valid only during opening. */
+    /* Option with the numbers of blocks (xd_component_open_some); valid only during opening. */
     const char      *layers;
     xd_tok          *tok[XD_MAXTEXT];   /* opened by xd_model_tokenizers                       */
-    /* Image preprocessing for a CLIP image encoder; read by xd_model_tokenizers. */
+    /* Settings of image preprocessing for a CLIP image encoder; read by xd_model_tokenizers. */
     xd_clip_processor clip_processor;
     /* 1: xd_model_warn_chat was called, which warns only once. */
     int              warned_chat;
     xd_dit_info      dit_info;
     xd_vae_info      vae_info;
-    xd_image_processor processor;       /* image preprocessing for a vision-language encoder   */
+    xd_image_processor processor;       /* image preprocessing for vision-language encoders    */
     xd_component     preview;   /* a tiny VAE for previews; net.def NULL: none                 */
     xd_vae_info      preview_info;
-    xd_distilled usual;         /* default values of requests; name NULL: the recipe's defaults */
+    xd_distilled usual;         /* defaults of requests; name NULL: those of the recipe         */
     int         lora_partial;   /* 1: warn about LoRA tensors that do not fit; 0: refuse them  */
     struct xd_loras *loras;     /* LoRA files (lora.h); NULL: none                             */
     struct xd_loras *loras_2;   /* LoRA files of `dit2`; NULL: none                            */
 } xd_model;
 
-/* Finds a model's directory: the given directory, the newest snapshot of "org/name" in the local
- * Hugging Face cache (HF_HUB_CACHE, HF_HOME/hub, ~/.cache/huggingface/hub), or the newest snapshot
- * of the only model in this cache that is called "name". *dir is malloc'ed. */
+/* Finds a model's directory. `name` is the directory itself, or "org/name" for the newest snapshot
+ * of this model in the local Hugging Face cache (HF_HUB_CACHE, HF_HOME/hub,
+ * ~/.cache/huggingface/hub), or "name" for the newest snapshot of the only model in this cache with
+ * that name. *dir is malloc'ed. */
 xd_status xd_model_find(const char *model, char **dir, xd_err *e);
-/* Appends the download command to an error about a file that is missing in a snapshot of the
- * Hugging Face cache. Returns `code`. */
+/* If a file is missing in a snapshot of the Hugging Face cache, appends the command that downloads
+ * it to the error. Returns `code`. */
 xd_status xd_model_fail_cached(xd_err *e, xd_status code);
-/* Appends the short name of a model to b as JSON: "org/name" for a snapshot in a Hugging Face
- * cache, else the last part of the directory's path, or a file's name without folders. */
+/* Appends the short name of a model to b as JSON. The short name is "org/name" for a snapshot in a
+ * Hugging Face cache, else the last part of the directory's path; for a file, it is the file's name
+ * without folders. */
 void      xd_model_short_name(const char *path, xd_text_buf *b);
 /* Returns the default values of a request. If the request starts from an image or inpaints, the
  * defaults are the recipe's, not those of a distilled checkpoint. */
 xd_usual  xd_model_usual(const xd_model *m, int from_image, int masked);
-/* Writes one line about the defaults of a distilled checkpoint; "" for other models. */
+/* Writes one line about the defaults of a distilled checkpoint; for other models, writes an empty
+ * string. */
 void      xd_model_usual_text(const xd_model *m, char *line, size_t size);
-/* Returns the malloc'ed path of the local Hugging Face cache; returns NULL if out of memory, or if
- * there is no home directory. */
+/* Returns the malloc'ed path of the local Hugging Face cache, or NULL if out of memory or if there
+ * is no home directory. */
 char     *xd_model_hub(void);
 
-/* Opens a model: reads all configs and checks that the components fit each other. xd_model_open
- * opens no weights and no tokenizers. Call xd_model_close also after a failure. */
+/* Opens a model: reads all configs and checks that the components fit each other. Does not open
+ * weights or tokenizers. After a failure, xd_model_close must be called, too. */
 xd_status xd_model_open(xd_model *m, const char *model, xd_err *e);
 /* Opens a model as xd_model_open does, with options. without: short name (slot) of a text encoder
  * to omit; NULL: none. given: files that replace weights. layers: number of blocks of each kind
- * (xd_component_open_some), of which text encoders use the first. NULL: all blocks. */
+ * (xd_component_open_some); text encoders use the first of these numbers. NULL: all blocks. */
 xd_status xd_model_open_with(xd_model *m, const char *model, const char *without,
                              const xd_weight_files *given, const char *layers, xd_err *e);
-/* xd_model_reads returns which hidden states the pipeline reads from text encoder k; the token ids
- * are not set. xd_model_text_width returns the width of a row of the encoder's output, or 0 if the
+/* xd_model_reads returns which hidden states of text encoder k the pipeline reads; the result has
+ * no token ids. xd_model_text_width returns the width of a row of the encoder's output, or 0 if the
  * encoder is absent. */
 xd_text_read xd_model_reads(const xd_model *m, int k);
 int64_t   xd_model_text_width(const xd_model *m, int k);
 /* Returns the number of rows of text encoder k's embedding table; returns 0 if the encoder's config
  * does not have this number. */
 int64_t   xd_model_vocab(const xd_model *m, int k);
-/* For an image encoder k, return the fixed number of images that the encoder reads, and the number
- * of output rows for all these images. Both return 0 if the encoder is absent or reads text. */
+/* The two functions return, for image encoder k, the fixed number of images that the encoder reads,
+ * and the number of output rows for all these images together. Both return 0 if the encoder is
+ * absent or reads text. */
 int       xd_model_images(const xd_model *m, int k);
 int64_t   xd_model_image_rows(const xd_model *m, int k);
-/* Drops the blocks of text encoder k after the last hidden state that the pipeline reads. Refuses
- * hidden states that the encoder does not have, unless the number of layers was overridden.
- * xd_model_open calls this function. */
+/* The pipeline reads some hidden states of text encoder k; drops the blocks after the last of these
+ * hidden states. Refuses hidden states that the encoder does not have, unless the number of layers
+ * was overridden. xd_model_open calls this function. */
 xd_status xd_model_choose_blocks(xd_model *m, int k, xd_err *e);
 /* Returns the width of text encoder k's pooled output, or 0 if there is no such output. */
 int64_t   xd_model_pooled(const xd_model *m, int k);
 void      xd_model_close(xd_model *m);
-/* Opens the VAE for previews, with its weight files, in the directory `path` or as "org/name" in
- * the Hugging Face cache. Refuses a VAE for other latents. */
+/* Opens the VAE for previews, with its weight files. `path` is its directory, or "org/name" in the
+ * Hugging Face cache. Refuses a VAE that does not decode this model's latents. */
 xd_status xd_model_preview(xd_model *m, const char *path, xd_err *e);
 /* Opens the weight files of all components. */
 xd_status xd_model_files(xd_model *m, xd_err *e);
-/* Sets cold[kind] to the bytes that all components of a kind, with their LoRA tensors, must read
- * from disk (sums of xd_component_cold_bytes). */
+/* For each kind of component, sets cold[kind] to the bytes that must be read from disk to load all
+ * components of this kind with their LoRA tensors (sums of xd_component_cold_bytes). */
 void      xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[XD_KINDS]);
 /* xd_model_tokenizers opens all tokenizers and image processors; xd_model_tok opens the tokenizer
  * of encoder i. */
 xd_status xd_model_tokenizers(xd_model *m, xd_err *e);
 xd_status xd_model_tok(xd_model *m, int i, xd_err *e);
-/* Warns once if a tokenizer's chat template lacks special tokens of the pipeline's template. */
+/* Warns if a tokenizer lacks special tokens of the pipeline's chat template; further calls do not
+ * warn. */
 void      xd_model_warn_chat(xd_model *m);
-/* Return transformer i (0: m->dit, 1: m->dit2), and the number of transformers. */
+/* xd_model_dit returns transformer i (0: m->dit, 1: m->dit2), xd_model_dits the number of
+ * transformers. */
 xd_component *xd_model_dit(xd_model *m, int i);
-/* Returns text encoder k, or component i of XD_MODEL_PARTS, or NULL if the model does not have this
- * component. */
+/* Return text encoder k, or component i of the XD_MODEL_PARTS, or NULL if the model does not have
+ * it. */
 xd_component *xd_model_text(xd_model *m, int k);
 xd_component *xd_model_part(xd_model *m, int i);
 int       xd_model_dits(const xd_model *m);
-/* Returns 1 if the weights of a transformer are loaded. */
+/* Returns 1 if the weights of any transformer are loaded. */
 int       xd_model_has_dits(const xd_model *m);
-/* Reads the model's scheduler_config.json into *c, as the config of this sampler. */
+/* Reads the model's scheduler_config.json into *c, the config of this sampler. */
 xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e);
 /* Fails unless the model has a scheduler_config.json that names a scheduler class. */
 xd_status xd_model_named_sched(const xd_model *m, xd_err *e);
-/* Adds the path of scheduler_config.json, if the file exists, to an error as xd_fail_at does. */
+/* If scheduler_config.json exists, adds its path to an error, as xd_fail_at does. */
 xd_status xd_model_fail_sched(const xd_model *m, xd_status code, xd_err *e);
-/* Hashes the contents of a model: all configs and tokenizer files, and the parts of weight files
- * and LoRA files that xd_st_hash reads. The hash does not depend on directory names. Takes less
- * than 10 ms for typical models. The only failure is XD_ENOMEM. */
+/* Computes a hash of a model's contents: of all configs and tokenizer files, and of the parts of
+ * weight files and LoRA files that xd_st_hash reads. The hash does not depend on directory names.
+ * For typical models this takes less than 10 ms. The only failure is XD_ENOMEM. */
 xd_status xd_model_hash(const xd_model *m, uint64_t *hash, xd_err *e);
 
 #endif

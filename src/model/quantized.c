@@ -1,4 +1,4 @@
-/* quantized.c - finds the quantized weights of weight files, and decodes them */
+/* quantized.c - finds the quantized weights in weight files, and decodes them */
 #include "model/quantized.h"
 
 #include <math.h>
@@ -20,10 +20,10 @@ typedef struct coded {          /* one quantized tensor of the weight files     
     xd_dtype  type;             /* type of the tensor's codes, for xd_coding                   */
     float    *scale;            /* [nscale] in ComfyUI's formats: one scale, or one per row    */
     int64_t   nscale, rotate;
-    /* In bitsandbytes' formats element i is map[code] times the scale of its block of `block`
-     * elements. Nested scales are quantized, too: the scale is table[absmax] nested[block / nest] +
-     * offset. */
-    int64_t   absmax;           /* index of the tensor with the blocks' scales in the files    */
+    /* In bitsandbytes' formats, element i is map[code] times a scale; every `block` elements have
+     * one scale. Nested scales are quantized, too: such a scale is table[absmax] nested[block /
+     * nest] + offset. */
+    int64_t   absmax;           /* tensor with the blocks' scales (index in the files)         */
     const char *absmax_at;      /* data of the tensor with scales while it is in use           */
     int       uses;
     int64_t   block, nest;      /* elements per block; blocks per nested scale (0: f32 scales)   */
@@ -67,7 +67,8 @@ static void read_int8(const xd_coding *c, int64_t row, int64_t column, int64_t n
         to[i] = (float)p[i] * s;
 }
 
-/* Decodes int4 elements, -8 to 7, of a row; the lower half of a byte is the first element. */
+/* Decodes a row's int4 elements, which are -8 to 7. The lower half of a byte is the first
+ * element. */
 static void read_int4(const xd_coding *c, int64_t row, int64_t column, int64_t n, float *to)
 {
     const coded   *k = c->self;
@@ -110,8 +111,8 @@ static float block_scale(const coded *k, int64_t block)
     return k->table[(uint8_t)k->absmax_at[block]] * k->nested[block / k->nest] + k->offset;
 }
 
-/* Decodes elements of a row that are 4-bit indices of a table; the upper half of a byte is the
- * first element. */
+/* Decodes a row's elements, which are stored as 4-bit indices of a table. The upper half of a byte
+ * is the first element. */
 static void read_four(const xd_coding *c, int64_t row, int64_t column, int64_t n, float *to)
 {
     const coded   *k = c->self;
@@ -202,9 +203,9 @@ int xd_quantized_is_note(const char *name)
 
 /* ---- detecting formats -------------------------------------------------------------------- */
 
-typedef struct search {         /* detection of the format of one tensor                       */
+typedef struct search {         /* state while the format of one tensor is detected            */
     xd_quantized *q;
-    int64_t       i;            /* index of the searched tensor in the files                   */
+    int64_t       i;            /* index of this tensor in the files                           */
     const char   *name;
     int           stem;         /* length of the module's name with the dot after it            */
     coded        *k;
@@ -223,8 +224,8 @@ static void refuse(search *s, xd_status code, const char *fmt, ...)
     s->k->why = b.p ? b.p : strdup("out of memory");
 }
 
-/* Returns the index of another tensor of the same weight, which is called MODULE.END or, if `whole`
- * is set, NAME.END. Returns -1 if the files have no such tensor. */
+/* Returns the index of another tensor that describes the same weight. Its name is MODULE.END or, if
+ * `whole` is set, NAME.END. Returns -1 if the files have no such tensor. */
 static int64_t find_beside(const search *s, int whole, const char *end)
 {
     char name[512];
@@ -255,7 +256,7 @@ static int is_float(xd_dtype t)
     return t == XD_F32 || t == XD_F16 || t == XD_BF16;
 }
 
-/* Reads the scales of a quantized weight: one for all rows, or one per row. */
+/* Reads the scales of a quantized weight. There is one scale for all rows, or one scale per row. */
 static void read_scales(search *s, const char *format)
 {
     const int64_t i = find_beside(s, 0, "weight_scale"), rows = s->k->shape.d[0];
@@ -315,7 +316,7 @@ static void found_integers(search *s, const xd_json *config, const char *format,
         read_scales(s, format);
 }
 
-/* Handles a weight of XD_Q4_0 blocks that are stored as bytes, as `xdit convert` writes them. */
+/* Handles a weight in blocks of type XD_Q4_0, which `xdit convert` stores as bytes. */
 static void found_blocks(search *s, const xd_json *config)
 {
     xd_tensor    *t = &s->k->shape;
@@ -331,8 +332,8 @@ static void found_blocks(search *s, const xd_json *config)
     read_rotation(s, config, 0);
 }
 
-/* Handles an fp8 weight: elements times a scale (component.c), possibly stored as bytes. A weight
- * with one scale per row is handled as codes. */
+/* Handles an fp8 weight, whose elements are multiplied by a scale (component.c) and may be stored
+ * as bytes. If the weight has one scale per row, treats its elements as codes. */
 static void found_fp8(search *s, xd_dtype type)
 {
     const int64_t scale = find_beside(s, 0, "weight_scale");
@@ -351,7 +352,7 @@ static void found_fp8(search *s, xd_dtype type)
                s->name, xd_st_dtype(s->q->files, s->i));
 }
 
-/* Handles a weight in one of ComfyUI's formats. */
+/* Handles a weight in one of ComfyUI's quantized formats. */
 static void found_format(search *s, const xd_json *config)
 {
     const char *format = xd_json_text(xd_json_get(config, "format"));
@@ -375,7 +376,7 @@ static void found_format(search *s, const xd_json *config)
                s->name, format, reads);
 }
 
-/* Parses tensor i, whose bytes are JSON text. Returns NULL if the tensor is refused. */
+/* Parses tensor i as JSON text. Returns NULL if the tensor is refused. */
 static xd_json *json_of(search *s, int64_t i)
 {
     xd_err    e = { 0 };
@@ -475,8 +476,8 @@ static void found_four(search *s, const xd_json *state)
 
 /* ---- all tensors -------------------------------------------------------------------------- */
 
-/* Suffixes of the tensors of codes that other quantizers store instead of the weight. Files with
- * such tensors of codes are refused. */
+/* Some quantizers store tensors of codes in place of the weight. If a tensor's name ends with one
+ * of these suffixes, the file is refused. */
 static const char *const codes_of[][2] = {
     { ".qweight", "AWQ or GPTQ" }, { ".weight._data", "optimum-quanto" },
     { ".weight.tensor_data", "torchao" }, { ".weight:_data", "torchao" },
@@ -498,7 +499,7 @@ static void found_packed(search *s, const char *whose)
            svd ? "SVDQuant (nunchaku)" : whose, reads);
 }
 
-/* Handles a weight with elements of 8 bits or less whose format is unknown. */
+/* Handles a weight whose elements have 8 bits or less, in an unknown format. */
 static void found_bytes(search *s)
 {
     if (find_beside(s, 0, "SCB") >= 0)

@@ -1,5 +1,5 @@
-/* quantized.h - reads quantized weights, whose files have the codes in one tensor and the scales in
- * other tensors.
+/* quantized.h - reads quantized weights from files that have the codes in one tensor and the scales
+ * in other tensors.
  *
  * The formats are those of ComfyUI (`_quantization_metadata` in the header, or a tensor
  * MODULE.comfy_quant with JSON for each weight) and of bitsandbytes (NAME.quant_state.*). All
@@ -12,20 +12,20 @@
 
 typedef struct xd_quantized xd_quantized;
 
-/* Finds the quantized tensors in weight files. The files are borrowed; errors call the files
- * `what`. Sets *q to NULL if no tensor is quantized. A tensor that cannot be decoded is an error
- * only in xd_quantized_check. */
+/* Finds the quantized tensors in weight files. The files are borrowed; `what` is the name of the
+ * files in errors. Sets *q to NULL if no tensor is quantized. If a tensor cannot be decoded, only
+ * xd_quantized_check returns an error. */
 xd_status xd_quantized_open(xd_quantized **q, xd_st *files, const char *what, xd_err *e);
 void      xd_quantized_close(xd_quantized **q);
 /* Checks all quantized tensors whose names begin with `prefix`. Refuses the first tensor whose
  * format is unknown, or whose scales are missing or have a wrong shape. q may be NULL. */
 xd_status xd_quantized_check(const xd_quantized *q, const char *prefix, xd_err *e);
 
-/* Returns the element type and shape of tensor i of the files; for a quantized tensor, the type of
- * the codes and the shape of the decoded elements. */
+/* Returns the element type and shape of tensor i of the files. If the tensor is quantized, the type
+ * is that of its codes, and the shape is that of the decoded elements. */
 xd_tensor xd_quantized_shape(const xd_quantized *q, const xd_st *files, int64_t i);
-/* Get and release the data of tensor i as xd_st_get and xd_st_done do; the data of a quantized
- * tensor are its codes. q may be NULL. */
+/* Get and release the data of tensor i, as xd_st_get and xd_st_done do. If the tensor is quantized,
+ * the data are its codes. q may be NULL. */
 xd_status xd_quantized_get(const xd_quantized *q, xd_st *files, int64_t i, xd_tensor *t,
                            xd_err *e);
 void      xd_quantized_done(const xd_quantized *q, xd_st *files, int64_t i);

@@ -1,5 +1,5 @@
-/* shared_weights.c - opens the memory of weights that ranks share, and checks that all of these
- * ranks have loaded the weights */
+/* shared_weights.c - allocates memory for weights that several ranks share, and checks that all of
+ * these ranks have loaded the weights */
 #include "model/shared_weights.h"
 
 #include "base/log.h"
@@ -13,7 +13,8 @@ xd_status xd_shared_weights_agree(const xd_component *p, xd_status mine, xd_err 
     return xd_world_agree_in(p->w->group.c, p->w->group.me, mine, e);
 }
 
-/* Pins the host copy of streamed blocks on all ranks of the group, or on none of them. */
+/* Pins the host copy of the streamed blocks on all ranks of the share group or, if one of them
+ * fails, on none. */
 static xd_status open_copy(xd_component *p, xd_dev *dev, xd_err *e)
 {
     int       first;

@@ -1,5 +1,5 @@
-/* single_file.c - reads the weights of a component from a single file, whose tensor names are in
- * one of the layouts of key_map.h */
+/* single_file.c - reads the weights of a component from one file, whose tensor names have one of
+ * the layouts of key_map.h */
 #include "model/single_file.h"
 
 #include <stdio.h>
@@ -8,8 +8,8 @@
 
 #include "base/word_list.h"
 
-/* FIRST: max tensor names in a message. NUMBERS: max numbers in a name. MAXHELD: max copies in use
- * at the same time. */
+/* FIRST: max tensor names in a message. NUMBERS: max numbers in a name. MAXHELD: max copies of
+ * tensors that exist at the same time. */
 enum { FIRST = 3, NUMBERS = 2, MAXHELD = XD_MAXSEG };
 
 typedef struct held { char name[512]; void *p; } held;
@@ -18,8 +18,8 @@ struct xd_single_file {
     xd_single_file_of of;
     const xd_key_map *layout;
     char              prefix[64];
-    int               blocks[XD_MAXSCOPE];      /* number of blocks in each scope, as declared  */
-    held              held[MAXHELD];    /* copies of tensors, kept while they are in use       */
+    int               blocks[XD_MAXSCOPE];      /* declared number of blocks in each scope      */
+    held              held[MAXHELD];    /* copies of tensors that are in use                   */
 };
 
 /* ---- names -------------------------------------------------------------------------------- */
@@ -45,11 +45,12 @@ static int match_stem(const char *pattern, const char *name, int number[NUMBERS]
     return 1;
 }
 
-/* The name of a declared tensor, translated to the tensor's name in the file. */
+/* The name of a declared tensor, and what it is in the file: the name, and the rule for the end of
+ * the name. */
 typedef struct found {
     char           name[512];
-    const xd_stem *stem;        /* entry of the layout; NULL: the rest is unchanged            */
-    int            last;        /* 1: the tensor belongs to the last block of the layout's scope */
+    const xd_stem *stem;        /* rule for the end of the name; NULL: unchanged               */
+    int            last;        /* 1: the tensor belongs to the last block in its scope          */
 } found;
 
 static const xd_stem *find_stem(const xd_stem *t, const char *rest, const char **tail)
@@ -65,7 +66,7 @@ static const xd_stem *find_stem(const xd_stem *t, const char *rest, const char *
     return NULL;
 }
 
-/* Writes the beginning of the name in the file, with the numbers of the declared name. */
+/* Writes the beginning of the name in the file, which contains the numbers of the declared name. */
 static int put_stem(const xd_single_file *s, int k, const int number[NUMBERS], char *out,
                     size_t size)
 {
@@ -119,14 +120,14 @@ const char *xd_single_file_prefix(const xd_single_file *s)
 
 /* ---- the source --------------------------------------------------------------------------- */
 
-/* Returns the number of elements before the rows that a layout's entry selects. */
+/* Returns the number of elements before the first row that a rule of the layout selects. */
 static int64_t elements_before(xd_tensor t, const xd_stem *stem)
 {
     return stem && stem->of ? xd_count(t) / stem->of * stem->at : 0;
 }
 
-/* Returns the shape of the rows that a layout's entry selects. A tensor that cannot be divided is
- * returned unchanged: its shape then causes an error. */
+/* Returns the shape of the rows that a rule of the layout selects. If the tensor's rows cannot be
+ * divided, returns the tensor unchanged; its shape then causes an error. */
 static xd_tensor select_rows(xd_tensor t, const xd_stem *stem)
 {
     if (!stem || !stem->of || t.nd < 1 || t.d[0] % stem->of)
@@ -150,8 +151,8 @@ static int swaps_pairs(const found *f)
     return f->stem && (f->stem->swap == XD_SWAP_QUERIES || f->stem->swap == XD_SWAP_KEYS);
 }
 
-/* Returns 1 if the selected rows, or their halves, are not multiples of the block size of a block
- * type. Rows that cut blocks are converted to f32. */
+/* A block type stores several elements together. Returns 1 if the selected rows, or their halves,
+ * begin or end inside of a block; such rows are converted to f32. */
 static int cuts_blocks(xd_tensor t, const found *f)
 {
     const int64_t block = xd_dtype_block(t.type);
@@ -179,8 +180,8 @@ static int src_has(void *self, const char *name, xd_tensor *shape)
     return 1;
 }
 
-/* Reorders the rows of attention heads. In the file the rows of a head's first and second half
- * alternate; in the result the first half precedes the second half. */
+/* Reorders the rows of attention heads. In the file, a head's rows alternate between the first half
+ * and the second half of the head; in the result, the first half comes before the second half. */
 static void part_pairs(char *to, const char *from, size_t row, int64_t rows, int64_t heads)
 {
     const int64_t each = rows / heads, half = each / 2;
@@ -284,7 +285,7 @@ static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
     return st;
 }
 
-/* Returns 1 if the selected rows must be copied, because their type or order changes. */
+/* Returns 1 if the selected rows must be copied because their type or their order changes. */
 static int reads_copy(const xd_single_file *s, const found *f)
 {
     xd_tensor t;
@@ -330,7 +331,8 @@ static int src_codes(void *self, const char *name, xd_coding *c)
     return 1;
 }
 
-/* Releases the file pages of a tensor that is read in place; a copied tensor has no such pages. */
+/* For a tensor that is read in place, releases the pages of the file. A copied tensor has no such
+ * pages. */
 static void src_past(void *self, const char *name, const void *p, size_t bytes)
 {
     const xd_single_file *s = self;
@@ -340,7 +342,8 @@ static void src_past(void *self, const char *name, const void *p, size_t bytes)
         raw->past(raw->self, f.name, p, bytes);
 }
 
-/* Announces the read of some bytes of the selected rows; a copied tensor is read completely. */
+/* Announces that some bytes of the selected rows will be read. If the tensor is copied, announces
+ * all of its bytes. */
 static void src_will(void *self, const char *name, int64_t first, int64_t n)
 {
     const xd_single_file *s = self;
@@ -420,7 +423,8 @@ static int reads_network(const xd_key_map *l, const char *net)
     return 0;
 }
 
-/* Writes the architecture of a GGUF file for a message; "" if the file has no such key. */
+/* Writes a GGUF file's architecture for a message. If the file has no such key, writes an empty
+ * string. */
 static void tell_architecture(const xd_st *files, char *out, size_t size)
 {
     const char *arch = xd_st_meta(files, "general.architecture");
@@ -465,7 +469,7 @@ static xd_status find_layout(xd_single_file *s, xd_err *e)
 /* ---- other checks ------------------------------------------------------------------------- */
 
 /* Returns the number of blocks in a list of tensor names (separated by "|"): one more than the
- * largest number after the first `len` bytes of `scope`, or `most` if that is larger. */
+ * largest number that follows the first `len` bytes of `scope` in a name, but at least `most`. */
 static int count_in(const char *names, size_t len, const char *scope, int most)
 {
     for (const char *p = names; p;) {
@@ -499,9 +503,9 @@ static int file_blocks(const xd_single_file *s, const xd_scope *scope)
     return most;
 }
 
-/* Refuses a file with another number of blocks than the config's. Without this check, blocks of the
- * file would be unused, or blocks of the model would be reported as missing tensors. Blocks that
- * are never run may be missing. */
+/* Refuses a file whose number of blocks is not that of the config. Without this check, some blocks
+ * of the file would silently be unused, or missing blocks would be reported tensor by tensor.
+ * Blocks that are never run may be missing. */
 static xd_status check_blocks(xd_single_file *s, xd_err *e)
 {
     const xd_scope *scopes = s->layout->scopes;
@@ -518,7 +522,8 @@ static xd_status check_blocks(xd_single_file *s, xd_err *e)
     return XD_OK;
 }
 
-/* Refuses a language model without its vision tower, which llama.cpp stores in a separate file. */
+/* Refuses a language model that needs a vision tower and has none in its file; llama.cpp stores the
+ * vision tower in a separate file. */
 static xd_status check_tower(const xd_single_file *s, xd_err *e)
 {
     for (int i = 0; xd_key_map_archs(s->layout) && i < s->of.nneeded; i++)
@@ -529,7 +534,8 @@ static xd_status check_tower(const xd_single_file *s, xd_err *e)
     return XD_OK;
 }
 
-/* Checks rows that the file stores in pairs against the number of heads in the file. */
+/* For rows that the file stores in pairs: checks that their number is divisible by the number of
+ * heads in the file. */
 static xd_status check_heads(const xd_single_file *s, xd_err *e)
 {
     for (int i = 0; i < s->of.nneeded; i++)

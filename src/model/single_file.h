@@ -1,9 +1,9 @@
 /* single_file.h - reads the weights of a component from one file whose tensor names have any known
  * layout (ComfyUI, original repositories).
  *
- * A weight source that wraps the file's own source and translates names: a declared tensor is a
- * view of a tensor with another name in the file, or of some rows of that tensor. Only the few
- * tensors whose halves are swapped are copied. */
+ * The file's own weight source is wrapped in one that translates names: a declared tensor is a view
+ * of a tensor with another name in the file, or of some rows of that tensor. Tensors are copied
+ * only if the type or the order of their rows changes. */
 #ifndef XD_MODEL_SINGLE_FILE_H
 #define XD_MODEL_SINGLE_FILE_H
 
@@ -15,40 +15,41 @@ typedef struct xd_single_file xd_single_file;
 
 typedef struct xd_single_file_of {      /* arguments; all are borrowed and must outlive the
                                            source */
-    const char         *file, *config;  /* names of file and config for messages               */
+    const char         *file, *config;  /* names of the file and of the config, for messages   */
     const char         *slot;   /* "transformer", "vae", "clip_l", "clip_g", "t5xxl", "llm"    */
     const char         *net;    /* name of the network that reads the weights                  */
     const xd_declared  *list;   /* all tensors that the network declares                       */
     int                 nlist;
-    const xd_declared  *needed; /* the tensors of `list` that every file must have              */
+    const xd_declared  *needed; /* the tensors of `list` that the file must have                */
     int                 nneeded;
     const xd_st        *files;
     const xd_source    *raw;    /* weight source with the file's own names                     */
 } xd_single_file_of;
 
-/* Opens a source and detects the layout of the file's names. Refuses an unknown layout, a file for
- * another network, a LoRA file, and a file with another number of blocks than in the config. */
+/* Opens a weight source for a single file, and finds the layout of the file's names. Refuses an
+ * unknown layout, a file for another network, a LoRA file, and a file whose number of blocks is not
+ * that of the config. */
 xd_status xd_single_file_open(xd_single_file **s, const xd_single_file_of *of, xd_err *e);
 void      xd_single_file_close(xd_single_file **s);
 xd_source xd_single_file_source(xd_single_file *s);
 
-/* Writes the name that the declared tensor `want` (without alternative names) has in the file.
+/* Writes the file's name of the declared tensor `want` (which is given without alternative names).
  * Returns 0 if the layout does not have the tensor. */
 int         xd_single_file_name(const xd_single_file *s, const char *want, char *have, size_t size);
-/* Returns the prefix of this component's names in the file. Names with another prefix belong to
- * another component. */
+/* Returns the prefix that this component's names have in the file. Names with another prefix are
+ * those of other components. */
 const char *xd_single_file_prefix(const xd_single_file *s);
 
 /* Returns known layout i (key_map.c); NULL after the last one. */
 const xd_key_map *xd_key_map_at(int i);
-/* Returns the allowed values of "general.architecture" in a GGUF file with this layout, separated
- * by spaces. Returns NULL if any value is allowed. */
+/* Returns the values of "general.architecture" that a GGUF file with this layout may have,
+ * separated by spaces, or NULL if any value is allowed. */
 const char       *xd_key_map_archs(const xd_key_map *k);
 /* Finds the first layout, from xd_key_map_at(*at) on, that matches the file's names for the
  * component `slot`. Sets *at to the index of the layout, and `prefix` to the prefix of the names.
  * Returns NULL if no layout matches. */
 const xd_key_map *xd_key_map_find(const xd_st *files, const char *slot, int *at, char prefix[64]);
-/* Returns nonzero if the tensor names in the files are those of a LoRA file. */
+/* Returns nonzero if the names of the tensors show that the files are a LoRA file. */
 int         xd_is_lora(const xd_st *files);
 
 #endif

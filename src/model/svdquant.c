@@ -23,8 +23,8 @@
 enum { TILE = 128, GROUP = 64, PACK = 16, RANK_MOST = 512, NAME = 512 };
 static const float SHIFT = 0.171875f;
 
-/* The tensors of a layer, identified by the suffixes of their names; some tensors have two possible
- * suffixes. */
+/* The tensors of a layer. Each is recognized by the suffix of its name, and for some of them there
+ * are two possible suffixes. */
 enum { CODES, SCALES, OFFSETS, SMOOTH, DOWN, UP, BIAS, SMOOTH_ORIGINAL, TENSORS };
 static const char *const ends[TENSORS][2] = {
     { "qweight", NULL }, { "wscales", NULL }, { "wzeros", NULL }, { "smooth", "smooth_factor" },
@@ -35,14 +35,14 @@ static const char *const ends[TENSORS][2] = {
 typedef struct layer {
     char      name[NAME];       /* name of the layer's module                                  */
     int64_t   of[TENSORS];      /* indices of the layer's tensors in the file; -1: none        */
-    xd_tensor t[TENSORS];       /* tensors of the layer, open while the layer is in use        */
+    xd_tensor t[TENSORS];       /* the layer's tensors, open while it is in use                */
     int       uses;
     int64_t   in, out, rank;
-    int64_t   parts;            /* outputs per feature of a modulation; 0: not a modulation    */
+    int64_t   parts;            /* rows per feature, in a modulation; 0: no modulation         */
     int       shifted;          /* 1: the file expects inputs with SHIFT added                 */
 } layer;
 
-typedef struct joined {         /* one layer, or two whose columns are concatenated            */
+typedef struct joined {         /* one layer, or two with concatenated columns                 */
     char    name[NAME];
     layer  *part[2];            /* the joined layers; the second may be NULL                   */
     float  *bias;               /* bias of the layers, decoded while it is in use              */
@@ -68,8 +68,8 @@ static int ends_with(const char *name, const char *end)
     return n >= k && strcmp(name + n - k, end) == 0;
 }
 
-/* Returns the index of a tensor in the same module as tensor i, which has the module's codes.
- * Returns -1 if the module has no such tensor. */
+/* Tensor i has the codes of a module. Returns the index of another tensor of the same module, or -1
+ * if the module has no such tensor. */
 static int64_t find_tensor(const xd_st *files, int64_t i, int which)
 {
     const char *name = xd_st_name(files, i);
@@ -247,8 +247,8 @@ static float float_at(xd_tensor t, int64_t place)
     return v;
 }
 
-/* Returns the place (position in the file) of element i in vectors and scales. Groups of 16
- * elements are ordered 0, 1, 8, 9, 2, 3, 10, 11, ... */
+/* Returns the place (position in the file) of element i of a vector or of scales. In each group of
+ * 16, the elements are stored in the order 0, 1, 8, 9, 2, 3, 10, 11, ... */
 static int64_t place_in_pack(int64_t i)
 {
     return i % 8 / 2 * 4 + i % PACK / 8 * 2 + i % 2;
@@ -266,9 +266,8 @@ static float scale_of(const layer *l, int64_t row, int64_t column)
 }
 
 /* Returns the 32-bit word with eight columns of a row. A tile of 64 columns and 128 rows is ordered
- * by groups of 16 rows, by rows modulo 8, and by groups of 8 columns modulo 4. The next smaller
- * parts of the order are the two rows that are equal modulo 8, and for each of them the two halves
- * of the columns. */
+ * by groups of 16 rows, by rows modulo 8, and by groups of 8 columns modulo 4. Next come the two
+ * rows that are equal modulo 8, and for each of these rows the two halves of the columns. */
 static uint32_t word_at(const layer *l, int64_t row, int64_t column)
 {
     const int64_t tile = row / TILE * (l->in / GROUP) + column / GROUP;
@@ -279,8 +278,8 @@ static uint32_t word_at(const layer *l, int64_t row, int64_t column)
     return v;
 }
 
-/* Decodes sixteen columns of a row: the integers times the scale, divided by the smoothing
- * factors. */
+/* Decodes sixteen columns of a row: multiplies the integers by the scale, and divides by the
+ * smoothing factors. */
 static void read_integers(const layer *l, int64_t row, int64_t column, float to[PACK])
 {
     const float s = scale_of(l, row, column);
@@ -298,8 +297,8 @@ static void read_integers(const layer *l, int64_t row, int64_t column, float to[
 enum { SIXTEENS = PACK * PACK, LANES = 32 };
 
 /* Reads a row of the low-rank matrix `up`, which is stored in tiles of 16 rows by 16 ranks. The
- * elements are put into the order of those of `down`: among 32 elements, groups of four of ranks i
- * and i + 8 alternate. */
+ * elements are put into the order in which `down` has the ranks: within 32 elements, groups of four
+ * elements, of ranks i and of ranks i + 8, alternate. */
 static void read_up(const layer *l, int64_t row, float *to)
 {
     for (int64_t r = 0; r < l->rank; r += PACK) {
@@ -312,7 +311,8 @@ static void read_up(const layer *l, int64_t row, float *to)
     }
 }
 
-/* Adds sixteen columns of the low-rank product to a decoded row; up: the row from read_up. */
+/* Adds sixteen columns of the low-rank product to a decoded row. up: the row that read_up
+ * returned. */
 static void add_product(const layer *l, const float *up, int64_t column, float to[PACK])
 {
     const int64_t blocks = l->rank / PACK, first = column / PACK * blocks;
@@ -330,15 +330,15 @@ static void add_product(const layer *l, const float *up, int64_t column, float t
     }
 }
 
-/* Returns the number of the stored row that has this row of a modulation. */
+/* Returns the index of the stored row in which the file has this row of a modulation. */
 static int64_t row_of_part(const layer *l, int64_t row)
 {
     const int64_t features = l->out / l->parts;
     return row % features * l->parts + row / features;
 }
 
-/* Decodes sixteen columns of a modulation. Four rows of a modulation are interleaved in the file. A
- * 16-bit word has the elements of those columns, of 32, that are equal modulo 8. */
+/* Decodes sixteen columns of a modulation. Four rows of a modulation are interleaved in the file.
+ * Of 32 columns, the four that are equal modulo 8 are stored in one 16-bit word. */
 static void read_modulation(const layer *l, int64_t row, int64_t column, float to[PACK])
 {
     const int64_t r = row_of_part(l, row), at = column / GROUP * l->out + r;
@@ -384,7 +384,7 @@ static void read_joined(const xd_coding *c, int64_t row, int64_t column, int64_t
 
 typedef struct biasing { const layer *l; float *to; } biasing;
 
-/* Adds the biases of some rows of a layer to `to`. */
+/* Adds the biases of some rows of a layer to the elements of `to`. */
 static void add_biases(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const biasing *b = ctx;
@@ -418,8 +418,8 @@ static layer *find_layer(const xd_svdquant *s, const char *name, size_t n)
     return NULL;
 }
 
-/* Finds the layers of a name such as MODULE, or PREFIX.A+B for two layers. Returns 0 if there are
- * no such layers. */
+/* Finds the layer or layers of a name. MODULE is one layer, PREFIX.A+B two layers. Returns 0 if
+ * there are no such layers. */
 static int find_parts(const xd_svdquant *s, const char *name, size_t n, layer *part[2])
 {
     const char *plus = memchr(name, '+', n), *dot = plus;
@@ -436,8 +436,8 @@ static int find_parts(const xd_svdquant *s, const char *name, size_t n, layer *p
     return part[1] && part[1]->out == part[0]->out && !part[0]->parts && !part[1]->parts;
 }
 
-/* Returns the layers of a tensor called "NAME.weight" or "NAME.bias". Returns NULL if the tensor
- * belongs to no layer, or if out of memory. */
+/* Returns the layers of a tensor whose name is "NAME.weight" or "NAME.bias". Returns NULL if the
+ * tensor belongs to no layer, or if out of memory. */
 static joined *find_joined(xd_svdquant *s, const char *name, int *bias)
 {
     *bias = ends_with(name, ".bias");
@@ -599,8 +599,8 @@ static void src_past(void *self, const char *name, const void *p, size_t bytes)
         s->raw->past(s->raw->self, name, p, bytes);
 }
 
-/* Announces which parts of the file will be read for some rows: the same fraction of each tensor
- * that is stored by rows, and all other tensors completely. */
+/* For some rows of a layer, announces which parts of the file will be read: of each tensor that is
+ * stored by rows, the same fraction as of the layer's rows; all other tensors completely. */
 static void layer_will(const xd_svdquant *s, const layer *l, double from, double to)
 {
     for (int k = 0; k < SMOOTH_ORIGINAL; k++) {

@@ -1,9 +1,9 @@
 /* svdquant.h - decodes the linear layers of SVDQuant files for nunchaku to plain matrices.
  *
- * A weight source that wraps the file's own source. A layer with the tensor MODULE.qweight in the
- * file becomes MODULE.weight, quantized with one code per element, and MODULE.bias. A tensor
- * "A+B.weight" has the columns of A followed by the columns of B. Tensors of other layers keep
- * their names. */
+ * The file's own weight source is wrapped in one that decodes layers. A layer with the tensor
+ * MODULE.qweight in the file becomes MODULE.weight, quantized with one code per element, and
+ * MODULE.bias. A tensor "A+B.weight" has the columns of A followed by the columns of B. Tensors of
+ * other layers keep their names. */
 #ifndef XD_MODEL_SVDQUANT_H
 #define XD_MODEL_SVDQUANT_H
 
@@ -15,8 +15,8 @@ typedef struct xd_svdquant xd_svdquant;
 /* Returns 1 if tensor i of the files has the codes of an SVDQuant layer. */
 int       xd_svdquant_takes(const xd_st *files, int64_t i);
 /* Finds the SVDQuant layers in weight files. Sets *s to NULL if there are none. Refuses layers of
- * another format and tensors of wrong shape. raw: the weight source with the files' names; what:
- * name of the files in errors. files, raw and what are borrowed. */
+ * another format and tensors of wrong shape. raw: the weight source of the files, with the names in
+ * the files; what: the name of the files in errors. files, raw and what are borrowed. */
 xd_status xd_svdquant_open(xd_svdquant **s, const xd_st *files, const xd_source *raw,
                            const char *what, xd_err *e);
 void      xd_svdquant_close(xd_svdquant **s);
