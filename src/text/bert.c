@@ -2,8 +2,8 @@
  * BertModel.
  *
  * Norms follow the residual sums (post-norm), and the embedding has a norm too. Every token attends
- * to all real tokens. Padding follows the text, so keys end before the padding and no mask is
- * needed. All token types are 0, as for a single text. */
+ * to all real tokens. Padding follows the text, so attention reads only the keys before the
+ * padding, and needs no mask. All tokens have type 0, as in a single text. */
 #include <stddef.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ typedef struct cfg {
     xd_act  act;
 } cfg;
 
-/* Config keys. The defaults of the config keys are those of transformers' BertConfig. */
+/* Config keys, with the default values of transformers' BertConfig. */
 #define AT(m) offsetof(cfg, m)
 static const xd_field fields[] = {
     { "vocab_size", AT(vocab), 'l', 30522, NULL },
@@ -73,7 +73,7 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    int64_t real;               /* number of tokens of the text, before the padding           */
+    int64_t real;               /* number of the text's tokens, without the padding           */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -194,7 +194,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     norm_rows(x, c, h, w->gain2, w->bias2);
 }
 
-/* Computes the normalized sum of token, position and type 0 embeddings: `out` [n,E]. */
+/* Computes `out` [n,E], the normalized sum of the embeddings of the tokens, of their positions and
+ * of token type 0. */
 static void embed_ids(xd_exec *x, const cfg *c, const glob *g, const int32_t *ids, int64_t n,
                       xd_tensor out)
 {

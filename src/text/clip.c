@@ -18,7 +18,7 @@ typedef struct cfg {
     char    act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
 } cfg;
 
-/* Config keys. The defaults of the config keys are those of transformers' CLIPTextConfig. */
+/* Config keys, with the default values of transformers' CLIPTextConfig. */
 #define AT(m) offsetof(cfg, m)
 static const xd_field fields[] = {
     { "vocab_size", AT(vocab), 'l', 49408, NULL },
@@ -130,9 +130,9 @@ static void forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
     xd_clip_layer_run(x, &((const cfg *)n->cfg)->of, w, s->h, 0);
 }
 
-/* Returns the row of the end token. Old configs have a wrong eos_token_id of 2; with such a config
- * the end token is the first token with the largest id. Returns row 0 if there is no end token, as
- * in transformers. */
+/* Returns the row of the end token. If eos_token_id is 2, a wrong value that old configs have, the
+ * end token is the first token with the largest id. Like transformers, returns row 0 if there is no
+ * end token. */
 static int64_t end_of(const cfg *c, const int32_t *ids, int64_t n)
 {
     int64_t at = 0;

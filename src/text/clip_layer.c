@@ -1,4 +1,4 @@
-/* clip_layer.c - computes the transformer block of CLIP's text model and vision model */
+/* clip_layer.c - computes a transformer block, for CLIP's text model and for its vision model */
 #include "text/clip_layer.h"
 
 void xd_clip_layer_weights(xd_decl *d, const xd_clip_dims *c, xd_clip_layer *w)
@@ -23,8 +23,8 @@ void xd_clip_layer_weights(xd_decl *d, const xd_clip_dims *c, xd_clip_layer *w)
     xd_w_leave(d);
 }
 
-/* Computes attention of q, k, v [n,H,D] within groups of `rows` consecutive rows. The result has
- * the shape [n, H D]. */
+/* Computes attention of q, k, v [n,H,D]. Each group of `rows` consecutive rows attends only to
+ * itself. The result has the shape [n, H D]. */
 static xd_tensor attend_groups(xd_exec *x, const xd_tensor qkv[3], int64_t rows)
 {
     xd_tensor out = xd_new_as(x, x->act, 3, qkv[0].d);

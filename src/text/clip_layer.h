@@ -1,4 +1,5 @@
-/* clip_layer.h - the transformer block that CLIP's text model and vision model share. */
+/* clip_layer.h - declares the transformer block that both CLIP's text model and its vision model
+ * use. */
 #ifndef XD_TEXT_CLIP_LAYER_H
 #define XD_TEXT_CLIP_LAYER_H
 
@@ -17,8 +18,9 @@ typedef struct xd_clip_layer {
 } xd_clip_layer;
 
 void xd_clip_layer_weights(xd_decl *d, const xd_clip_dims *c, xd_clip_layer *w);
-/* Runs the block on h [n,E], in place. If `rows` is above 0, every `rows` consecutive rows are one
- * image, and attention is within an image. If `rows` is 0, attention is causal over all rows. */
+/* Runs the block on h [n,E]; the result replaces h. If `rows` is above 0, every `rows` consecutive
+ * rows are one image, and attention is within an image. If `rows` is 0, attention is causal over
+ * all rows. */
 void xd_clip_layer_run(xd_exec *x, const xd_clip_dims *c, const xd_clip_layer *w, xd_tensor h,
                        int64_t rows);
 

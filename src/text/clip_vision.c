@@ -11,13 +11,13 @@
 #include "text/text.h"
 
 typedef struct cfg {
-    xd_clip_dims of;            /* dimensions of the transformer blocks                        */
+    xd_clip_dims of;            /* sizes of the transformer blocks                             */
     int64_t channels, side, patch;      /* image channels; side of the image and of a patch    */
     int     nlayers;
     char    act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
 } cfg;
 
-/* Config keys. The defaults of the config keys are those of transformers' CLIPVisionConfig. */
+/* Config keys, with the default values of transformers' CLIPVisionConfig. */
 #define AT(m) offsetof(cfg, m)
 static const xd_field fields[] = {
     { "hidden_size", AT(of.dim), 'l', 768, NULL },
@@ -146,8 +146,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
     xd_clip_layer_run(x, &c->of, w, s->h, row_count(c));
 }
 
-/* Converts an image [C,S,S] to rows of patches [G G, C p p]. Pixels beyond the last complete patch
- * of a row or column are dropped. */
+/* Converts an image [C,S,S] to patches, one per row: [G G, C p p]. Drops the pixels after the last
+ * complete patch of a row or column. */
 static xd_tensor cut_patches(xd_exec *x, const cfg *c, xd_tensor pixels)
 {
     int64_t   G = grid(c), p = c->patch, S = c->side;
@@ -174,9 +174,9 @@ static void embed(xd_exec *x, const xd_net *n, const float *image_pixels, xd_ten
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Copies hidden state `index` to the columns of the output that belong to this state, if the caller
- * requested that state. Hidden state `index` is the input of block `index`. Hidden state nlayers is
- * the output of the last block, without a norm. */
+/* If the caller requested hidden state `index`, copies it to the columns of the output for this
+ * state. Hidden state `index` is the input of block `index`; hidden state nlayers is the output of
+ * the last block, without a norm. */
 static void hand_out(xd_exec *x, const xd_net *n, const xd_text_read *r, int index, xd_tensor h,
                      xd_tensor out)
 {

@@ -1,11 +1,11 @@
-/* decoder.c - decoder language models as text encoders: Qwen3, Qwen2, Qwen2.5-VL (text), Mistral,
- * Llama 3, Gemma 2 and Gemma 3. The results equal the hidden states of transformers.
+/* decoder.c - runs decoder language models as text encoders: Qwen3, Qwen2, Qwen2.5-VL (text),
+ * Mistral, Llama 3, Gemma 2 and Gemma 3. The results equal the hidden states of transformers.
  *
- * All models of this file have blocks of causal grouped-query attention and a gated MLP with RMS
- * norms. The config determines the differences between the models (doc/models/decoder.md). The
- * padding of a prompt is before or after its text. Text tokens never attend to padding. Padding
- * rows before the text attend to nothing, and their attention output is 0. Padding rows after the
- * text attend to the text. */
+ * The blocks of all these models have causal grouped-query attention, a gated MLP, and RMS norms.
+ * The differences between the models follow from the config (doc/models/decoder.md). A prompt is
+ * padded before or after its text. Text tokens never attend to padding. Padding rows before the
+ * text attend to nothing, and their attention output is 0. Padding rows after the text attend to
+ * the text. */
 #include <math.h>
 #include <string.h>
 
@@ -29,16 +29,16 @@ typedef struct glob {
 typedef struct angles { xd_tensor cos, sin; } angles;   /* [n,D/2] F32: cosines and sines of rope */
 
 typedef struct local {
-    int64_t   first, real;      /* first row of the text; number of its rows                  */
-    angles    all, window;      /* rope of layers with full attention, with a window           */
-    xd_tensor ones;             /* [1,D] F32: added to Gemma's norm weights                   */
+    int64_t   first, real;      /* first row of the text; number of the text's rows           */
+    angles    all, window;      /* rope: layers with full attention; with a window             */
+    xd_tensor ones;             /* [1,D] F32 ones: added to Gemma's norm weights              */
     xd_tensor zeros;            /* [1,H D] in the compute type: output of padding before text */
 } local;
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-/* Returns the number of blocks. The blocks of a vision tower, if the model has one, are counted
- * first. */
+/* Returns the number of blocks. If the model has a vision tower, the tower's blocks are included
+ * and come first. */
 static int nlayers(const void *c)
 {
     return ((const xd_decoder *)c)->vision_blocks + ((const xd_decoder *)c)->nlayers;
@@ -125,7 +125,7 @@ static void vision_weights(xd_decl *d, const void *c, int layer, void *w)
     xd_qwen_vision_block_weights(d, &((const xd_decoder *)c)->vision, w);
 }
 
-/* Declares a decoder class whose checkpoint files have further tensors that are not read. */
+/* Declares a class of decoders whose checkpoint files also contain tensors that are not read. */
 #define WITH(name, ...)                                                                            \
     static void name(xd_decl *d, const void *c, void *g)                                           \
     {                                                                                              \
@@ -141,9 +141,9 @@ WITH(with_pixtral_and_head, xd_mistral3_tower(d, c);
 
 /* ---- positions ---------------------------------------------------------------------------- */
 
-/* Returns the rope frequency of element pair i, computed in f32 as in transformers. Rope type
- * "llama3" divides low frequencies by `factor`, keeps high ones, and interpolates linearly between
- * them. */
+/* Returns the rope frequency of element pair i, computed in f32 as in transformers. With rope type
+ * "llama3", low frequencies are divided by `factor`, high frequencies are unchanged, and those
+ * between are interpolated linearly. */
 static float frequency(const xd_decoder_rope *r, int64_t D, int64_t i)
 {
     float  f = 1 / (float)pow(r->theta, (double)(2 * i) / (double)D);
@@ -158,7 +158,8 @@ static float frequency(const xd_decoder_rope *r, int64_t D, int64_t i)
     return (float)((1 - smooth) * (double)f / r->factor + smooth * (double)f);
 }
 
-/* Returns the axis (0..2) of multimodal rope whose position rotates element pair i. */
+/* Returns the axis (0..2) of multimodal rope for element pair i: the pair is rotated by the
+ * position on this axis. */
 static int axis_of(const xd_ints *sections, int64_t i)
 {
     int s = 0;
@@ -168,9 +169,9 @@ static int axis_of(const xd_ints *sections, int64_t i)
 }
 
 /* Returns the position of row i on an axis of multimodal rope. A text token has the same position
- * on all axes. An image token has the position of the image's first token; axis 1 adds the token's
- * row in the image, and axis 2 adds its column. The positions of text after an image continue after
- * the image's longer side. */
+ * on all axes. The position of an image token is that of the image's first token; to this, axis 1
+ * adds the token's row in the image, and axis 2 adds its column. The text after an image has
+ * positions that follow the largest position in the image. */
 static int64_t position_of(const xd_decoder *c, const xd_text_read *r, int64_t i, int axis)
 {
     int64_t unit = c->vision.patch * c->vision.merge, gone = 0;
@@ -236,8 +237,8 @@ static xd_tensor rms_norm(xd_exec *x, const xd_decoder *c, xd_tensor in, xd_tens
     return out;
 }
 
-/* Adds a linear layer's output for the input `in` to h. The output is normalized first if the model
- * has a post-norm. */
+/* Adds the output of a linear layer for the input `in` to h. If the model has a post-norm, the
+ * output is normalized before. */
 static void add_layer(xd_exec *x, const xd_decoder *c, xd_tensor h, xd_tensor in, const xd_lin *w,
                       xd_tensor post)
 {
@@ -251,7 +252,7 @@ static void add_layer(xd_exec *x, const xd_decoder *c, xd_tensor h, xd_tensor in
     xd_add(x, h, y);
 }
 
-/* Returns the factors of a per-head RMS norm: `gain`, or 1 + gain for Gemma. */
+/* Returns the gain of an RMS norm per head: `gain` or, for Gemma, 1 + gain. */
 static xd_tensor gain_of_heads(xd_exec *x, const xd_decoder *c, const local *l, xd_tensor gain)
 {
     if (!gain.p || !c->kind->gemma)
@@ -262,8 +263,8 @@ static xd_tensor gain_of_heads(xd_exec *x, const xd_decoder *c, const local *l, 
     return xd_view(plus.p, XD_F32, 1, &c->D);
 }
 
-/* Computes attention of q, k, v [n,H,D] with the layer's mask: causal, and with a window if
- * `slides` is set. The result has the shape [n,H,D]. */
+/* Computes attention of q, k, v [n,H,D] with the mask of the layer: the mask is causal and, if
+ * `slides` is set, limited to a window. The result has the shape [n,H,D]. */
 static xd_tensor attend(xd_exec *x, const xd_decoder *c, const local *l, int slides,
                         const xd_tensor qkv[3])
 {
@@ -330,8 +331,8 @@ static local open_local(xd_exec *x, const xd_decoder *c, const xd_text_read *r)
     return l;
 }
 
-/* Copies the hidden state of layer `index` to its columns of the output [n,L E], if the caller
- * requested that layer. */
+/* If the caller requested the hidden state of layer `index`, copies it to its columns of the output
+ * [n,L E]. */
 static void hand_out(xd_exec *x, const xd_net *n, const xd_text_read *r, int index, xd_tensor h,
                      xd_tensor out)
 {
@@ -409,8 +410,8 @@ static void tower_of(const void *c, xd_text_tower *out)
 
 /* ---- the registry's entries --------------------------------------------------------------- */
 
-/* Prefixes of tensor names. The prefix in a file may be that of another model class than the class
- * in the config. The prefixes of the config's class are tried first. */
+/* Prefixes of tensor names. A file may have the prefix of another model class than that in the
+ * config. The prefixes of the class in the config are tried first. */
 static const char *const prefixes[] = { "language_model.model.", "model.language_model.",
                                         "language_model.", NULL };
 

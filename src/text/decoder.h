@@ -1,5 +1,5 @@
-/* decoder.h - inside text: the configuration of decoder language models (Qwen, Mistral, Llama,
- * Gemma) that encode prompts. */
+/* decoder.h - inside text: declares the configuration of the decoder language models (Qwen,
+ * Mistral, Llama, Gemma) that encode prompts. */
 #ifndef XD_TEXT_DECODER_H
 #define XD_TEXT_DECODER_H
 
@@ -7,7 +7,7 @@
 
 enum { XD_TEXT_DECODERS = 19 }; /* number of decoder classes in the registry of text encoders  */
 
-/* Differences between the types of decoder models that are not values of the config. */
+/* Properties in which the kinds of decoder models differ and that are not in the config. */
 typedef struct xd_decoder_kind {
     const char *title;          /* name in messages, "Qwen3"                                   */
     const char *types[3];       /* accepted model_type of the language model                   */
@@ -18,19 +18,20 @@ typedef struct xd_decoder_kind {
     int         gemma;
     int         capped;         /* 1: attention uses attn_logit_softcapping                     */
     int         windows;        /* 1: sliding_window is ignored unless use_sliding_window is set */
-    /* Used if the config has no layer_types. A value n > 0: every n-th layer has full attention,
-     * and the other layers have the window. 0: layers from max_window_layers on have the window. */
+    /* Which layers have a sliding window, if the config has no layer_types. A value n > 0: every
+     * n-th layer has full attention, and the other layers have the window. 0: the layers from
+     * max_window_layers on have the window. */
     int         pattern;
 } xd_decoder_kind;
 
 typedef struct xd_decoder_rope {        /* frequencies of a rotary embedding                   */
     double  theta, factor, low, high;
-    int64_t positions;          /* number of positions (original_max_position_embeddings)      */
+    int64_t positions;          /* original_max_position_embeddings of the config              */
     char    type[XD_FIELD_TEXT];
 } xd_decoder_rope;
 
-/* The vision tower in files of Mistral 3. This library does not compute the tower; it only lists
- * the tower's tensors. */
+/* The vision tower in files of Mistral 3. This library does not run the tower; it only knows the
+ * names and shapes of the tower's tensors. */
 typedef struct xd_decoder_tower {
     int64_t dim, ff, channels, patch, merge;
     int     nlayers, bias;
@@ -41,13 +42,14 @@ typedef struct xd_decoder {
     int      nlayers, heads, kv, bias, mlp_bias, uses_window, from, pattern, bidirectional;
     int      tied; /* 1: files have no lm_head, because it equals the embedding matrix */
     float    eps, softcap, scalar, partial;
-    /* Rotary embedding of the layers with full attention, and of the layers with a window. */
+    /* Rotary embedding of the layers with full attention (rope), and of the layers with a window
+     * (local). */
     xd_decoder_rope rope, local;
     char     act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
     xd_names layer_types;
-    xd_ints  mrope;             /* rotary pairs of a head for t, for h and for w (mrope_section) */
+    xd_ints  mrope;             /* rotary pairs per head for frame, row, column (mrope_section)  */
     xd_qwen_vision vision;      /* the vision tower of Qwen2.5-VL                              */
-    /* Number of blocks of the vision tower, which come before the blocks of the language model; 0:
+    /* Number of the vision tower's blocks, which come before the blocks of the language model; 0:
      * the tower is not used. */
     int      vision_blocks;
     xd_act   act;
@@ -55,10 +57,11 @@ typedef struct xd_decoder {
     const xd_decoder_kind *kind;
 } xd_decoder;
 
-/* Returns 1 if the layer has sliding-window attention over the last c->window positions. */
+/* Returns 1 if the layer's attention is limited to a sliding window of the last c->window
+ * positions. */
 int xd_decoder_slides(const xd_decoder *c, int layer);
 
-/* Declare tensors that are in files but are not read by this network: lm_head (by its full name);
+/* Declare tensors that files contain but this network does not read: lm_head (by its full name);
  * the vision tower of Qwen2.5-VL; the vision tower and the projector of Mistral 3. */
 void xd_decoder_head(xd_decl *d, const xd_decoder *c, const char *name);
 void xd_qwen25vl_tower(xd_decl *d, const xd_decoder *c);
@@ -68,7 +71,7 @@ extern const xd_field xd_qwen3_fields[], xd_qwen2_fields[], xd_qwen25vl_fields[]
     xd_mistral_fields[], xd_llama_fields[], xd_gemma2_fields[],
     xd_gemma3_fields[];
 
-/* Check the configs of the networks (xd_net_def.check). */
+/* Check the configs of the networks; implement xd_net_def.check. */
 xd_status xd_qwen3_check(void *c, xd_err *e);
 xd_status xd_qwen2_check(void *c, xd_err *e);
 xd_status xd_qwen25vl_check(void *c, xd_err *e);

@@ -1,7 +1,7 @@
-/* decoder_config.c - config keys of decoder language models, their defaults and checks.
+/* decoder_config.c - reads and checks the config of decoder language models.
  *
- * The config keys are at the top level of config.json or in text_config. transformers 5 writes
- * rope_parameters instead of the older rope_theta and rope_scaling. */
+ * The config keys are at the top level of config.json or in its section text_config. transformers 5
+ * writes rope_parameters in place of the older keys rope_theta and rope_scaling. */
 #include <stddef.h>
 #include <string.h>
 
@@ -10,10 +10,10 @@
 
 #define AT(m) offsetof(xd_decoder, m)
 
-enum { MAX_TOWER = 1 << 16 };  /* upper limit of the sizes in a vision tower's config         */
+enum { MAX_TOWER = 1 << 16 };  /* upper limit of the sizes in the config of a vision tower    */
 
-/* Config keys of the sizes, with default values: vocabulary, width, MLP width, layers, heads, key
- * heads (0: as many as heads), head size (0: width / heads). */
+/* Config keys of sizes. The parameters of the macro are the default values of vocabulary, width,
+ * MLP width, layers, heads, key heads (0: as many as heads) and head size (0: width / heads). */
 #define SIZES(V, E, F, L, H, KV, W)                                                                \
     { "text_config", 0, '>', 0, NULL }, { "vocab_size", AT(vocab), 'l', V, NULL },                 \
         { "hidden_size", AT(dim), 'l', E, NULL }, { "intermediate_size", AT(ff), 'l', F, NULL },   \
@@ -27,15 +27,15 @@ enum { MAX_TOWER = 1 << 16 };  /* upper limit of the sizes in a vision tower's c
         { "rms_norm_eps", AT(eps), 'f', eps_, NULL },                                              \
         { "tie_word_embeddings", AT(tied), 'b', tied_, NULL }
 
-/* Config keys of the sizes of a vision tower. The arguments are the keys of layers and image
- * channels, and the defaults of layers, width and MLP width. */
+/* Config keys of a vision tower's sizes. The parameters of the macro are the keys for the numbers
+ * of layers and of image channels, and the default values of layers, width and MLP width. */
 #define SEES(key, m, def) { "vision_config." key, AT(tower.m), 'l', def, NULL }
 #define TOWER(layers, colours, L, E, F)                                                            \
     { "vision_config." layers, AT(tower.nlayers), 'i', L, NULL }, SEES(colours, channels, 3),      \
         SEES("hidden_size", dim, E), SEES("intermediate_size", ff, F), SEES("patch_size", patch, 14)
 
-/* A config key of the rotary embedding, in all sections of the config that may have it, the newest
- * layout first. */
+/* A config key of the rotary embedding. Several sections of the config may contain the key; the
+ * sections are listed from the newest layout to the oldest. */
 #define ROPE(key, at, kind, def, text)                                                             \
     { "rope_parameters.full_attention." key, at, kind, def, text },                                \
         { "rope_parameters." key, at, kind, def, text },                                           \
@@ -53,7 +53,8 @@ enum { MAX_TOWER = 1 << 16 };  /* upper limit of the sizes in a vision tower's c
         ROPE("partial_rotary_factor", AT(partial), 'f', 1, NULL),                                  \
         { "partial_rotary_factor", AT(partial), 'f', 1, NULL }
 
-/* Config keys of the layers with a sliding window, and of the window's size with its default. */
+/* Config keys for layers with a sliding window. The parameters of the macro are the default values
+ * of sliding_window and max_window_layers. */
 #define WINDOW(n, from_)                                                                           \
     { "sliding_window", AT(window), 'l', n, NULL },                                                \
         { "use_sliding_window", AT(uses_window), 'b', 0, NULL },                                   \
@@ -254,7 +255,7 @@ static xd_status check_config(xd_decoder *c, const xd_decoder_kind *kind, xd_err
     return s == XD_OK ? check_rope(c, &c->local, e) : s;
 }
 
-/* Checks the sections of multimodal rope. The default sections in transformers are 16, 24 and 24
+/* Checks the sections of multimodal rope; by default, as in transformers, they have 16, 24 and 24
  * element pairs. */
 static xd_status check_sections(xd_decoder *c, xd_err *e)
 {

@@ -1,5 +1,5 @@
-/* decoder_unread.c - declares the tensors in language model files that the text encoder does not
- * read, lm_head and vision towers, so that they are not reported as unknown */
+/* decoder_unread.c - declares the tensors in files of language models that the text encoder does
+ * not read (lm_head and vision towers), so that these tensors are not reported as unknown */
 #include "text/decoder.h"
 
 typedef struct layer {          /* "NAME.weight" is [out,in], or [out] if `in` is 0            */

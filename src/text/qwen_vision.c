@@ -1,9 +1,9 @@
 /* qwen_vision.c - the vision tower of Qwen2.5-VL, as in transformers'
  * Qwen2_5_VisionTransformerPretrainedModel.
  *
- * Tensor rows are the patches of all images, ordered by attention window, within a window by token,
- * and within a token by patch. The patches of a window, and those of a token, are therefore
- * consecutive rows. A patch is treated as a video clip of equal frames. */
+ * The rows of tensors are the patches of all images. The patches of an attention window are
+ * consecutive rows, and in a window, the patches of a token are consecutive rows. A patch is
+ * treated as a short video of equal frames. */
 #include "text/qwen_vision.h"
 
 #include <math.h>
@@ -109,8 +109,9 @@ static cells cells_of(const xd_qwen_vision *c, const xd_text_image *i)
     return (cells){ i->height / unit, i->width / unit, c->window / unit };
 }
 
-/* Computes the position (y, x), within its image, of the token with number i in window order. Sets
- * *run to the number of tokens from i on that are consecutive in the same row of the image. */
+/* Tokens are numbered in the order of the attention windows. Computes the position (y, x) of token
+ * i in its image. Sets *run to the number of tokens, from i on, that follow each other in the same
+ * row of the image. */
 static void place_of(const cells *s, int64_t i, int64_t *y, int64_t *x, int64_t *run)
 {
     int64_t band = i / (s->side * s->cols), top = band * s->side,
@@ -129,8 +130,9 @@ typedef struct table {          /* arguments of the function that fills a table 
     int                   sine;
 } table;
 
-/* Calls fn for every patch of the images in order. y and x are the patch's position in its image,
- * in patches. fn writes a row and returns the address after that row. */
+/* Calls fn for every patch of all images, in the order of the patches. y and x are the patch's
+ * position in its image, counted in patches. fn writes a row and returns the address after that
+ * row. */
 static void each_patch(const table *t, float *(*fn)(const table *t, const xd_text_image *i,
                                                     int64_t y, int64_t x, float *row), float *to)
 {
@@ -147,7 +149,7 @@ static void each_patch(const table *t, float *(*fn)(const table *t, const xd_tex
     }
 }
 
-/* Writes the normalized colours of a patch in the order channel, frame, row, column. */
+/* Writes the normalized colours of a patch. Their order is (channel, frame, row, column). */
 static float *patch_colours(const table *t, const xd_text_image *i, int64_t y, int64_t x,
                             float *row)
 {
@@ -166,8 +168,8 @@ static void fill_colours(void *ctx, float *to)
     each_patch(ctx, patch_colours, to);
 }
 
-/* Writes the rope angles of a patch: the first half of the element pairs is rotated by the patch's
- * row, the second half by the patch's column. */
+/* Writes the rope angles of a patch. The first half of the element pairs is rotated by the patch's
+ * row, the second half by its column. */
 static float *patch_angles(const table *t, const xd_text_image *i, int64_t y, int64_t x, float *row)
 {
     int64_t half = t->c->dim / t->c->heads / 2;
@@ -193,7 +195,7 @@ typedef struct local {
     xd_tensor           cos, sin;       /* [patches, D/2] F32: rope table                      */
 } local;
 
-/* Computes attention among the n rows that begin at *at, and adds n to *at. */
+/* Computes attention among the n rows from row *at on, and adds n to *at. */
 static void attend_rows(xd_exec *x, xd_tensor out, const xd_tensor qkv[3], int64_t *at, int64_t n)
 {
     xd_attn_over_into(x, xd_rows(out, *at, n), xd_rows(qkv[0], *at, n), xd_rows(qkv[1], *at, n),
@@ -201,7 +203,8 @@ static void attend_rows(xd_exec *x, xd_tensor out, const xd_tensor qkv[3], int64
     *at += n;
 }
 
-/* Computes attention among the patches of each image or, in layers with windows, of each window. */
+/* Computes attention. In layers with windows, the patches of each window attend to each other; in
+ * other layers, the patches of each image do. */
 static xd_tensor attend(xd_exec *x, const xd_qwen_vision *c, const xd_text_read *r,
                         const xd_tensor qkv[3])
 {
@@ -256,8 +259,8 @@ static void merge_patches(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vis
     }
 }
 
-/* Returns the number of patches of all images. Reports an error for images whose sides are not
- * multiples of the side of a token. */
+/* Returns the number of patches of all images. If the side of an image is not a multiple of the
+ * side of a token, reports an error. */
 static int64_t count_patches(xd_exec *x, const xd_qwen_vision *c, const xd_text_read *r)
 {
     int64_t sum = 0, unit = c->patch * c->merge;

@@ -1,5 +1,5 @@
-/* qwen_vision.h - the vision tower of Qwen2.5-VL (Bai et al. 2025, arXiv:2502.13923), which encodes
- * images to rows that replace token embeddings of the language model. */
+/* qwen_vision.h - declares the vision tower of Qwen2.5-VL (Bai et al. 2025, arXiv:2502.13923),
+ * which encodes images to rows that replace token embeddings of the language model. */
 #ifndef XD_TEXT_QWEN_VISION_H
 #define XD_TEXT_QWEN_VISION_H
 
@@ -24,8 +24,8 @@ typedef struct xd_qwen_vision_block {
     xd_lin    qkv, proj, gate_up, down;
 } xd_qwen_vision_block;
 
-/* Rows of a field table for a config that contains a vision_config. `V` is the struct into which
- * the config is read, and `m` the member of that struct with type xd_qwen_vision. */
+/* Rows of a field table for a config that contains a vision_config. The config is read into the
+ * struct `V`, whose member `m` has the type xd_qwen_vision. */
 #define XD_QWEN_VISION_FIELDS(V, m)                                                                \
     { "vision_config.depth", offsetof(V, m.depth), 'i', 32, NULL },                                \
         { "vision_config.hidden_size", offsetof(V, m.dim), 'l', 3584, NULL },                      \
@@ -45,19 +45,19 @@ typedef struct xd_qwen_vision_block {
 /* Checks the vision tower's config and computes derived fields. `width` is the size of the language
  * model's token embeddings. */
 xd_status xd_qwen_vision_check(xd_qwen_vision *c, int64_t width, xd_err *e);
-/* Declare the weights outside the blocks (in the name scope of the vision tower) and the weights of
- * one block (in the scope of the block). */
+/* Declare the weights outside of the blocks, and the weights of one block. The name scope must be
+ * that of the vision tower, or that of the block. */
 void      xd_qwen_vision_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_glob *g);
 void      xd_qwen_vision_block_weights(xd_decl *d, const xd_qwen_vision *c,
                                        xd_qwen_vision_block *w);
 /* Runs one block of the vision tower; s->local was set by xd_qwen_vision_run. */
 void      xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c,
                                  const xd_qwen_vision_block *w, xd_state *s);
-/* Runs the vision tower, which is blocks [0, depth) of the net, on the images of r. Writes the
- * image embeddings to `rows`, [tokens,E] f32. */
+/* Runs the vision tower on the images of r; the tower is blocks [0, depth) of the network. Writes
+ * the image embeddings to `rows`, [tokens,E] f32. */
 void      xd_qwen_vision_run(xd_exec *x, const xd_net *n, const xd_qwen_vision *c,
                              const xd_qwen_vision_glob *g, const xd_text_read *r, xd_tensor rows);
-/* Replaces the rows of image tokens in the token embeddings h [n,E] f32 by r->image_rows. */
+/* In the token embeddings h [n,E] f32, replaces the rows of image tokens by r->image_rows. */
 void      xd_qwen_vision_place(xd_exec *x, const xd_text_read *r, xd_tensor h);
 
 #endif

@@ -1,4 +1,4 @@
-/* registry.c - list of all text encoders. To add an encoder, add its source file and a line in this
+/* registry.c - lists all text encoders. To add an encoder, add its source file and a line in this
  * list. */
 #include "text/decoder.h"
 

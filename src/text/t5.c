@@ -1,10 +1,10 @@
-/* t5.c - the T5 encoder (Raffel et al. 2020), original and v1.1, as in transformers'
- * T5EncoderModel, and UMT5 (Chung et al. 2023) as UMT5EncoderModel.
+/* t5.c - runs the T5 encoder (Raffel et al. 2020), original and v1.1, as transformers'
+ * T5EncoderModel does, and UMT5 (Chung et al. 2023), as UMT5EncoderModel does.
  *
- * T5's attention scores are not scaled. Positions are a learned bias per head and distance bucket.
- * In T5, the position bias of the first block is used by all blocks. In UMT5, each block has its
- * own position bias. Padding follows the text, so keys end before the padding and no mask is
- * needed. */
+ * T5's attention scores are not scaled. Positions enter as a learned bias, which depends on the
+ * attention head and on the distance between two tokens. In T5, the position bias of the first
+ * block is used by all blocks. In UMT5, each block has its own position bias. Padding follows the
+ * text, so attention reads only the keys before the padding, and needs no mask. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -73,15 +73,15 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor bias;             /* T5's [H of this rank,n,real] F32: overlapping rows         */
-    int64_t   real;             /* number of tokens of the text, before the padding           */
+    xd_tensor bias;             /* T5's [this rank's H,n,real] F32; its rows overlap          */
+    int64_t   real;             /* number of the text's tokens, without the padding           */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
-/* Reads the activation of the MLP from the config. feed_forward_proj is "ACT" or "gated-ACT", where
- * "gated-gelu" means the tanh form. The keys dense_act_fn and is_gated_act take precedence if a
- * config has them. */
+/* Reads the activation of the MLP from the config. feed_forward_proj is "ACT" or "gated-ACT";
+ * "gated-gelu" means the tanh form of GELU. If a config has the keys dense_act_fn and is_gated_act,
+ * these are used instead. */
 static xd_status read_act(cfg *c, xd_err *e)
 {
     const char *act = c->proj;
@@ -200,10 +200,11 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- positions ---------------------------------------------------------------------------- */
 
-/* Returns the bucket of a distance (key position - query position). Each sign of the distance has
- * half of the buckets. In each half, the first half of the buckets has one bucket per distance, and
- * the buckets of the rest grow logarithmically up to max_distance. The bucket is computed in f32 as
- * in transformers, because the last bit can change the bucket. */
+/* Returns the bucket of a distance (key position - query position). Half of the buckets are for
+ * negative distances, the other half for positive ones. In each half, the first buckets, half of
+ * them, are for one distance each; the other buckets are for ranges of distances that grow
+ * logarithmically up to max_distance. The bucket is computed in f32 as in transformers, because the
+ * last bit can change the bucket. */
 static int32_t bucket_of(const cfg *c, int64_t distance)
 {
     int   half = c->buckets / 2, exact = half / 2;
@@ -216,9 +217,9 @@ static int32_t bucket_of(const cfg *c, int64_t distance)
     return base + (b < (float)(half - 1 - exact) ? exact + (int32_t)b : half - 1);
 }
 
-/* Returns the position bias [H,n,real] with bias[h,i,j] = table[bucket(j - i), h]. The bias depends
- * only on j - i, so 2n - 1 values are stored per head, and the rows of the returned view
- * overlap. */
+/* Returns a view of the position bias [H,n,real], bias[h,i,j] = table[bucket(j - i), h]. The bias
+ * depends only on j - i, so only 2n - 1 values are stored per head, and the rows of the view
+ * overlap in memory. */
 static xd_tensor position_bias(xd_exec *x, const xd_net *net, xd_tensor table, int64_t n,
                                int64_t real)
 {

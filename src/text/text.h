@@ -1,12 +1,12 @@
-/* text.h - text encoders, which turn token ids into embeddings. Image encoders have the same
- * interface and read pixels instead of token ids. */
+/* text.h - declares text encoders, which turn token ids into embeddings. Image encoders have the
+ * same interface, but read pixels in place of token ids. */
 #ifndef XD_TEXT_TEXT_H
 #define XD_TEXT_TEXT_H
 
 #include "exec/net.h"
 
-/* An image that a vision-language encoder reads between text tokens. The sides of the image in
- * pixels are multiples of a token's side. */
+/* An image that a vision-language encoder reads between text tokens. Both sides of the image, in
+ * pixels, are multiples of a token's side. */
 typedef struct xd_text_image {
     /* [height,width,3] pixels on the host; NULL: a black image, for counting and measuring. */
     const uint8_t *rgb;
@@ -15,7 +15,8 @@ typedef struct xd_text_image {
     float          mean[3], std[3];     /* colours v in 0..1 are normalized to (v - mean) / std */
 } xd_text_image;
 
-/* The input of a text or image encoder, and which hidden states to return. */
+/* The input of a text encoder or an image encoder, and the list of hidden states that the encoder
+ * shall return. */
 typedef struct xd_text_read {
     const int32_t *ids;         /* [n] token ids on the host                                   */
     /* For an image encoder: [images,3,S,S] pixels on the host; n is then the number of output
@@ -31,10 +32,10 @@ typedef struct xd_text_read {
     xd_tensor      image_rows;
 } xd_text_read;
 
-/* Properties of an encoder's vision tower. */
+/* Properties of the vision tower of a text encoder. */
 typedef struct xd_text_tower {
     int64_t patch, merge;       /* side of a patch in pixels; side of a token in patches       */
-    int32_t token;              /* id of the token that is a placeholder for an image token    */
+    int32_t token;              /* id of the token in whose place an image token is put        */
 } xd_text_tower;
 
 typedef struct xd_text_vision { /* input and output size of an image encoder                   */
@@ -44,23 +45,25 @@ typedef struct xd_text_vision { /* input and output size of an image encoder    
 typedef struct xd_text xd_text;
 struct xd_text {
     xd_net_def net;
-    /* Returns the sizes of an image encoder. The pointer is NULL for a text encoder. */
+    /* Writes the input and output size of an image encoder. The pointer is NULL for a text
+     * encoder. */
     void (*vision)(const void *cfg, xd_text_vision *out);
     int64_t (*width)(const void *cfg);          /* returns E, the width of a token embedding    */
     /* returns P, the width of the pooled embedding; NULL: none */
     int64_t (*pooled)(const void *cfg);
-    /* Encodes ids [n] on the host to out->tok [n,E] (and the pooled embedding), in the arena. The
-     * first `real` ids are text. The other ids are padding: attention masks them (transformers'
-     * attention_mask), but the rows of padding are computed like rows of text. An encoder runs its
-     * blocks with xd_net_block, and marks and rewinds x->tmp around each block. */
+    /* Encodes ids [n], which are on the host, to out->tok [n,E] and, if the encoder has it, the
+     * pooled embedding, in the arena. The first `real` ids are text, and the other ids are padding.
+     * Attention does not read padding (transformers' attention_mask), but the rows of padding are
+     * computed as those of the text are. An encoder runs its blocks with xd_net_block, and marks
+     * and rewinds x->tmp around each block. */
     void (*encode)(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids, int64_t real,
                    xd_cond *out);
-    /* Computes L hidden states and concatenates them along the features: out->tok [n,L E]. `encode`
-     * does the same for hidden state -1 and text from row 0 on. The pointer is NULL if the encoder
-     * only has `encode`. */
+    /* Computes L hidden states and concatenates them along the features: out->tok [n,L E]. If only
+     * hidden state -1 is requested and the text begins at row 0, `encode` does the same. The
+     * pointer is NULL if the encoder has only `encode`. */
     void (*hidden)(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_cond *out);
-    /* The variant of this encoder that includes the vision tower. The blocks of the tower come
-     * before those of the language model, so hidden states are indexed from the last one: -1, -2.
+    /* The variant of this encoder with its vision tower. In the variant, the blocks of the tower
+     * come before those of the language model, so hidden states have indices from the end: -1, -2.
      * NULL: the encoder has no vision tower. */
     const xd_text *with_vision;
     /* returns the tower's properties; NULL: no vision tower */
@@ -70,22 +73,22 @@ struct xd_text {
     void (*run_vision)(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_tensor rows);
 };
 
-/* Converts an index into transformers' hidden_states to 0 .. nlayers; negative indices count from
- * the end. State k is the input of block k, and state nlayers is the output after the final norm.
- * Indices out of range are clamped. */
+/* Converts an index of transformers' hidden_states, which may be negative to count from the end, to
+ * an index from 0 to nlayers. State k is the input of block k; state nlayers is the output after
+ * the final norm. An index out of range becomes the nearest one in range. */
 int xd_text_layer(const xd_net *n, int number);
-/* Encodes r->images to embeddings of their tokens, allocated from the arena. The result is the
- * xd_text_read.image_rows of every text that contains these images in this order. Without images,
+/* Encodes r->images to the embeddings of their tokens, in the arena. The result is
+ * xd_text_read.image_rows for every text that contains these images in this order. Without images,
  * returns a tensor with nd 0. */
 xd_tensor xd_text_run_vision(const xd_text *t, xd_exec *x, const xd_net *n, const xd_text_read *r);
-/* Runs encoder t: calls t->hidden if it is not NULL, else t->encode, for which the text must start
- * at row 0. */
+/* Runs encoder t: calls t->hidden or, if it is NULL, t->encode, for which the text must begin at
+ * row 0. */
 void xd_text_encode(const xd_text *t, xd_exec *x, const xd_net *n, const xd_text_read *r,
                     xd_cond *out);
-/* Returns the number of blocks that must run to compute the hidden states with these indices. */
+/* Returns how many blocks must run to compute the hidden states with these indices. */
 int xd_text_blocks(const xd_net *n, const int *numbers, int count);
 
-/* all text and image encoders; the array ends with NULL */
+/* list of all text and image encoders; ends with NULL */
 extern const xd_text *const xd_text_encoders[];
 
 #endif

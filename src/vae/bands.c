@@ -1,23 +1,24 @@
-/* bands.c - convolutions that compute a few rows at a time */
+/* bands.c - computes convolutions a few rows at a time */
 #include "vae/bands.h"
 
 #include "base/minmax.h"
-/* A band has a multiple of ROWS rows, so that many threads can share it, and about BAND bytes of
- * input, which fit into the L2 caches of these threads, or into the L3 cache. */
+/* The number of rows in a band is a multiple of ROWS, so that many threads can share a band. A band
+ * has about BAND bytes of input, which fit into the L2 caches of these threads, or into the L3
+ * cache. */
 enum { ROWS = 16, BAND = 16 << 20 };
 
 
 /* Returns a view of rows [y, y + n) of a map [1,H,W,C]. */
 static xd_tensor rows_of(xd_tensor t, int64_t y, int64_t n)
 {
-    if (t.p && n)               /* no offset into an empty map, whose address may be invalid      */
+    if (t.p && n)               /* an empty map may have an invalid address                       */
         t.p = (char *)t.p + y * t.s[1] * (int64_t)xd_dtype_size(t.type);
     t.d[1] = n;
     return t;
 }
 
-/* Returns the number of rows per band if the input has `row` bytes per output row. The number of
- * rows must not depend on how the map is split over ranks. */
+/* Returns the number of rows per band for a convolution that reads `row` bytes of input per output
+ * row. The number of rows does not depend on how the map is split over ranks. */
 static int64_t band_rows(const xd_exec *x, int64_t row, int64_t H)
 {
     int64_t most = x->band ? (int64_t)x->band : BAND, n = most / (row > 0 ? row : 1);
@@ -41,8 +42,8 @@ void xd_band_rms(xd_exec *x, xd_tensor to, xd_tensor from, xd_tensor gain, float
     xd_activate(x, out, XD_SILU);
 }
 
-/* Copies rows of the input map, or of the halo around it, to `to`; normalizes the rows if the feed
- * (the convolution's input) has a norm. */
+/* Copies rows `from`, which are rows of the input map or of the halo next to it, to `to`. If the
+ * feed (the convolution's input) has a norm, the copied rows are normalized. */
 static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor from)
 {
     if (!to.d[1])
@@ -56,9 +57,9 @@ static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor fro
         xd_copy_to(x, to, from);
 }
 
-/* Returns rows [y, y + n) of the convolution's input, normalized if the feed (the convolution's
- * input) has a norm. Rows before 0 are in the halo above, rows after the last one in the halo
- * below. */
+/* Returns rows [y, y + n) of the feed (the convolution's input). If the feed has a norm, the rows
+ * are normalized. Rows before 0 are those of the halo above the map, rows after the last one those
+ * of the halo below. */
 static xd_tensor fetch_feed(xd_exec *x, const xd_feed *f, const xd_halo *halo, xd_dtype type,
                             int64_t y, int64_t n)
 {
@@ -73,7 +74,7 @@ static xd_tensor fetch_feed(xd_exec *x, const xd_feed *f, const xd_halo *halo, x
     return b;
 }
 
-/* Computes rows [o, o + n) of the output, and the group sums of these rows. */
+/* Computes rows [o, o + n) of the output, and the group norm sums of these rows. */
 static void one_band(xd_exec *x, const xd_banded *a, const xd_halo *halo, int64_t o, int64_t n)
 {
     size_t  mark = xd_arena_mark(x->tmp);
@@ -113,9 +114,10 @@ void xd_band_conv(xd_exec *x, const xd_banded *a)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Computes the pixels (2y + i, 2x + j) of an upsampled and convolved band of rows [y, y + n): a
- * 2 x 2 convolution around (y, x). `in` begins one row above y unless y is the image's first row,
- * and ends one row below the band unless the band has the image's last row. */
+/* Computes four output pixels, (2y + i, 2x + j) with i and j 0 or 1, for each pixel of a band of
+ * rows [y, y + n) that is upsampled and convolved. Each of the four is a 2 x 2 convolution around
+ * (y, x). `in` begins one row above y unless y is the image's first row, and ends one row below the
+ * band unless the band has the image's last row. */
 static void conv_quarter(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int i, int j,
                          int above, int below)
 {
@@ -134,8 +136,8 @@ static void conv_quarter(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *
 }
 
 /* Upsamples and convolves from the last rows to the first, because `out` may begin at the address
- * of `in`: an output band is then after the input rows that are still needed. Only the first output
- * rows overlap their own input rows, which are copied before. */
+ * of `in`. In this order, an output band never overwrites input rows that are still needed. Only
+ * the first output rows overlap their own input rows, which are therefore copied before. */
 void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4], xd_tensor partial)
 {
     size_t  mark = xd_arena_mark(x->tmp);

@@ -1,8 +1,8 @@
-/* bands.h - inside vae: convolutions that compute a feature map a few rows at a time.
+/* bands.h - inside vae: computes the convolution of a feature map a few rows at a time.
  *
- * The input of a convolution (a normalized or an upsampled map) need not be complete in memory. A
- * buffer holds some rows of the input and the neighbours of these rows, and the convolution runs on
- * the buffer. The number of rows in the buffer does not affect the result. */
+ * The input of a convolution is a normalized or an upsampled map, which need not be completely in
+ * memory. A buffer contains some rows of the input and their neighbouring rows, and the convolution
+ * runs on the buffer. The number of rows in the buffer does not affect the result. */
 #ifndef XD_VAE_BANDS_H
 #define XD_VAE_BANDS_H
 
@@ -10,7 +10,8 @@
 
 typedef struct xd_feed {        /* the input of a convolution, with an optional norm before it */
     xd_tensor      in;          /* this rank's rows of the input, [1,H,W,C]                    */
-    /* Sums of the group norm that is applied first and followed by SiLU; NULL: no group norm. */
+    /* Sums of a group norm, which is applied to the input before the convolution and is followed by
+     * SiLU; NULL: no group norm. */
     const xd_gsum *sum;
     int            rms;         /* 1: RMS norm over channels, followed by SiLU                 */
     xd_tensor      gain, bias;
@@ -20,14 +21,14 @@ typedef struct xd_feed {        /* the input of a convolution, with an optional 
 /* Computes to = silu(rms_norm(from) * gain). `to` and `from` are contiguous maps of C channels. */
 void xd_band_rms(xd_exec *x, xd_tensor to, xd_tensor from, xd_tensor gain, float eps);
 
-/* Computes out = conv(feed) + plus, or out = conv(feed) + shortcut(from). Rows of `out`
- * [1,H',W',C'] may share memory with rows of `from`, or with rows of a feed without norm. If they
- * share memory, the rows of `out` are computed one after the other, from first to last, or from
- * last to first if `last_first` is 1. */
+/* Computes out = conv(feed) + plus, or out = conv(feed) + shortcut(from). The rows of `out`
+ * [1,H',W',C'] may share memory with the rows of `from` or, if the feed has no norm, with the rows
+ * of the feed. In this case, the rows of `out` are computed one after the other: if `last_first` is
+ * 1 from last to first, else from first to last. */
 typedef struct xd_banded {
     xd_feed       feed;
-    const xd_cnv *w, *shortcut; /* weights of the convolution; of the 1x1 shortcut, or NULL    */
-    /* plus: a summand shaped like out, may be out itself, or absent */
+    const xd_cnv *w, *shortcut; /* weights: convolution; 1x1 shortcut, or NULL                 */
+    /* plus: a tensor that is added, shaped like out; it may be out itself, or absent */
     xd_tensor     out, plus, from;
     xd_tensor     partial;      /* [H',G,2] F64 output: group norm sums of out's rows; or absent */
     int           stride, lo[3], hi[3];
@@ -36,10 +37,10 @@ typedef struct xd_banded {
 } xd_banded;
 void xd_band_conv(xd_exec *x, const xd_banded *a);
 
-/* Nearest-neighbour upsampling by 2 x 2 of in [1,H,W,C], followed by a 3 x 3 convolution. `w` has
- * one set of weights for each of the four output pixels of an input pixel (xd_w_conv_enlarged). out
- * [1,2H,2W,C'] may begin at the address of `in`. `partial` receives the group norm sums of out's
- * rows, as in xd_banded, or is absent. */
+/* Doubles the rows and columns of in [1,H,W,C] by repeating each pixel 2 x 2 times, then applies a
+ * 3 x 3 convolution. For each of the four output pixels of an input pixel, `w` has one set of
+ * weights (xd_w_conv_enlarged). out [1,2H,2W,C'] may begin at the address of `in`. If `partial` is
+ * present, it receives the group norm sums of out's rows, as in xd_banded. */
 void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4], xd_tensor partial);
 
 #endif

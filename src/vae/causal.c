@@ -1,7 +1,7 @@
-/* causal.c - causal video autoencoder: config and weights.
+/* causal.c - reads the config and declares the weights of the causal video autoencoder.
  *
- * The config may also describe an autoencoder for single images. The kernels over frames of such an
- * autoencoder are reduced to the last frame of each kernel, as there are no frames before an
+ * The config may also be that of an autoencoder for single images. Of such an autoencoder's kernels
+ * over frames, only the part for the last frame is used, because there are no frames before an
  * image. */
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,7 @@ enum {
     RATIO     = 4,              /* video frames per latent frame                               */
 };
 
-/* lists of the config that diffusers uses by default */
+/* lists that the config has by default in diffusers */
 static const xd_ints  default_mult = { 4, { 1, 2, 4, 4 } };
 static const xd_ints  default_halve = { 3, { 0, 1, 1 } };
 static const xd_reals default_mean = { 16, { -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653,
@@ -29,15 +29,15 @@ static const xd_reals default_std = { 16, { 2.8184, 1.4541, 2.3275, 2.6558, 1.21
 
 /* ---- the config --------------------------------------------------------------------------- */
 
-/* Returns the output channels of level l in execution order; the decoder begins with the coarsest
- * level. */
+/* Returns the output channels of level l. Levels are counted in execution order, so the decoder's
+ * first level is the coarsest. */
 static int64_t level_width(const xd_causal_cfg *c, int dec, int l)
 {
     return dec ? c->dec_width * c->mult.v[xd_causal_levels(c) - 1 - l] : c->width * c->mult.v[l];
 }
 
-/* Returns the input channels of level l. The decoder's upsampling halves the channels of the level
- * before, unless levels have shortcuts (is_residual). */
+/* Returns the input channels of level l. In the decoder, the upsampling of the level before halves
+ * the channels, unless levels have shortcuts (is_residual). */
 static int64_t width_before(const xd_causal_cfg *c, int dec, int l)
 {
     if (!l)
@@ -85,9 +85,10 @@ static xd_status check_widths(const xd_causal_cfg *c, xd_err *e)
     return XD_OK;
 }
 
-/* Checks the shortcuts around levels (is_residual), which repeat or average positions. The larger
- * of a level's input and output channels must be a multiple of the smaller, and the ratio must
- * divide the number of positions that one position becomes, or that become one position. */
+/* Checks the shortcuts around levels (is_residual). A shortcut repeats positions or averages them.
+ * Of a level's input and output channels, the larger number must be a multiple of the smaller.
+ * Their ratio must divide the number of output positions per input position in the decoder, and of
+ * input positions per output position in the encoder. */
 static xd_status check_shortcuts(const xd_causal_cfg *c, xd_err *e)
 {
     int last = xd_causal_levels(c) - 1;
@@ -205,7 +206,7 @@ static void w_res(xd_decl *d, const xd_causal_cfg *c, xd_causal_res *w, int64_t 
 }
 
 /* Declares the convolution that changes the number of frames. Files of an autoencoder for images
- * also contain the tensors of this convolution, which are not read. */
+ * also contain this convolution's tensors, but they are not read. */
 static void w_time(xd_decl *d, const xd_causal_cfg *c, xd_cnv *w, int64_t out, int64_t in)
 {
     if (!c->images) {
@@ -247,9 +248,9 @@ static void w_up(xd_decl *d, const xd_causal_cfg *c, xd_causal_level *w, int l)
     xd_w_leave(d);
 }
 
-/* Enters the scope of residual block i, or of the downsampling after the last one, of encoder level
- * l. The blocks of all levels are numbered consecutively, unless levels have shortcuts
- * (is_residual). */
+/* Enters the name scope of residual block i of encoder level l or, after the last block, of the
+ * level's downsampling. Unless levels have shortcuts (is_residual), the blocks of all levels are
+ * numbered consecutively. */
 static void enter_part(xd_decl *d, const xd_causal_cfg *c, int l, int i)
 {
     int n = xd_causal_residuals(c, 0);
@@ -293,8 +294,9 @@ static void w_middle(xd_decl *d, const xd_causal_cfg *c, xd_causal_half *w, int6
     xd_w_leave(d);
 }
 
-/* Declares the encoder or the decoder. The layers that read the latents are f32 whatever the type
- * of the maps: latents are the smallest map, and rounding errors there affect every pixel. */
+/* Declares the encoder or the decoder. The layers next to the latents have f32 weights, whatever
+ * the type of the maps: the latents are the smallest map, and rounding errors there affect every
+ * pixel. */
 static void w_half(xd_decl *d, const xd_causal_cfg *c, xd_causal_half *w, int dec)
 {
     int      last = xd_causal_levels(c) - 1;

@@ -1,5 +1,5 @@
-/* causal.h - inside vae: a video autoencoder with causal convolutions, which read only the current
- * and earlier frames, shared by the classes that are built on it. */
+/* causal.h - inside vae: declares a video autoencoder with causal convolutions, which read only the
+ * current and earlier frames. Several autoencoder classes are built on it. */
 #ifndef XD_VAE_CAUSAL_H
 #define XD_VAE_CAUSAL_H
 
@@ -14,11 +14,13 @@ enum {
 
 typedef struct xd_causal_cfg {
     int64_t  in_channels, out_channels, latent_channels;
-    /* channels of level i are width * mult[i]; dec_width 0: same as width */
+    /* channels of level i are width * mult[i]; in the decoder, dec_width * mult[i] if dec_width is
+     * not 0 */
     int64_t  width, dec_width;
     int      layers;
     xd_ints  mult; /* factor of the channels of each level (dim_mult), finest level first */
-    /* temperal_downsample: for each encoder level except the last, 1 if it halves the frames */
+    /* temperal_downsample: for each encoder level except the last, 1 if the level halves the
+     * frames */
     xd_ints  halve;
     xd_reals attn_scales, mean, std;
     int      residual;          /* 1: residual connection around each level                    */
@@ -43,7 +45,7 @@ typedef struct xd_causal_half { /* weights of the encoder, or of the decoder    
     xd_cnv          in, out;
     xd_causal_level level[XD_CAUSAL_LEVELS];    /* the levels in execution order               */
     xd_causal_res   mid[XD_CAUSAL_MID];
-    /* Gain of the norm before the attention layer; gain of the norm before the output
+    /* Gains of two norms: of the norm before the attention layer, and of the norm before the output
      * convolution. */
     xd_tensor       attn_gain, gain;
     xd_lin          qkv, proj;
@@ -54,7 +56,7 @@ typedef struct xd_causal_glob {
     xd_lin         quant, post_quant;
 } xd_causal_glob;
 
-/* Rows of a field table for reading config.json into a struct that begins with an xd_causal_cfg. */
+/* Rows of a field table that read config.json into a struct that begins with an xd_causal_cfg. */
 #define XD_CAUSAL_FIELDS                                                                          \
     { "base_dim", offsetof(xd_causal_cfg, width), 'l', 96, NULL },                                \
     { "z_dim", offsetof(xd_causal_cfg, latent_channels), 'l', 16, NULL },                         \
@@ -81,7 +83,7 @@ static inline int xd_causal_residuals(const xd_causal_cfg *c, int dec)
     return c->layers + dec;
 }
 
-/* Returns 1 if the number of frames changes after level l, in execution order. */
+/* Returns 1 if level l, counted in execution order, changes the number of frames. */
 static inline int xd_causal_time(const xd_causal_cfg *c, int dec, int l)
 {
     int last = c->mult.n - 1;

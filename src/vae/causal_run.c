@@ -1,8 +1,9 @@
 /* causal_run.c - causal video autoencoder: encodes videos to latents and decodes latents to videos.
  *
  * Frames are computed in chunks: the first frame alone, then one latent frame at a time. A
- * convolution over frames keeps its last input frames for the next chunk; before the first frame it
- * reads zeros. All norms are per position, so neither chunks nor bands of rows change the result.
+ * convolution over frames keeps its last input frames for the next chunk; in place of frames before
+ * the first one, the convolution reads zeros. All norms are per position, so the division into
+ * chunks and bands of rows does not change the result.
  *
  * The current feature map `h` is always at the bottom of a chunk's arena memory, above the kept
  * frames. The input of a convolution is normalized when it is read: a few frames at a time, or a
@@ -19,8 +20,8 @@
 
 enum { MAX_CACHES = 2 + 2 * XD_CAUSAL_MID + XD_CAUSAL_LEVELS * (2 * XD_CAUSAL_RES + 1) };
 
-/* Epsilon of the RMS norms, the square of 1e-12: diffusers divides a vector by the maximum of its
- * length and 1e-12. */
+/* Epsilon of the RMS norms. diffusers divides a vector by its length, or by 1e-12 if the length is
+ * less; the epsilon is the square of 1e-12. */
 static const float EPS = 1e-24f;
 
 typedef struct kept { xd_tensor t; int64_t n; } kept;   /* XD_PAST frames; the last n are valid  */
@@ -30,10 +31,10 @@ typedef struct run {
     const xd_causal_cfg  *c;
     const xd_causal_half *w;
     int                   dec;
-    size_t                base; /* arena mark below the map h                                 */
+    size_t                base; /* position of the map h in the arena (a mark)                */
     xd_tensor             h;    /* [T,H,W,C] at `base`: the current map                       */
     kept                  cache[MAX_CACHES];    /* kept frames of each convolution over frames */
-    int                   ncache;       /* convolutions in `cache`; 0: there is only one chunk */
+    int                   ncache;       /* number of convolutions in `cache`; 0: only one chunk */
     int                   at;   /* index in `cache` of the next convolution                   */
     int                   first;        /* 1: the chunk is the first frame alone              */
 } run;
@@ -59,8 +60,8 @@ static void keep_mid(run *r, int64_t H, int64_t W)
         keep_res(r, H, W, &r->w->mid[i]);
 }
 
-/* Allocates the kept frames of all convolutions over frames, in execution order. `H` and `W` are
- * the height and width of the input frames. */
+/* For all convolutions over frames, in execution order, allocates the frames that the convolution
+ * keeps. `H` and `W` are the height and width of the input frames. */
 static void open_caches(run *r, int64_t H, int64_t W)
 {
     int last = xd_causal_levels(r->c) - 1;
@@ -85,7 +86,7 @@ static void open_caches(run *r, int64_t H, int64_t W)
 
 /* ---- convolutions -------------------------------------------------------------------------- */
 
-/* Computes out = conv(in) + plus, with `absent` frames of zeros before `in`. */
+/* Computes out = conv(in) + plus. `absent` frames of zeros are put before the frames of `in`. */
 static void convolve(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w, int64_t absent,
                      xd_tensor plus)
 {
@@ -94,7 +95,8 @@ static void convolve(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w, int64
     xd_conv2d_into(r->x, out, in, w, &(xd_conv_options){ .lo = lo, .hi = hi, .residual = plus });
 }
 
-/* Copies frames, normalized by an RMS norm and SiLU unless gain is NULL. */
+/* Copies frames. Unless `gain` is NULL, the copied frames are normalized by an RMS norm and
+ * SiLU. */
 static void read_frames(run *r, xd_tensor to, xd_tensor from, const xd_tensor *gain)
 {
     if (gain)
@@ -191,8 +193,9 @@ static void run_middle(run *r)
     run_residual(r, &r->w->mid[1]);
 }
 
-/* Doubles the frames: for each frame, a convolution over frames outputs two frames as halves of its
- * channels. The very first frame of a video stays single and is no input of the convolution. */
+/* Doubles the frames. For each frame, a convolution over frames outputs twice as many channels;
+ * each half of the channels is one of the two new frames. The very first frame of a video stays
+ * single, and the convolution does not read it. */
 static void double_frames(run *r, const xd_cnv *w)
 {
     xd_tensor old = r->h;
@@ -211,7 +214,7 @@ static void double_frames(run *r, const xd_cnv *w)
 }
 
 /* Halves the frames by a convolution over frames, which computes one frame from two frames and the
- * frame before these. The very first frame of a video stays single. */
+ * frame before them. The very first frame of a video stays single. */
 static void halve_frames(run *r, const xd_cnv *w)
 {
     xd_exec  *x = r->x;
@@ -234,7 +237,7 @@ static void halve_frames(run *r, const xd_cnv *w)
     r->h = xd_map_at(x, r->base, T / 2, h.d[1], h.d[2], h.d[3]);
 }
 
-/* Doubles the rows and columns of the map h (and its frames, if `time` is set). The frames are
+/* Doubles the rows and columns of the map h and, if `time` is set, its frames. The frames are
  * computed from the last to the first, because the new map overlaps the old map in memory. */
 static void run_upsample(run *r, const xd_causal_level *w, int time)
 {
@@ -246,7 +249,7 @@ static void run_upsample(run *r, const xd_causal_level *w, int time)
         xd_band_enlarge(r->x, xd_rows(r->h, t, 1), xd_rows(old, t, 1), w->up, none);
 }
 
-/* Halves the rows and columns of the map h (and its frames, if `time` is set). */
+/* Halves the rows and columns of the map h and, if `time` is set, its frames. */
 static void run_downsample(run *r, const xd_causal_level *w, int time)
 {
     xd_tensor old = r->h;
@@ -261,8 +264,9 @@ static void run_downsample(run *r, const xd_causal_level *w, int time)
 
 /* ---- shortcuts around levels --------------------------------------------------------------- */
 
-/* Returns a view of one position of each f x f square of `t` [H f,W f,C], the one at row and column
- * yx of the square, and of every `step`th channel from channel `at` on, as [H,W,C / step]. */
+/* Divides `t` [H f,W f,C] into squares of f x f positions. Returns a view [H,W,C / step] of one
+ * position of each square, the one at row and column yx of the square. The view has every `step`th
+ * channel, beginning with channel `at`. */
 static xd_tensor every(xd_tensor t, const int yx[2], int f, int64_t at, int64_t step)
 {
     int64_t e = (int64_t)xd_dtype_size(t.type);
@@ -278,10 +282,10 @@ static int frame_factor(const run *r, int l)
     return xd_causal_time(r->c, r->dec, l) ? 2 : 1;
 }
 
-/* Adds the decoder's shortcut to h: the level's input, where each position becomes 2 x 2 positions
- * in 1 or 2 frames. If the output has fewer channels, several consecutive input channels share the
- * positions of an output channel. The very first frame of the video becomes two frames, of which
- * only the second is added. */
+/* Adds the decoder's shortcut to h: the level's input, in which each position is repeated at 2 x 2
+ * positions in 1 or 2 frames. If the output has fewer channels than the input, several consecutive
+ * input channels become one output channel, each for a part of the positions. The very first frame
+ * of the video becomes two frames, of which only the second is added. */
 static void add_enlarged(run *r, xd_tensor in, int l)
 {
     xd_exec *x = r->x;
@@ -300,9 +304,9 @@ static void add_enlarged(run *r, xd_tensor in, int l)
     }
 }
 
-/* Writes the mean over n positions of each f x f square to `mean` [H,W,C] F32. Positions are
- * numbered within a square, frame after frame; the n positions begin at number `from`. Negative
- * numbers are positions before the first frame, which count as zeros. */
+/* Writes the mean over n positions of each f x f square to `mean` [H,W,C] F32. The positions in a
+ * square are numbered, frame after frame; the n positions begin at number `from`. Negative numbers
+ * are positions before the first frame, and these positions count as zeros. */
 static void mean_of(run *r, xd_tensor mean, xd_tensor in, int f, int64_t from, int64_t n)
 {
     size_t    mark = xd_arena_mark(r->x->tmp);
@@ -318,9 +322,9 @@ static void mean_of(run *r, xd_tensor mean, xd_tensor in, int f, int64_t from, i
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* Adds the encoder's shortcut to h: means of the level's input over f x f positions in 1 or 2
- * frames. If the output has more channels, each channel is the mean over a share of the f x f
- * positions. */
+/* Adds the encoder's shortcut to h: the means of the level's input over f x f positions in 1 or 2
+ * frames. If the output has more channels than the input, each output channel is the mean over a
+ * part of these positions. */
 static void add_reduced(run *r, xd_tensor in, int l)
 {
     xd_exec *x = r->x;
@@ -340,8 +344,8 @@ static void add_reduced(run *r, xd_tensor in, int l)
 }
 
 /* Moves h down to `base`, a position in the arena, over the level's input, which is no longer
- * needed. Copies pieces of the input's size, so that source and destination of a copy do not
- * overlap. */
+ * needed. Copies h piece by piece; a piece is as large as the level's input, so that a piece and
+ * its copy do not overlap. */
 static void move_down(run *r, size_t base, xd_tensor in)
 {
     xd_tensor from = r->h;
@@ -386,7 +390,8 @@ static xd_tensor by_patches(xd_tensor rgb, int64_t p)
     return xd_permute(v, (int[]){ 0, 2, 4, 3, 1 });
 }
 
-/* Copies pixels to a map of patches [T,H / p,W / p,3 p p] F32, or the map to pixels (to_pixels). */
+/* Copies pixels to a map of patches [T,H / p,W / p,3 p p] F32 or, if to_pixels is set, the map to
+ * pixels. */
 static void copy_patches(run *r, xd_tensor map, xd_tensor rgb, int to_pixels)
 {
     int64_t p = r->c->patch, d[5] = { map.d[1], map.d[2], 3, p, p };
@@ -415,8 +420,8 @@ static void run_chunk(run *r, xd_tensor in, xd_tensor out)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* Runs a chunk of frames; converts its pixels to or from patches if the autoencoder uses
- * patches. */
+/* Runs a chunk of frames. If the autoencoder uses patches, converts pixels to patches before, or
+ * patches to pixels afterwards. */
 static void run_patches(run *r, xd_tensor in, xd_tensor out)
 {
     size_t    mark = xd_arena_mark(r->x->tmp);
@@ -449,7 +454,8 @@ static void run_chunks(run *r, xd_tensor in, xd_tensor out, int64_t n, int64_t m
     }
 }
 
-/* Decodes normalized latents: lat = (z - mean) / std, with the mean and std of each channel. */
+/* Decodes latents that were normalized, lat = (z - mean) / std, with the mean and std of each
+ * channel. The decoder reads z. */
 void xd_causal_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
 {
     const xd_causal_cfg  *c = n->cfg;
@@ -474,9 +480,9 @@ void xd_causal_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Encodes, then normalizes the moments: (mean - m) / s and log variance - 2 log s, with the mean m
- * and standard deviation s of each channel. Frames after the last complete chunk are dropped, as in
- * diffusers. */
+/* Encodes, then normalizes the moments: the mean becomes (mean - m) / s, and the log variance
+ * becomes log variance - 2 log s, with the mean m and the standard deviation s of each channel.
+ * Frames after the last complete chunk are dropped, as in diffusers. */
 void xd_causal_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments)
 {
     const xd_causal_cfg  *c = n->cfg;

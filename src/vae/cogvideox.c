@@ -1,4 +1,5 @@
-/* cogvideox.c - AutoencoderKLCogVideoX (Yang et al. 2024): config and weights */
+/* cogvideox.c - reads the config and declares the weights of AutoencoderKLCogVideoX (Yang et al.
+ * 2024) */
 #include <math.h>
 #include <string.h>
 
@@ -145,8 +146,8 @@ static void cog_info(const void *cfg, xd_vae_info *out)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-/* Returns the channels of level l in execution order; the decoder begins with the coarsest
- * level. */
+/* Returns the channels of level l. Levels are counted in execution order, so the decoder's first
+ * level is the coarsest. */
 static int64_t level_width(const xd_cog_cfg *c, int dec, int l)
 {
     return c->widths.v[dec ? xd_cog_levels(c) - 1 - l : l];
@@ -166,8 +167,8 @@ static void w_tap(xd_decl *d, xd_lin *w, const char *name, int64_t out, int64_t 
     xd_w_linear_as(d, w, name, 5, (int64_t[]){ out, in, 1, 1, 1 }, 1);
 }
 
-/* Declares a 1 x 1 x 1 convolution of the latents, whose weights are f32 whatever the type of the
- * maps: latents are the smallest map, and rounding errors there affect every pixel. */
+/* Declares a 1 x 1 x 1 convolution of the latents. Its weights are f32, whatever the type of the
+ * maps: the latents are the smallest map, and rounding errors there affect every pixel. */
 static void w_tap_f32(xd_decl *d, xd_lin *w, const char *name, int64_t out, int64_t in)
 {
     xd_dtype type = d->type;
@@ -176,8 +177,8 @@ static void w_tap_f32(xd_decl *d, xd_lin *w, const char *name, int64_t out, int6
     d->type = type;
 }
 
-/* Declares a group norm of C channels. `zC` is the number of latent channels that modulate the norm
- * in the decoder, or 0 in the encoder. */
+/* Declares a group norm of C channels. In the decoder, `zC` is the number of latent channels, which
+ * modulate the norm; in the encoder, `zC` is 0. */
 static void w_norm(xd_decl *d, xd_cog_norm *w, const char *name, int64_t C, int64_t zC, float eps)
 {
     w->eps = zC ? EPS : eps;

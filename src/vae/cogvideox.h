@@ -1,11 +1,11 @@
-/* cogvideox.h - inside vae: config and weights of AutoencoderKLCogVideoX. */
+/* cogvideox.h - inside vae: declares the config and the weights of AutoencoderKLCogVideoX. */
 #ifndef XD_VAE_COGVIDEOX_H
 #define XD_VAE_COGVIDEOX_H
 
 #include "exec/net.h"
 
 enum {
-    /* max number of levels (resolutions), for at most 128 pixels per latent cell */
+    /* max number of levels (resolutions); with this number, a latent cell has 128 x 128 pixels */
     XD_COG_LEVELS = 8,
     XD_COG_RES    = 16,         /* maximum number of residual blocks per level                */
     XD_COG_MID    = 2,          /* residual blocks in the middle, at the lowest resolution    */
@@ -21,8 +21,8 @@ typedef struct xd_cog_cfg {
     int      halvings;          /* log2 of the config key temporal_compression_ratio           */
 } xd_cog_cfg;
 
-/* A group norm. In the decoder it is a spatial norm: the result is multiplied by y(z), then b(z) is
- * added, where z are the latents. */
+/* A group norm. In the decoder it is a spatial norm, which reads the latents z: the normalized map
+ * is multiplied by y(z), then b(z) is added. */
 typedef struct xd_cog_norm { xd_tensor gain, bias; xd_lin y, b; float eps; } xd_cog_norm;
 
 typedef struct xd_cog_res {

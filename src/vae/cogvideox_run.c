@@ -2,14 +2,15 @@
  * videos.
  *
  * Frames are computed in batches as in diffusers, because a group norm covers all frames of a
- * batch. Convolutions over time read past frames only; each convolution keeps its last input frames
- * for the next batch.
+ * batch. Convolutions over time read only the current and past frames; each of them keeps its last
+ * input frames for the next batch.
  *
  * The current feature map `h` is always at the bottom of a batch's arena memory, above the kept
- * frames. The input of a convolution is normalized a few frames at a time, so that besides h only
- * one other map and these frames exist: at 480 x 720 pixels a map of eight frames is the largest
- * tensor. In the decoder the scale and shift of a norm are 1x1 convolutions of the latents. Scale
- * and shift are computed at the size of the latents and upsampled while the norm is applied. */
+ * frames. The input of a convolution is normalized a few frames at a time, so that only h, one
+ * other map and these frames are in memory; at 480 x 720 pixels, a map of eight frames is the
+ * largest tensor. In the decoder the scale and shift of a norm are 1x1 convolutions of the latents.
+ * Scale and shift are computed at the size of the latents and upsampled while the norm is
+ * applied. */
 #include "base/minmax.h"
 #include "exec/op.h"
 #include "vae/bands.h"
@@ -28,11 +29,11 @@ typedef struct run {
     const xd_cog_cfg *c;
     const xd_cog_half *w;
     int               dec;
-    size_t            base;     /* arena mark below the map h                                 */
+    size_t            base;     /* position of the map h in the arena (a mark)                */
     xd_tensor         h;        /* [T,H,W,C] at `base`: the current map                       */
     xd_tensor         z;        /* [t,h,w,C] F32: latent frames of the batch (decoder)           */
     xd_tensor         cache[MAX_CACHES];        /* kept frames [XD_PAST,H,W,C] per convolution */
-    int               ncache;   /* convolutions in `cache`; 0: there is only one batch        */
+    int               ncache;   /* number of convolutions in `cache`; 0: only one batch       */
     int               at;       /* index in `cache` of the next convolution                   */
     int               first;    /* 1: first batch, so no frames are kept yet                  */
 } run;
@@ -58,8 +59,8 @@ static void keep_mid(run *r, int64_t H, int64_t W)
         keep_res(r, H, W, &r->w->mid[i]);
 }
 
-/* Allocates the kept frames of all convolutions, in execution order. `H` and `W` are the height and
- * width of the input frames. */
+/* For all convolutions, in execution order, allocates the frames that the convolution keeps. `H`
+ * and `W` are the height and width of the input frames. */
 static void open_caches(run *r, int64_t H, int64_t W)
 {
     int last = xd_cog_levels(r->c) - 1;
@@ -77,8 +78,8 @@ static void open_caches(run *r, int64_t H, int64_t W)
     keep_for(r, H, W, &r->w->out);
 }
 
-/* Allocates a map for the duration of one residual block. In the first batch the map may use memory
- * in which later convolutions will keep their frames. */
+/* Allocates a map that exists during one residual block. In the first batch, the map may use the
+ * memory in which later convolutions will keep their frames. */
 static xd_tensor new_beside(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 {
     int64_t   d[4] = { T, H, W, C };
@@ -114,7 +115,8 @@ static xd_tensor of_latent(run *r, const xd_lin *w)
     return t;
 }
 
-/* Returns the convolution input silu(norm(in)), which is computed while it is read. */
+/* Returns the convolution input silu(norm(in)). The norm is computed when the convolution reads its
+ * input. */
 static feed norm_feed(run *r, xd_tensor in, const xd_cog_norm *w)
 {
     feed f = { .in = in, .norm = w };
@@ -126,8 +128,8 @@ static feed norm_feed(run *r, xd_tensor in, const xd_cog_norm *w)
     return f;
 }
 
-/* Returns which of n latent frames belongs to frame t of T. If T is odd, the first frame has a
- * latent frame of its own. */
+/* The latents have n frames. Returns the latent frame that belongs to frame t of T. If T is odd,
+ * the first frame has a latent frame of its own. */
 static int64_t latent_frame(int64_t t, int64_t T, int64_t n)
 {
     if (T > 1 && T % 2)
@@ -135,8 +137,8 @@ static int64_t latent_frame(int64_t t, int64_t T, int64_t n)
     return t * n / T;
 }
 
-/* Copies the frames of a convolution's input from frame t on to `to`, normalized if the convolution
- * has a norm. */
+/* Copies frames of a convolution's input to `to`, beginning with frame t. If the convolution has a
+ * norm, the copied frames are normalized. */
 static void read_feed(run *r, xd_tensor to, const feed *f, int64_t t)
 {
     int64_t n = to.d[0], T = f->in.d[0];
@@ -158,8 +160,8 @@ static void read_feed(run *r, xd_tensor to, const feed *f, int64_t t)
     }
 }
 
-/* Computes out = conv(f) + plus, where plus may be the tensor `out`. The input of the convolution
- * is extended by copies of the input's first frame before that frame. */
+/* Computes out = conv(f) + plus, where plus may be the tensor `out`. In place of the frames before
+ * the first one, the convolution reads copies of the first frame. */
 static void causal_conv(run *r, xd_tensor out, const feed *f, const xd_cnv *w, xd_tensor plus)
 {
     xd_exec  *x = r->x;
@@ -217,9 +219,10 @@ static void run_middle(run *r)
         run_residual(r, &r->w->mid[i]);
 }
 
-/* Doubles the rows and columns of the map h, and, if `time` is set, all frames except the first of
- * an odd number. The two frames of a pair are equal, so only one of them is convolved. The frames
- * are computed from the last to the first, because the new map overlaps the old map in memory. */
+/* Doubles the rows and columns of the map h. If `time` is set, also doubles the frames, except the
+ * first frame of an odd number. The two frames of a pair are equal, so only one of them is
+ * convolved. The frames are computed from the last to the first, because the new map overlaps the
+ * old map in memory. */
 static void run_upsample(run *r, const xd_cog_level *level, int time)
 {
     xd_exec  *x = r->x;
@@ -247,8 +250,8 @@ static xd_tensor mean_of(xd_exec *x, xd_tensor two)
     return m;
 }
 
-/* Halves the rows and columns of the map h, after averaging pairs of frames if `time` is set
- * (except the first of an odd number). */
+/* Halves the rows and columns of the map h. If `time` is set, averages pairs of frames before; the
+ * first frame of an odd number stays single. */
 static void run_downsample(run *r, const xd_cog_level *level, int time)
 {
     xd_exec  *x = r->x;

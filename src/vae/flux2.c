@@ -1,8 +1,8 @@
-/* flux2.c - AutoencoderKLFlux2: an AutoencoderKL whose latents are packed and normalized.
+/* flux2.c - runs AutoencoderKLFlux2, an AutoencoderKL whose latents are packed and normalized.
  *
  * A latent cell is 2 x 2 cells of the inner autoencoder (kl.c): channel 4 c + 2 y + x is channel c
- * of the cell in row y and column x. Each channel is normalized by the running mean and variance of
- * a batch norm instead of a scaling factor. */
+ * of the cell in row y and column x. In place of a scaling factor, each channel is normalized by
+ * the running mean and variance of a batch norm. */
 #include <math.h>
 #include <string.h>
 
@@ -44,7 +44,7 @@ static xd_status check_config(void *c_, xd_err *e)
 {
     static const int64_t widths[LEVELS] = { 128, 256, 512, 512 };
     cfg                 *c = c_;
-    if (!c->kl.width.n) {       /* the lists that diffusers uses by default                    */
+    if (!c->kl.width.n) {       /* lists that the config has by default in diffusers           */
         c->kl.width.n = LEVELS;
         memcpy(c->kl.width.v, widths, sizeof widths);
     }
@@ -98,8 +98,8 @@ static xd_tensor unpacked_order(xd_tensor t, int64_t C)
     return xd_permute(v, (int[]){ 0, 3, 1, 4, 2 });
 }
 
-/* Reads the mean and standard deviation of every latent channel to the host; both are zeros while
- * memory is counted. */
+/* Reads the mean and standard deviation of every latent channel to the host. While memory is
+ * counted, both are zeros. */
 static void read_norm(xd_exec *x, const cfg *c, const glob *g, float *mean, float *std)
 {
     int64_t n = CELLS * c->kl.latent_channels;
@@ -137,8 +137,9 @@ static void decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Encodes, then packs and normalizes the moments: (mean - m) / s and log variance - 2 log s, with
- * the mean m and standard deviation s of each channel. */
+/* Encodes, then packs and normalizes the moments: the mean becomes (mean - m) / s, and the log
+ * variance becomes log variance - 2 log s, with the mean m and the standard deviation s of each
+ * channel. */
 static void encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments)
 {
     const cfg  *c = n->cfg;

@@ -1,12 +1,12 @@
-/* kl.c - AutoencoderKL (Rombach et al. 2022): encodes images to Gaussian distributions of latents,
- * and decodes latents.
+/* kl.c - runs AutoencoderKL (Rombach et al. 2022), which encodes images to Gaussian distributions
+ * of latents, and decodes latents.
  *
- * The current feature map `h` is always at the bottom of the arena memory of a decode or encode. A
- * layer allocates its own memory above h and frees it when it ends. Norms and upsampling are
- * applied a few rows at a time (bands.h), and a narrower or smaller map overwrites the map that it
- * is computed from. So at most two maps exist at a time: h and the output of the first convolution
- * of a residual block. The sums for the group norm of a map are computed while its rows are in the
- * caches. */
+ * During a decode or encode, the current feature map `h` is always at the bottom of the arena
+ * memory. A layer allocates its own memory above h and frees this memory when the layer ends. Norms
+ * and upsampling are applied a few rows at a time (bands.h), and a narrower or smaller map
+ * overwrites the map from which it is computed. So at most two maps exist at a time: h and the
+ * output of the first convolution of a residual block. The sums for a map's group norm are computed
+ * while the map's rows are still in the caches. */
 #include <math.h>
 #include <string.h>
 
@@ -39,8 +39,8 @@ static int level_count(const xd_kl_cfg *c)
     return c->width.n;
 }
 
-/* Returns the channels of level l in execution order; the decoder begins with the coarsest
- * level. */
+/* Returns the channels of level l. Levels are counted in execution order, so the decoder's first
+ * level is the coarsest. */
 static int64_t level_width(const xd_kl_cfg *c, int dec, int l)
 {
     return dec ? c->dec_width.v[level_count(c) - 1 - l] : c->width.v[l];
@@ -69,7 +69,8 @@ static xd_status check_blocks(const xd_names *t, const char *key, const char *pl
     return XD_OK;
 }
 
-/* Checks the channels of level l (in execution order) of the encoder or the decoder. */
+/* Checks the channels of a level of the encoder or the decoder; l counts levels in execution
+ * order. */
 static xd_status check_width(const xd_kl_cfg *c, int dec, int l, xd_err *e)
 {
     int64_t w = level_width(c, dec, l);
@@ -114,7 +115,7 @@ static xd_status check_numbers(const xd_kl_cfg *c, xd_err *e)
 
 xd_status xd_kl_check(xd_kl_cfg *c, xd_err *e)
 {
-    if (!c->width.n)            /* the lists that diffusers uses by default                    */
+    if (!c->width.n)            /* lists that the config has by default in diffusers           */
         c->width.n = 1, c->width.v[0] = 64;
     if (!c->down.n)
         c->down.n = 1, strcpy(c->down.v[0], "DownEncoderBlock2D");
@@ -167,9 +168,9 @@ static void w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t
                                            .stride = { 1, stride, stride }, .bias = 1 });
 }
 
-/* Declares a convolution whose weights are f32 whatever the type of the maps. The convolutions next
- * to the latents work on the smallest map, so these convolutions are cheap, and rounding errors in
- * them affect every pixel. */
+/* Declares a convolution whose weights are f32, whatever the type of the maps. This is for the
+ * convolutions next to the latents: they are cheap, because the latents are the smallest map, and
+ * their rounding errors affect every pixel. */
 static void w_conv_f32(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in, int k)
 {
     xd_dtype type = d->type;
@@ -269,16 +270,16 @@ static void kl_weights(xd_decl *d, const void *cfg, void *glob)
 typedef struct run {
     xd_exec      *x;
     const xd_kl_cfg *c;
-    xd_tensor     partial;      /* [rows,G,2] F64: group sums per row of the latest map        */
-    xd_gsum       sum;          /* group sums of the map to be normalized                     */
-    size_t        base;         /* arena mark below the map h                                 */
+    xd_tensor     partial;      /* [rows,G,2] F64: sums of each row of the latest map          */
+    xd_gsum       sum;          /* group norm sums of the map that is normalized next         */
+    size_t        base;         /* position of the map h in the arena (a mark)                */
     xd_tensor     h;            /* [1,H,W,C] at `base`: the current map                       */
 } run;
 
 static const xd_tensor none;
 static const int       no_pad[3], pad1[3] = { 0, 1, 1 };
 
-/* Allocates a map with h's rows and columns and C channels. */
+/* Allocates a map with C channels and as many rows and columns as h. */
 static xd_tensor map_as(run *r, xd_dtype type, int64_t C)
 {
     return xd_new_as(r->x, type, 4, (int64_t[]){ 1, r->h.d[1], r->h.d[2], C });
@@ -289,8 +290,8 @@ static xd_tensor new_map(run *r, int64_t C)
     return map_as(r, r->x->act, C);
 }
 
-/* Returns a view of the memory at `base` as a map of this shape, for which the memory must be large
- * enough. */
+/* Returns a view of the memory at `base` as a map of this shape. The memory must be large enough
+ * for the map. */
 static xd_tensor view_at_base(const run *r, int64_t H, int64_t W, int64_t C)
 {
     return xd_view(r->h.p, r->h.type, 4, (int64_t[]){ 1, H, W, C });
@@ -301,15 +302,16 @@ static xd_tensor partial_of(const run *r, xd_tensor map)
     return xd_rows(r->partial, 0, map.d[1]);
 }
 
-/* Returns the convolution input silu(norm(in)) for the map `in`, which must be the map computed
- * last: the group sums of its rows are added up first. */
+/* Returns the convolution input silu(norm(in)). The map `in` must be the map that was computed
+ * last; the group norm sums of its rows are added up first. */
 static xd_feed norm_feed(run *r, xd_tensor in, const xd_kl_norm *w)
 {
     xd_group_close(r->x, &r->sum, partial_of(r, in), in);
     return (xd_feed){ .in = in, .sum = &r->sum, .gain = w->gain, .bias = w->bias, .eps = EPS };
 }
 
-/* Runs a 3 x 3 convolution, padded by one pixel (with stride 2 only below and on the right). */
+/* Runs a 3 x 3 convolution, padded by one pixel on all sides or, with stride 2, only below and on
+ * the right. */
 static void conv3(run *r, xd_banded a)
 {
     a.stride = a.stride ? a.stride : 1;
@@ -335,9 +337,9 @@ static void same_width(run *r, const xd_kl_res *w)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* Runs a residual block that changes the number of channels, with a 1x1 convolution of h as
- * shortcut. The new h overlaps the old one, so each band is read before it is overwritten; a map
- * with more channels is therefore computed from its last row to its first. */
+/* Runs a residual block that changes the number of channels; its shortcut is a 1x1 convolution of
+ * h. The new h overlaps the old h in memory, so each band of the old h is read before it is
+ * overwritten. A new h with more channels is therefore computed from its last row to its first. */
 static void other_width(run *r, const xd_kl_res *w)
 {
     xd_tensor old = r->h;
@@ -429,7 +431,7 @@ static void run_downsample(run *r, const xd_cnv *w)
     r->h = xd_map_at(r->x, r->base, 1, H, W, C);
 }
 
-/* Begins a run: allocates the norms' sums for maps of at most `rows` rows. */
+/* Begins a run: allocates the sums of the group norms, for maps of at most `rows` rows. */
 static run begin_run(xd_exec *x, const xd_kl_cfg *c, int64_t rows)
 {
     int64_t G = c->groups, one[2] = { G, 2 }, all[3] = { rows, G, 2 };
@@ -439,7 +441,8 @@ static run begin_run(xd_exec *x, const xd_kl_cfg *c, int64_t rows)
     return r;
 }
 
-/* Computes h = conv_in(in) from `in` [1,H,W,C], after an optional 1x1 convolution of `in`. */
+/* Computes h = conv_in(in) from `in` [1,H,W,C]. Some autoencoders have a 1x1 convolution of `in`
+ * before. */
 static void run_conv_in(run *r, xd_tensor in, const xd_cnv *before, const xd_cnv *conv_in)
 {
     r->h = xd_map_at(r->x, r->base, 1, in.d[1], in.d[2], conv_in->w.out);
@@ -454,7 +457,8 @@ static void run_conv_in(run *r, xd_tensor in, const xd_cnv *before, const xd_cnv
     xd_group_rows(r->x, partial_of(r, r->h), r->h);
 }
 
-/* Computes out (F32) = conv_out(silu(norm(h))), followed by an optional 1x1 convolution. */
+/* Computes out (F32) = conv_out(silu(norm(h))). Some autoencoders have a 1x1 convolution
+ * afterwards. */
 static void run_conv_out(run *r, xd_tensor out, const xd_kl_half *w, const xd_cnv *after)
 {
     xd_tensor m = after ? map_as(r, after->w.type, w->out.w.out) : out;

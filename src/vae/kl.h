@@ -1,12 +1,12 @@
-/* kl.h - inside vae: the network of diffusers' AutoencoderKL, shared by the autoencoder classes
- * that are built on it. */
+/* kl.h - inside vae: declares the network of diffusers' AutoencoderKL, on which several autoencoder
+ * classes are built. */
 #ifndef XD_VAE_KL_H
 #define XD_VAE_KL_H
 
 #include "vae/vae.h"
 
 enum {
-    /* max number of levels (resolutions), for at most 128 pixels per latent cell */
+    /* max number of levels (resolutions); with this number, a latent cell has 128 x 128 pixels */
     XD_KL_LEVELS = 8,
     XD_KL_RES    = 16,          /* maximum number of residual blocks per level                */
 };
@@ -45,9 +45,9 @@ typedef struct xd_kl_glob {
     xd_cnv     quant, post_quant;
 } xd_kl_glob;
 
-/* Rows of a field table for reading config.json into a struct that begins with an xd_kl_cfg.
- * Parameters: diffusers' defaults of layers_per_block, latent_channels and sample_size (pixels per
- * side of a tile). */
+/* Rows of a field table that read config.json into a struct that begins with an xd_kl_cfg. The
+ * parameters of the macro are diffusers' defaults of layers_per_block, latent_channels and
+ * sample_size (pixels per side of a tile). */
 #define XD_KL_FIELDS(layers_, latents_, sample_)                                                  \
     { "in_channels", offsetof(xd_kl_cfg, in_channels), 'l', 3, NULL },                            \
     { "out_channels", offsetof(xd_kl_cfg, out_channels), 'l', 3, NULL },                          \

@@ -1,7 +1,7 @@
-/* maps.c - feature maps of autoencoders (maps.h) */
+/* maps.c - allocates, copies and checks the feature maps of autoencoders (maps.h) */
 #include "vae/maps.h"
 
-/* Max bytes of the frames that are normalized together. */
+/* Max bytes of frames that are normalized together. */
 static const int64_t few_frames = (int64_t)5 << 27;
 
 xd_tensor xd_map_as(xd_exec *x, xd_dtype type, int64_t T, int64_t H, int64_t W, int64_t C)

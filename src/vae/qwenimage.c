@@ -1,4 +1,5 @@
-/* qwenimage.c - AutoencoderKLQwenImage: the causal autoencoder (causal.h) on single images */
+/* qwenimage.c - runs AutoencoderKLQwenImage, which is the causal autoencoder (causal.h) for single
+ * images */
 #include "vae/causal.h"
 
 static const xd_field fields[] = {

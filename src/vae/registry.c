@@ -1,4 +1,4 @@
-/* registry.c - the list of supported autoencoders */
+/* registry.c - lists the supported autoencoders */
 #include <stddef.h>
 
 #include "vae/vae.h"
@@ -25,9 +25,9 @@ int64_t xd_vae_frames(const xd_vae_info *v, int64_t t)
     return t % 2 ? (t - 1) * v->cell[0] + 1 : t * v->cell[0];
 }
 
-/* Returns the latent frames of n video frames. The number of frames is halved log2(cell[0]) times,
- * in batches of eight frames; the first batch also has the remainder. The first of an odd number of
- * frames stays single. */
+/* Returns the number of latent frames of n video frames. Frames are processed in batches of eight;
+ * the first batch also has the remaining frames. In each batch, the number of frames is halved
+ * log2(cell[0]) times, where the first frame of an odd number stays single. */
 int64_t xd_vae_latents(const xd_vae_info *v, int64_t n)
 {
     if (v->alone)

@@ -1,10 +1,10 @@
-/* rgb.c - linear maps from latent channels to RGB, for previews.
+/* rgb.c - contains linear maps from latent channels to RGB, for previews.
  *
  * The coefficients are least-squares fits over decoded images, published by ComfyUI
  * (comfy/latent_formats.py; the coefficients of the last table are in latent_preview.py of the
- * nodes for that model). Coefficients fit trained weights, so an autoencoder is recognized by its
- * number of channels, width and scaling factor. A table has one row of (R, G, B) per latent
- * channel; its last row is the constant term. */
+ * nodes for that model). Coefficients are right only for the weights for which they were fitted, so
+ * an autoencoder is recognized by its number of channels, width and scaling factor. A table has one
+ * row of (R, G, B) per latent channel; its last row is the constant term. */
 #include "vae/rgb.h"
 
 #include <math.h>

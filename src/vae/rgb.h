@@ -1,4 +1,5 @@
-/* rgb.h - inside vae: known linear maps from the latents of an autoencoder to RGB, for previews. */
+/* rgb.h - inside vae: returns known linear maps from the latents of an autoencoder to RGB, for
+ * previews. */
 #ifndef XD_VAE_RGB_H
 #define XD_VAE_RGB_H
 

@@ -1,14 +1,14 @@
 /* tile.c - decodes and encodes images in overlapping tiles, blended as in diffusers' autoencoders.
  *
- * A tile has all frames of a video. Tiles are computed row by row. The last rows of the tile above
- * are blended into a tile, then the last columns of the tile to its left; both neighbours are
- * already blended themselves. Then the upper left part of the tile is copied to the result. So only
- * two kinds of bands are kept: the lower rows of all tiles of the row above, and the right columns
+ * A tile has all frames of a video. Tiles are computed row by row. First, the last rows of the tile
+ * above are blended into a tile, then the last columns of the tile to its left; these two tiles
+ * were blended before. Then the upper left part of the tile is copied to the result. So only two
+ * kinds of bands must be kept: the lower rows of all tiles in the row above, and the right columns
  * of the previous tile.
  *
- * With several ranks each rank computes its own tiles first. Rank 0 keeps its own tiles, and then
- * blends the tiles of all ranks in the order that a single rank would use. A rank that sends a tile
- * keeps the tile until rank 0 has received it. */
+ * With several ranks each rank computes its own tiles first. Then rank 0 blends the tiles of all
+ * ranks in the order that a single rank would use. A rank that sends a tile does not overwrite the
+ * tile before rank 0 has received it. */
 #include <stdlib.h>
 
 #include "base/minmax.h"
@@ -21,18 +21,19 @@ typedef struct tiling {
     void        (*run)(xd_exec *x, const xd_net *n, xd_tensor in, xd_tensor out);
     int64_t       H, W;         /* size of the image in cells                                  */
     int64_t       tile[2], step[2];     /* h and w in cells: size of a tile, distance of tiles */
-    int64_t       fi[2], fo[2]; /* h, w: elements per cell in `in` and in `out`                */
-    int64_t       unit;         /* lines of `out` that have the same blend weight              */
-    const xd_deal *deal;        /* distribution of tiles over ranks; NULL: one rank            */
+    int64_t       fi[2], fo[2]; /* rows and columns per cell in `in`, and in `out`             */
+    int64_t       unit;         /* number of lines of `out` with the same blend weight         */
+    const xd_deal *deal;        /* which rank computes which tile; NULL: only one rank         */
     xd_tensor     in, out;      /* [T,H,W,C]: input and output frames                          */
-    xd_tensor     above;        /* lower bands: [tile columns x T, rows, tile width, C]        */
-    xd_tensor     left;         /* right band: [T, tile height, columns, C]                    */
+    xd_tensor     above;        /* lower rows of tiles: [tile columns x T, rows, tile width, C] */
+    xd_tensor     left;         /* right columns of a tile: [T, tile height, columns, C]       */
 } tiling;
 
-/* row and column of a tile among the tiles; position and size of the tile in cells */
+/* a tile: its row and column among the tiles (i, j); its position and size in cells */
 typedef struct tile { int64_t i, j, y, x, h, w; } tile;
 
-/* Returns a view of a rectangle of the frames [T,H,W,C]: h rows from y on, w columns from x on. */
+/* Returns a view of a rectangle of all frames [T,H,W,C]: h rows, beginning with row y, and w
+ * columns, beginning with column x. */
 static xd_tensor box_view(xd_tensor t, int64_t y, int64_t h, int64_t x, int64_t w)
 {
     t.p = (char *)t.p + (y * t.s[1] + x * t.s[2]) * (int64_t)xd_dtype_size(t.type);
@@ -51,13 +52,14 @@ static xd_tensor line_view(xd_tensor t, int axis, int64_t k)
     return r;
 }
 
-/* Returns a view of the band kept from the tile above, in tile column j. */
+/* Returns a view of the lower rows that were kept from the tile above, in tile column j. */
 static xd_tensor bands_above(const tiling *g, int64_t j)
 {
     return xd_rows(g->above, j * g->out.d[0], g->out.d[0]);
 }
 
-/* Returns the number of tiles per row of tiles; tiles_of returns the number of all tiles. */
+/* cols_of returns the number of tiles in a row of tiles; tiles_of returns the number of all
+ * tiles. */
 static int64_t cols_of(const tiling *g)
 {
     return (g->W + g->step[1] - 1) / g->step[1];
@@ -68,8 +70,8 @@ static int64_t tiles_of(const tiling *g)
     return (g->H + g->step[0] - 1) / g->step[0] * cols_of(g);
 }
 
-/* Blends the last n lines of a into the first n lines of b: b = a (1 - k/n) + b k/n for line k,
- * with k rounded down to multiples of g->unit in the weights. */
+/* Blends the last n lines of a into the first n lines of b: b = a (1 - k/n) + b k/n for line k. In
+ * these weights, k is rounded down to a multiple of g->unit. */
 static void blend_lines(const tiling *g, xd_tensor a, xd_tensor b, int axis, int64_t n)
 {
     for (int64_t k = 0; k < n; k++) {
@@ -79,8 +81,8 @@ static void blend_lines(const tiling *g, xd_tensor a, xd_tensor b, int axis, int
     }
 }
 
-/* Returns the size of the band kept from the tile above tile row i (axis 0), or to the left of tile
- * column i (axis 1): at most the size of that tile. */
+/* Returns the number of lines that are kept from the tile above tile row i (axis 0), or from the
+ * tile to the left of tile column i (axis 1). The number is at most the size of that tile. */
 static int64_t band_size(const tiling *g, int axis, int64_t i)
 {
     int64_t step = g->step[axis], extent = axis ? g->W : g->H;
@@ -102,8 +104,8 @@ static void blend_neighbours(const tiling *g, const tile *t, xd_tensor out)
     }
 }
 
-/* Copies the bands that later tiles need to g->above and g->left, and the upper left part of the
- * tile to the image. */
+/* Copies the lower rows and the right columns, which later tiles need, to g->above and g->left.
+ * Copies the upper left part of the tile to the image. */
 static void keep_bands(const tiling *g, const tile *t, xd_tensor out)
 {
     int64_t h = t->h * g->fo[0], w = t->w * g->fo[1];
@@ -178,7 +180,7 @@ static void all_tiles(tiling *g)
 
 /* ---- tiles of several ranks --------------------------------------------------------------- */
 
-/* Returns a view of the next tile in `slab`, at element *at, which is advanced. The tiles in `slab`
+/* Returns a view of the next tile in `slab`, at element *at, and advances *at. The tiles in `slab`
  * are aligned to 64 bytes. */
 static xd_tensor next_of(const tiling *g, xd_tensor slab, const tile *t, int64_t *at)
 {
@@ -189,8 +191,8 @@ static xd_tensor next_of(const tiling *g, xd_tensor slab, const tile *t, int64_t
     return v;
 }
 
-/* On rank 0, whose own tiles are in `slab`: receives the other ranks' tiles, and blends all tiles
- * in the order that a single rank would use. */
+/* Runs on rank 0, whose own tiles are in `slab`. Receives the tiles of the other ranks, and blends
+ * all tiles in the order that a single rank would use. */
 static void blend_tiles(tiling *g, xd_tensor slab)
 {
     xd_exec *x = g->x;
@@ -247,8 +249,9 @@ static int larger_first(const void *a, const void *b)
 }
 
 /* Sets the size and the distance of tiles for an image of h x w cells. Sizes and distances equal
- * those of diffusers if the overlap is an integer number of cells. With another overlap the
- * distance of tiles is rounded down to complete cells, so that the tiles still cover the image. */
+ * those of diffusers if the overlap is an integer number of cells. If the overlap is not an integer
+ * number of cells, the distance of tiles is rounded down to complete cells, so that the tiles still
+ * cover the image. */
 static void set_tiling(tiling *g, const xd_vae_info *v, int64_t h, int64_t w)
 {
     g->H = h, g->W = w;
@@ -300,7 +303,7 @@ xd_status xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, i
     return s;
 }
 
-/* Runs `run` on the complete image if the image is not larger than one tile, otherwise on tiles. */
+/* If the image is not larger than one tile, runs `run` on the complete image, else on tiles. */
 static void run_tiled(xd_exec *x, const xd_vae_info *v, tiling *g, xd_tensor in, xd_tensor out,
                       xd_tensor lat)
 {

@@ -1,10 +1,10 @@
-/* tiny.c - AutoencoderTiny: small autoencoders for previews (TAESD and variants;
+/* tiny.c - runs AutoencoderTiny, a class of small autoencoders for previews (TAESD and variants;
  * https://github.com/madebyollin/taesd).
  *
  * The network has plain convolutions and ReLU; all feature maps have the same number of channels.
- * The encoder outputs latents and no distribution, so the log variance is set so low that a sample
- * equals the mean. Maps are stacked in the arena: the current map h at the bottom, above it the two
- * maps of a block. Every convolution exchanges its halo rows with other ranks. */
+ * The encoder outputs latents and not a distribution; a log variance is added that is so low that a
+ * sample equals the mean. In the arena, the current map h is at the bottom, and the two maps of a
+ * block are above h. Every convolution exchanges its halo rows with other ranks. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,19 +17,19 @@
 
 enum { LEVELS = 8, BLOCKS = 16, MOST = 4096, TILE = 512 };
 
-static const float SAME = -30;          /* log variance: the lower limit of the samplers        */
+static const float SAME = -30;          /* log variance of the latents: the samplers' lower limit */
 
 typedef struct cfg {
     int64_t in_channels, out_channels, latent_channels, factor;
     double  scaling, shift;
     char    act[XD_FIELD_TEXT], upsample[XD_FIELD_TEXT];
-    xd_ints width[2], blocks[2];        /* [0]: encoder, [1]: decoder; one number per level     */
+    xd_ints width[2], blocks[2];        /* index 0: encoder, 1: decoder; one number per level   */
 } cfg;
 
 typedef struct block { xd_cnv conv[3]; } block;
 
 typedef struct half {
-    xd_cnv in, out, between[LEVELS];    /* between[i]: convolution after level i               */
+    xd_cnv in, out, between[LEVELS];    /* between[i]: the convolution after level i           */
     block  block[LEVELS][BLOCKS];
 } half;
 
@@ -149,9 +149,9 @@ static void w_block(xd_decl *d, block *w, int *at, int64_t C)
     xd_w_leave(d);
 }
 
-/* Declares the encoder or the decoder. Convolutions next to the latents are f32, as in kl.c. The
- * layer numbers in tensor names also count layers without weights: the activation after the
- * decoder's first convolution, and upsampling. */
+/* Declares the encoder or the decoder. As in kl.c, convolutions next to the latents have f32
+ * weights. In tensor names, layers are numbered; layers without weights are counted, too: the
+ * activation after the decoder's first convolution, and upsampling layers. */
 static void w_half(xd_decl *d, const cfg *c, half *w, int dec)
 {
     const int64_t  C = c->width[dec].v[0];
@@ -187,7 +187,7 @@ static void weights(xd_decl *d, const void *cfg_, void *g_)
 
 typedef struct run {
     xd_exec  *x;
-    size_t    base;             /* arena mark below the map h                                  */
+    size_t    base;             /* position of the map h in the arena (a mark)                 */
     xd_tensor h;                /* [1,H,W,C] at `base`: the current map                        */
 } run;
 
@@ -220,8 +220,8 @@ static void run_block(run *r, const block *w)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* Doubles the rows and columns of the map h and convolves it. The upsampled copy of the old h is
- * allocated above the new h, which overwrites the old h. */
+/* Doubles the rows and columns of the map h, then convolves the map. The old h is upsampled to
+ * memory above the new h; the new h overwrites the old h. */
 static void run_upsample(run *r, const xd_cnv *w)
 {
     xd_tensor old = r->h;
@@ -254,7 +254,7 @@ static void run_half(run *r, const cfg *c, const half *w, int dec)
     }
 }
 
-/* Computes z = 3 tanh(z / 3) in place. */
+/* Computes z = 3 tanh(z / 3); the result replaces z. */
 static void clamp_latents(xd_exec *x, xd_tensor z)
 {
     const xd_tensor none = { 0 };
@@ -264,7 +264,7 @@ static void clamp_latents(xd_exec *x, xd_tensor z)
     xd_axpby(x, all, 0, none, 3);
 }
 
-/* Writes in * gain + bias to `out`, which may have any strides. */
+/* Writes in * gain + bias to `out`, a tensor that may have any strides. */
 static void scale_map(xd_exec *x, xd_tensor out, xd_tensor in, float gain, float bias)
 {
     const float g[3] = { gain, gain, gain }, b[3] = { bias, bias, bias };
@@ -297,7 +297,7 @@ static void decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     }
 }
 
-/* Fills the second half of the moments (the log variance) with a constant. */
+/* Writes a constant to the second half of the moments, which is the log variance. */
 static void fill_variance(xd_exec *x, xd_tensor moments, int64_t C)
 {
     xd_tensor one = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, 1, 1, 1 }), to = moments;

@@ -1,5 +1,5 @@
-/* vae.h - autoencoders of images and videos, which decode latents to pixels and encode pixels to
- * latents. */
+/* vae.h - declares autoencoders of images and videos, which decode latents to pixels and encode
+ * pixels to latents. */
 #ifndef XD_VAE_VAE_H
 #define XD_VAE_VAE_H
 
@@ -13,9 +13,9 @@ typedef struct xd_vae_info {
     int     alone;              /* 1: the first latent frame always decodes to one frame       */
     int64_t tile[2];            /* rows and columns of latent cells in a tile                  */
     double  overlap[2];         /* overlap of neighbouring tiles, as a fraction of a tile      */
-    /* Pixels per side of a position of the decoder's outermost map. Tiles are blended on this map.
-     * The encoder's tiles are `patch` times larger than the decoder's, as in diffusers. 0 means
-     * 1. */
+    /* Pixels per side of a position of the decoder's outermost map. Tiles are blended on this map,
+     * not on pixels. The encoder's tiles are `patch` times larger than the decoder's, as in
+     * diffusers. 0 means 1. */
     int     patch;
     /* P >= 1: each latent cell packs P x P inner cells. Latent channel c P^2 + P y + x is channel c
      * of the inner cell in row y and column x. */
@@ -28,9 +28,9 @@ typedef struct xd_vae_info {
 typedef struct xd_vae {
     xd_net_def net;
     void (*info)(const void *cfg, xd_vae_info *out);
-    /* Decodes latents lat [T,h,w,C] F32, whose scaling was undone before, to rgb [T',h f,w f,3] F32
-     * in about [-1,1], in the caller's memory. Allocates scratch memory from the arena x->tmp and
-     * rewinds the arena. */
+    /* Decodes latents lat [T,h,w,C] F32 to rgb [T',h f,w f,3] F32 in about [-1,1], in the caller's
+     * memory. The caller must undo the scaling of the latents before. Allocates scratch memory from
+     * the arena x->tmp and rewinds the arena. */
     void (*decode)(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
     /* Encodes pixels rgb [T,H,W,3] F32 in [-1,1] to moments [T',h,w,2C] F32: mean and log variance
      * of the latents. */
@@ -39,25 +39,25 @@ typedef struct xd_vae {
 
 extern const xd_vae *const xd_vaes[];           /* all autoencoders; the array ends with NULL  */
 
-/* Returns XD_EUNSUPPORTED unless an autoencoder's input and output channel counts are both 3
+/* Returns XD_EUNSUPPORTED unless an autoencoder has 3 input channels and 3 output channels
  * (RGB). */
 xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e);
 
 /* Returns the number of frames to which t latent frames (t >= 1) decode. The number is t if cell[0]
  * is 1. For a larger cell[0], each latent frame decodes to cell[0] frames, except that the first
- * latent frame is a single frame if t is odd or `alone` is set. */
+ * latent frame decodes to a single frame if t is odd or `alone` is set. */
 int64_t xd_vae_frames(const xd_vae_info *v, int64_t t);
-/* Returns the number of latent frames to which n frames (n >= 1) are encoded. With `alone` the
- * frames after the last complete latent frame are not encoded. */
+/* Returns the number of latent frames to which n frames (n >= 1) are encoded. If `alone` is set,
+ * the frames after the last complete latent frame are not encoded. */
 int64_t xd_vae_latents(const xd_vae_info *v, int64_t n);
 
-/* Distribution of tiles over the ranks that share an image: each rank computes its tiles, rank 0
- * assembles the image. The callbacks send the messages. A failed rank still takes part in all
- * messages. */
+/* Distribution of tiles over the ranks that compute one image together: each rank computes its
+ * tiles, and rank 0 assembles the image. The callbacks exchange the tiles. A failed rank still
+ * takes part in all messages. */
 typedef struct xd_deal xd_deal;
 struct xd_deal {
     int        rank;            /* this rank                                                   */
-    const int *owner;           /* [xd_vae_tiles]: rank that computes each tile, row by row    */
+    const int *owner;           /* [xd_vae_tiles]: for each tile, row by row, its rank         */
     /* Sends a tile (F32, contiguous) of this rank to rank 0, in the order of the tiles. The tile
      * must not change until `wait` is called. */
     void (*send)(const xd_deal *d, xd_exec *x, xd_tensor tile);
@@ -67,12 +67,13 @@ struct xd_deal {
     void (*wait)(const xd_deal *d, xd_exec *x);
 };
 
-/* Returns a copy of *v in which the tile sizes are those of encoding. */
+/* Returns a copy of *v with the tile sizes for encoding. */
 xd_vae_info xd_vae_encoding(const xd_vae_info *v);
-/* Returns the number of tiles into which h x w latent cells are split; 1 if one tile is enough. */
+/* Returns the number of tiles into which h x w latent cells are split, or 1 if one tile is
+ * enough. */
 int64_t   xd_vae_tiles(const xd_vae_info *v, int64_t h, int64_t w);
-/* Assigns tiles to ranks, largest tile first, each to the rank with the smallest area so far.
- * Writes the rank of each tile to owner[xd_vae_tiles]. */
+/* Assigns tiles to ranks: the largest tile first, and each tile to the rank whose tiles have the
+ * smallest area so far. Writes the rank of each tile to owner[xd_vae_tiles]. */
 xd_status xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, int *owner,
                         xd_err *e);
 

@@ -1,4 +1,4 @@
-/* wan.c - AutoencoderKLWan: the causal autoencoder of videos (causal.h) */
+/* wan.c - runs AutoencoderKLWan, which is the causal autoencoder (causal.h) for videos */
 #include "vae/causal.h"
 
 static const xd_field fields[] = {
