@@ -1,4 +1,5 @@
-/* convert.c - converts a model from any supported files to a directory of safetensors files */
+/* convert.c - converts a model, given by any supported files, to a directory of safetensors
+ * files */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,8 +50,8 @@ static void add_part(xd_cvt *v, xd_component *p, int type)
                                                                                     : type };
 }
 
-/* Chooses the model components to convert and their data types. The VAE keeps its data type,
- * because the VAE is small and rounding would be visible. */
+/* Chooses which components of the model are converted, and their data types. The VAE keeps its data
+ * type, because the VAE is small and rounding would be visible in images. */
 static xd_status choose_parts(xd_cvt *v, xd_err *e)
 {
     int       type, text;
@@ -100,7 +101,7 @@ static xd_status check_components(const xd_cvt *v, xd_err *e)
 
 /* ---- source files --------------------------------------------------------------------------- */
 
-/* Opens the weight files of the components to convert. To merge LoRA files, also opens the
+/* Opens the weight files of the components to convert. If LoRA files are merged, also opens the
  * components that LoRA files may change. */
 static xd_status open_files(xd_cvt *v, xd_err *e)
 {
@@ -126,8 +127,8 @@ static const char *type_text(int type)
                                  : xd_dtype_name((xd_dtype)type);
 }
 
-/* Describes the conversion's arguments as text. The described arguments must be the same when an
- * interrupted conversion is resumed. */
+/* Describes the conversion's arguments as text. An interrupted conversion can only be resumed with
+ * the same arguments. */
 static xd_status describe(xd_cvt *v, xd_err *e)
 {
     for (int i = 0; i < v->nparts; i++)
@@ -160,7 +161,7 @@ static xd_status write_part(xd_cvt *v, const xd_cvt_part *c, xd_err *e)
     return s == XD_OK ? xd_cvt_index(v, c, e) : s;
 }
 
-/* Writes all output files. model_index.json is last, because a directory without model_index.json
+/* Writes all output files. model_index.json is written last, because a directory without this file
  * is not a model. */
 static xd_status write_all(xd_cvt *v, xd_err *e)
 {

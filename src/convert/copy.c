@@ -1,8 +1,8 @@
-/* copy.c - copies to the output: configs, tokenizers, the scheduler, and components that are not
- * converted.
+/* copy.c - copies the files that are not converted to the output: configs, tokenizers, the
+ * scheduler, and components that are not converted.
  *
- * In directories of converted components, all files except weights are copied. In other directories
- * that model_index.json or the pipeline names, all files are copied. */
+ * From the directory of a converted component, all files except weights are copied. From other
+ * directories that model_index.json or the pipeline names, all files are copied. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -79,8 +79,8 @@ static xd_status add_entry(xd_cvt *v, const char *below, const char *name, int w
     return s;
 }
 
-/* Lists the files of a directory for copying. A directory that does not exist has no files to
- * copy. */
+/* Lists the files of a directory that are copied. If the directory does not exist, the list is
+ * empty. */
 static xd_status add_folder(xd_cvt *v, const char *below, int weights, int depth, xd_err *e)
 {
     char     *path = xd_cvt_path(v->m.dir, below, NULL, e);
@@ -107,7 +107,7 @@ static xd_status add_other(xd_cvt *v, const char *folder, xd_err *e)
     return !folder || is_part(v, folder) ? XD_OK : add_folder(v, folder, 1, 1, e);
 }
 
-/* Lists files of the model's top directory for copying: index, licence and description. */
+/* Lists the files of the model's top directory that are copied: index, licence and description. */
 static xd_status add_top(xd_cvt *v, xd_err *e)
 {
     static const char *const begins[] = { "LICENSE", "NOTICE", "README", NULL };
@@ -205,8 +205,9 @@ static xd_status copy_bytes(xd_cvt *v, FILE *in, FILE *out, const xd_cvt_copy *c
     return s;
 }
 
-/* Reads a config and removes its quantization_config, since the converted weights are no longer
- * quantized that way. The output buffer stays empty if the config has no quantization_config. */
+/* Reads a config and removes its quantization_config, because the converted weights are not
+ * quantized in that way. If the config has no quantization_config, the output buffer stays
+ * empty. */
 static xd_status read_config(const xd_cvt_copy *c, xd_text_buf *b, xd_err *e)
 {
     static const char key[] = "quantization_config";

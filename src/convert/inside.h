@@ -1,9 +1,8 @@
-/* inside.h - private to convert: the plan of a model conversion (the output files and their
- * tensors), and the steps of the conversion.
+/* inside.h - private to convert: declares the plan of a model conversion (the output files and
+ * their tensors), and the steps of the conversion.
  *
- * The plan of a conversion is made before anything is written. The plan has every output file with
- * its header, so that the size of each file is known and files of an interrupted earlier run are
- * recognized. */
+ * The plan is made before anything is written. It has every output file with its header, so that
+ * the size of each file is known and files of an interrupted earlier run are recognized. */
 #ifndef XD_CONVERT_INSIDE_H
 #define XD_CONVERT_INSIDE_H
 
@@ -11,7 +10,8 @@
 #include "model/model.h"
 #include "xdit/tools.h"
 
-/* A value in place of an element type: the output keeps the element types of the source files. */
+/* This value is used in place of an element type: the output has the same element types as the
+ * source files. */
 enum { XD_CVT_STORED = XD_NDTYPES };
 
 typedef struct xd_cvt_item {    /* a tensor of the converted model                             */
@@ -19,11 +19,12 @@ typedef struct xd_cvt_item {    /* a tensor of the converted model              
     xd_tensor t;                /* type and shape of the output tensor                         */
     int64_t   raw;              /* index in the source files of an undeclared tensor, copied
                                    as is; -1: the component declares the tensor                */
-    int       unit;             /* number of a group of tensors that must be in the same file  */
-    /* 1: a matrix; the other tensor of its group (`unit`) has its scales. */
+    int       unit;             /* number of its group; a group's tensors are in the same file */
+    /* 1: the tensor is a quantized matrix; the other tensor of its group (`unit`) has the matrix's
+     * scales. */
     int       quantized;
-    int       scales;           /* 1: the scales of a quantized matrix                         */
-    int       fours;            /* 1: a Q4_0 matrix, stored as the bytes of its blocks         */
+    int       scales;           /* 1: the tensor has the scales of a quantized matrix          */
+    int       fours;            /* 1: a Q4_0 matrix, which is stored as bytes (its blocks)     */
     int64_t   rotate;           /* group size of the columns' rotation (xd_rotation); 0: none  */
     size_t    at;               /* offset in the data section of the output file               */
 } xd_cvt_item;
@@ -88,17 +89,18 @@ void      xd_cvt_progress(xd_cvt *v, const char *file, size_t bytes);
 
 /* Lists the other files of the model, which are copied: configs, tokenizers. */
 xd_status xd_cvt_list_copies(xd_cvt *v, xd_err *e);
-/* Copies the listed files. last 0: copies all except model_index.json; last 1: copies only
- * model_index.json. */
+/* Copies the listed files. If `last` is 0, copies all except model_index.json; if `last` is 1,
+ * copies only model_index.json. */
 xd_status xd_cvt_copy_files(xd_cvt *v, int last, xd_err *e);
 void      xd_cvt_copies_free(xd_cvt *v);
 
-/* Checks that the output directory is empty or has files of the same conversion. Marks complete
- * files as done, checks the free disk space for the other files, and prepares the directory. */
+/* Checks that the output directory is empty or has only files of the same conversion. Marks
+ * complete files as done, checks that the disk has space for the other files, and prepares the
+ * directory. */
 xd_status xd_cvt_begin(xd_cvt *v, xd_err *e);
 xd_status xd_cvt_end(const xd_cvt *v, xd_err *e);
 
-/* Returns "DIR/a/b", malloc'ed. Returns NULL if out of memory, and sets *e. */
+/* Returns the malloc'ed path "DIR/a/b". If out of memory, returns NULL and sets *e. */
 char     *xd_cvt_path(const char *dir, const char *a, const char *b, xd_err *e);
 
 #endif

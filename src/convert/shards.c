@@ -1,7 +1,7 @@
-/* shards.c - distributes the output tensors over files and makes the files' headers.
+/* shards.c - distributes the output tensors over files, and makes the headers of the files.
  *
- * Tensors are distributed over files as in diffusers, in the order in which they are loaded. In
- * each file, tensors whose byte size is a multiple of ALIGN are first, so that all these tensors
+ * As in diffusers, tensors are distributed over files in the order in which they are loaded. In
+ * each file, tensors whose byte size is a multiple of ALIGN come first, so that all these tensors
  * are aligned. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +32,9 @@ char *xd_cvt_path(const char *dir, const char *a, const char *b, xd_err *e)
 
 /* ---- which file ----------------------------------------------------------------------------- */
 
-/* Returns the bytes of the tensors that must stay in one file with tensor i, such as a matrix and
- * its scales. Sets *end to the first tensor that may be in another file. */
+/* Tensor i must be in the same file as some other tensors, such as a matrix and its scales. Returns
+ * the bytes of these tensors together. Sets *end to the first tensor that may be in another
+ * file. */
 static size_t unit_bytes(const xd_cvt_part *c, int i, int *end)
 {
     size_t bytes = 0;
@@ -42,7 +43,7 @@ static size_t unit_bytes(const xd_cvt_part *c, int i, int *end)
     return bytes;
 }
 
-/* Returns the first tensor of the next file, if a file begins with tensor i. */
+/* For a file that begins with tensor i, returns the first tensor of the next file. */
 static int next_file(const xd_cvt_part *c, int i, int64_t max_bytes)
 {
     int64_t bytes = 0;
@@ -60,8 +61,8 @@ static int is_odd(const xd_cvt_item *i)
     return xd_bytes(i->t) % ALIGN != 0;
 }
 
-/* Compares the order of two tensors in a file: tensors with aligned sizes are first, then the
- * others by element size, and otherwise in the order of the list. */
+/* Compares two tensors to find their order in a file: tensors with aligned sizes come first; the
+ * others are ordered by element size, and those of equal element size as in the list. */
 static int by_place(const void *x, const void *y)
 {
     const xd_cvt_item *a = x, *b = y;
@@ -100,8 +101,9 @@ static void add_formats(xd_cvt_part *c)
         xd_buf_add(b, "}}");
 }
 
-/* Makes the header of a safetensors file. Every file has the quantization formats of all matrices,
- * since readers look into only one file. */
+/* Makes the header of a safetensors file. Every file's header has the quantization formats of all
+ * matrices of the component, because programs that read the files look for them in only one
+ * file. */
 static xd_status make_header(const xd_cvt *v, const xd_cvt_part *c, xd_cvt_file *f, xd_err *e)
 {
     xd_st_item *items = calloc((size_t)f->n + 1, sizeof *items);

@@ -1,9 +1,9 @@
 /* state.c - checks the state of the output directory, and resumes an interrupted conversion.
  *
- * While a conversion is incomplete, the output directory has a note file with the arguments and the
- * hash of the source model. A run with the same note resumes the conversion: output files have
- * their final names only when they are complete, and the header of each has a hash of arguments and
- * source. */
+ * While a conversion is incomplete, the output directory contains a file, the note, with the
+ * arguments and the hash of the source model. If a later run would write the same note, it resumes
+ * the conversion: an output file gets its final name only when it is complete, and its header has a
+ * hash of the arguments and the source. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +42,7 @@ static xd_status write_note(const xd_cvt *v, xd_err *e)
     return s;
 }
 
-/* Reads the note of the output directory, if there is one, and fails if the note is that of another
+/* If the output directory has a note, reads it, and fails if it is the note of another
  * conversion. */
 static xd_status read_note(const xd_cvt *v, const char *path, int *there, xd_err *e)
 {
@@ -87,7 +87,7 @@ static int is_same(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Fails if the output would replace a source file. */
+/* Fails if an output file would replace a source file. */
 static xd_status check_apart(const xd_cvt *v, xd_err *e)
 {
     const char *of = is_same(v->a->output, v->m.dir) ? v->m.dir : NULL;
@@ -119,7 +119,7 @@ static xd_status check_taken(const xd_cvt *v, xd_err *e)
                            "a model", v->a->output, *taken ? "/" : "", taken) : XD_OK;
 }
 
-/* Returns 1 if an earlier run of the same conversion has written the file completely. */
+/* Returns 1 if the file was completely written by an earlier run of the same conversion. */
 static int is_done(const xd_cvt_file *f)
 {
     unsigned char want[XD_ST_SIZE], have[XD_ST_SIZE];
@@ -152,8 +152,8 @@ static int is_old(const xd_cvt_part *c, const char *name)
     return 1;
 }
 
-/* Returns the bytes of weight files in a component's output directory that a loader could mistake
- * for the component's weights, but that are not part of this conversion. If `remove` is set,
+/* Finds weight files in a component's output directory that are not part of this conversion, but
+ * that a loader could mistake for the component's weights. Returns their bytes. If `remove` is set,
  * deletes these files. */
 static size_t old_bytes(const xd_cvt *v, const xd_cvt_part *c, int remove)
 {
@@ -176,8 +176,8 @@ static size_t old_bytes(const xd_cvt *v, const xd_cvt_part *c, int remove)
 
 /* ---- free disk space ------------------------------------------------------------------------ */
 
-/* Returns the path of the output directory if it exists, else the path of the nearest existing
- * parent directory. The caller must free the returned path. */
+/* Returns the path of the output directory or, if it does not exist, of the nearest parent
+ * directory that exists. The caller must free the returned path. */
 static char *nearest_folder(const char *output)
 {
     if (xd_file_is_dir(output))

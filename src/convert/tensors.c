@@ -1,7 +1,7 @@
 /* tensors.c - lists the tensors that a converted model component will have, and their types.
  *
- * A tensor that the network declares gets the declared name, whatever the tensor's name in the
- * source files is. Undeclared tensors of files that use the declared names are kept for other
+ * A tensor that the network declares gets the declared name, whatever its name in the source files
+ * is. If the source files use the declared names, their undeclared tensors are kept, too, for other
  * programs. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static xd_dtype plain_type(const xd_cvt_part *c, xd_dtype stored, int vector, in
 
 static xd_cvt_item *add_item(xd_cvt_part *c, const char *name, xd_tensor t, xd_err *e)
 {
-    if ((c->n & (c->n - 1)) == 0) {     /* double the capacity of the full list: a power of two */
+    if ((c->n & (c->n - 1)) == 0) {     /* the list is full (n is a power of two): double it    */
         xd_cvt_item *v = realloc(c->item, (size_t)(c->n ? 2 * c->n : 1) * sizeof *v);
         if (!v) {
             xd_fail(e, XD_ENOMEM, "no memory for the list of tensors");
@@ -71,7 +71,7 @@ static int is_listed(const xd_cvt_part *c, const char *name)
     return 0;
 }
 
-/* Adds the tensor with the scales of a quantized matrix: the scales of "a.weight" are
+/* Adds the tensor with the scales of a quantized matrix. For a matrix "a.weight", this tensor is
  * "a.weight_scale" [out,1]. */
 static xd_status add_scales(xd_cvt_part *c, const xd_cvt_item *of, xd_err *e)
 {
@@ -94,7 +94,7 @@ static xd_status add_declared(xd_cvt_part *c, const xd_declared *d, xd_err *e)
     xd_tensor           t;
     if (!xd_source_name(&p->w->src, d->name, name, sizeof name) || is_listed(c, name) ||
         !p->w->src.has(p->w->src.self, name, &t))
-        return XD_OK;           /* the tensor belongs to blocks that are never run             */
+        return XD_OK;           /* the tensor's block is never run                             */
     const int quantized = !d->unread && (d->type == XD_I8 || d->type == XD_F8E4M3);
     const int vector = d->unread ? d->nd < 2 : d->type == XD_F32;
     if (p->single)              /* a single file may store the tensor in another shape         */

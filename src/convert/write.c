@@ -1,8 +1,8 @@
 /* write.c - writes the tensors of a file, some rows at a time.
  *
- * Each thread converts its own band of rows: it reads the rows as f32, adds LoRA terms, then rounds
- * or quantizes the sums. When all threads are done, the converted rows are written, and the pages
- * of the source files are released. */
+ * Each thread converts its own band of rows: reads the rows as f32, adds LoRA terms, then rounds or
+ * quantizes the sums. When all threads are done, the converted rows are written, and the pages of
+ * the source files are released. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ enum { BAND = 1 << 20 };        /* max elements per thread and step; at least on
 typedef struct band_work {      /* the rows of a tensor that all threads convert in one step   */
     const xd_reader   *r;
     const xd_cvt_item *i;
-    int64_t row, end, band;     /* rows [row, end) of this step; rows per thread               */
+    int64_t row, end, band;     /* this step converts [row, end), a thread `band` rows         */
     size_t  row_bytes;          /* bytes of an output row                                      */
     float  *wide;               /* [threads, band, cols]: rows as f32                          */
     char   *out;                /* [threads, band]: converted rows                             */

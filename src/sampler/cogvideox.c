@@ -2,8 +2,8 @@
  * diffusers' CogVideoXDDIMScheduler and CogVideoXDPMScheduler.
  *
  * Both samplers use noise levels with a shifted signal-to-noise ratio. The first sampler is DDIM
- * with eta 0. The second sampler is DPM-Solver++ 2M with noise (Lu et al. 2022, arXiv:2211.01095),
- * and its history is the previous prediction of the clean latents. clip_sample is read but not
+ * with eta 0. The second sampler is DPM-Solver++ 2M with noise (Lu et al. 2022, arXiv:2211.01095);
+ * it keeps the previous prediction of the clean latents as its history. clip_sample is read but not
  * used, as in diffusers. */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "sampler/schedule.h"
 
 typedef struct level {
-    double acp, prev;           /* cumulative alpha product at this and the next step           */
+    double acp, prev;           /* cumulative product (acp) at this step, at the next step      */
     int    last;                /* 1: the request's last timestep                               */
 } level;
 
@@ -36,7 +36,7 @@ static xd_status level_at(level *v, const xd_levels *l, const xd_sched_cfg *c, i
     if (t >= l->n)
         return xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d gives timestep %d of %d",
                        c->steps_offset, t, l->n);
-    v->acp = l->acp[t < 0 ? l->n + t : t];          /* index -1: the last element               */
+    v->acp = l->acp[t < 0 ? l->n + t : t];          /* index -1 is the last element             */
     v->last = to < 0;
     v->prev = to >= 0 ? l->acp[to] : c->set_alpha_to_one ? 1 : l->acp[0];
     if (!(v->acp >= 0 && v->acp < 1))
@@ -91,10 +91,10 @@ static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
 
 /* ---- DPM ---------------------------------------------------------------------------------- */
 
-/* Returns 1 if a step has order 2. The first step has no earlier prediction and the last step has
- * no later noise level, so both steps have order 1, and diffusers draws noise once for each. In
- * other steps diffusers draws noise for a step of order 1, then again for the step of order 2,
- * which is used. */
+/* Returns 1 if a step has order 2. The first step has no earlier prediction, and the last step has
+ * no later noise level. So these two steps have order 1, and diffusers draws noise once in each of
+ * them. In other steps, diffusers draws noise twice: first for a step of order 1, which is not
+ * used, then for the step of order 2. */
 static int is_second_order(const xd_sampling *s, int step)
 {
     return step > 0 && !((const level *)s->priv)[step].last;
@@ -105,14 +105,15 @@ static int count_draws(const xd_sampling *s, int step)
     return is_second_order(s, step) ? 2 : 1;
 }
 
-/* Returns half the log signal-to-noise ratio, which is infinite if signal or noise is 0. */
+/* Returns half the logarithm of the signal-to-noise ratio; the result is infinite if signal or
+ * noise is 0. */
 static double half_log_snr(double acp)
 {
     return 0.5 * log(acp / (1 - acp));
 }
 
-/* Computes the factors of a step, x = cx x + f[0] x0 + f[1] (x0 of the previous step) + f[2] noise.
- * Returns the factor cx of the latents. */
+/* Computes the factors of a step: the next latents are cx x + f[0] x0 + f[1] (x0 of the previous
+ * step) + f[2] noise. Returns cx, the factor of the current latents x. */
 static double step_factors(const xd_sampling *s, int step, double f[3])
 {
     const level *v = (const level *)s->priv + step;

@@ -1,5 +1,5 @@
-/* ddim.c - DDIM (Song et al. 2020, arXiv:2010.02502), as in diffusers' DDIMScheduler. Steps add
- * noise if eta is above 0. */
+/* ddim.c - DDIM (Song et al. 2020, arXiv:2010.02502), as in diffusers' DDIMScheduler. If eta is
+ * above 0, steps add noise. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static xd_status ddim_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
             break;
         }
         s->in_scale[i] = 1;
-        d->acp[i] = l.acp[t < 0 ? l.n + t : t];         /* index -1: the last element          */
+        d->acp[i] = l.acp[t < 0 ? l.n + t : t];         /* index -1 is the last element        */
         d->prev[i] = to >= 0 ? l.acp[to] : c->set_alpha_to_one ? 1 : l.acp[0];
         if (a->leap && s->steps == 1)
             d->prev[i] = 1;
@@ -113,7 +113,7 @@ static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
         xd_noise_check(x, s, step, noise);
     xd_copy_to(x, x0, pred);
     ddim_clean(x, s, step, lat, x0);
-    if (!strcmp(type, "v_prediction"))          /* converts pred to epsilon                    */
+    if (!strcmp(type, "v_prediction"))          /* converts pred to the prediction of the noise */
         xd_axpby(x, pred, (float)rb, lat, (float)ra);
     else if (strcmp(type, "epsilon"))
         xd_axpby(x, pred, (float)(1 / rb), lat, (float)(-ra / rb));

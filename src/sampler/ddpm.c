@@ -1,8 +1,8 @@
 /* ddpm.c - ancestral sampling (Ho et al. 2020, arXiv:2006.11239), as in diffusers' DDPMScheduler.
  *
- * A step computes the latents at the next timestep of the list; the last step computes clean
- * latents. A step adds noise with the variance of the true posterior. The coefficients of a step
- * are f32, as in diffusers. */
+ * A step computes the latents at the next timestep of the list, and adds noise with the variance of
+ * the true posterior. The last step computes clean latents. The coefficients of a step are f32, as
+ * in diffusers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +21,10 @@ static int history_length(const xd_sched_cfg *c)
     return 0;
 }
 
-/* Checks the config's variance_type. fixed_small_log equals fixed_small, computed in another way.
- * fixed_large_log is refused, because its logarithm has no square root. Learned variances are
- * refused, because no supported model predicts them. */
+/* Checks the config's variance_type. fixed_small_log has the same values as fixed_small, which are
+ * computed in another way. fixed_large_log is refused, because diffusers takes the square root of a
+ * logarithm that is negative. Learned variances are refused, because no supported model predicts
+ * them. */
 static xd_status check_config(const xd_sched_cfg *c, xd_err *e)
 {
     const char *v = c->variance_type;
@@ -36,8 +37,8 @@ static xd_status check_config(const xd_sched_cfg *c, xd_err *e)
     return s == XD_OK ? xd_refuse(c->thresholding, "thresholding", "true", e) : s;
 }
 
-/* Computes the coefficients of a step from the cumulative alpha product `acp` to `prev`, by
- * formulas (6) and (7) of the paper. */
+/* Computes the coefficients of a step from the cumulative alpha product `acp` to the product
+ * `prev`, by formulas (6) and (7) of the paper. */
 static level level_of(const xd_sched_cfg *c, double acp, double prev, int t)
 {
     float at = (float)acp, ap = (float)prev, alpha = at / ap, beta = 1 - alpha;
@@ -56,7 +57,7 @@ static xd_status fill_steps(xd_sampling *s, const xd_levels *l, const xd_steps *
             return xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d gives timestep %d "
                                           "of %d", c->steps_offset, t, l->n);
         s->in_scale[i] = 1;
-        double acp = l->acp[t < 0 ? l->n + t : t];      /* index -1: the last element           */
+        double acp = l->acp[t < 0 ? l->n + t : t];      /* index -1 is the last element         */
         v[i] = level_of(c, acp, to >= 0 ? l->acp[to] : 1, t);
         if (a->leap && s->steps == 1)
             v[i] = (level){ acp, 1, 0, 0 };

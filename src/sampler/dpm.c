@@ -2,8 +2,8 @@
  * or with noise in every step (sde-dpmsolver++), as in diffusers' DPMSolverMultistepScheduler.
  *
  * The history has solver_order arrays with predictions of the clean latents. The newest prediction
- * is in slot step % order, so that no array is copied. A step is a linear combination of latents,
- * predictions and noise, whose factors are computed on the host. */
+ * is in array step % order, so that no array is copied. A step is a linear combination of latents,
+ * predictions and noise; its factors are computed on the host. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,8 +72,8 @@ static xd_status check_config(xd_sched_cfg *c, xd_err *e)
     return s;
 }
 
-/* Returns the number of timesteps that remain after the timesteps with the smallest log
- * signal-to-noise ratios are clipped. */
+/* The timesteps with the smallest log signal-to-noise ratios are clipped. Returns the number of
+ * timesteps that remain. */
 static int last_time(const xd_levels *l, const xd_sched_cfg *c)
 {
     int clipped = 0;
@@ -82,8 +82,8 @@ static int last_time(const xd_levels *l, const xd_sched_cfg *c)
     return l->n - clipped;
 }
 
-/* Fills the timesteps and noise levels of a request, arrays of n + 2 elements. Returns the number
- * of sampling steps. */
+/* Fills two arrays of n + 2 elements with the timesteps and the noise levels of a request. Returns
+ * the number of sampling steps. */
 static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a, int rounds,
                          double *time, double *sigma)
 {
@@ -184,8 +184,8 @@ void xd_dpm_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_
     xd_point_clean(x, &s->cfg, xd_dpm_point(s, step), lat, pred);
 }
 
-/* Returns the order of a step. The order is lower at the start, where previous predictions are
- * missing, and near the end. */
+/* Returns the order of a step. The order is lower near the start, where there are too few previous
+ * predictions, and near the end. */
 static int order_of(const xd_sampling *s, int step)
 {
     const xd_sched_cfg *c = &s->cfg;
@@ -196,8 +196,8 @@ static int order_of(const xd_sampling *s, int step)
     return step == s->steps - 2 && few && order > 2 ? 2 : order;
 }
 
-/* Factors of a step's linear combination: of the latents, of the latest predictions (newest first),
- * and of the noise. */
+/* The factors of a step's linear combination: of the latents, of the latest predictions (newest
+ * first), and of the noise. */
 typedef struct factors { double lat, m[3], noise; } factors;
 
 xd_slopes xd_dpm_slopes(const xd_sched_cfg *c, double alpha, double h, int order)
@@ -209,8 +209,9 @@ xd_slopes xd_dpm_slopes(const xd_sched_cfg *c, double alpha, double h, int order
                      xd_dpm_noisy(c) ? -alpha * (second + 1) : -alpha * second };
 }
 
-/* Returns the factors of a step. Schedules with almost as many steps as timesteps repeat some
- * timesteps; a step to the same timestep changes nothing and has no slope. */
+/* Returns the factors of a step. A schedule with almost as many steps as there are timesteps
+ * repeats some timesteps; a step from a timestep to the same timestep changes nothing and has no
+ * slope. */
 static factors step_factors(const xd_sampling *s, int step, int order)
 {
     xd_point t = xd_dpm_point(s, step + 1), s0 = xd_dpm_point(s, step);
@@ -234,7 +235,7 @@ static factors step_factors(const xd_sampling *s, int step, int order)
         return f;
     }
     double r1 = (xd_dpm_point(s, step - 1).lambda - xd_dpm_point(s, step - 2).lambda) / h;
-    /* d10 is the factor of (m0 - m1) / r0, and d11 the factor of (m1 - m2) / r1. */
+    /* d10 is the factor of (m0 - m1) / r0; d11 is the factor of (m1 - m2) / r1 */
     double d10 = v.first * (1 + r0 / (r0 + r1)) + v.second / (r0 + r1);
     double d11 = -(v.first * r0 + v.second) / (r0 + r1);
     f.m[0] += d10 / r0;

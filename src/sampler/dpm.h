@@ -1,15 +1,17 @@
-/* dpm.h - inside sampler: functions that the multistep and the singlestep DPM-Solver++ share. */
+/* dpm.h - inside sampler: declares functions that both the multistep and the singlestep
+ * DPM-Solver++ use. */
 #ifndef XD_SAMPLER_DPM_H
 #define XD_SAMPLER_DPM_H
 
 #include "sampler/schedule.h"
 
-/* Opens the schedule of a DPM-Solver++ sampler, whose config was checked before. `rounds` is 1 if
- * the timesteps of Karras noise levels are rounded to integers for any beta schedule. */
+/* Opens the schedule of a DPM-Solver++ sampler; the sampler's config must be checked before. If
+ * `rounds` is 1, the timesteps of Karras noise levels are rounded to integers for all beta
+ * schedules. */
 xd_status xd_dpm_open(xd_sampling *s, const xd_steps *a, int rounds, xd_err *e);
 void      xd_dpm_close(xd_sampling *s);
 
-/* Returns noise level i of the schedule, i = 0 .. s->steps. */
+/* Returns noise level i of the schedule, where i is 0 .. s->steps. */
 xd_point  xd_dpm_point(const xd_sampling *s, int i);
 void      xd_dpm_shares(const xd_sampling *s, int step, double of[2]);
 void      xd_dpm_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
@@ -17,9 +19,9 @@ void      xd_dpm_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat
 /* Returns 1 if every step adds noise (sde-dpmsolver++). */
 int       xd_dpm_noisy(const xd_sched_cfg *c);
 
-/* The factors of a step. A step adds the prediction at its start (m) and the first and the second
- * slope of the prediction, each times a factor. `h` is the length of the step in half the log
- * signal-to-noise ratio. */
+/* The factors of a step. A step adds three terms, each times a factor: the prediction at the start
+ * of the step (m), and the first and the second slope of the prediction. `h` is the length of the
+ * step, measured in half the log signal-to-noise ratio. */
 typedef struct xd_slopes { double m, first, second; } xd_slopes;
 xd_slopes xd_dpm_slopes(const xd_sched_cfg *c, double alpha, double h, int order);
 

@@ -4,7 +4,7 @@
  * Sampling steps are divided into groups of 1 to solver_order steps. A step of order k starts again
  * from the latents at the start of its group, and uses the k predictions since the start of the
  * group. The history has solver_order arrays with predictions of the clean latents (the newest in
- * slot step % order), followed by the latents at the start of the group. */
+ * array step % order), and one more array with the latents at the start of the group. */
 #include <math.h>
 #include <string.h>
 
@@ -24,8 +24,8 @@ static int count_draws(const xd_sampling *s, int step)
     return xd_dpm_noisy(&s->cfg);
 }
 
-/* Opens the sampler for a request. If the steps do not divide into complete groups, or end at noise
- * level 0, the last steps have lower orders. */
+/* Opens the sampler for a request. The last steps have lower orders if the steps cannot be divided
+ * into complete groups, or if the schedule ends at noise level 0. */
 static xd_status single_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
 {
     strcpy(s->cfg.timestep_spacing, "linspace");
@@ -48,15 +48,15 @@ static int order_of(const xd_sampling *s, int step)
     return step + 1 < order ? step + 1 : order;     /* the first group may have fewer steps     */
 }
 
-/* Factors of a step's linear combination: of the latents, of the latest predictions (newest first),
- * and of the noise. */
+/* The factors of a step's linear combination: of the latents, of the latest predictions (newest
+ * first), and of the noise. */
 typedef struct factors { double lat, m[MOST], noise; } factors;
 
-/* Adds the slopes of the predictions since the start of the group to the factors. The array r has
- * the predictions' times as fractions of the step. */
+/* Adds the terms of the predictions' slopes since the start of the group to the factors. The array
+ * r has the times of the predictions, as fractions of the step. */
 static void add_slopes(factors *f, const xd_sched_cfg *c, xd_slopes v, int order, const double *r)
 {
-    if (order == 2) {           /* slope between the predictions m0 and m1                     */
+    if (order == 2) {           /* the slope is that between m0 and m1                         */
         f->m[0] = v.first / r[0];
         f->m[1] -= f->m[0];
         return;

@@ -1,6 +1,8 @@
 /* euler.c - Euler steps on noise levels (Karras et al. 2022, arXiv:2206.00364, algorithm 2 without
- * churn), as in diffusers' EulerDiscreteScheduler, and with noise in every step, as in diffusers'
- * EulerAncestralDiscreteScheduler */
+ * churn).
+ *
+ * There are two samplers: one as in diffusers' EulerDiscreteScheduler, and one that adds noise in
+ * every step, as in diffusers' EulerAncestralDiscreteScheduler. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +37,7 @@ static xd_status check_config(const xd_sched_cfg *c, xd_err *e)
     return s == XD_OK ? xd_respacing_check(c, e) : s;
 }
 
-/* Writes the timesteps of a request, largest first. Timesteps with "linspace" spacing may be
+/* Writes the timesteps of a request, largest first. With "linspace" spacing, timesteps may be
  * fractions. Returns the number of timesteps, at most n + 1. */
 static int spaced_timesteps(const xd_sched_cfg *c, int n, double *t)
 {
@@ -120,8 +122,8 @@ static xd_status euler_open(xd_sampling *s, const xd_sched_cfg *c, const xd_step
     return st;
 }
 
-/* Returns the factors of image and noise in the latents before a step. The factor of the image is 1
- * at every noise level. */
+/* Before a step, the latents are a sum of image and noise. Returns the two factors of this sum; the
+ * image has the factor 1 at every noise level. */
 static void euler_shares(const xd_sampling *s, int step, double of[2])
 {
     of[0] = 1, of[1] = step < s->steps ? ((const euler *)s->priv)->sigma[step] : 0;
@@ -140,7 +142,8 @@ static void euler_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor la
     xd_level_clean(x, &s->cfg, ((const euler *)s->priv)->sigma[step], lat, pred);
 }
 
-/* Euler step: x' = x + (x - x0) / sigma * (next - sigma), where x0 follows from the prediction. */
+/* Makes an Euler step, x' = x + (x - x0) / sigma * (next - sigma), where x0 follows from the
+ * prediction. */
 static void euler_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                        const xd_tensor *hist, xd_tensor noise)
 {
@@ -178,8 +181,8 @@ static int ancestral_draws(const xd_sampling *s, int step)
     return 1;
 }
 
-/* Ancestral step: an Euler step to a noise level below the next one, then added noise up to the
- * next level. */
+/* Makes an ancestral step: an Euler step to a noise level below the next one, after which noise is
+ * added up to the next level. */
 static void ancestral_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                            const xd_tensor *hist, xd_tensor noise)
 {

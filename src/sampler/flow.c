@@ -1,8 +1,8 @@
 /* flow.c - Euler steps along the straight paths of rectified flow (Liu et al. 2022,
  * arXiv:2209.03003), as in diffusers' FlowMatchEulerDiscreteScheduler.
  *
- * The noise level sigma decreases from 1 to 0, and the noise level is the timestep input of the
- * network. With dynamic shifting, larger images spend more steps at high noise (Esser et al. 2024,
+ * The noise level sigma decreases from 1 to 0; the network reads the noise level as its timestep.
+ * With dynamic shifting, larger images spend more steps at high noise (Esser et al. 2024,
  * arXiv:2403.03206, 5.3.2). */
 #include <math.h>
 #include <stdlib.h>
@@ -43,15 +43,15 @@ static double shift_sigma(double shift, double sigma)
     return shift * sigma / (1 + (shift - 1) * sigma);
 }
 
-/* Rounds a noise level from a pipeline to f32: diffusers stores such levels in f32 and computes
- * with them in f32. */
+/* Rounds a noise level that a pipeline passes to f32, because diffusers stores these levels in f32
+ * and computes with them in f32. */
 static double round_level(const xd_steps *a, double v)
 {
     return a->own_sigmas || a->sigmas || a->times ? (double)(float)v : v;
 }
 
-/* Computes n noise levels before any shift, largest first: 1 .. 1/n, or evenly over the range of
- * the training levels. */
+/* Computes n noise levels, largest first, before they are shifted: 1 .. 1/n, or evenly spaced in
+ * the range of the training levels. */
 static void unshifted_levels(const xd_sched_cfg *c, const xd_steps *a, double *sigma)
 {
     double N = c->num_train_timesteps, max = 1, min = 1 / N;
@@ -144,8 +144,8 @@ static int count_draws(const xd_sampling *s, int step)
     return s->cfg.stochastic_sampling;
 }
 
-/* Makes an Euler step. With stochastic_sampling, the next latents are instead the predicted clean
- * latents with new noise. */
+/* Makes an Euler step. If stochastic_sampling is set, the next latents are instead the predicted
+ * clean latents plus new noise. */
 static void flow_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                       const xd_tensor *hist, xd_tensor noise)
 {
@@ -162,7 +162,7 @@ static void flow_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
         xd_axpby(x, lat, next, noise, 1 - next);
 }
 
-/* Opens FlowMatchLCMScheduler, which always uses stochastic steps. */
+/* Opens FlowMatchLCMScheduler, whose steps are always stochastic. */
 static xd_status lcm_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
 {
     s->cfg.stochastic_sampling = 1;

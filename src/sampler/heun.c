@@ -1,11 +1,11 @@
-/* heun.c - Heun's method on noise levels (Karras et al. 2022, arXiv:2206.00364, algorithm 1 without
- * churn), as in diffusers' HeunDiscreteScheduler, and in rectified flow, as in diffusers'
+/* heun.c - Heun's method (Karras et al. 2022, arXiv:2206.00364, algorithm 1 without churn) on noise
+ * levels, as in diffusers' HeunDiscreteScheduler, and in rectified flow, as in diffusers'
  * FlowMatchHeunDiscreteScheduler.
  *
- * n steps are 2 n - 1 evaluations of the network. An even evaluation makes an Euler step, and the
+ * n steps need 2 n - 1 evaluations of the network. An even evaluation makes an Euler step, and the
  * next, odd evaluation repeats that step with the mean of the slopes at both ends. The last step of
- * the schedule is only an Euler step. The history is the slope at the start of the step, and the
- * latents at the start of the step. */
+ * the schedule is only an Euler step. The history has two arrays: the slope at the start of the
+ * step, and the latents at the start of the step. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +25,8 @@ static int level_of(int evaluation)
     return (evaluation + 1) / 2;
 }
 
-/* Repeats the timesteps and input scales of n steps for each of the steps' evaluations, and sets
- * s->steps to the number of evaluations. */
+/* Each of n steps has two evaluations, except the last: repeats the timesteps and input scales of
+ * the steps for their evaluations. Sets s->steps to the number of evaluations. */
 static xd_status repeat_steps(xd_sampling *s, int n, xd_err *e)
 {
     double *time = calloc((size_t)n * 2, sizeof *time);
@@ -104,8 +104,8 @@ static xd_status discrete_open(xd_sampling *s, const xd_sched_cfg *c, const xd_s
     return st;
 }
 
-/* Returns the factors of image and noise in the latents before a step. The factor of the image is 1
- * at every noise level. */
+/* Before a step, the latents are a sum of image and noise. Returns the two factors of this sum; the
+ * image has the factor 1 at every noise level. */
 static void discrete_shares(const xd_sampling *s, int step, double of[2])
 {
     of[0] = 1, of[1] = step < s->steps ? ((const double *)s->priv)[level_of(step)] : 0;
@@ -174,8 +174,8 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-/* Config keys of rectified flow. The keys of dynamic shifting are those of the Euler scheduler,
- * whose noise levels are used here; FlowMatchHeunDiscreteScheduler has no such keys. */
+/* Config keys of rectified flow. FlowMatchHeunDiscreteScheduler has no keys for dynamic shifting;
+ * the keys here are those of the Euler scheduler, whose noise levels are used. */
 static const xd_field flow_fields[] = {
     XD_SCHED_FLOW,
     { NULL, 0, 0, 0, NULL },

@@ -1,6 +1,7 @@
-/* lcm.c - samplers of models that are distilled for few steps: latent consistency models (Luo et
- * al. 2023, arXiv:2310.04378), as in diffusers' LCMScheduler, and trajectory consistency (Zheng et
- * al. 2024, arXiv:2402.19159), as in diffusers' TCDScheduler.
+/* lcm.c - implements two samplers of models that are distilled for few steps: that of latent
+ * consistency models (Luo et al. 2023, arXiv:2310.04378), as in diffusers' LCMScheduler, and that
+ * of trajectory consistency models (Zheng et al. 2024, arXiv:2402.19159), as in diffusers'
+ * TCDScheduler.
  *
  * Both samplers choose their timesteps among the timesteps of the distillation
  * (original_inference_steps), and add new noise between steps. */
@@ -37,7 +38,8 @@ static xd_status check_config(const xd_sched_cfg *c, int steps, int given, xd_er
     return s;
 }
 
-/* Chooses n of the timesteps that the distillation used, largest first. */
+/* Chooses n timesteps among those that the distillation used. The chosen timesteps are sorted,
+ * largest first. */
 static void make_timesteps(const xd_sched_cfg *c, int n, double *t)
 {
     int    most = c->original_inference_steps;
@@ -46,7 +48,7 @@ static void make_timesteps(const xd_sched_cfg *c, int n, double *t)
         t[i] = (most - floor(i * step)) * (c->num_train_timesteps / most) - 1;
 }
 
-/* Opens the schedule. Sets all fields of the levels except `clean`, `lat` and `to`. */
+/* Opens the schedule, and sets all fields of the levels except `clean`, `lat` and `to`. */
 static xd_status open_levels(xd_sampling *s, xd_levels *l, const xd_steps *a, xd_err *e)
 {
     const xd_sched_cfg *c = &s->cfg;
@@ -132,8 +134,8 @@ static void lcm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
 
 /* ---- TCD ---------------------------------------------------------------------------------- */
 
-/* Opens TCD. The prediction is for the timestep (1 - eta) times the next timestep, computed in f32
- * as in diffusers. */
+/* Opens TCD. A step's prediction is for the timestep (1 - eta) times the next timestep; this
+ * product is computed in f32 as in diffusers. */
 static xd_status tcd_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
 {
     xd_levels l = { 0 };
@@ -151,7 +153,7 @@ static xd_status tcd_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps 
     return st;
 }
 
-/* Computes the clean latents, which are not clipped, as in diffusers. */
+/* Computes the clean latents. As in diffusers, they are not clipped. */
 static void tcd_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
 {
     xd_to_clean(x, &s->cfg, ((const level *)s->priv)[step].acp, lat, pred);
@@ -194,8 +196,8 @@ static void tcd_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
     XD_SCHED_THRESHOLDS
 
 static const xd_field lcm_fields[] = { COMMON, { NULL, 0, 0, 0, NULL } };
-/* Config keys of TCD. TCDScheduler has an eta of 0.3 by default, but every pipeline passes its own
- * eta, with default 0. */
+/* Config keys of TCD. TCDScheduler's default eta is 0.3, but every pipeline passes its own eta,
+ * whose default is 0. */
 static const xd_field tcd_fields[] = { COMMON, XD_SCHED(eta, 'd', 0, NULL),
                                        { NULL, 0, 0, 0, NULL } };
 

@@ -1,4 +1,4 @@
-/* sampler.c - the registry of samplers. Opens the configs and schedules of samplers. */
+/* sampler.c - lists the samplers, and opens their configs and schedules */
 #include "sampler/sampler.h"
 
 #include <stdlib.h>
@@ -55,10 +55,11 @@ const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int 
     return NULL;
 }
 
-/* Config values that a sampler class replaces, and the replacements. */
+/* Values of the config that a scheduler class replaces: if the value is one of `names`, the class
+ * uses `own`. */
 static const struct {
     const char *class_begin;
-    int         algorithm;      /* 1: the key is algorithm_type, 0: solver_type                 */
+    int         algorithm;      /* 1: a value of algorithm_type, 0: of solver_type              */
     const char *names[5], *own;
 } renames[] = {
     { "DPMSolverMultistep", 0, { "logrho", "bh1", "bh2" }, "midpoint" },
@@ -107,8 +108,8 @@ int xd_sched_has(const xd_sampler *d, const char *key)
     return 0;
 }
 
-/* Refuses a request's lists of timesteps or sigmas if the sampler, or the sampler with its config,
- * does not support such lists. */
+/* Refuses a request's list of timesteps or sigmas if the sampler, or its config, does not support
+ * such a list. */
 static xd_status check_lists(const xd_sampler *d, const xd_sched_cfg *c, const xd_steps *a,
                              xd_err *e)
 {

@@ -1,17 +1,17 @@
-/* sampler.h - noise schedules and denoising steps: elementwise arithmetic on rows of latents.
+/* sampler.h - declares noise schedules and denoising steps, which are elementwise arithmetic on
+ * rows of latents.
  *
- * A sampler is independent of the model and of the ranks. A sampler computes its schedule on the
- * host in the precision of diffusers. A step works on any range of rows, so patches and sequence
- * shards need no special code. The history of a multistep method is one array over all rows of a
- * rank. */
+ * A sampler is independent of the model and of the ranks. It computes its schedule on the host, in
+ * the precision of diffusers. A step works on any range of rows, so patches and sequence shards
+ * need no special code. The history of a multistep method is one array over all rows of a rank. */
 #ifndef XD_SAMPLER_SAMPLER_H
 #define XD_SAMPLER_SAMPLER_H
 
 #include "base/json.h"
 #include "exec/exec.h"
 
-/* The keys of scheduler_config.json that the samplers read. Keys missing in the file have the
- * defaults of the diffusers class in use. */
+/* The keys of scheduler_config.json that the samplers read. A key that the file does not have gets
+ * the default of the diffusers class in use. */
 typedef struct xd_sched_cfg {
     int    num_train_timesteps;
     double beta_start, beta_end;
@@ -27,8 +27,9 @@ typedef struct xd_sched_cfg {
     char   algorithm_type[XD_FIELD_TEXT];
     char   solver_type[XD_FIELD_TEXT];          /* DPM-Solver: "midpoint" or "heun"             */
     int    lower_order_final, euler_at_final;
-    int    original_inference_steps; /* LCM, TCD: timesteps from which steps are chosen */
-    /* timestep_scaling is for LCM. eta is for DDIM and TCD, and only the request sets eta. */
+    int    original_inference_steps; /* LCM, TCD: number of timesteps to choose from    */
+    /* timestep_scaling: only for LCM. eta: only for DDIM and TCD; set by the request, not by the
+     * config. */
     double timestep_scaling, eta;
     int    predict_x0;                          /* UniPC: 1: steps use predicted clean latents  */
     xd_ints disable_corrector;                  /* UniPC: indices of steps without a corrector    */
@@ -46,7 +47,7 @@ typedef struct xd_sched_cfg {
     double clip_sample_range;
     char   interpolation_type[XD_FIELD_TEXT];   /* Euler: interpolation, "linear" or "log_linear" */
     char   timestep_type[XD_FIELD_TEXT];        /* Euler: timesteps, "discrete" or "continuous" */
-    /* range of respaced noise levels; NaN: the range of the schedule */
+    /* range of respaced noise levels; NaN: the schedule's range */
     double sigma_min, sigma_max;
     /* rectified flow: shifts of the noise levels */
     double shift, base_shift, max_shift, shift_terminal;
@@ -56,7 +57,7 @@ typedef struct xd_sched_cfg {
 } xd_sched_cfg;
 
 /* XD_SCHED is a row of xd_sampler.fields: a config key with its kind (xd_field) and default.
- * XD_SCHED_BETAS has the rows whose defaults several scheduler classes share. */
+ * XD_SCHED_BETAS expands to the rows whose defaults are the same in several scheduler classes. */
 #define XD_SCHED(key, kind, number, text) \
     { #key, offsetof(xd_sched_cfg, key), kind, number, text }
 #define XD_SCHED_BETAS                                          \
@@ -95,30 +96,30 @@ typedef struct xd_sched_cfg {
 
 typedef struct xd_sampling xd_sampling;         /* schedule and history of one request         */
 
-typedef struct xd_steps {       /* parameters of a schedule from the request                    */
+typedef struct xd_steps {       /* what the request sets in a schedule                          */
     int     steps;
     int64_t tokens;             /* number of image tokens, used for dynamic shifting           */
-    /* 1: the unshifted levels are 1 .. 1/steps. Only for rectified flow, and for unipc with
-     * use_flow_sigmas. */
+    /* 1: before they are shifted, the noise levels are 1 .. 1/steps. Only for rectified flow, and
+     * for unipc with use_flow_sigmas. */
     int     own_sigmas;
-    /* Image to image: fraction of the steps that run; 0 or 1: all steps. */
+    /* For image to image: the fraction of the steps that run; 0 or 1: all steps. */
     double  strength;
-    /* dpm++ with use_flow_sigmas: maximum of the dynamic timestep shift, used if the config has no
-     * max_shift. 0: the pipeline does not shift by image size. */
+    /* For dpm++ with use_flow_sigmas: max_shift of the dynamic timestep shift, if the config has
+     * none. 0: the pipeline does not shift timesteps by image size. */
     double  max_shift;
-    /* 1: if the schedule has only one step, DDIM, DDPM and Euler end at the predicted clean
-     * latents. */
+    /* 1: if the schedule has only one step, then the samplers DDIM, DDPM and Euler end at the
+     * predicted clean latents. */
     int     leap;
     /* Returns the logarithm of the dynamic timestep shift. The pointer is NULL if the shift is
      * computed from the number of tokens and the config. */
     double (*mu)(int64_t tokens, int steps);
-    /* The request's own noise levels and timesteps: lists of `steps` values, largest first, or
-     * NULL. Euler's list of sigmas has one value more, the last level. */
+    /* The noise levels and the timesteps that the request sets itself: lists of `steps` values,
+     * largest first, or NULL. For Euler, the list of sigmas has one more value, the last level. */
     const double *sigmas, *times;
 } xd_steps;
 
-/* Bits of xd_sampler.takes: the lists of a request (sigmas, timesteps) that a sampler accepts. Some
- * samplers accept a list only with, or only without, use_flow_sigmas. */
+/* Bits of xd_sampler.takes: a sampler accepts a request's list of sigmas, or its list of timesteps.
+ * Some samplers accept a list only with, or only without, use_flow_sigmas. */
 enum { XD_TAKES_SIGMAS = 1, XD_TAKES_TIMES = 2 };
 
 enum { XD_MAXHIST = 4 };        /* maximum number of history arrays of a sampler                 */
@@ -126,10 +127,10 @@ enum { XD_MAXHIST = 4 };        /* maximum number of history arrays of a sampler
 typedef struct xd_sampler {
     const char *name;           /* value of --scheduler, e.g. "dpm++"                           */
     const char *webui;          /* name of the sampler in stable-diffusion-webui; NULL: none    */
-    /* Name in stable-diffusion-webui of the variant with algorithm_type sde-dpmsolver++; NULL:
+    /* Name, in stable-diffusion-webui, of the sampler with algorithm_type sde-dpmsolver++; NULL:
      * none. */
     const char *webui_sde;
-    const char *classes[6];     /* implemented scheduler classes of diffusers                   */
+    const char *classes[6];     /* scheduler classes of diffusers that it implements            */
     /* Config keys that the sampler reads into xd_sched_cfg, with their defaults. */
     const xd_field *fields;
     int (*history)(const xd_sched_cfg *c);      /* returns the number of history arrays           */
@@ -139,20 +140,19 @@ typedef struct xd_sampler {
      * diffusers draws in a step. The pointer is NULL if no step draws random tensors. */
     int (*draws)(const xd_sampling *s, int step);
     /* Runs one denoising step on n rows of the latents. lat [n,C] F32 becomes the next latents.
-     * pred [n,C] F32 is the guided prediction and may be overwritten. hist[i] [n,C] F32 are the
-     * same rows of history array i. noise [n,C] F32 are the same rows of the step's last random
-     * tensor (absent if the step draws none). */
+     * pred [n,C] F32 is the guided prediction and may be overwritten. hist[i] [n,C] F32 has these
+     * rows of history array i. noise [n,C] F32 has these rows of the random tensor that the step
+     * drew last; absent if the step draws none. */
     void (*step)(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                  const xd_tensor *hist, xd_tensor noise);
-    /* Converts the guided prediction `pred` of a step in place to the clean latents that the model
-     * predicts. lat are the latents before the step. The conversion needs neither history nor
-     * noise. */
+    /* Replaces the guided prediction `pred` of a step by the clean latents that follow from it. lat
+     * are the latents before the step. The conversion needs neither history nor noise. */
     void (*clean)(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
-    int takes;                  /* the accepted lists: bits XD_TAKES_SIGMAS, XD_TAKES_TIMES   */
-    int last_sigma;             /* 1: a request's list of sigmas includes the last level      */
-    /* Latents before a step are of[0] times the clean image plus of[1] times noise: writes these
-     * two factors. `step` may be the number of steps, for the latents after the last step. The
-     * pointer is NULL if the sampler cannot start from an image. */
+    int takes;                  /* lists it accepts: XD_TAKES_SIGMAS, XD_TAKES_TIMES          */
+    int last_sigma;             /* 1: the request's sigmas include the last level             */
+    /* Writes two factors to of[0] and of[1]: the latents before the step are of[0] times the clean
+     * image plus of[1] times noise. `step` may be the number of steps, for the latents after the
+     * last step. The pointer is NULL if the sampler cannot start from an image. */
     void (*shares)(const xd_sampling *s, int step, double of[2]);
     int flow;                   /* 1: the sampler is for models of rectified flow              */
 } xd_sampler;
@@ -160,13 +160,13 @@ typedef struct xd_sampler {
 struct xd_sampling {
     const xd_sampler *def;
     xd_sched_cfg      cfg;
-    /* Number of model evaluations, which may be one more than the request's steps, as in
-     * diffusers. */
+    /* Number of model evaluations. As in diffusers, this may be one more than the request's
+     * steps. */
     int     steps;
     /* Number of steps skipped at the start of the schedule; always 0 for rectified flow. */
     int     skipped;
     double *time;               /* [steps] timestep that is the network's input                  */
-    /* Factor by which the initial noise is multiplied if there is no initial image
+    /* If there is no initial image, the initial noise is multiplied by this factor
      * (init_noise_sigma). */
     double  init_scale;
     double *in_scale;           /* [steps] model input = latents * in_scale[step]                */
@@ -177,12 +177,12 @@ extern const xd_sampler *const xd_samplers[];   /* all samplers; the array ends 
 
 /* Appends the names of all samplers to a text, as "a, b". */
 void xd_sampler_names(xd_text_buf *b);
-/* Returns the sampler with this --scheduler name or class name (in scheduler_config.json), or NULL
- * if there is none. */
+/* Returns the sampler with this name, which is a --scheduler name or a class name from
+ * scheduler_config.json, or NULL if there is none. */
 const xd_sampler *xd_sampler_find(const char *name);
-/* Returns a sampler by its name in stable-diffusion-webui, ignoring case: the model's sampler `own`
- * if `own` has that name, else the first sampler with that name whose field `flow` (rectified flow
- * or not) equals `flow`, or NULL if there is none. */
+/* Returns a sampler by its name in stable-diffusion-webui, ignoring case. If the model's sampler
+ * `own` has that name, returns `own`. Else returns the first sampler with that name whose field
+ * `flow` (rectified flow or not) equals `flow`, or NULL if there is none. */
 const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int flow);
 /* Returns 1 if this name in stable-diffusion-webui stands for algorithm_type sde-dpmsolver++. */
 int       xd_sampler_is_sde(const xd_sampler *s, const char *name);
@@ -190,8 +190,8 @@ int       xd_sampler_is_sde(const xd_sampler *s, const char *name);
  * have their defaults. `what` is the name of the config in error messages. */
 xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj,
                         const char *what, xd_err *e);
-/* Replaces values of solver_type and algorithm_type that belong to other scheduler classes, in the
- * same way as the diffusers class `class_name` does when that class reads a config. */
+/* Replaces values of solver_type and algorithm_type that belong to other scheduler classes, as the
+ * diffusers class `class_name` does when it reads a config. */
 void      xd_sched_rename(xd_sched_cfg *c, const char *class_name);
 /* Returns 1 if sampler d reads this key of scheduler_config.json. */
 int       xd_sched_has(const xd_sampler *d, const char *key);
@@ -200,7 +200,7 @@ int       xd_sampling_draws(const xd_sampling *s);
 /* Opens the schedule of a request. Close the schedule with xd_sampling_close. */
 xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_cfg *c,
                            const xd_steps *a, xd_err *e);
-/* Returns the number of steps that are skipped at the start if strength is below 1 (diffusers'
+/* Returns how many steps are skipped at the start because strength is below 1 (diffusers'
  * get_timesteps, which rounds the other way in pipelines of rectified flow). */
 int       xd_steps_skipped(const xd_steps *a, int flow);
 void      xd_sampling_close(xd_sampling *s);

@@ -1,5 +1,4 @@
-/* schedule.c - computes the noise levels of training, and the timesteps and noise levels of a
- * request */
+/* schedule.c - computes the noise levels of training, and a request's timesteps and noise levels */
 #include "sampler/schedule.h"
 
 #include <math.h>
@@ -131,8 +130,8 @@ int xd_timesteps(const xd_sched_cfg *c, int n, double *t)
     return k;
 }
 
-/* Returns element i of torch.linspace in f32. Elements are computed from the nearer end with fused
- * multiply-adds, so that both ends are exact. */
+/* Returns element i of torch.linspace in f32. Each element is computed with a fused multiply-add
+ * from the nearer end of the range, so that both ends are exact. */
 static float linspace32(double a, double b, int n, int i)
 {
     float lo = (float)a, hi = (float)b, step = n > 1 ? (hi - lo) / (float)(n - 1) : 0;
@@ -164,8 +163,9 @@ static float beta_at(const xd_sched_cfg *c, int i)
     return (float)(b < 0.999 ? b : 0.999);
 }
 
-/* Rescales the betas to zero terminal signal-to-noise ratio (Lin et al. 2023, algorithm 1): shifts
- * and scales sqrt(acp) so that the last value is 0 and the first value is unchanged. */
+/* Rescales the betas so that the signal-to-noise ratio is zero at the end (Lin et al. 2023,
+ * algorithm 1): shifts and scales sqrt(acp) so that the last value is 0 and the first value is
+ * unchanged. */
 static int zero_snr(float *betas, int n)
 {
     float *root = malloc((size_t)n * sizeof *root);
@@ -257,8 +257,8 @@ static void shift_snr(xd_levels *l, const xd_sched_cfg *c)
 }
 
 /* Applies the algorithm of zero_snr to noise levels instead of betas. In f32, torch's square roots
- * can differ in the last digit, which 1 - acp amplifies. In f64, which all published models use, no
- * difference is visible. */
+ * can differ from these in the last digit, and 1 - acp amplifies the difference. All published
+ * models use f64, in which no difference is visible. */
 static void end_in_zero(xd_levels *l, int f32)
 {
     for (int i = 0; i < l->n; i++)
@@ -297,7 +297,7 @@ void xd_levels_close(xd_levels *l)
     memset(l, 0, sizeof *l);
 }
 
-/* Returns the logarithm of a noise level, rounded to f32, as numpy stores it. */
+/* Returns the logarithm of a noise level, rounded to f32, because numpy stores it in f32. */
 static double log_level(const xd_levels *l, int i)
 {
     return (double)(float)log(l->sigma[i]);
@@ -385,8 +385,8 @@ void xd_noise_check(xd_exec *x, const xd_sampling *s, int step, xd_tensor noise)
         xd_exec_fail(x, XD_EINVAL, "step %d of %s has no noise tensor", step, s->def->name);
 }
 
-/* Clips a tensor to the range of the config key clip_sample. Clipping runs on the host, because few
- * configs use clip_sample. */
+/* Clips a tensor to the range of the config key clip_sample. The clipping runs on the host, which
+ * is slow, but few configs set clip_sample. */
 static void clip_sample(xd_exec *x, const xd_sched_cfg *c, xd_tensor t)
 {
     float  r = (float)c->clip_sample_range;

@@ -1,6 +1,6 @@
 /* schedule.h - inside sampler: computes noise levels, and the timesteps of a request's steps.
  *
- * Values that are f32 in diffusers are rounded to f32 here as well. Without this rounding, the last
+ * Values that diffusers stores in f32 are rounded to f32 here, too. Without this rounding, the last
  * digits of a schedule would differ. */
 #ifndef XD_SAMPLER_SCHEDULE_H
 #define XD_SAMPLER_SCHEDULE_H
@@ -13,53 +13,55 @@ typedef struct xd_levels {      /* the noise levels of training, for timesteps t
     double *sigma;              /* [n] noise level sqrt((1 - acp) / acp)                       */
 } xd_levels;
 
-/* Computes the noise levels of training from a scheduler config. `zero_end` is the value of the
- * last acp with rescale_betas_zero_snr; 0 leaves the last acp unchanged. Call xd_levels_close also
- * after a failure. */
+/* Computes the noise levels of training from a scheduler config. If rescale_betas_zero_snr is set,
+ * `zero_end` becomes the last acp; 0 leaves the last acp unchanged. After a failure,
+ * xd_levels_close must be called, too. */
 xd_status xd_levels_open(xd_levels *l, const xd_sched_cfg *c, double zero_end, xd_err *e);
 void      xd_levels_close(xd_levels *l);
 
 /* Computes the noise levels of training with a shifted signal-to-noise ratio: acp (the cumulative
- * product of 1 - beta) is shifted by snr_shift_scale and then, with rescale_betas_zero_snr,
- * rescaled to end at 0. The arithmetic is f64 with scaled_linear betas, else f32. Does not set
+ * product of 1 - beta) is shifted by snr_shift_scale; if rescale_betas_zero_snr is set, acp is then
+ * rescaled to end at 0. The arithmetic is f64 for scaled_linear betas, else f32. Does not set
  * `sigma`. */
 xd_status xd_levels_shifted(xd_levels *l, const xd_sched_cfg *c, xd_err *e);
 
-/* Returns the fractional timestep of a noise level, by interpolation of log sigma. */
+/* Returns the fractional timestep of a noise level, by linear interpolation of the timestep over
+ * log sigma. */
 double xd_level_time(const xd_levels *l, double sigma);
 /* Returns the noise level sigma at a fractional timestep, by linear interpolation. */
 double xd_level_sigma(const xd_levels *l, double t);
 
-/* Write n noise levels from the largest to the smallest (sigma_max .. sigma_min). The levels are
- * spaced as in Karras et al. 2022 (rho 7), exponentially, as in Lu et al. 2022 (rho 1, on log
- * sigma), or as quantiles of the beta distribution with both parameters 0.6 (Lee et al. 2024,
- * arXiv:2407.12173). */
+/* Helpers for the spacing of noise levels. xd_sigmas_exponential writes n levels from `max` to
+ * `min` that are spaced exponentially. xd_sigmas_lu spaces them as in Lu et al. 2022 (rho 1, on log
+ * sigma). xd_beta_quantile returns a quantile of the beta distribution with both parameters 0.6
+ * (Lee et al. 2024, arXiv:2407.12173). */
 void xd_sigmas_exponential(double max, double min, int n, double *out);
 void xd_sigmas_lu(double max, double min, int n, double *out);
 double xd_beta_quantile(double p);
 
 /* xd_is_respaced returns 1 if use_karras_sigmas, use_exponential_sigmas or use_beta_sigmas is set.
- * xd_sigmas_respaced writes n noise levels with the spacing of that key, between sigma_max and
- * sigma_min of the config if given, else between `max` and `min`. xd_respacing_check returns
- * XD_EFORMAT if several keys are set. */
+ * xd_sigmas_respaced writes n noise levels with the spacing that this key selects; the levels are
+ * between the config's sigma_max and sigma_min or, if the config has none, between `max` and `min`.
+ * xd_respacing_check returns XD_EFORMAT if several keys are set. */
 int       xd_is_respaced(const xd_sched_cfg *c);
 void      xd_sigmas_respaced(const xd_sched_cfg *c, double max, double min, int n, double *out);
 xd_status xd_respacing_check(const xd_sched_cfg *c, xd_err *e);
 
-/* Rounds to an integer like numpy's round: halves become the even neighbour. */
+/* Rounds to an integer like numpy's round: halves are rounded to the even neighbour. */
 double xd_round_even(double v);
 
-/* Returns element i of numpy's linspace(0, stop, n), with numpy's rounding errors, which decide the
- * integer timesteps. */
+/* Returns element i of numpy's linspace(0, stop, n), with the same rounding errors as in numpy,
+ * because they decide which integer a timestep becomes. */
 double xd_linspace(double stop, int n, int i);
 
-/* Writes the integer timesteps of DDIM for n steps to t [n + 1], largest first. Returns the number
- * of timesteps. With trailing spacing, a timestep that rounds to 0 becomes -1, which is the last
- * index in Python. */
+/* Writes DDIM's integer timesteps for n steps to t [n + 1], largest first. Returns the number of
+ * timesteps. With trailing spacing, a timestep that rounds to 0 becomes -1, which is the last index
+ * in Python. */
 int    xd_timesteps(const xd_sched_cfg *c, int n, double *t);
 
-/* Writes the integer timesteps of the multistep solvers to t [n + 1], largest first. They are n + 1
- * points below `last`, without the last point. Returns the number of timesteps. */
+/* Writes the integer timesteps of the multistep solvers to t [n + 1], largest first. They are
+ * evenly spaced below `last`: n + 1 points without the last point. Returns the number of
+ * timesteps. */
 int    xd_solver_timesteps(const xd_sched_cfg *c, int last, int n, double *t);
 
 /* Returns XD_EUNSUPPORTED or XD_EFORMAT if a config key that all samplers read has an invalid
@@ -83,43 +85,44 @@ xd_status xd_signal_check(const xd_sched_cfg *c, int t, double acp, xd_err *e);
 xd_status xd_shift_check(const xd_sched_cfg *c, xd_err *e);
 double    xd_shift_of(const xd_sched_cfg *c, int64_t tokens);
 
-/* For solvers with use_flow_sigmas: sets the config's flow_shift to the dynamic shift, if the
- * config enables dynamic shifting and the pipeline shifts by image size. */
+/* For solvers with use_flow_sigmas: if the config enables dynamic shifting and the pipeline shifts
+ * by image size, sets the config's flow_shift to the dynamic shift. */
 void      xd_shift_levels(xd_sched_cfg *c, const xd_steps *a);
 
-/* A noise level of the solvers: the level, the factors of signal (alpha) and noise (sigma), and
- * half the log signal-to-noise ratio (lambda), which is infinite at the end of the schedule. */
+/* A noise level of the solvers: the level, the factors of the signal (alpha) and of the noise
+ * (sigma), and half the log signal-to-noise ratio (lambda). lambda is infinite at the end of the
+ * schedule. */
 typedef struct xd_point { double level, alpha, sigma, lambda; } xd_point;
 xd_point  xd_point_of(const xd_sched_cfg *c, double level);
-/* Converts the prediction (epsilon, sample, v_prediction or flow_prediction) at noise level p to
- * clean latents, in place. */
+/* Replaces the prediction (epsilon, sample, v_prediction or flow_prediction) at noise level p by
+ * the clean latents that follow from it. */
 void      xd_point_clean(xd_exec *x, const xd_sched_cfg *c, xd_point p, xd_tensor lat,
                          xd_tensor pred);
 
-/* Converts the prediction (epsilon, sample or v_prediction) at the noise level with cumulative
- * product acp to clean latents, in place. */
+/* Replaces the prediction (epsilon, sample or v_prediction) at the noise level with cumulative
+ * product acp by the clean latents that follow from it. */
 void      xd_to_clean(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, xd_tensor pred);
-/* Convert a prediction to clean latents in place, as xd_to_clean does, and clip them if clip_sample
- * is set. xd_to_clipped is for the noise level with cumulative product acp, xd_level_clean for the
- * noise level sigma of latents in which the image is not scaled. */
+/* Replace a prediction by clean latents, as xd_to_clean does, and clip them if clip_sample is set.
+ * xd_to_clipped is for the noise level with cumulative product acp. xd_level_clean is for noise
+ * level sigma, where the latents are the unscaled image plus noise. */
 void      xd_to_clipped(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat,
                         xd_tensor pred);
 void      xd_level_clean(xd_exec *x, const xd_sched_cfg *c, double sigma, xd_tensor lat,
                          xd_tensor pred);
 
-/* Drops the steps that a request skips because it starts from an image: from s->time, s->in_scale
- * and `levels`, an array of s->steps + `more` elements of `size` bytes. */
+/* If a request starts from an image, drops the steps that it skips from s->time, s->in_scale and
+ * `levels`, an array of s->steps + `more` elements of `size` bytes. */
 void      xd_skip_steps(xd_sampling *s, const xd_steps *a, void *levels, size_t size, int more);
-/* Writes the factors of image and noise in latents at the noise level with cumulative product acp
- * to of[0] and of[1]. */
+/* At the noise level with cumulative product acp, latents are of[0] times the image plus of[1]
+ * times noise. Writes these two factors. */
 void      xd_acp_shares(double acp, double of[2]);
 
-/* Fails the context if a step that draws noise has no noise tensor. */
+/* Fails the execution context if the step draws noise but has no noise tensor. */
 void      xd_noise_check(xd_exec *x, const xd_sampling *s, int step, xd_tensor noise);
 
-/* Writes the timesteps and noise levels of Euler's and Heun's methods for n steps to arrays of n +
- * 2 elements; trailing spacing can add a step. Returns the number of noise levels; *times is the
- * number of timesteps. */
+/* Writes the timesteps and noise levels of Euler's and Heun's methods for n steps to two arrays of
+ * n + 2 elements. With trailing spacing, there can be one more step. Returns the number of noise
+ * levels; *times is the number of timesteps. */
 int       xd_euler_levels(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a,
                           double *time, double *sigma, int *times);
 
@@ -130,7 +133,8 @@ void      xd_flow_close(xd_sampling *s);
 void      xd_flow_shares(const xd_sampling *s, int step, double of[2]);
 void      xd_flow_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
 
-/* If `on` is 1, returns XD_EUNSUPPORTED with an error that has the key's name and value. */
+/* If `on` is 1, returns XD_EUNSUPPORTED and an error with the name and the value of the config
+ * key. */
 xd_status xd_refuse(int on, const char *key, const char *value, xd_err *e);
 
 #endif

@@ -1,11 +1,11 @@
 /* unipc.c - UniPC (Zhao et al. 2023, arXiv:2302.04867), orders 1 to 3, as in diffusers'
  * UniPCMultistepScheduler.
  *
- * A step first corrects the latents that the previous step computed, with the network's prediction
- * at these latents, and then computes the next latents. The history has solver_order arrays with
- * converted predictions (the newest in slot step % order), followed by the latents at the start of
- * the previous step. Both halves of a step are linear combinations, whose factors are computed on
- * the host. */
+ * A step has two parts. First, it corrects the latents that the previous step computed, with the
+ * network's prediction for these latents; then it computes the next latents. The history has
+ * solver_order arrays with converted predictions (the newest in array step % order), and one more
+ * array with the latents at the start of the previous step. Both parts of a step are linear
+ * combinations; their factors are computed on the host. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +16,9 @@
 enum { MOST = 3 };              /* max order of a step                                         */
 
 /* Factors of a linear combination that gives the latents after a step. `lat` is the factor of the
- * latents at the start of the step, `new` (in a correction) of the prediction at the end of the
- * step, m[0] of the newest kept prediction, m[1] of the prediction before m[0]'s, and so on. */
+ * latents at the start of the step. `new` is used only in a correction: the factor of the
+ * prediction at the end of the step. m[0] is the factor of the newest kept prediction, m[1] of the
+ * prediction before that, and so on. */
 typedef struct sum { double lat, new, m[MOST]; int order; } sum;
 
 static int history_length(const xd_sched_cfg *c)
@@ -92,7 +93,7 @@ static void flow_levels(const xd_sched_cfg *c, const xd_steps *a, double *time, 
         step = n > 1 ? (1.0 / n - 1) / (n - 1) : 0;
     for (int i = 0; i < n; i++) {
         double v = a->sigmas ? a->sigmas[i] : a->own_sigmas && i && i == n - 1 ? 1.0 / n :
-                   i * step + 1;        /* like numpy's linspace, with an exact last value     */
+                   i * step + 1;        /* as in numpy's linspace, the last value is exact     */
         sigma[i] = c->use_dynamic_shifting ? k / (k + (1 / v - 1)) : k * v / (1 + (k - 1) * v);
     }
     double scale = (1 - sigma[n - 1]) / (1 - c->shift_terminal);
@@ -104,8 +105,8 @@ static void flow_levels(const xd_sched_cfg *c, const xd_steps *a, double *time, 
         time[i] = trunc(sigma[i] * N);
 }
 
-/* Computes noise levels that are spaced by their own values, such as Karras sigmas (respaced), and
- * their timesteps. */
+/* Computes noise levels with a spacing of their own (respaced), such as Karras sigmas, and the
+ * timesteps of these levels. */
 static void spaced_levels(const xd_levels *l, const xd_sched_cfg *c, int n, double *time,
                           double *sigma)
 {
@@ -120,8 +121,8 @@ static void spaced_levels(const xd_levels *l, const xd_sched_cfg *c, int n, doub
     }
 }
 
-/* Fills the timesteps and noise levels of a request, arrays of n + 2 elements. Returns the number
- * of sampling steps. */
+/* Fills two arrays of n + 2 elements with the timesteps and the noise levels of a request. Returns
+ * the number of sampling steps. */
 static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a,
                          double *time, double *sigma)
 {
@@ -207,8 +208,8 @@ static void convert(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, x
         xd_axpby(x, pred, (float)p.sigma, lat, (float)p.alpha);
 }
 
-/* Returns the order of a step. The order is lower at the start, where previous predictions are
- * missing, and, with lower_order_final, at the end. */
+/* Returns the order of a step. The order is lower at the start, where there are too few previous
+ * predictions, and, with lower_order_final, at the end. */
 static int order_of(const xd_sampling *s, int step)
 {
     int most = s->cfg.solver_order, left = s->steps - step;
@@ -217,9 +218,9 @@ static int order_of(const xd_sampling *s, int step)
     return step + 1 < most ? step + 1 : most;
 }
 
-/* Returns the highest order, at most `order`, that is possible from a level. Levels with equal log
- * signal-to-noise ratios give no slope, nor does a step to the end of the schedule, where the ratio
- * is infinite. */
+/* Returns the highest order, at most `order`, that a step from a level can have. Two levels with
+ * equal log signal-to-noise ratios give no slope; neither does a step to the end of the schedule,
+ * where the ratio is infinite. */
 static int usable_order(const xd_sampling *s, int from, int order)
 {
     if (isinf(point_at(s, from + 1).lambda))
@@ -266,7 +267,7 @@ static void right_sides(int n, double hh, double B, double *b)
 }
 
 /* Returns the linear combination of a step of this order from noise level `from` to the next level.
- * With `corrects`, the combination includes the prediction at the next level. */
+ * If `corrects` is set, the combination includes the prediction at the next level. */
 static sum step_sum(const xd_sampling *s, int from, int order, int corrects)
 {
     xd_point t = point_at(s, from + 1), s0 = point_at(s, from);
@@ -309,8 +310,8 @@ static int is_corrected(const xd_sampling *s, int step)
     return step > 0;
 }
 
-/* Computes the linear combination lat = v.lat lat + v.m[0] (newest kept prediction, of step
- * `newest`) + v.m[1] ... */
+/* Computes the linear combination lat = v.lat lat + v.m[0] times the newest kept prediction (that
+ * of step `newest`) + v.m[1] times the one before it ... */
 static void add_sum(xd_exec *x, const xd_sampling *s, const sum *v, int newest, xd_tensor lat,
                     const xd_tensor *hist)
 {

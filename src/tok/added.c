@@ -1,8 +1,8 @@
 /* added.c - added tokens: literal strings with their own ids, which are found anywhere in a text.
  *
- * Up to four tokenizer files declare the added tokens and their flags. The rules are those of
- * transformers 5: the added tokens in tokenizer_config.json take precedence, the first declaration
- * of a token is used, and a token outside the vocabulary gets the next free id. */
+ * Up to four tokenizer files declare the added tokens and their flags. As in transformers 5, the
+ * added tokens in tokenizer_config.json take precedence; if a token is declared several times, the
+ * first declaration is used; a token that is not in the vocabulary gets the next free id. */
 #include "tok/inside.h"
 
 #include <stdio.h>
@@ -12,8 +12,8 @@
 
 /* ---- the list ------------------------------------------------------------------------------- */
 
-/* Returns the hash-table slot of an added token's text, or a free slot if the table does not have
- * the text. */
+/* Returns the slot of the hash table that has an added token's text, or a free slot if the table
+ * does not have the text. */
 static size_t name_slot(const xd_tok *t, const char *s)
 {
     size_t i = xd_text_hash(s, strlen(s)) & (t->slots - 1);
@@ -28,7 +28,8 @@ int32_t xd_added_id(const xd_tok *t, const char *s)
     return i < 0 ? -1 : t->added[i].id;
 }
 
-/* Enlarges the list of added tokens, and the hash table so that it is at most half full. */
+/* Enlarges the list of added tokens. Also enlarges the hash table, so that at most half of its
+ * slots are used. */
 static xd_status grow_list(xd_tok *t, xd_err *e)
 {
     int       cap = t->capadded * 2 + 128;
@@ -88,8 +89,8 @@ xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e)
 
 /* ---- finding -------------------------------------------------------------------------------- */
 
-/* Compares added tokens by text, a prefix before its extensions. Tokens with equal texts keep the
- * order in which they were added. */
+/* Compares added tokens by their texts; a text comes before longer texts that begin with it. Tokens
+ * with equal texts keep the order in which they were added. */
 static int by_text(const void *x, const void *y)
 {
     const xd_added *const *p = x, *const *q = y, *a = *p, *b = *q;
@@ -117,8 +118,8 @@ xd_status xd_added_sort(xd_tok *t, xd_err *e)
     return failed ? xd_fail(e, XD_ENOMEM, "no memory for %d added tokens", t->nadded) : XD_OK;
 }
 
-/* Searches the sorted tokens [lo, hi), whose texts have the same first `at` bytes and are longer.
- * Returns the first token whose byte `at` is c or greater. */
+/* Searches the sorted tokens [lo, hi), whose texts all have the same first `at` bytes and are
+ * longer than that. Returns the first token whose byte `at` is at least c. */
 static int first_from(const xd_tok *t, const int32_t *order, int lo, int hi, size_t at, int c)
 {
     while (lo < hi) {
@@ -152,9 +153,9 @@ static int longest_at(const xd_tok *t, int normalized, const char *s, size_t len
     return best;
 }
 
-/* Returns 1 for \w of regular expressions: letters, marks, digits, connectors, joiners, and symbols
- * that are letters in a circle or a square. The table in this function has the symbols in circles
- * and squares, and the additions of Unicode 16. */
+/* Returns 1 if c matches \w of regular expressions: letters, marks, digits, connectors, joiners,
+ * and symbols that are letters in a circle or a square. The table in this function lists these
+ * symbols, and the characters that Unicode 16 added. */
 static int is_word(int32_t c)
 {
     static const xd_range more[] = {
@@ -185,8 +186,8 @@ static int is_alone(const char *s, size_t len, size_t begin, size_t end)
            (end == len || !is_word(xd_utf8_get(s + end, len - end, &x)));
 }
 
-/* Extends the match of an added token by the white space that the token's flags lstrip and rstrip
- * include. */
+/* If an added token has the flag lstrip or rstrip, extends its match by the white space before or
+ * after it. */
 static void extend_match(const xd_added_flags *f, const char *s, size_t len, size_t from,
                          size_t *begin, size_t *end)
 {
@@ -244,7 +245,8 @@ static xd_status add_list(xd_tok *t, const xd_json *list, xd_err *e)
     return s;
 }
 
-/* Adds the lists of tokens that all current tokenizer files have, in the order of their ids. */
+/* Adds the two lists of added tokens that all current tokenizer files have, in the order of the
+ * tokens' ids. */
 static xd_status add_declared(xd_tok *t, const xd_special_files *f, xd_err *e)
 {
     const xd_json *list = xd_json_get(f->cfg, "added_tokens_decoder");
@@ -276,7 +278,7 @@ static const xd_json *special_token(const xd_special_files *f, const char *key)
     return j ? j : xd_json_get(f->cfg, key);
 }
 
-/* Special tokens and their default texts in each kind of tokenizer. */
+/* Keys of special tokens, and the default text of each in each kind of tokenizer. */
 static const struct { const char *key, *usual[XD_TOK_LM]; } names[] = {
     {"bos_token", {NULL, "<|startoftext|>", NULL}},
     {"eos_token", {"</s>", "<|endoftext|>", NULL}},
@@ -342,7 +344,7 @@ static int has_sentinel(const xd_json *list)
     return 0;
 }
 
-/* Makes the control pieces and user-defined pieces of a spiece.model added tokens. */
+/* Makes added tokens of the control pieces and the user-defined pieces of a spiece.model. */
 static xd_status add_control(xd_tok *t, xd_err *e)
 {
     for (int i = 0; i < t->v.n; i++) {
@@ -359,8 +361,8 @@ static xd_status add_control(xd_tok *t, xd_err *e)
     return XD_OK;
 }
 
-/* Adds the remaining special tokens. A list of special tokens in the config replaces all other
- * sources. Without a list in the config, adds the control pieces of the model (or the list in
+/* Adds the remaining special tokens. If the config has a list of special tokens, it replaces all
+ * other sources. Otherwise, adds the control pieces of the model (or the list in
  * special_tokens_map.json) and the sentinels. */
 static xd_status add_extra(xd_tok *t, const xd_special_files *f, xd_err *e)
 {

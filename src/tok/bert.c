@@ -2,11 +2,11 @@
  *
  * Normalization removes control characters, makes every Chinese character a word, removes accents
  * and converts to lower case; each of these four steps can be turned off. The text is split at
- * white space, and every punctuation mark is a word. A word is segmented into the longest piece at
- * its beginning, then the longest piece at the beginning of the rest, and so on; pieces that do not
- * begin a word have a prefix ("##"). A word that cannot be segmented completely becomes one unknown
- * id. The categories of characters are those of an older Unicode version; the tables in this file
- * list the differences to utf8proc. */
+ * white space, and every punctuation mark is a word. From a word, the longest piece with which it
+ * begins is split off, then the longest piece with which the rest begins, and so on; pieces that do
+ * not begin a word have a prefix ("##"). A word that cannot be segmented completely becomes one
+ * unknown id. The categories of characters are those of an older Unicode version; the tables in
+ * this file list the differences to utf8proc. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -123,8 +123,8 @@ static int is_chinese(int32_t c)
     return IN(blocks, c);
 }
 
-/* Returns 1 for characters that are removed: control characters except white space, format
- * characters, private-use characters, and U+FFFD, the replacement of invalid bytes. */
+/* Returns 1 for characters that normalization removes: control characters except white space,
+ * format characters, private-use characters, and U+FFFD, the replacement of invalid bytes. */
 static int is_noise(int32_t c)
 {
     static const xd_range later[] = {{0x890, 0x8e2}, {0x110cd, 0x1343f}};
@@ -176,7 +176,8 @@ static int is_punctuation(int32_t c)
 
 /* ---- normalization -------------------------------------------------------------------------- */
 
-/* Removes control and format characters (is_noise), and puts spaces around Chinese characters. */
+/* Removes control and format characters (is_noise), and inserts spaces before and after Chinese
+ * characters. */
 static int separate_characters(xd_codes *c, const xd_bert_rules *r)
 {
     enum { GROWS = 3 };
@@ -229,8 +230,8 @@ static int64_t count_characters(const char *s, size_t len)
     return n;
 }
 
-/* Finds the longest piece that the word w begins with. Returns the piece's id and sets *took to its
- * length, or returns -1 if the word begins with no piece. */
+/* Finds the longest piece with which the word w begins. Returns the piece's id and sets *took to
+ * its length, or returns -1 if there is no such piece. */
 static int32_t longest_piece(const xd_bert *b, const char *w, size_t len, int begins, size_t *took)
 {
     char   s[XD_PIECE_MAX + PREFIX_MAX];

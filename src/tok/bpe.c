@@ -1,11 +1,11 @@
 /* bpe.c - byte pair encoding: reads vocabularies and merges, and segments a word into pieces.
  *
- * In a byte-level vocabulary characters stand for bytes: a printable Latin-1 character stands for
- * its own byte, and U+0100 and the following characters stand for the other 68 bytes. In CLIP's
- * vocabulary the last character of a word has the suffix "</w>". A word is first split into bytes
- * or characters. Then, again and again, the neighbouring pair of symbols with the lowest rank (the
- * leftmost of equal pairs) is merged, until no pair of the word has a rank. A heap of pairs and a
- * linked list of symbols make the segmentation of a word take O(n log n) time. */
+ * In a byte-level vocabulary, each character represents a byte: a printable Latin-1 character
+ * represents its own byte, and U+0100 and the following characters represent the other 68 bytes. In
+ * CLIP's vocabulary the last character of a word has the suffix "</w>". A word is first split into
+ * bytes or characters. Then, again and again, the neighbouring pair of symbols with the lowest rank
+ * (the leftmost of equal pairs) is merged, until no pair of the word has a rank. With a heap of
+ * pairs and a linked list of symbols, a word is segmented in O(n log n) time. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ struct xd_bpe {
     xd_pieces v;
     merge    *m;                        /* hash table of merges, by pair of ids                 */
     size_t    mslots;
-    int32_t   byte[2][256];             /* ids of bytes inside a word, and at its end; -1: none */
+    int32_t   byte[2][256];             /* ids of bytes: in a word, at a word's end; -1: none   */
     int32_t   unknown;
 };
 
@@ -54,8 +54,8 @@ static void find_bytes(xd_bpe *b)
 
 /* ---- merges --------------------------------------------------------------------------------- */
 
-/* Returns the hash-table slot of a pair of piece ids, or a free slot if the table does not have the
- * pair. */
+/* Returns the slot of the hash table that has a pair of piece ids, or a free slot if the table does
+ * not have the pair. */
 static size_t find_merge(const xd_bpe *b, int32_t left, int32_t right)
 {
     uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
@@ -80,8 +80,9 @@ static xd_status open_merges(xd_bpe *b, int n, const char *what, xd_err *e)
 
 typedef struct part { const char *s; size_t len; } part;
 
-/* Adds a merge to the hash table. If a pair is repeated in the list of merges, the last rank of the
- * pair is used. `number` is the number of the line or list entry, from 1, for error messages. */
+/* Adds a merge to the hash table. If the list of merges repeats a pair, the last rank of the pair
+ * is used. `number`, for error messages, is the number of the line or list entry, counted from
+ * 1. */
 static xd_status add_merge(xd_bpe *b, const part two[2], int rank, int number, const char *what,
                            xd_err *e)
 {
@@ -103,8 +104,8 @@ static xd_status add_merge(xd_bpe *b, const part two[2], int rank, int number, c
     return XD_OK;
 }
 
-/* Splits the text "a b" of a merge at the only space in the text. Returns 0 if the text does not
- * have exactly two parts. */
+/* Splits the text "a b" of a merge at its only space. Returns 0 if the text does not consist of two
+ * parts. */
 static int split_merge(const char *s, size_t len, part two[2])
 {
     const char *gap = memchr(s, ' ', len);
@@ -122,7 +123,7 @@ static xd_status not_two(const char *what, const char *kind, int number, const c
                    what, kind, number, (int)(len < 80 ? len : 80), s);
 }
 
-/* Reads merges.txt, which has one pair per line, the lowest rank first. Lines of merges.txt that
+/* Reads merges.txt, which has one pair per line; the first line has the lowest rank. Lines that
  * begin with #version are skipped. */
 static xd_status read_lines(xd_bpe *b, const char *s, size_t len, const char *what, xd_err *e)
 {
@@ -173,8 +174,8 @@ static xd_status read_list(xd_bpe *b, const xd_json *list, const char *what, xd_
     return s;
 }
 
-/* Reads one merge of model.merges. The reader `k` must be positioned after the opening bracket of a
- * pair, or before a string. */
+/* Reads one merge of model.merges. The reader `k` must be after the opening bracket of a pair, or
+ * before a string. */
 static xd_status read_pair(xd_bpe *b, xd_skim *k, xd_bytes_buf buf[2], int number,
                            const char *what, xd_err *e)
 {
@@ -214,8 +215,8 @@ static xd_status read_span(xd_bpe *b, xd_slice span, const char *what, xd_err *e
     return s;
 }
 
-/* Derives the merges from the vocabulary: every way to split a piece into two other pieces becomes
- * a merge. The vocabulary lists pieces in the order of their ranks. */
+/* Derives the merges from the vocabulary: for each piece, every split into two other pieces becomes
+ * a merge. The pieces of the vocabulary must be in the order of their ranks. */
 static xd_status merges_of_pieces(xd_bpe *b, const char *what, xd_err *e)
 {
     merge    *list = NULL;
@@ -279,8 +280,8 @@ xd_status xd_bpe_open(xd_bpe **out, const xd_bpe_files *f, xd_err *e)
     return s;
 }
 
-/* Sets the unknown piece. If the vocabulary has no unknown piece, every byte that can occur in
- * UTF-8 must have a piece. */
+/* Sets the unknown piece. A vocabulary without an unknown piece must have a piece for every byte
+ * that can occur in UTF-8. */
 xd_status xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_err *e)
 {
     b->unknown = xd_pieces_find(&b->v, s, strlen(s));
@@ -342,7 +343,7 @@ static pair pop_pair(heap *h)
     return top;
 }
 
-/* Adds the pair of a symbol and its right neighbour to the heap if the pair has a rank. */
+/* If the pair of a symbol and its right neighbour has a rank, adds the pair to the heap. */
 static void add_pair(const xd_bpe *b, heap *h, const symbol *s, int64_t at)
 {
     const merge *m = &b->m[find_merge(b, s[at].id, s[s[at].next].id)];
@@ -350,9 +351,9 @@ static void add_pair(const xd_bpe *b, heap *h, const symbol *s, int64_t at)
         push_pair(h, (pair) {at, m->rank, m->id});
 }
 
-/* Merges pairs in the order of the heap. A pair whose symbols have changed since the pair was added
- * is skipped, unless the symbols still merge to the same piece. Each merge adds two pairs and
- * removes one, so that the heap has at most 2n entries. */
+/* Merges pairs in the order of the heap. If the symbols of a pair have changed since the pair was
+ * added, the pair is skipped, unless the new symbols merge to the same piece. Each merge adds two
+ * pairs and removes one, so that the heap has at most 2n entries. */
 static void merge_all(const xd_bpe *b, symbol *s, heap *h)
 {
     while (h->n > 0) {
@@ -375,7 +376,7 @@ static void merge_all(const xd_bpe *b, symbol *s, heap *h)
     }
 }
 
-enum { SMALL = 64 };                    /* max symbols of a word that needs no allocation       */
+enum { SMALL = 64 };                    /* a word with more symbols needs an allocation         */
 
 void xd_bpe_merge(const xd_bpe *b, const int32_t *ids, size_t count, xd_ids *out)
 {

@@ -1,9 +1,9 @@
-/* caption.c - prepares prompts like the pipelines of diffusers that were trained on captions from
- * the web: converts them to lower case and strips white space, or also removes typical parts of
- * such captions (_clean_caption).
+/* caption.c - prepares prompts like those pipelines of diffusers whose models were trained on
+ * captions from the web: converts them to lower case and strips white space, or also removes
+ * typical parts of such captions (_clean_caption).
  *
- * Lower case is that of Python's str.lower(): Unicode's SpecialCasing without a language, which
- * affects two characters. White space is what Python's str.isspace() accepts. */
+ * Lower case is that of Python's str.lower(), which follows Unicode's SpecialCasing without a
+ * language; this affects two characters. White space is what Python's str.isspace() accepts. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static int is_ignorable(int32_t c)
     return 0;
 }
 
-/* Returns 1 if the capital sigma at s[at..at+2) is the last letter of its word. */
+/* Returns 1 if the capital sigma at s[at .. at+2) is the last letter of its word. */
 static int is_final(const char *s, size_t len, size_t at)
 {
     size_t  i = at, took;
@@ -121,7 +121,7 @@ static int hex_of(char c)
                ? (c | 0x20) - 'a' + 10 : -1;
 }
 
-/* Returns the number of bytes, at most three, of an incomplete UTF-8 character at s. */
+/* Returns the length in bytes, at most three, of the incomplete UTF-8 character at s. */
 static size_t broken_length(const unsigned char *s, size_t len)
 {
     size_t whole = s[0] < 0xc2 ? 1 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 1, n = 1;
@@ -147,8 +147,8 @@ static void put_decoded(const xd_bytes_buf *bytes, xd_bytes_buf *out)
     }
 }
 
-/* Decodes "%41" and "+" as in URLs, like urllib's unquote_plus; decodes all the bytes of a
- * character together. */
+/* Decodes "%41" and "+" as in URLs, like urllib's unquote_plus. Several encoded bytes of one
+ * character are decoded together. */
 static void unquote(xd_bytes_buf *text)
 {
     xd_bytes_buf run = {0}, out = {0};
@@ -181,8 +181,8 @@ typedef struct rule { const char *find, *by; } rule;
 #define EDGE  "(?:(?<=" W ")(?!" W ")|(?<!" W ")(?=" W "))"
 #define SITE  "[a-zA-Z0-9.\\-]+[.](?:com|co|ru|net|org|edu|gov|it)[/\\-" XD_LETTERS "]*" EDGE    \
     "/?(?!@)"
-/* Speeds up a failed match of a URL: the search continues at the end of the word, or at the pattern
- * `but`. */
+/* If a pattern for URLs does not match, the search continues at the end of the word, or at the
+ * pattern `but`. This only makes the search faster. */
 #define SKIPPED(but) "(?:(?!" but ")[a-zA-Z0-9.\\-])+(*SKIP)(*FAIL)"
 #define FILES "(?:png|jpg|jpeg|bmp|webp|eps|pdf|apk|mp4)"
 
@@ -194,7 +194,7 @@ static const rule before_html[] = {
 
 static const rule before_repair[] = {
     {"@" W "+" EDGE, ""},
-    {"[\\x{31c0}-\\x{9fff}]+", ""},     /* removes Chinese characters and neighbouring blocks    */
+    {"[\\x{31c0}-\\x{9fff}]+", ""},     /* Chinese characters and the blocks next to them        */
     {"[\\-\\x{58a}\\x{5be}\\x{1400}\\x{1806}\\x{2010}-\\x{2015}\\x{2e17}\\x{2e1a}\\x{2e3a}\\x{2e3b}"
      "\\x{2e40}\\x{301c}\\x{3030}\\x{30a0}\\x{fe31}\\x{fe32}\\x{fe58}\\x{fe63}\\x{ff0d}]+", "-"},
     {"[`\\x{b4}\\x{ab}\\x{bb}\\x{201c}\\x{201d}\\x{a8}]", "\""},
@@ -242,8 +242,8 @@ static void apply(xd_bytes_buf *text, const rule *r, size_t n)
 }
 #define APPLY(text, rules) apply(text, rules, sizeof rules / sizeof *rules)
 
-/* Replaces dashes by spaces if there are more than three, as in file names and URLs, whose words
- * are joined by dashes. */
+/* If a text has more than three dashes, replaces them by spaces: in file names and URLs, dashes
+ * separate words. */
 static void part_words(xd_bytes_buf *text)
 {
     int joints = 0;

@@ -1,11 +1,11 @@
-/* charsmap.c - the precompiled character map of a SentencePiece model, applied as in Hugging
- * Face's tokenizers.
+/* charsmap.c - the precompiled character map of a SentencePiece model, applied as in Hugging Face's
+ * tokenizers.
  *
  * The map is a binary object: the size of the trie in bytes (u32), the trie as a double array (Aoe
  * 1989, in the form of Darts-clone), then the replacements, each ended by NUL. SentencePiece
- * replaces the longest match at every position. The tokenizers library, like this file, looks up
- * complete graphemes of less than six bytes, then single characters. The tokenizers library uses
- * the shortest match, whose replacement replaces the complete string that was looked up. */
+ * replaces the longest match at every position. This file does what Hugging Face's library does: it
+ * looks up complete graphemes of less than six bytes, then single characters. Of the matches of
+ * such a string, the shortest one is used, and its replacement replaces the complete string. */
 #include "tok/inside.h"
 
 #include <string.h>
@@ -41,8 +41,8 @@ static size_t unit_offset(uint32_t u)
     return (size_t)(u >> 10) << ((u & (1u << 9)) >> 6);
 }
 
-/* Finds the replacement of the shortest key that s[0..len) begins with. Returns 0 if no key of the
- * map matches. */
+/* Finds the shortest key of the map with which s[0..len) begins, and returns its replacement.
+ * Returns 0 if there is no such key. */
 static int lookup_key(const xd_charsmap *m, const char *s, size_t len, const char **text, size_t *n)
 {
     if (m->units == 0)
@@ -90,9 +90,9 @@ static void replace_text(const xd_charsmap *m, const char *s, size_t len, xd_byt
     }
 }
 
-/* Returns a character of the same grapheme class that utf8proc knows. Characters that extend or
- * begin a grapheme in Unicode 17, which the tokenizers library uses, may be unknown to Debian 12's
- * utf8proc. */
+/* Replaces a character that utf8proc does not know by one of the same grapheme class. This is
+ * needed because the tokenizers library has Unicode 17, in which more characters extend or begin a
+ * grapheme than in the utf8proc of Debian 12. */
 static int32_t stand_in(int32_t c)
 {
     static const int32_t extend[][2] = {

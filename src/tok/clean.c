@@ -31,8 +31,8 @@ static const char *letters_of(int32_t c)
     return NULL;
 }
 
-/* Appends the character c, or the character of normal width if c is a half-width or full-width
- * form. */
+/* Appends the character c. If c is a half-width or full-width form, appends the character of normal
+ * width instead. */
 static void put_width(int32_t c, xd_bytes_buf *out)
 {
     utf8proc_int32_t code[8];
@@ -100,7 +100,7 @@ static void compose(xd_bytes_buf *text)
     free(c.p);
 }
 
-/* Applies ftfy's repairs to a line of text again and again until the line no longer changes. */
+/* Applies ftfy's repairs to a line of text until another repair does not change the line. */
 static void fix_line(xd_bytes_buf *line, int unescape)
 {
     int changed = 1;
@@ -129,7 +129,7 @@ static void fix_line(xd_bytes_buf *line, int unescape)
 void xd_fix_text(xd_bytes_buf *text)
 {
     xd_bytes_buf out = {0};
-    int          unescape = 1;          /* 0 for a text that is HTML itself: entities are kept  */
+    int          unescape = 1;          /* 0 if the text is HTML; its entities are then kept    */
     for (size_t i = 0, n; i < text->len && !out.failed; i += n) {
         const char  *end = memchr(text->p + i, '\n', text->len - i);
         xd_bytes_buf line = {0};

@@ -1,16 +1,16 @@
-/* entities.c - replaces character references of HTML: the 2,125 names of the HTML standard, and
- * numbers.
+/* entities.c - replaces character references of HTML.
  *
- * References are replaced like in Python's html.unescape, or like in ftfy, which replaces only
- * references that end in a semicolon and also knows names in capitals. */
+ * The table has the 2,125 names of the HTML standard; numeric references are computed. References
+ * are replaced like in Python's html.unescape, or like in ftfy, which replaces only references that
+ * end in a semicolon and also knows names in capitals. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
-/* Names and their code points, sorted by name. A name marked with "*" is also valid without a
- * semicolon at its end. */
+/* Names and their code points, sorted by name. A name that is marked with "*" is valid even without
+ * a semicolon after it. */
 static const char *const table[] = {
     "AElig* c6 AMP* 26 Aacute* c1 Abreve 102 Acirc* c2 Acy 410 Afr 1d504 Agrave* c0 Alpha 391",
     "Amacr 100 And 2a53 Aogon 104 Aopf 1d538 ApplyFunction 2061 Aring* c5 Ascr 1d49c",
@@ -339,7 +339,7 @@ enum { LINES = sizeof table / sizeof *table, BARE_MAX = 6 };   /* BARE_MAX: long
 
 typedef struct reference { xd_slice name; const char *codes; int no_semicolon; } reference;
 
-/* Reads the entry of the table that begins at p, and returns the beginning of the next entry. */
+/* Reads the entry of the table that begins at p. Returns the beginning of the next entry. */
 static const char *read_entry(const char *p, reference *r)
 {
     size_t n = strcspn(p, " ");
@@ -428,8 +428,8 @@ static size_t put_number(const char *s, size_t len, xd_bytes_buf *out)
 
 /* ---- html.unescape -------------------------------------------------------------------------- */
 
-/* Appends the characters of the reference "&name;" at s, or of a name that needs no semicolon.
- * Returns the number of bytes read, or 0 if s is not a reference by name. */
+/* Appends the characters of a reference by name at s: "&name;", or "&name" if the name needs no
+ * semicolon. Returns the number of bytes read, or 0 if s is not such a reference. */
 static size_t put_name(const char *s, size_t len, xd_bytes_buf *out)
 {
     size_t n = 0;
@@ -465,7 +465,7 @@ void xd_unescape(const char *s, size_t len, xd_bytes_buf *out)
 
 enum { NAME_MAX_FTFY = 24 };
 
-/* Appends the text in capitals, like Python's str.upper(). */
+/* Appends the text in capitals, converted like Python's str.upper(). */
 static void put_upper(const char *s, size_t len, xd_bytes_buf *out)
 {
     static const struct { int32_t c; const char *upper; } two[] = {
@@ -486,7 +486,7 @@ static void put_upper(const char *s, size_t len, xd_bytes_buf *out)
 }
 
 /* Appends, in capitals, the characters of a name that HTML has only in small letters. Returns 0 for
- * other names, and if a name without a semicolon is a prefix of the text. */
+ * other names; also returns 0 if the text begins with a name that needs no semicolon. */
 static int put_capitals(const char *name, size_t n, xd_bytes_buf *out)
 {
     char         low[NAME_MAX_FTFY];

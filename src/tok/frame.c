@@ -1,8 +1,8 @@
-/* frame.c - tokenizes a prompt within a pipeline's frame: the text of a rendered chat template
- * before and after the prompt, with roles and special tokens.
+/* frame.c - tokenizes a prompt within a pipeline's frame. A frame is the text before and after the
+ * prompt in a rendered chat template, with roles and special tokens.
  *
- * As in transformers, special tokens are recognized in the complete text, including special tokens
- * that a user types. */
+ * As in transformers, special tokens are recognized in the complete text, even in the prompt that
+ * the user types. */
 #include "tok/inside.h"
 
 #include <stdio.h>
@@ -31,7 +31,8 @@ char *xd_tok_framed(const char *frame, const char *prompt)
 
 /* ---- ids ------------------------------------------------------------------------------------ */
 
-/* Pads a row to `to` ids. Pads with the end token if the tokenizer has no padding token. */
+/* Pads a row of ids to the length `to`. If the tokenizer has no padding token, pads with the end
+ * token. */
 static xd_status pad_row(const xd_tok *t, xd_tok_row *r, int64_t to, int left, xd_err *e)
 {
     int32_t with = t->pad >= 0 ? t->pad : t->end;
@@ -80,7 +81,7 @@ xd_status xd_tok_frame_ids(const xd_tok *t, const xd_tok_frame *f, const char *p
 
 /* ---- does the frame fit the tokenizer? ------------------------------------------------------ */
 
-/* Returns the next <mark>, [MARK] or [/MARK] in s, or NULL if there is none. */
+/* Returns the next mark of the form <mark>, [MARK] or [/MARK] in s, or NULL if there is none. */
 static const char *next_mark(const char *s, size_t *len)
 {
     for (; *s; s++) {
@@ -99,8 +100,8 @@ static const char *next_mark(const char *s, size_t *len)
     return NULL;
 }
 
-/* Reads the chat template of a tokenizer directory. Returns an allocated string, or NULL if none of
- * the known files has a template. */
+/* Reads the chat template of a tokenizer's directory. Returns a malloc'ed string, or NULL if none
+ * of the known files has a template. */
 static char *chat_template(const char *dir)
 {
     static const char *const files[] = {"chat_template.json", "tokenizer_config.json"};
@@ -122,7 +123,7 @@ static char *chat_template(const char *dir)
     return text;
 }
 
-/* Counts the token ids of the frame's text before the prompt. */
+/* Counts the token ids of the text that precedes the prompt in the frame. */
 static int64_t count_before(const xd_tok *t, const xd_tok_frame *f)
 {
     const char *at = f->text ? strstr(f->text, place) : NULL;
@@ -146,8 +147,8 @@ static int is_begin(const xd_tok *t, const char *mark)
 
 typedef int fits_mark(const xd_tok *t, const char *chat, const char *mark);
 
-/* Returns 1 if the function `fits` accepts all special marks of a frame. Otherwise copies the first
- * mark that `fits` rejects to mark[0..size). */
+/* Returns 1 if all special marks of a frame are accepted by the function `fits`. Otherwise copies
+ * the first mark that `fits` rejects to mark[0..size). */
 static int all_fit(const xd_tok *t, const xd_tok_frame *f, fits_mark *fits, const char *chat,
                    char *mark, size_t size)
 {
@@ -167,8 +168,8 @@ static int is_token(const xd_tok *t, const char *chat, const char *mark)
     return xd_added_id(t, mark) >= 0;
 }
 
-/* Returns 1 if the chat template contains the special mark, such as <mark>. A template also
- * contains the bos token if it uses the variable bos_token. */
+/* Returns 1 if the chat template contains the special mark, such as <mark>. A template that uses
+ * the variable bos_token counts as one with the bos token. */
 static int is_in_chat(const xd_tok *t, const char *chat, const char *mark)
 {
     return is_begin(t, mark) || strstr(chat, mark);

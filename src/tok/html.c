@@ -2,8 +2,8 @@
  *
  * Removes tags, comments and declarations, replaces entities, and replaces white space between two
  * tags by one character. The content of scripts, style sheets, templates and ruby annotations is
- * not part of the text. Invalid HTML gives the same text as with Beautiful Soup. Markup that
- * html.parser rejects counts as a comment. */
+ * not part of the text. For invalid HTML, the text is the same as that of Beautiful Soup. Markup
+ * that html.parser rejects is treated as a comment. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -81,8 +81,8 @@ static int is_same(xd_slice a, xd_slice b)
     return 1;
 }
 
-/* Updates the counts `kept` and `silent` of open tags for a tag that opens (`by` 1) or closes (`by`
- * -1). */
+/* A tag opens (`by` is 1) or closes (`by` is -1). Updates `kept` and `silent`, which count open
+ * tags. */
 static void count_tag(parser *h, xd_slice name, int by)
 {
     static const char *const kept[] = {"pre", "textarea"};
@@ -91,7 +91,8 @@ static void count_tag(parser *h, xd_slice name, int by)
     h->silent += is_one_of(name, silent, 5) >= 0 ? by : 0;
 }
 
-/* Appends a piece of text. Of a piece that is only white space, appends a single character. */
+/* Appends a piece of text. If the piece consists only of white space, appends a single
+ * character. */
 static void put_piece(parser *h, const char *s, size_t len)
 {
     int blank = 1, line = 0;
@@ -240,8 +241,8 @@ static size_t read_end(parser *h, size_t i)
     return close + 1;
 }
 
-/* Reads a comment or declaration, "<!..." or "<?...". Of all declarations, only a CDATA section
- * adds text. */
+/* Reads a comment or declaration, "<!..." or "<?...". A CDATA section adds text; other declarations
+ * and comments do not. */
 static size_t read_declaration(parser *h, size_t i)
 {
     static const char *const standard[] = {"temp", "cdata", "ignore", "include", "rcdata"};
@@ -274,7 +275,7 @@ static size_t read_declaration(parser *h, size_t i)
 
 /* ---- entities ------------------------------------------------------------------------------- */
 
-/* Reads the entity at h->at. Returns 0 if the parser must stop. */
+/* Reads the entity at h->at. Returns 0 if the parser cannot continue. */
 static int read_reference(parser *h)
 {
     size_t   i = h->at, span[4];
@@ -310,7 +311,8 @@ static int read_reference(parser *h)
 
 /* ---- all ------------------------------------------------------------------------------------ */
 
-/* Returns the beginning of the next markup or entity, or NONE in a script that is not closed. */
+/* Returns the beginning of the next markup or entity. In a script that is not closed, returns
+ * NONE. */
 static size_t next_markup(parser *h)
 {
     size_t span[4], i = h->at;
@@ -321,7 +323,7 @@ static size_t next_markup(parser *h)
     return i;
 }
 
-/* Reads the markup at h->at. Returns 0 if the parser must stop. */
+/* Reads the markup at h->at. Returns 0 if the parser cannot continue. */
 static int read_markup(parser *h)
 {
     size_t i = h->at, k;

@@ -1,24 +1,25 @@
 /* html_tags.c - finds the end of HTML start tags like the regular expressions of Python's
  * html.parser, but in linear time, even if every tag is incomplete.
  *
- * A run is a sequence of characters of one kind, such as an attribute's name. For every offset of
- * the text, the end of each kind of run that begins there is computed in advance. From an offset at
- * which an attribute may begin, the end of the tag depends only on that offset. A scan of a tag
- * that reaches such an offset of an earlier scan therefore has the same end. */
+ * A run is a sequence of characters of one kind, such as an attribute's name. In advance, the end
+ * of each kind of run is computed for every offset of the text at which the run may begin. If an
+ * attribute may begin at an offset, the end of the tag depends only on that offset. So if the scan
+ * of a tag reaches such an offset that an earlier scan has reached, both scans have the same
+ * end. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Kinds of runs of characters: a tag's name, an attribute's name, an unquoted value, text up to a
- * single quote, text up to a double quote, separators between attributes, white space. */
+/* Kinds of runs of characters: the name of a tag, the name of an attribute, an unquoted value, text
+ * up to a single quote, text up to a double quote, separators between attributes, white space. */
 enum { NAME, ATTRIBUTE, VALUE, SINGLE, DOUBLE, GAP, BLANK, RUNS };
 
 struct xd_tags {
     const char *s;
     size_t      len;
-    uint32_t   *end[RUNS];      /* [len + 1]: end of the run of characters that begins at index */
-    uint32_t   *scan;           /* [len + 1]: number of the scan that reached index, or 0       */
+    uint32_t   *end[RUNS];      /* [len + 1]: where the run of characters from an index on ends */
+    uint32_t   *scan;           /* [len + 1]: number of the scan that reached an index, or 0    */
     uint32_t   *ends;                   /* [len + 2]: end of the tag of each scan               */
     uint32_t    scans;
 };
@@ -73,7 +74,8 @@ static size_t run(const xd_tags *t, int kind, size_t at)
     return t->end[kind][at];
 }
 
-/* Returns the offset after white space and slashes at `at`, except the slash of "/>". */
+/* Returns the offset after the white space and the slashes at `at`. The slash of "/>" is not
+ * skipped. */
 static size_t behind_gap(const xd_tags *t, size_t at)
 {
     size_t end = run(t, GAP, at);
@@ -89,8 +91,8 @@ size_t xd_tags_name(const xd_tags *t, size_t at, size_t *behind)
 }
 
 /* Returns the end of "= value" after an attribute's name, or the end of the name if no value
- * follows. An unclosed quote does not begin a value: the value then is empty, or begins with
- * "=". */
+ * follows. A quote that is not closed does not begin a value; in this case, the value is empty, or
+ * begins with "=". */
 static size_t behind_value(const xd_tags *t, size_t name)
 {
     size_t equals = run(t, BLANK, name), behind = equals, v;

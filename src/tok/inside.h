@@ -2,15 +2,15 @@
  *
  * The steps are those of transformers' tokenizers. All tokenizers first find added tokens in the
  * raw text (added.c). T5's tokenizer normalizes the other text with the model's character map
- * (charsmap.c), splits it at white space and at U+2581, with which every word then begins
- * (tok.c), and segments each word into the pieces with the largest sum of scores (unigram.c).
+ * (charsmap.c), and splits the text at white space and at U+2581, so that every word begins with
+ * U+2581 (tok.c). It segments each word into the pieces with the largest sum of scores (unigram.c).
  * CLIP's tokenizer normalizes the text, splits it into words with a regular expression (clip.c),
- * and merges the bytes of a word pair by pair (bpe.c). BERT's tokenizer normalizes the text,
- * splits it at white space and punctuation, and segments each word from the left into the
- * longest pieces (bert.c). The tokenizer of a language model follows the rules in its
- * tokenizer.json (lm.c): it normalizes, splits with regular expressions (pattern.c), and merges
- * bytes or characters (bpe.c). open.c selects the tokenizer of a directory; lm_open.c reads the
- * tokenizer of a language model. */
+ * and merges the bytes of a word pair by pair (bpe.c). BERT's tokenizer normalizes the text, splits
+ * it at white space and punctuation, and segments each word from the left into the longest pieces
+ * (bert.c). The tokenizer of a language model follows the rules in its tokenizer.json (lm.c): it
+ * normalizes, splits with regular expressions (pattern.c), and merges bytes or characters (bpe.c).
+ * open.c selects the tokenizer of a directory; lm_open.c reads the tokenizer of a language
+ * model. */
 #ifndef XD_TOK_INSIDE_H
 #define XD_TOK_INSIDE_H
 
@@ -23,8 +23,8 @@
 
 /* ---- growing bytes ------------------------------------------------------------------------ */
 
-/* Bits of the field `failed` of a buffer: out of memory; a regular expression exceeded its match
- * limit. */
+/* Bits of the field `failed` of a buffer. XD_FAILED_MEMORY: out of memory. XD_FAILED_ENDLESS: a
+ * regular expression exceeded its match limit. */
 enum { XD_FAILED_MEMORY = 1, XD_FAILED_ENDLESS = 2 };
 
 typedef struct xd_bytes_buf { char *p; size_t len, cap; int failed; } xd_bytes_buf;
@@ -36,7 +36,7 @@ typedef struct xd_slice { const char *p; size_t len; } xd_slice;        /* a tex
 /* ---- UTF-8 -------------------------------------------------------------------------------- */
 
 /* Returns the code point of the UTF-8 character at s[0..len), len > 0, and sets *took to the
- * character's length in bytes. For an invalid byte returns -1 and sets *took to 1. */
+ * character's length in bytes. If the byte at s is invalid, returns -1 and sets *took to 1. */
 int32_t xd_utf8_get(const char *s, size_t len, size_t *took);
 size_t  xd_utf8_len(const char *s);             /* length in bytes of the valid character at s */
 /* Returns the code point of the UTF-8 character that ends before s[at], at > 0, and sets *from to
@@ -83,8 +83,8 @@ void       xd_replace(xd_bytes_buf *text, const char *pattern, const char *by, i
  * `no_semicolon` is 1, accepts only entities that are valid without ";". Returns 0 if the entity is
  * unknown. */
 int     xd_entity_put(const char *name, size_t n, int no_semicolon, xd_bytes_buf *out);
-/* Parses the number of a numeric HTML entity "&#...". Returns the length of the entity in bytes, or
- * 0 if the text does not begin with an entity. */
+/* Parses a numeric HTML entity "&#...", and writes its number to *v. Returns the length of the
+ * entity in bytes, or 0 if the text does not begin with such an entity. */
 size_t  xd_entity_number(const char *s, size_t len, int64_t *v);
 int32_t xd_entity_code(int64_t v);              /* code point of a numeric entity              */
 int32_t xd_windows_code(int byte);              /* code point of a byte in Windows-1252        */
@@ -95,7 +95,7 @@ void    xd_unescape_whole(const char *s, size_t len, xd_bytes_buf *out);
 void    xd_unescape_twice(xd_bytes_buf *text);
 
 void    xd_fix_charset(xd_bytes_buf *text);     /* repairs mojibake as ftfy does               */
-/* Fixes C1 controls; returns 1 if the text had any. */
+/* Replaces C1 control characters by those of Windows-1252. Returns 1 if the text had any. */
 int     xd_fix_controls(xd_bytes_buf *text);
 void    xd_fix_text(xd_bytes_buf *text);        /* repairs a text like ftfy.fix_text           */
 /* A parser of HTML start tags in a text. xd_tags_open borrows the text and returns NULL if out of
@@ -103,18 +103,19 @@ void    xd_fix_text(xd_bytes_buf *text);        /* repairs a text like ftfy.fix_
 typedef struct xd_tags xd_tags;
 xd_tags *xd_tags_open(const char *s, size_t len);
 void    xd_tags_close(xd_tags *t);
-/* Returns the end of the attributes of the start tag whose "<" is at `at`, or the offset of the
- * first byte that cannot be part of the attributes. */
+/* Returns the end of the attributes of the start tag whose "<" is at `at`. If a byte cannot be part
+ * of the attributes, returns its offset. */
 size_t  xd_tags_scan(xd_tags *t, size_t at);
 /* xd_tags_name returns the end of the tag name at s[at], xd_tags_attribute the end of the attribute
  * at s[at]. Both functions return `at` if there is no name or attribute. */
 size_t  xd_tags_name(const xd_tags *t, size_t at, size_t *behind);
 size_t  xd_tags_attribute(const xd_tags *t, size_t at);
-/* keeps only the text, as BeautifulSoup(text, "html.parser").text */
+/* replaces HTML by its text, which is BeautifulSoup(text, "html.parser").text */
 void    xd_html_text(xd_bytes_buf *text);
 
-/* First and last step of the xd_caption functions. xd_caption_read appends `text` to a buffer as
- * valid UTF-8. xd_caption_end returns the buffer as a string, or NULL if out of memory. */
+/* xd_caption_read and xd_caption_end are the first and the last step of the xd_caption functions.
+ * xd_caption_read appends `text` to a buffer as valid UTF-8. xd_caption_end returns the buffer as a
+ * string, or NULL if out of memory. */
 void    xd_caption_read(const char *text, xd_bytes_buf *out);
 char   *xd_caption_end(xd_bytes_buf *text);
 
@@ -122,16 +123,16 @@ char   *xd_caption_end(xd_bytes_buf *text);
 
 /* A JSON text that is being read, and the offset `at` of the next byte to read. */
 typedef struct xd_skim { const char *p; size_t len, at; } xd_skim;
-typedef struct xd_skimmed {             /* a tokenizer.json, without its large lists            */
+typedef struct xd_skimmed {             /* the parts of a tokenizer.json                        */
     xd_bytes_buf rest;                  /* the JSON text, in which vocab is {} and merges is [] */
-    xd_slice     vocab, merges; /* texts of model.vocab (an object) and of model.merges; or NULL */
+    xd_slice     vocab, merges; /* JSON texts: model.vocab (object), model.merges; or NULL       */
 } xd_skimmed;
-/* Splits a tokenizer.json into its vocabulary, its merges and the rest. out->vocab and
- * out->merges point into `text`; the caller frees out->rest. Invalid JSON is returned completely
- * in out->rest. */
+/* Splits a tokenizer.json into its vocabulary, its merges and the rest. out->vocab and out->merges
+ * point into `text`; the caller frees out->rest. If the JSON is invalid, out->rest is the complete
+ * text. */
 xd_status xd_skim_read(xd_skimmed *out, const char *text, size_t len, xd_err *e);
-/* Each of these functions skips white space and reads one JSON token. It returns 0 if the text
- * continues with another token. */
+/* Each of these functions skips white space and reads one JSON token. If the text continues with
+ * another token, the function returns 0. */
 int       xd_skim_is(xd_skim *k, char c);
 /* Reads a JSON string. *out points into the text or, if the string has escapes, into *buf, and is
  * valid until the next call. */
@@ -174,7 +175,7 @@ void      xd_vocab_free(xd_vocab *v);
 typedef struct xd_charsmap {            /* character map that normalizes text; borrowed from
                                            xd_vocab.map */
     const char *trie, *text;
-    size_t      units, len; /* number of 4-byte elements of the trie; bytes of replacement text */
+    size_t      units, len; /* 4-byte elements of the trie; bytes of the replacements           */
 } xd_charsmap;
 
 xd_status xd_charsmap_open(xd_charsmap *m, const char *map, size_t len, const char *what,
@@ -212,10 +213,10 @@ typedef struct xd_pieces {
     xd_bytes_buf text;
 } xd_pieces;
 
-/* Read the pieces of a vocabulary from a JSON object {piece: id} (in which an empty piece is
- * allowed if `blanks` is 1), from the text of such an object, from a list, or from lines of text,
- * the first of which has id 0. `what` is the name of the file in error messages. Call
- * xd_pieces_free also after a failure. */
+/* Read the pieces of a vocabulary from a JSON object {piece: id}, from the text of such an object,
+ * from a list, or from lines of text; the first line has id 0. If `blanks` is 1, the object may
+ * have an empty piece. `what` is the name of the file in error messages. After a failure,
+ * xd_pieces_free must be called, too. */
 xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char *what, xd_err *e);
 xd_status xd_pieces_span(xd_pieces *v, xd_slice span, const char *what, xd_err *e);
 xd_status xd_pieces_list(xd_pieces *v, const xd_vocab *list, const char *what, xd_err *e);
@@ -237,20 +238,20 @@ typedef struct xd_bpe_files { /* files of a BPE tokenizer; the names are for err
     const xd_json *list;
     const char    *merges_name;
     xd_slice       bytes, pairs;        /* texts of JSON values, in place of `vocab` and `list`  */
-    /* Used in place of all fields above: every split of a piece into two pieces is a merge
-     * (SentencePiece BPE). */
+    /* If `pieces` is not NULL, all fields above are ignored: every split of one of these pieces
+     * into two others is a merge (SentencePiece BPE). */
     const xd_vocab *pieces;
 } xd_bpe_files;
 /* The opened tokenizer keeps no reference to the content of the files. */
 xd_status xd_bpe_open(xd_bpe **b, const xd_bpe_files *f, xd_err *e);
 void      xd_bpe_close(xd_bpe *b);
-/* Makes s the piece that stands for unknown bytes. Refuses a vocabulary that has neither this piece
- * nor pieces for all bytes. */
+/* Makes s the unknown piece, which represents bytes without a piece. Refuses a vocabulary that has
+ * neither s nor a piece for every byte. */
 xd_status xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_err *e);
 const xd_pieces *xd_bpe_pieces(const xd_bpe *b);
 /* Appends the ids of one word of CLIP's tokenizer. */
 void      xd_bpe_word(const xd_bpe *b, const char *w, size_t len, xd_ids *out);
-/* Merges pairs of n ids by BPE and appends the resulting ids. */
+/* Merges neighbouring ids of n ids by BPE, and appends the resulting ids. */
 void      xd_bpe_merge(const xd_bpe *b, const int32_t *ids, size_t n, xd_ids *out);
 /* Writes the character by which byte-level BPE (GPT-2) represents a byte, as UTF-8. Returns the
  * character's length. */
@@ -270,23 +271,23 @@ void      xd_clip_words(const xd_clip *c, const char *s, size_t len, xd_ids *out
 /* ---- patterns ------------------------------------------------------------------------------- */
 
 typedef struct xd_pattern xd_pattern;
-/* Opens a pattern for splitting text: the literal `text` if it is not NULL, else a regular
- * expression. */
+/* Opens a pattern for splitting text. If `text` is not NULL, the pattern matches the literal
+ * `text`; otherwise it is a regular expression. */
 xd_status xd_pattern_open(xd_pattern **p, const char *regex, const char *text, const char *what,
                           xd_err *e);
 void      xd_pattern_close(xd_pattern *p);
 
-typedef enum xd_split_how { /* what to do with matches, as in Split of the tokenizers library */
+typedef enum xd_split_how { /* how a match is handled (Split of the tokenizers library)       */
     XD_SPLIT_ISOLATED, XD_SPLIT_REMOVED, XD_SPLIT_WITH_PREVIOUS, XD_SPLIT_WITH_NEXT,
     XD_SPLIT_CONTIGUOUS
 } xd_split_how;
 typedef struct xd_text_cut { size_t from, to; int match; } xd_text_cut;
 typedef struct xd_cuts { xd_text_cut *p; size_t n, cap; int failed; } xd_cuts;
-/* Splits a text, which is valid UTF-8, into matches of the pattern and the parts between matches.
- * The caller frees c->p. */
+/* Splits a text, which must be valid UTF-8, into the matches of the pattern and the parts between
+ * matches. The caller frees c->p. */
 void      xd_pattern_cut(const xd_pattern *p, const char *s, size_t len, xd_cuts *c);
-/* Removes or merges parts of a split text as `how` demands. If `invert` is 1, matches and the other
- * parts swap their roles. */
+/* Removes or merges parts of a split text as `how` demands. If `invert` is 1, matches are treated
+ * as the other parts, and the other parts as matches. */
 void      xd_cuts_merge(xd_cuts *c, xd_split_how how, int invert);
 
 /* ---- tokenizers of language models ---------------------------------------------------------- */
@@ -295,8 +296,8 @@ typedef struct xd_lm xd_lm;
 typedef enum xd_lm_class { XD_LM_OTHER, XD_LM_QWEN, XD_LM_GEMMA } xd_lm_class;
 typedef struct xd_lm_files {
     xd_bpe_files   bpe;
-    /* content of tokenizer.json without the vocabulary; NULL: the default rules of the tokenizer
-     * class */
+    /* content of tokenizer.json without the vocabulary; NULL: there is none, and the default rules
+     * of the tokenizer class are used */
     const xd_json *rules;
     xd_lm_class    named;
     const char    *unknown;             /* default unk_token of the class                       */
@@ -357,32 +358,32 @@ struct xd_tok {
     int         nadded, capadded;
     int32_t    *slot;                   /* hash table of added tokens by name; -1: empty slot   */
     size_t      slots;                  /* number of slots of the hash table, a power of two    */
-    /* Indices of the added tokens to find in raw text (order[0]) and in normalized text, sorted by
-     * the tokens' text. */
+    /* Indices of the added tokens, sorted by the tokens' texts: order[0] has those that are
+     * searched in raw text, order[1] those that are searched in normalized text. */
     int32_t    *order[2];
     int         norder[2];
     int32_t     begin, end, pad;        /* ids of bos, eos and pad; -1: none                    */
-    xd_ids      head, tail;             /* special ids that are put before a text; after a text */
+    xd_ids      head, tail;             /* special ids added: before a text; after a text       */
     int         pad_left;               /* 1: padding is before the text                        */
     int32_t     next;                   /* id of the next token outside the vocabulary          */
     int64_t     max;                    /* maximum number of ids (model_max_length); 0: none    */
     int         cut_left;               /* 1: truncation drops the beginning of the text        */
 };
 
-/* Returns the id of the piece s in the vocabulary (without added tokens), or -1 if the vocabulary
- * does not have the piece. */
+/* Returns the id of the piece s in the vocabulary, not counting added tokens, or -1 if the
+ * vocabulary does not have the piece. */
 int32_t   xd_tok_find(const xd_tok *t, const char *s, size_t len);
 /* Appends the normalized form of valid UTF-8. The normalized text may contain invalid UTF-8. */
 void      xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *out);
 
-/* Makes `s` an added token unless it is one already. The token's id is the id of `s` in the
- * vocabulary, or the next free id. */
+/* Makes `s` an added token, unless it already is one. The token's id is that of the piece `s` in
+ * the vocabulary or, if there is no such piece, the next free id. */
 xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e);
 int32_t   xd_added_id(const xd_tok *t, const char *s); /* returns -1 if s is no added token */
 /* Adds a token that is a JSON string, or a JSON object with "content" and flags. If `special` is 1,
  * the default of the token's flag "normalized" is false. */
 xd_status xd_added_json(xd_tok *t, const xd_json *j, int special, xd_err *e);
-/* Prepares the search for added tokens in texts. Call after all tokens are added. */
+/* Prepares the search for added tokens in texts. Must be called after all tokens are added. */
 xd_status xd_added_sort(xd_tok *t, xd_err *e);
 /* Returns the boolean value of a key of the object o, or `otherwise` if o does not have the key. */
 int       xd_json_flag(const xd_json *o, const char *key, int otherwise);
@@ -390,9 +391,9 @@ typedef struct xd_lm_json xd_lm_json;
 typedef enum xd_tok_kind {
     XD_TOK_T5, XD_TOK_CLIP, XD_TOK_BERT, XD_TOK_LM, XD_TOK_KINDS
 } xd_tok_kind;
-/* Parsed files of a tokenizer directory that have special tokens: cfg (tokenizer_config.json), map
- * (special_tokens_map.json), old (added_tokens.json), tj (tokenizer.json). Each of the four
- * pointers may be NULL. */
+/* The parsed files of a tokenizer's directory that may declare special tokens: cfg
+ * (tokenizer_config.json), map (special_tokens_map.json), old (added_tokens.json), tj
+ * (tokenizer.json). Each of the four pointers may be NULL. */
 typedef struct xd_special_files {
     const xd_json *cfg, *map, *old, *tj;
     int            spiece;              /* 1: a T5 tokenizer with a file spiece.model           */
@@ -413,12 +414,12 @@ struct xd_lm_json {
 enum { XD_TOK_FILE_MAX = 1 << 28 };     /* max bytes of a vocabulary file; the largest have 2^25 */
 /* returns 1 if the directory has the file */
 int       xd_tok_has(const char *dir, const char *name);
-/* Call xd_lm_json_free also after a failure. xd_lm_json_parse borrows `text`. */
+/* After a failure, xd_lm_json_free must be called, too. xd_lm_json_parse borrows `text`. */
 xd_status xd_lm_json_parse(xd_lm_json *j, const char *text, size_t len, const char *what,
                            xd_err *e);
 xd_status xd_lm_json_read(xd_lm_json *j, const char *path, xd_err *e);
 void      xd_lm_json_free(xd_lm_json *j);
-/* Returns 1 if a tokenizer.json is that of a language model, not of CLIP. */
+/* Returns 1 if a tokenizer.json is for a language model, or 0 if it is for CLIP. */
 int       xd_lm_json_fits(const xd_json *rules);
 xd_status xd_lm_open_json(xd_tok **t, const xd_lm_json *j, xd_special_files *f, const char *what,
                           xd_err *e);
@@ -427,14 +428,14 @@ xd_status xd_tok_open_lm(xd_tok **t, const xd_lm_files *l, const xd_special_file
 /* Reads a language model's vocabulary and special tokens into t. */
 xd_status xd_lm_read(xd_tok *t, const xd_lm_files *b, const xd_special_files *f, xd_err *e);
 
-/* Returns the text of the special token with this key ("eos_token"), or the default of the
- * tokenizer's class if the files do not have the key. NULL: there is no such token. */
+/* Returns the text of the special token with this key ("eos_token"). If the files do not have the
+ * key, returns the default of the tokenizer's class. Returns NULL if there is no such token. */
 const char *xd_special_name(const xd_special_files *f, const char *key);
 int       xd_special_extra_ids(const xd_json *cfg); /* returns the number of T5's sentinel tokens */
 /* Finds the next added token at or after s[at]. Returns the index of the token, or -1 if there is
- * none. *begin and *end include the white space that the token strips, but nothing before s[from].
- * `normalized` is 1 to search for the tokens that are found in normalized text, and 0 for those
- * that are found in raw text. */
+ * none. *begin and *end are the bounds of the token with the white space that it strips, but
+ * without text before s[from]. If `normalized` is 1, searches only for tokens of normalized text;
+ * if 0, only for tokens of raw text. */
 int       xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, size_t at,
                         size_t from, size_t *begin, size_t *end);
 

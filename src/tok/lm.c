@@ -1,9 +1,10 @@
-/* lm.c - tokenizers of decoder language models: Qwen, Llama, Mistral, Gemma.
+/* lm.c - tokenizes text for decoder language models: Qwen, Llama, Mistral, Gemma.
  *
  * The tokenizers of these models are byte pair encodings that a tokenizer.json describes. The
  * normalizers change the text, the pre-tokenizers split the text into words, and the merges of
- * bpe.c segment a word. With a ByteLevel pre-tokenizer a word is first split into bytes, otherwise
- * into characters. Characters without a piece become the pieces <0x00> .. <0xFF> of their bytes. */
+ * bpe.c segment a word. If the pre-tokenizers include ByteLevel, a word is first split into bytes,
+ * otherwise into characters. A character without a piece becomes the pieces <0x00> .. <0xFF> of its
+ * bytes. */
 #include "tok/inside.h"
 
 #include <stdio.h>
@@ -30,8 +31,8 @@ struct xd_lm {
     norm    norm[STEPS];
     step    step[STEPS];
     int     nnorm, nstep;
-    int     bytes;                      /* 1: byte-level; characters of pieces stand for bytes  */
-    int     whole;                      /* 1: a word that is a piece is not segmented           */
+    int     bytes;                      /* 1: byte-level; each character of a piece is a byte   */
+    int     whole;                      /* 1: if a word equals a piece, it is not segmented     */
     int     fallback, fuse;             /* the options byte_fallback and fuse_unk               */
     int32_t byte[256], unknown;         /* ids of bytes and of the unknown piece; -1: none      */
 };
@@ -97,7 +98,8 @@ static xd_status read_norm(const rules *r, const xd_json *j)
     return s;
 }
 
-/* Appends a pre-tokenizer. A pre-tokenizer without regex and text adds a space before a word. */
+/* Appends a pre-tokenizer to the list. If the pre-tokenizer has neither a regular expression nor a
+ * text, it adds a space before a word. */
 static xd_status add_step(const rules *r, const char *regex, const char *text, xd_split_how how,
                           int invert)
 {
@@ -306,7 +308,7 @@ void xd_lm_normalize(const xd_lm *l, const char *s, size_t len, xd_bytes_buf *ou
 
 /* ---- one word ------------------------------------------------------------------------------- */
 
-/* Returns the id of the piece that equals the complete word, or -1 if there is none. */
+/* Returns the id of the piece that equals the complete word, or -1 if there is no such piece. */
 static int32_t whole_word(const xd_lm *l, const char *s, size_t len)
 {
     char   text[XD_PIECE_MAX + 2];
@@ -318,8 +320,8 @@ static int32_t whole_word(const xd_lm *l, const char *s, size_t len)
     return xd_pieces_find(xd_lm_pieces(l), text, n);
 }
 
-/* Adds a character without a piece: adds the ids of the character's bytes if these have pieces. If
- * the bytes have no pieces, increments *pending, the number of unknown ids to write. As in
+/* Handles a character without a piece. If its bytes have pieces, adds the ids of these pieces.
+ * Otherwise increments *pending, the number of unknown ids that must still be written. As in
  * transformers, pending ids are written before the next character that has a piece, and so after
  * the byte ids of characters without a piece. */
 static void add_character(const xd_lm *l, const char *s, size_t len, int *pending, xd_ids *ids)
@@ -371,7 +373,8 @@ static void encode_word(const xd_lm *l, const char *s, size_t len, xd_ids *out)
 
 static void run_steps(const xd_lm *l, int k, const char *s, size_t len, xd_ids *out);
 
-/* Adds a space before a word that does not begin with a space, and runs the steps after step k. */
+/* Adds a space before a word that does not begin with a space. Then runs the pre-tokenizers after
+ * pre-tokenizer k. */
 static void run_spaced(const xd_lm *l, int k, const char *s, size_t len, xd_ids *out)
 {
     xd_bytes_buf b = {0};
@@ -384,8 +387,8 @@ static void run_spaced(const xd_lm *l, int k, const char *s, size_t len, xd_ids 
     free(b.p);
 }
 
-/* Runs pre-tokenizer k and the following ones on a text. The recursion is as deep as the number of
- * pre-tokenizers. */
+/* Runs pre-tokenizer k and the following ones on a text. The function is recursive; the depth is
+ * the number of pre-tokenizers. */
 static void run_steps(const xd_lm *l, int k, const char *s, size_t len, xd_ids *out)
 {
     xd_cuts c = {0};

@@ -1,5 +1,5 @@
-/* lm_open.c - opens tokenizers of language models: selects the files of a directory, reads special
- * tokens, and the tokens to add before and after a text.
+/* lm_open.c - opens tokenizers of language models: selects the files of a directory, and reads the
+ * special tokens and the tokens that are added before and after a text.
  *
  * The rules are those of transformers 5: a tokenizer.json contains all rules. Without a
  * tokenizer.json, vocab.json and merges.txt are used with the rules of Qwen2Tokenizer, and
@@ -64,8 +64,8 @@ static int put_ids(xd_ids *to, const xd_json *ids, int64_t limit)
     return ids != NULL;
 }
 
-/* Adds the special tokens `head` before, and `tail` after, the special tokens that already surround
- * a text. */
+/* Some special tokens already surround a text. Adds the special tokens `head` before these and
+ * `tail` after these. */
 static void wrap(xd_tok *t, const xd_ids *head, const xd_ids *tail)
 {
     xd_ids all = {0};
@@ -79,8 +79,8 @@ static void wrap(xd_tok *t, const xd_ids *head, const xd_ids *tail)
     t->head = all;
 }
 
-/* Reads one entry of TemplateProcessing: the special tokens before and after the text, which is
- * called "sequence A". */
+/* Reads the template for one text from TemplateProcessing: the special tokens before the entry
+ * "Sequence", which stands for the text, and those after it. */
 static xd_status read_template(xd_tok *t, const xd_json *j, const char *what, xd_err *e)
 {
     const xd_json *known = xd_json_get(j, "special_tokens");
@@ -122,8 +122,8 @@ static xd_status read_post(xd_tok *t, const xd_json *j, const char *what, xd_err
     return s;
 }
 
-/* Without a tokenizer.json, adds the special tokens around a text that the config's add_bos_token
- * and add_eos_token request. */
+/* If there is no tokenizer.json, adds the special tokens around a text for which the config sets
+ * add_bos_token and add_eos_token. */
 static void post_of_config(xd_tok *t, const xd_json *cfg, xd_lm_class named)
 {
     if (xd_json_flag(cfg, "add_bos_token", named == XD_LM_GEMMA) && t->begin >= 0)
@@ -148,8 +148,8 @@ static const char *usual(xd_lm_class named, int key)
     return names[named][key];
 }
 
-/* Returns the special token of a key such as "bos_token", from special_tokens_map.json, the config,
- * or the defaults of the tokenizer class. */
+/* Returns the special token of a key such as "bos_token". It is read from special_tokens_map.json
+ * or the config, or is the default of the tokenizer class. */
 static const xd_json *named_token(const xd_special_files *f, int key, const char **text)
 {
     int            whole = xd_json_get(f->cfg, "added_tokens_decoder") != NULL;
@@ -161,7 +161,7 @@ static const xd_json *named_token(const xd_special_files *f, int key, const char
     return j;
 }
 
-/* An added token's entry in added_tokens_decoder or added_tokens.json, and its id. */
+/* One added token's id, and its entry in added_tokens_decoder or added_tokens.json. */
 typedef struct member { const xd_json *j; double id; } member;
 
 static int by_id(const void *x, const void *y)
@@ -170,7 +170,7 @@ static int by_id(const void *x, const void *y)
     return (a->id > b->id) - (a->id < b->id);
 }
 
-/* Returns the JSON list of the additional special tokens in tokenizer_config.json, or in
+/* Returns the JSON list of the additional special tokens, which is in tokenizer_config.json or in
  * special_tokens_map.json. */
 static const xd_json *further(const xd_special_files *f)
 {
@@ -196,7 +196,7 @@ static int is_special(const xd_special_files *f, const char *name)
     return 0;
 }
 
-/* Adds the added tokens listed in the config's added_tokens_decoder ({id: token}) or in
+/* Adds the added tokens that are listed in the config's added_tokens_decoder ({id: token}) or in
  * added_tokens.json ({name: id}). */
 static xd_status add_members(xd_tok *t, const xd_special_files *f, xd_err *e)
 {
@@ -222,7 +222,7 @@ static xd_status add_members(xd_tok *t, const xd_special_files *f, xd_err *e)
     return s;
 }
 
-/* Makes the control pieces and user-defined pieces of a tokenizer.model added tokens. */
+/* Makes added tokens of the control pieces and the user-defined pieces of a tokenizer.model. */
 static xd_status add_pieces(xd_tok *t, const xd_vocab *v, xd_err *e)
 {
     xd_status s = XD_OK;
@@ -270,8 +270,8 @@ static int32_t named_id(const xd_tok *t, const xd_special_files *f, int key)
     return text ? xd_added_id(t, text) : -1;
 }
 
-/* Returns 1 if padding or truncation (`key`) is on the left side, according to the config,
- * tokenizer.json, or the tokenizer class. */
+/* Returns 1 if padding or truncation (as `key` selects) is on the left side. The side follows from
+ * the config, from tokenizer.json, or from the tokenizer class. */
 static int is_left(const xd_special_files *f, const char *key, const char *inner, int otherwise)
 {
     const char *side = xd_json_text(xd_json_get(f->cfg, key));

@@ -1,9 +1,9 @@
 /* mojibake.c - repairs text that was decoded with a wrong character set, like ftfy 6.3.
  *
- * UTF-8 that was decoded as one of ten single-byte character sets is detected by sequences that
- * rarely occur in meaningful text (`unlikely`). Text with such sequences is encoded back to bytes
- * and decoded as UTF-8. If the bytes are not UTF-8, only the parts that look like UTF-8 are
- * repaired, and control characters above 0x7f become those of Windows-1252. */
+ * If UTF-8 was decoded as one of ten single-byte character sets, the text has sequences that rarely
+ * occur in meaningful text (`unlikely`). Text with such sequences is encoded back to bytes, which
+ * are decoded as UTF-8. If the bytes are not valid UTF-8, only the parts that look like UTF-8 are
+ * repaired, and control characters above 0x7f are replaced by the characters of Windows-1252. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 
 enum { LATIN1, CP1252, CP1251, CP1250, CP1253, CP1254, CP1257, LATIN2, MACROMAN, CP437, CHARSETS };
 
-/* Code points of the bytes from 0x80 to 0xff in each character set. Bytes without a character are
- * mapped to their own value. */
+/* For each character set, the code points of the bytes from 0x80 to 0xff. A byte without a
+ * character is mapped to its own value. */
 static const uint16_t high[CHARSETS][128] = {
     { 0 },      /* Latin-1: each byte is its own code point                                     */
     {   /* windows-1252 */
@@ -133,8 +133,8 @@ static const uint16_t high[CHARSETS][128] = {
     },
 };
 
-/* Returns 1 for the Windows character sets. The Windows character sets have no characters for some
- * bytes, and byte 0x1a stands for U+FFFD in these sets. */
+/* Returns 1 for the Windows character sets. In these sets, some bytes have no character, and byte
+ * 0x1a represents U+FFFD. */
 static int is_windows(int set)
 {
     return set >= CP1252 && set <= CP1257;
@@ -166,8 +166,8 @@ int32_t xd_windows_code(int byte)
     return code_of(CP1252, byte);
 }
 
-/* Encodes the text in a character set. Returns 0 if the character set lacks a character of the
- * text. */
+/* Encodes the text in a character set. Returns 0 if the set does not have one of the text's
+ * characters. */
 static int encode(const xd_bytes_buf *text, int set, xd_bytes_buf *out)
 {
     size_t took;
@@ -282,18 +282,19 @@ static xd_finder *open_unlikely(void)
 
 /* ---- bytes that are almost UTF-8 ------------------------------------------------------------ */
 
-/* The bytes that can continue a UTF-8 character, and patterns of sequences whose byte 0xa0 was
- * replaced by a space. */
+/* The bytes that can continue a UTF-8 character, and patterns of UTF-8 sequences in which byte 0xa0
+ * was replaced by a space. */
 #define NEXT  "[\\x80-\\xbf]"
 #define OTHER "[\\x80-\\x84\\x86-\\x9f\\xa1-\\xbf]"
 static const char blank_inside[] =
     "[\\xc2\\xc3\\xc5\\xce\\xd0\\xd9] |[\\xe2\\xe3] " OTHER "|[\\xe0-\\xe3]" OTHER " "
     "|\\xf0 " NEXT NEXT "|\\xf0" NEXT " " NEXT "|\\xf0" NEXT NEXT " ";
-/* In text whose bytes 0xa0 became spaces, "\xc3 " is an "à" that ends a word, except in a few
+/* If bytes 0xa0 of a text became spaces, "\xc3 " is an "à" at the end of a word, except in a few
  * Portuguese phrases. */
 static const char blank_behind[] = "\\xc3 (?! |quele|quela|quilo|s )";
 
-/* A lost byte of a UTF-8 character is 0x1a, or a question mark, at most one per character. */
+/* Bytes of a UTF-8 character that were lost are represented by 0x1a or a question mark; at most one
+ * byte per character. */
 #define LOST  "[\\x1a\\x80-\\xbf]"
 #define GONE  "[\\x1a?]"
 #define ANY   "[\\x1a?\\x80-\\xbf]"
@@ -320,8 +321,8 @@ static void restore_blanks(xd_bytes_buf *bytes)
     xd_finder_close(f);
 }
 
-/* Decodes UTF-8 in which a character beyond U+FFFF may also be stored as two surrogates, and NUL as
- * two bytes. */
+/* Decodes UTF-8 in which a character beyond U+FFFF may be stored as two surrogates, and NUL as two
+ * bytes. */
 static int decode(const xd_bytes_buf *bytes, xd_bytes_buf *out)
 {
     size_t took;
@@ -351,9 +352,10 @@ static int decode(const xd_bytes_buf *bytes, xd_bytes_buf *out)
 
 enum { FIRST_OF_2 = 1, FIRST_OF_3 = 2, FIRST_OF_4 = 4, NEXT_BYTE = 8, NEXT_ALONE = 16 };
 
-/* Returns the roles that the character c can have if it is a byte of UTF-8 that was decoded as
- * Latin-1 or a Windows character set. A space counts as byte 0xa0, which may have been replaced by
- * a space. Spaces, dashes and quotes do not count as the only continuation byte. */
+/* Assumes that the character c is a byte of UTF-8 that was decoded as Latin-1 or a Windows
+ * character set; returns the roles that this byte can have in UTF-8. A space counts as byte 0xa0,
+ * which may have been replaced by a space. Spaces, dashes and quotes do not count as the only
+ * continuation byte. */
 static int role_of(int32_t c)
 {
     int role = c == ' ' ? NEXT_BYTE : 0;
@@ -367,7 +369,7 @@ static int role_of(int32_t c)
 }
 
 /* Returns the length of a sequence at the start of s[0..len) that looks like the bytes of one UTF-8
- * character, or 0 if there is none. */
+ * character. Returns 0 if there is no such sequence. */
 static size_t read_sequence(const char *s, size_t len)
 {
     size_t n, took;
@@ -387,8 +389,8 @@ static size_t read_sequence(const char *s, size_t len)
 
 static void fix_all(xd_bytes_buf *text, const xd_finder *f);
 
-/* Repairs the parts of a text that look like wrongly decoded UTF-8 and are unlikely otherwise.
- * Returns 1 if the repair changed the text. */
+/* Repairs those parts of a text that look like wrongly decoded UTF-8 and that rarely occur in
+ * meaningful text. Returns 1 if the repair changed the text. */
 static int fix_stretches(xd_bytes_buf *text, const xd_finder *f)
 {
     xd_bytes_buf out = {0};

@@ -10,8 +10,8 @@
 
 /* ---- T5 ------------------------------------------------------------------------------------- */
 
-/* Passes a T5 vocabulary that was read to SentencePiece, and prepares the search for added
- * tokens. */
+/* Passes a T5 vocabulary, which must have been read, to SentencePiece, and prepares the search for
+ * added tokens. */
 static xd_status finish_open(xd_tok *t, const char *what, xd_err *e)
 {
     xd_bytes_buf model = {0};
@@ -42,7 +42,7 @@ static xd_status finish_open(xd_tok *t, const char *what, xd_err *e)
     return XD_OK;
 }
 
-/* Adds T5's sentinel tokens <extra_id_N> after the pieces of a spiece.model, the highest N
+/* After the pieces of a spiece.model, adds T5's sentinel tokens <extra_id_N>, the highest N
  * first. */
 static xd_status add_sentinels(xd_vocab *v, const xd_json *cfg, const char *what, xd_err *e)
 {
@@ -57,8 +57,7 @@ static xd_status add_sentinels(xd_vocab *v, const xd_json *cfg, const char *what
 
 typedef struct t5_files { const char *data; size_t len; const char *name; } t5_files;
 
-/* Reads a T5 tokenizer from a spiece.model in memory, or from tokenizer.json if there is no
- * spiece.model. */
+/* Reads a T5 tokenizer from a spiece.model in memory or, if there is none, from tokenizer.json. */
 static xd_status read_t5(xd_tok *t, const t5_files *p, const xd_special_files *f, xd_err *e)
 {
     xd_status s = p->data ? xd_vocab_spiece(&t->v, p->data, p->len, XD_SPM_UNIGRAM,
@@ -97,8 +96,8 @@ static xd_status read_bert(xd_tok *t, const xd_bert_files *b, xd_err *e)
     return s;
 }
 
-/* Checks the ids of BERT's special tokens. An id beyond the vocabulary has no embedding, and a
- * missing line in vocab.txt shifts all later ids. */
+/* Checks the ids of BERT's special tokens. An id beyond the vocabulary would have no embedding; if
+ * a line of vocab.txt were missing, all later ids would be wrong. */
 static xd_status check_bert(xd_tok *t, const xd_special_files *f, const char *what, xd_err *e)
 {
     static const char *const keys[] = {"unk_token", "cls_token", "sep_token", "pad_token"};
@@ -125,7 +124,7 @@ static xd_status check_bert(xd_tok *t, const xd_special_files *f, const char *wh
 
 /* ---- all, from memory ----------------------------------------------------------------------- */
 
-/* The files of each kind of tokenizer. The kind of tokenizer selects one member. */
+/* The files of each kind of tokenizer. Only the member for the tokenizer's kind is used. */
 typedef struct sources {
     t5_files      t5;
     xd_bpe_files  clip;
@@ -183,8 +182,8 @@ xd_status xd_tok_open_spiece(xd_tok **t, const void *data, size_t len, xd_err *e
     return open_with(t, &from, &f, e);
 }
 
-/* Detects the kind of tokenizer of a tokenizer.json. Early tokenizer.json files do not have the key
- * model.type. */
+/* Detects for which kind of tokenizer a tokenizer.json is. Early tokenizer.json files do not have
+ * the key model.type. */
 static xd_tok_kind kind_of_json(const xd_json *tj)
 {
     const xd_json *model = xd_json_get(tj, "model");
@@ -196,8 +195,8 @@ static xd_tok_kind kind_of_json(const xd_json *tj)
     return XD_TOK_T5;
 }
 
-/* Sets the files to read for a tokenizer of this kind from a tokenizer.json. If `rules` is 1,
- * BERT's rules come from tokenizer.json, otherwise from the config. */
+/* Sets the files from which a tokenizer of this kind is read, if there is a tokenizer.json. If
+ * `rules` is 1, BERT's rules are read from tokenizer.json, otherwise from the config. */
 static xd_status sources_of_json(sources *from, const xd_json *tj, xd_tok_kind kind, int rules,
                                  const char *what, xd_err *e)
 {
@@ -282,8 +281,8 @@ static xd_status read_beside(xd_json **j, const char *dir, const char *name, xd_
     return s;
 }
 
-/* The parsed small files of a tokenizer directory, and its tokenizer.json: `tj`, or `lm` for a
- * language model. */
+/* The parsed small files of a tokenizer's directory, and its tokenizer.json, which is `tj` or, for
+ * a language model, `lm`. */
 typedef struct beside { xd_json *cfg, *map, *old, *tj; xd_lm_json lm; } beside;
 
 static xd_status read_small(beside *f, const char *dir, xd_err *e)
@@ -308,8 +307,8 @@ static void free_beside(beside *f)
     xd_lm_json_free(&f->lm);
 }
 
-/* Reads the large tokenizer.json only if its vocabulary is needed or if no other file declares the
- * added tokens. */
+/* Reads tokenizer.json, which is large, only in two cases: if its vocabulary is needed, or if no
+ * other file declares the added tokens. */
 static xd_status read_large(beside *b, const char *dir, int needed, xd_err *e)
 {
     if (b->tj || (!needed && xd_json_get(b->cfg, "added_tokens_decoder")))
@@ -394,9 +393,9 @@ static xd_status open_clip(xd_tok **t, const char *dir, beside *b, xd_err *e)
     return s;
 }
 
-/* Opens a BERT tokenizer from vocab.txt or tokenizer.json. If the config names the class
- * BertTokenizer, only the vocabulary of tokenizer.json is used. If the config names no class, the
- * rules of tokenizer.json are used, too. */
+/* Opens a BERT tokenizer from vocab.txt or tokenizer.json. From tokenizer.json, only the vocabulary
+ * is used if the config names the class BertTokenizer; if the config names no class, the rules are
+ * used, too. */
 static xd_status open_bert(xd_tok **t, const char *dir, beside *b, int named, xd_err *e)
 {
     int       lines = xd_tok_has(dir, "vocab.txt") && (named || !xd_tok_has(dir, "tokenizer.json"));
@@ -438,8 +437,8 @@ static const struct { const char *name; int kind; xd_lm_class named; } classes[]
     {"LlamaTokenizer", XD_TOK_LM, XD_LM_OTHER}, {"LlamaTokenizerFast", XD_TOK_LM, XD_LM_OTHER},
 };
 
-/* Returns the kind of tokenizer of a class name. For other class names, returns OTHER: the files of
- * the directory then determine the kind. */
+/* Returns the kind of tokenizer that a class name stands for. For an unknown class name, returns
+ * OTHER: the files of the directory then determine the kind. */
 static int kind_of_class(const char *name, xd_lm_class *named)
 {
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
@@ -455,7 +454,7 @@ static int says_nothing(const char *name)
     return !name || !strcmp(name, "PreTrainedTokenizerFast") || !strcmp(name, "TokenizersBackend");
 }
 
-/* Returns 1 if merges.txt has the suffix "</w>" of CLIP's merges. */
+/* Returns 1 if the pieces in merges.txt have the suffix "</w>", as in CLIP's merges. */
 static int has_ends(const char *dir)
 {
     char  *path = xd_path_join(dir, "merges.txt"), *text = NULL;
@@ -468,7 +467,8 @@ static int has_ends(const char *dir)
     return found;
 }
 
-/* Returns 1 if the directory has a tokenizer.json of a language model, which is kept in b->lm. */
+/* Returns 1 if the directory has a tokenizer.json of a language model. The parsed tokenizer.json is
+ * then in b->lm. */
 static int finds_lm(const char *dir, beside *b)
 {
     char *path = xd_tok_has(dir, "tokenizer.json") ? xd_path_join(dir, "tokenizer.json") : NULL;

@@ -2,9 +2,9 @@
  *
  * The expressions are written for Oniguruma with the tables of Unicode 16, and translated for
  * PCRE2: \s and \p{..} become classes that also list the characters that PCRE2 10.42 (Unicode 14)
- * lacks. Syntax that the two libraries interpret differently is refused. Oniguruma's \s is
- * White_Space, while PCRE2's \s would also have U+180E. The translation only adds characters to
- * classes, so that a newer PCRE2 gives the same result. */
+ * lacks. Syntax that the two libraries interpret differently is refused. Oniguruma's \s matches
+ * Unicode's White_Space; PCRE2's \s would also match U+180E. The translation only adds characters
+ * to classes, so the result is the same with a newer PCRE2. */
 #include "tok/inside.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -21,7 +21,7 @@ struct xd_pattern {
 #define SPACES "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"    \
     "\\x{205f}\\x{3000}"
 
-/* Characters whose category in Unicode 16 is different in PCRE2 10.42, by category. */
+/* Characters that have another category in Unicode 16 than in PCRE2 10.42, listed by category. */
 static const struct { const char *name, *ranges; } later[] = {
     {"Lu",
      "\\x{1c89}\\x{a7cb}-\\x{a7cc}\\x{a7da}\\x{a7dc}\\x{10d50}-\\x{10d65}"},
@@ -83,8 +83,8 @@ static void put_text(reader *r, const char *s)
     xd_bytes_add(&r->out, s, strlen(s));
 }
 
-/* Appends a character class with the members `body`. Inside the brackets of a class, appends only
- * the members. */
+/* Appends a character class with the members `body`. If the translation is inside the brackets of a
+ * class, appends only the members. */
 static void put_class(reader *r, int negated, const char *body)
 {
     if (!r->inside)
@@ -94,8 +94,8 @@ static void put_class(reader *r, int negated, const char *body)
         put_text(r, "]");
 }
 
-/* Appends the character class of a Unicode category. Inside the brackets of a class, appends only
- * the category's members. Returns 0 if the category is unknown. */
+/* Appends the character class of a Unicode category. If the translation is inside the brackets of a
+ * class, appends only the category's members. Returns 0 if the category is unknown. */
 static int put_category(reader *r, int negated, const char *name, size_t n)
 {
     for (size_t i = 0; i < sizeof categories / sizeof *categories; i++) {
@@ -157,8 +157,8 @@ static int read_escape(reader *r)
     return 1;
 }
 
-/* Returns 1 for the beginning of a group, such as "(?i:", that Oniguruma and PCRE2 interpret
- * alike. */
+/* Returns 1 for a beginning of a group, such as "(?i:", that Oniguruma and PCRE2 interpret in the
+ * same way. */
 static int is_known_group(const reader *r)
 {
     static const char *const known[] = {"(?i:", "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
@@ -171,7 +171,8 @@ static int is_known_group(const reader *r)
     return 0;
 }
 
-/* Translates a pattern. At unknown syntax, returns 0 with r->at near that syntax. */
+/* Translates a pattern. If the pattern has unknown syntax, returns 0; r->at is then near that
+ * syntax. */
 static int translate(reader *r)
 {
     while (r->at < r->len) {
@@ -346,7 +347,7 @@ void xd_pattern_cut(const xd_pattern *p, const char *s, size_t len, xd_cuts *c)
         cut_at_text(p, s, len, c);
 }
 
-/* Joins part i of a split text to the last kept part, or keeps part i separately. */
+/* Appends part i of a split text to the kept part before it, or keeps part i as a separate part. */
 static void join_or_keep(xd_cuts *c, size_t *n, size_t i, int join)
 {
     if (join && *n)

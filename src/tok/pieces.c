@@ -1,4 +1,5 @@
-/* pieces.c - a vocabulary without scores: a hash table of pieces (strings) and their ids. */
+/* pieces.c - stores a vocabulary without scores, in a hash table of pieces (strings) and their
+ * ids. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -22,7 +23,8 @@ size_t xd_text_hash(const char *s, size_t len)
     return (size_t)(h ^ h >> 29);
 }
 
-/* Returns the hash-table slot of a string, or a free slot if the table does not have the string. */
+/* Returns the slot of the hash table that has a string, or a free slot if the table does not have
+ * the string. */
 static size_t find_slot(const xd_pieces *v, const char *s, size_t len)
 {
     size_t i = xd_text_hash(s, len) & (v->slots - 1);
@@ -60,7 +62,7 @@ static xd_status open_table(xd_pieces *v, int n, const char *what, xd_err *e)
     return XD_OK;
 }
 
-/* Stores a string and its id in a free slot of the hash table. */
+/* Stores a string and its id in a slot of the hash table, which must be free. */
 static xd_status put_piece(xd_pieces *v, size_t slot, const char *s, size_t len, int32_t id,
                            const char *what, xd_err *e)
 {
@@ -80,8 +82,8 @@ static xd_status too_long(int n, size_t len, const char *what, xd_err *e)
 
 /* ---- an object of pieces and ids ---------------------------------------------------------- */
 
-/* Adds a piece, and fails if its id was used before. `seen` has one bit per id that has been
- * used. */
+/* Adds a piece, and fails if its id was used before. `seen` has one bit for each possible id, which
+ * is 1 if the id was used. */
 static xd_status add_piece(xd_pieces *v, xd_slice s, int32_t id, unsigned char *seen,
                            const char *what, xd_err *e)
 {
@@ -104,7 +106,7 @@ static xd_status no_id(const char *what, xd_slice s, xd_err *e)
                    (int)(s.len < 80 ? s.len : 80), s.p, (int)MAX_ID);
 }
 
-/* Adds the piece of one member "piece": id of the vocabulary's JSON object. */
+/* Adds the piece that one member "piece": id of the vocabulary's JSON object describes. */
 static xd_status add_member(xd_pieces *v, const xd_json *j, unsigned char *seen, const char *what,
                             xd_err *e)
 {
@@ -133,7 +135,7 @@ xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char 
     return s;
 }
 
-/* Adds at most `max` members of the JSON object at k to the vocabulary. */
+/* Reads at most `max` members of the JSON object at k, and adds their pieces to the vocabulary. */
 static xd_status add_members(xd_pieces *v, xd_skim *k, size_t max, unsigned char *seen,
                              const char *what, xd_err *e)
 {
@@ -193,7 +195,8 @@ xd_status xd_pieces_list(xd_pieces *v, const xd_vocab *list, const char *what, x
 
 /* ---- one piece per line ------------------------------------------------------------------- */
 
-/* Adds the piece in a line of vocab.txt. An empty line uses up an id but adds no piece. */
+/* Adds the piece that is in a line of vocab.txt. An empty line adds no piece, but its id is not
+ * used for another piece. */
 static xd_status add_line(xd_pieces *v, const char *s, size_t len, int number, const char *what,
                           xd_err *e)
 {

@@ -1,8 +1,8 @@
-/* rewrite.c - searches and replaces text with built-in regular expressions, in PCRE2 with Python's
- * character classes.
+/* rewrite.c - searches and replaces text with the regular expressions of this program, which are
+ * for PCRE2 with Python's character classes.
  *
  * The expressions use XD_SPACES, XD_LETTERS and XD_DIGIT for classes that differ between versions
- * of PCRE2. A search that exceeds PCRE2's match limit, because it would take seconds, finds
+ * of PCRE2. A search that would take seconds exceeds PCRE2's match limit, and then finds
  * nothing. */
 #include "tok/inside.h"
 
@@ -61,8 +61,8 @@ int xd_finder_next(const xd_finder *f, const char *s, size_t len, size_t at, int
     return found > 0;
 }
 
-/* Replaces all matches of a pattern in a text by `by`. Enlarges the output buffer until the result
- * fits. */
+/* Replaces all matches of a pattern in a text by `by`. If the output buffer is too small for the
+ * result, enlarges the buffer and tries again. */
 void xd_replace(xd_bytes_buf *text, const char *pattern, const char *by, int flags)
 {
     xd_finder *f = xd_finder_open(pattern, flags);

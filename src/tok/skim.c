@@ -1,8 +1,8 @@
 /* skim.c - reads a large tokenizer.json without parsing its vocabulary to a tree.
  *
- * The vocabulary and the merges of a language model are 10 to 30 MB of JSON. Vocabulary and merges
- * are found as ranges of bytes and read string by string. The rest of the document is small and is
- * parsed normally. */
+ * The vocabulary and the merges of a language model are 10 to 30 MB of JSON. The byte ranges of
+ * both are found in the text, and their strings are read one by one. The rest of the document is
+ * small and is parsed to a tree. */
 #include "tok/inside.h"
 
 #include <string.h>
@@ -25,8 +25,8 @@ int xd_skim_is(xd_skim *k, char c)
     return 1;
 }
 
-/* Skips a JSON string. k->at must be after the opening quote. Returns 0 if the string has no
- * end. */
+/* Skips a JSON string. k->at must be after the opening quote. Returns 0 if there is no closing
+ * quote. */
 static int skip_string(xd_skim *k)
 {
     for (; k->at < k->len; k->at++) {
@@ -169,8 +169,8 @@ xd_status xd_skim_broken(const xd_skim *k, const char *what, const char *part, x
                    k->len);
 }
 
-/* Stores the value of an object's member as a range of bytes, and writes `instead` in its place to
- * the rest of the document. */
+/* Stores the value of an object's member as a range of bytes. In the rest of the document, writes
+ * `instead` in the place of this value. */
 static void cut_out(xd_skim *k, size_t from, xd_slice *range, size_t *copied, const char *instead,
                     xd_bytes_buf *rest)
 {
@@ -185,8 +185,8 @@ static int is_key(const xd_slice *s, const char *key)
     return s->len == strlen(key) && !memcmp(s->p, key, s->len);
 }
 
-/* Reads the members of a tokenizer.json's object, and of its member "model" (`inner`). A document
- * that is truncated or is not an object is left unchanged, so that the JSON parser reports the
+/* Reads the members of a tokenizer.json's object, and of its member "model" (`inner`). If the
+ * document is truncated or not an object, it is left unchanged, so that the JSON parser reports the
  * error. */
 static int skim_object(xd_skim *k, int inner, xd_skimmed *out, size_t *copied)
 {

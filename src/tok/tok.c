@@ -90,8 +90,8 @@ void xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *
 static const char mark[] = "\xe2\x96\x81";      /* U+2581, the mark of a space                  */
 enum { MARK = sizeof mark - 1 };
 
-/* Tokenizes a run of text without white space: prepends the space mark U+2581, and splits the run
- * before every further mark. */
+/* Tokenizes a run of text without white space. Puts the space mark U+2581 before the run, and
+ * splits the run before every further space mark. */
 static void encode_words(const xd_tok *t, const char *s, size_t len, xd_ids *out)
 {
     xd_bytes_buf b = {0};
@@ -138,7 +138,7 @@ static void encode_segments(const xd_tok *t, int normalized, const char *s, size
                             xd_ids *out);
 
 /* Normalizes the text between added tokens. The character map of a T5 vocabulary may contain any
- * bytes, so invalid UTF-8 in the normalized text is replaced. */
+ * bytes, so the normalized text may have invalid UTF-8, which is replaced. */
 static void encode_between(const xd_tok *t, const char *s, size_t len, xd_ids *out)
 {
     xd_bytes_buf raw = {0}, norm = {0};
@@ -151,8 +151,9 @@ static void encode_between(const xd_tok *t, const char *s, size_t len, xd_ids *o
     free(norm.p);
 }
 
-/* Splits a text at added tokens: first at the tokens that are matched in the raw text, then at
- * those that are matched in the normalized text between them. */
+/* Splits a text at added tokens. First splits the raw text at the tokens that are searched in raw
+ * text; between these, splits the normalized text at the tokens that are searched in normalized
+ * text. */
 static void encode_segments(const xd_tok *t, int normalized, const char *s, size_t len, xd_ids *out)
 {
     size_t from = 0;
@@ -179,7 +180,7 @@ static void encode_segments(const xd_tok *t, int normalized, const char *s, size
     }
 }
 
-/* Truncates the list from its element `first` on to at most `room` ids. */
+/* Truncates the list of ids: after its first `first` elements, at most `room` ids remain. */
 static void keep_ids(const xd_tok *t, xd_ids *o, int64_t first, int64_t room)
 {
     int64_t n = o->n - first;
@@ -220,7 +221,7 @@ xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_
         encode_segments(t, 0, b.p, b.len, &out);
     free(b.p);
     *untruncated = out.n + tails;
-    if (!out.failed)                    /* the special tokens around a text are never truncated */
+    if (!out.failed)                    /* the special tokens before and after a text remain    */
         keep_ids(t, &out, heads, limit > heads + tails ? limit - heads - tails : 0);
     add_some(&out, &t->tail, tails < limit - heads ? tails : limit - heads);
     if (!out.p && !out.failed) {        /* a text may have no token ids                         */

@@ -1,4 +1,4 @@
-/* tok.h - tokenizers, which convert text to the same ids as transformers' tokenizers. */
+/* tok.h - declares tokenizers, which convert text to the same ids as transformers' tokenizers. */
 #ifndef XD_TOK_TOK_H
 #define XD_TOK_TOK_H
 
@@ -10,17 +10,17 @@
 typedef struct xd_tok xd_tok;
 
 /* Opens the tokenizer of a directory: T5, CLIP, BERT, or a decoder language model (Qwen, Llama,
- * Mistral, Gemma). The key tokenizer_class in tokenizer_config.json selects the kind of tokenizer;
- * without that key, the files in the directory do. Special tokens come from tokenizer_config.json,
- * special_tokens_map.json, added_tokens.json and tokenizer.json. */
+ * Mistral, Gemma). The kind of tokenizer is selected by the key tokenizer_class in
+ * tokenizer_config.json or, without this key, by the files in the directory. Special tokens come
+ * from tokenizer_config.json, special_tokens_map.json, added_tokens.json and tokenizer.json. */
 xd_status xd_tok_open(xd_tok **t, const char *dir, xd_err *e);
-/* Opens a T5 tokenizer from spiece.model in a directory, else from tokenizer.json, of which a
- * SentencePiece model is built in memory. */
+/* Opens a T5 tokenizer from the file spiece.model in a directory. If there is no such file, builds
+ * a SentencePiece model in memory from tokenizer.json. */
 xd_status xd_tok_open_t5(xd_tok **t, const char *dir, xd_err *e);
 /* Open a tokenizer from memory, without the other files of a directory: a spiece.model with T5's
  * 100 sentinels; a tokenizer.json (a language model's if its model is BPE with a pre-tokenizer,
  * CLIP's if it is BPE without one, BERT's if it is WordPiece); CLIP's two files; BERT's vocab.txt.
- * Keep no reference to the bytes. */
+ * The tokenizer keeps no reference to the bytes. */
 xd_status xd_tok_open_spiece(xd_tok **t, const void *data, size_t len, xd_err *e);
 xd_status xd_tok_open_json(xd_tok **t, const char *text, size_t len, xd_err *e);
 xd_status xd_tok_open_bpe(xd_tok **t, const char *vocab, size_t nvocab, const char *merges,
@@ -40,7 +40,7 @@ void      xd_tok_close(xd_tok **t);
 xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
                      int64_t *n, xd_err *e);
 /* Tokenizes as xd_tok_ids does, and sets *untruncated to the number of ids before truncation. If
- * `no_special` is 1, no special tokens are added before and after the text. */
+ * `no_special` is 1, adds no special tokens before and after the text. */
 xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_t max,
                            int no_special, int32_t **ids, int64_t *n, int64_t *untruncated,
                            xd_err *e);
@@ -60,51 +60,51 @@ int64_t   xd_tok_max(const xd_tok *t); /* returns model_max_length (77 for CLIP)
 typedef enum xd_tok_side { XD_TOK_SIDE_OWN, XD_TOK_SIDE_LEFT, XD_TOK_SIDE_RIGHT } xd_tok_side;
 
 typedef struct xd_tok_frame {   /* a pipeline's template (frame) around a prompt               */
-    const char *text;           /* rendered chat template, "{}" in the prompt's place; or NULL */
-    int64_t     max; /* max number of ids, not counting the `drop` leading ids; 0: no limit */
+    const char *text;           /* rendered chat template, with "{}" for the prompt; or NULL   */
+    int64_t     max; /* max number of ids after the `drop` leading ids; 0: no limit         */
     int64_t     drop;           /* number of leading ids whose embeddings the pipeline drops   */
     int         pad;            /* 1: texts are padded to max + drop ids                       */
     int         no_special;     /* 1: no special tokens are added, because `text` has them     */
-    xd_tok_side side;           /* side of the padding; OWN: the side in the tokenizer's config */
+    xd_tok_side side;           /* side of the padding; OWN: as the tokenizer's config sets     */
 } xd_tok_frame;
 
 typedef struct xd_tok_row {
     int32_t *ids;               /* [n] token ids, malloc'ed                                    */
     int64_t  n;
-    int64_t  first, real; /* ids[first] .. ids[first + real - 1] are text, the others padding */
-    int64_t  drop;              /* number of leading ids of text that are dropped              */
-    int64_t  untruncated;       /* number of ids of text before truncation                     */
+    int64_t  first, real; /* ids[first] .. ids[first + real - 1] are text, other ids padding  */
+    int64_t  drop;              /* number of leading ids of the text that are dropped          */
+    int64_t  untruncated;       /* number of the text's ids before truncation                  */
 } xd_tok_row;
 
-/* Returns the text of a frame (prompt template) with "{}" replaced by the prompt, malloc'ed, or
- * NULL if out of memory. */
+/* In the text of a frame (prompt template), replaces "{}" by the prompt. Returns the malloc'ed
+ * result, or NULL if out of memory. */
 char     *xd_tok_framed(const char *frame, const char *prompt);
-/* Tokenizes a prompt in its frame. Special tokens are recognized anywhere, also in the prompt.
- * Truncation and padding are those of transformers: truncation removes the end of the framed
- * text. */
+/* Tokenizes a prompt in its frame. Special tokens are recognized in the complete text, also in the
+ * prompt. The text is truncated and padded as in transformers: truncation removes the end of the
+ * text with its frame. */
 xd_status xd_tok_frame_ids(const xd_tok *t, const xd_tok_frame *f, const char *prompt,
                            xd_tok_row *row, xd_err *e);
-/* Checks that a tokenizer can be the pipeline's. Returns 1 and writes an error message to
- * why[0..size) if the tokenizer lacks a special token of the frame. `dir` is the tokenizer's
- * directory, which the message names, or NULL. */
+/* Checks that a pipeline can use a tokenizer. If the tokenizer lacks a special token of the frame,
+ * returns 1 and writes an error message to why[0..size). `dir`, which may be NULL, is the
+ * tokenizer's directory for the message. */
 int       xd_tok_frame_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
                              size_t size);
-/* Returns 1 and writes a warning to why[0..size) if the number of ids before the prompt differs
- * from f->drop, or if the directory's chat template lacks a special token of the frame. Chat
- * templates are not rendered. */
+/* If the number of ids before the prompt is not f->drop, or if the directory's chat template lacks
+ * a special token of the frame, returns 1 and writes a warning to why[0..size). The chat template
+ * is not rendered. */
 int       xd_tok_chat_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
                             size_t size);
 
-/* Preprocessing of prompts, before the tokenizer, as in diffusers' pipelines. All xd_caption
+/* Functions that prepare a prompt for the tokenizer, as diffusers' pipelines do. All xd_caption
  * functions return malloc'ed strings, or NULL if out of memory. Invalid UTF-8 bytes become U+FFFD.
  *
- * xd_caption_plain makes the text lower case and strips white space: str.lower().strip(). */
+ * xd_caption_plain converts the text to lower case and strips white space: str.lower().strip(). */
 char *xd_caption_plain(const char *text);
 /* Cleans a prompt as diffusers' prompt_clean does: repairs text as ftfy does, replaces HTML
  * entities, and replaces runs of white space by one space. */
 char *xd_caption_clean(const char *text);
-/* Cleans a prompt as diffusers' _clean_caption, called twice, does: removes URLs, HTML tags, file
- * names and sizes, which captions from the web have. */
+/* Cleans a prompt as two calls of diffusers' _clean_caption do: removes what captions from the web
+ * have, such as URLs, HTML tags, file names and sizes. */
 char *xd_caption_of_web(const char *text);
 
 /* reports the tokenizers' libraries and their versions */

@@ -1,5 +1,5 @@
-/* unicode.c - processes texts as code points: ranges of characters, lower case, and the canonical
- * forms (NFD, NFC) as in the tokenizers library of transformers 5.
+/* unicode.c - processes texts as code points: finds characters in ranges, converts to lower case,
+ * and computes the canonical forms (NFD, NFC) as the tokenizers library of transformers 5 does.
  *
  * The tables of the tokenizers library are from different versions of Unicode: decomposition and
  * composition from Unicode 9, lower case from Unicode 17. The tables in this file list the
@@ -31,7 +31,8 @@ int xd_codes_read(xd_codes *c, const char *s, size_t len)
 
 /* Returns 1 for characters that are newer than Unicode 9 and that newer versions of Unicode reorder
  * or compose. Characters that are newer than Unicode 9 stay unchanged, and nothing is reordered
- * across them. Blocks that are entirely newer than Unicode 9 are in the table as one range. */
+ * across them. A block of characters that are all newer than Unicode 9 is one range in the
+ * table. */
 static int is_later(int32_t c)
 {
     static const xd_range later[] = {
@@ -52,8 +53,8 @@ static int class_of(int32_t c)
     return c < 0x300 ? 0 : utf8proc_get_property(c)->combining_class;
 }
 
-/* Sorts a run of combining characters by class, stably. Uses counting sort, because a run may be as
- * long as the text. `scratch` must have space for n elements. */
+/* Sorts a run of combining characters by class; the sort is stable. It is a counting sort, because
+ * a run may be as long as the text. `scratch` must have space for n elements. */
 static void order_marks(int32_t *p, size_t n, int32_t *scratch)
 {
     size_t first[257] = {0};
@@ -66,7 +67,7 @@ static void order_marks(int32_t *p, size_t n, int32_t *scratch)
     memcpy(p, scratch, n * sizeof *p);
 }
 
-/* Sorts every run of combining characters among n decomposed code points. */
+/* Sorts every run of combining characters in n decomposed code points. */
 static void order_runs(int32_t *p, size_t n, int32_t *scratch)
 {
     for (size_t i = 0, k; i < n; i = k) {

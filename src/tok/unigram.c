@@ -1,9 +1,9 @@
-/* unigram.c - segments a word into the pieces with the best sum of scores (Kudo 2018), by
- * dynamic programming over the positions of the word.
+/* unigram.c - segments a word into the pieces with the best sum of scores (Kudo 2018), by dynamic
+ * programming over the positions of the word.
  *
- * Scores are added in double from the left, and a later candidate is used only if its score is
- * better, which resolves ties like Hugging Face's tokenizers. A character without a piece costs ten
- * more than the worst piece. Adjacent characters without a piece become one unknown id. */
+ * Scores are added in double precision, from the left. Of candidates with equal scores, the first
+ * one is used, as in Hugging Face's tokenizers. A character without a piece costs ten more than the
+ * worst piece. Adjacent characters without a piece become one unknown id. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -42,8 +42,8 @@ static void best_path(const xd_tok *t, const char *s, size_t len, place *best)
     }
 }
 
-/* Reverses the links for a walk from the left: best[i].from becomes the end of the piece that
- * begins at i, and the piece's id is stored at its beginning. */
+/* Reverses the links between positions, so that pieces can be read from the left: for a piece that
+ * begins at i, best[i].from becomes the piece's end, and best[i] gets the piece's id. */
 static void reverse_path(place *best, size_t len)
 {
     int64_t to = (int64_t)len, next = -1;

@@ -1,4 +1,4 @@
-/* utf8.c - decodes and encodes UTF-8, tests for white space, and has byte buffers that grow */
+/* utf8.c - decodes and encodes UTF-8, tests for white space, and implements growing byte buffers */
 #include "tok/inside.h"
 
 #include <stdlib.h>

@@ -18,7 +18,7 @@ typedef struct wire {
 } wire;
 
 typedef struct field {
-    uint64_t number, value;             /* field number; value or raw bits of wire type 0, 1, 5 */
+    uint64_t number, value;             /* field number; value, or raw bits of wire types 0, 1, 5 */
     wire     bytes;                     /* contents of a field of wire type 2                   */
     int      type;
 } field;
@@ -231,8 +231,8 @@ static xd_status read_base64(xd_bytes_buf *out, const char *s, const char *what,
     return out->failed ? xd_fail(e, XD_ENOMEM, "no memory for a character map") : XD_OK;
 }
 
-/* Returns the first precompiled character map in a normalizer or a sequence of normalizers. Ignores
- * other kinds of normalizers, like T5Tokenizer. */
+/* Returns the first precompiled character map in a normalizer or in a sequence of normalizers. Like
+ * T5Tokenizer, ignores other kinds of normalizers. */
 static const char *find_map(const xd_json *norm)
 {
     const char *type = xd_json_text(xd_json_get(norm, "type"));
@@ -313,8 +313,8 @@ static void put_float(xd_bytes_buf *b, int number, float v)
 }
 
 /* Writes a ModelProto for the sentencepiece library, which requires exactly one unknown piece. Like
- * transformers' T5Tokenizer, makes piece 2 the unknown piece, whatever the file says, and all
- * others normal pieces. */
+ * in transformers' T5Tokenizer, piece 2 becomes the unknown piece, whatever the file says, and all
+ * other pieces become normal pieces. */
 void xd_vocab_model(const xd_vocab *v, xd_bytes_buf *model)
 {
     xd_bytes_buf part = {0};
