@@ -10,23 +10,23 @@
 
 typedef struct xd_input {
     xd_tensor      lat;         /* [n,F] F32 noisy latents: this rank's rows of the current patch */
-    const xd_cond *cond;        /* text embeddings of this forward pass, all rows              */
+    const xd_cond *cond;        /* text embeddings of this forward pass: all rows              */
     xd_tensor      extra;       /* [n, F with extra_ch channels] F32 extra channels, or absent   */
     xd_tensor      txt;         /* [n,E] text rows to embed, if txt_flows; padding rows are 0  */
     xd_tensor      ref;         /* [n,F] F32 tokens of reference images, or absent              */
     double         t;           /* timestep in the scheduler's units (0..1000)                  */
-    int64_t        held;        /* number of leading image tokens with timestep 0               */
+    int64_t        held;        /* number of image tokens, the first ones, with timestep 0      */
     double         guidance;    /* distilled guidance scale, or NaN                            */
     double         size[2];     /* image height and width in pixels (micro-conditions)         */
 } xd_input;
 
 typedef struct xd_dit_info {
     int     nlayers, heads, head_dim;
-    int     patch[3];           /* latent cells per token: t, h, w                             */
+    int     patch[3];           /* latent cells per token: frames, rows, columns               */
     int64_t dim;                /* width of the hidden state                                   */
     int64_t lat_ch;             /* number of latent channels C                                 */
     int64_t extra_ch;           /* extra input channels, after the C channels                   */
-    int64_t sample[3];          /* latent cells of the training size: t, h, w                  */
+    int64_t sample[3];          /* latent cells of the training size: frames, rows, columns    */
     int     fixed;              /* 1: the model has positions only for the training size       */
     int64_t text_dim;           /* width E of the text embedding                               */
     int64_t text_rows;          /* required number of text rows; 0: any number                   */
@@ -48,14 +48,15 @@ typedef struct xd_dit_info {
     int     sites;              /* number of self-attention layers per block                   */
     /* Max latent cells (frames, rows, columns) for which there are positions; 0: no limit. */
     int64_t most[3];
-    int     refs;               /* 1: tokens of reference images pass through the blocks, after
-                                   the text and before the image (XD_REF); see xd_ref_at       */
+    /* 1: tokens of reference images pass through the blocks, after the text and before the image
+     * (XD_REF; see xd_ref_at) */
+    int     refs;
     /* 1: the model supports image tokens with timestep 0 (xd_input.held). */
     int     holds;
     int     micro;              /* 1: the model reads xd_input.size (resolution, aspect ratio) */
     size_t  local_size;         /* size in bytes of the model's data in xd_state.local         */
     size_t  kept_size;          /* size in bytes of the struct xd_state.kept; 0: none          */
-    int     lead;               /* number of leading blocks (refiners) that step caches ignore */
+    int     lead;               /* number of refiners: first blocks that step caches ignore    */
     /* If `probe` returns one row that is equal on all ranks: the number of features of this row. 0:
      * `probe` returns the image's rows. */
     int64_t probe_dim;

@@ -25,7 +25,7 @@ typedef struct xd_dual_cfg {
     int64_t head_dim, in_ch, out_ch, joint, patch;
     int     heads, ndouble, nsingle;
     int     modulated;          /* 1: each block has linear layers for its modulation           */
-    xd_ints axes;               /* head features rotated per position axis                     */
+    xd_ints axes;               /* per position axis: number of head features it rotates       */
     int64_t dim;                /* D = heads * head_dim                                        */
 } xd_dual_cfg;
 
@@ -56,15 +56,17 @@ void xd_solo_weights(xd_decl *d, const void *cfg, int layer, void *w);
 
 /* Inputs of a block besides its weights. */
 typedef struct xd_dual_in {
-    /* Modulation vectors [6,D] F32 for text and image rows: shift, scale and gate of the attention,
-     * then of the feed-forward. A single block reads only [3,D] in `img`. */
+    /* Modulation vectors [6,D] F32 of the text rows and of the image rows. Six rows: shift, scale
+     * and gate of the attention, then shift, scale and gate of the feed-forward. A single block
+     * reads only [3,D] in `img`. */
     xd_tensor txt, img;
-    /* Modulation vectors of reference image rows; absent: those in `img`. */
+    /* Modulation vectors of the reference images' rows. If absent, these rows use `img`. */
     xd_tensor ref;
     xd_tensor cos, sin;         /* [n,head_dim/2] F32 RoPE table of this rank's tokens         */
     int64_t   head_dim;
 } xd_dual_in;
-/* Run one double or single block on h [n,D], which has text rows first. */
+/* Run a block on h [n,D], whose first rows are the text: xd_pair_run a double block, xd_solo_run a
+ * single block. */
 void xd_pair_run(xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in);
 void xd_solo_run(xd_exec *x, xd_tensor h, const xd_solo *w, const xd_dual_in *in);
 

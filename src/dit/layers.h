@@ -29,13 +29,13 @@ xd_tensor xd_mod_table(xd_exec *x, xd_tensor table, xd_tensor v);
 
 /* ---- joint attention (Esser et al. 2024, arXiv:2403.03206) ---------------------------------- */
 
-typedef struct xd_adaln {        /* weights of the image or text stream of a block               */
+typedef struct xd_adaln {        /* weights of a block for one stream: image or text             */
     xd_lin    mod;              /* modulation layer [nmod D, D]                                 */
     xd_lin    qkv, out, up, down;
     xd_tensor norm_q, norm_k;   /* [head_dim] gains of the RMS norms of q and k, or absent      */
 } xd_adaln;
 
-/* Names of the tensors of an xd_adaln in a checkpoint. */
+/* Names that the tensors of an xd_adaln have in a checkpoint. */
 typedef struct xd_adaln_names {
     const char *mod, *qkv[3], *out, *norm_q, *norm_k, *up, *down;
 } xd_adaln_names;
@@ -46,7 +46,7 @@ typedef struct xd_adaln_form {
      * stream ends in this block; 0 if there is no modulation layer. */
     int     nmod;
     int     qk_norm;            /* 1: queries and keys are normalized                             */
-    int     last;               /* 1: computes only q, k, v, because the stream ends here         */
+    int     last;               /* 1: computes only q, k and v: the stream ends in this block     */
     const xd_adaln_names *names;        /* tensor names; NULL: diffusers' usual names           */
 } xd_adaln_form;
 
@@ -106,7 +106,7 @@ typedef struct xd_rope {
     const void    *cfg;         /* config of the model, which `fill` reads                     */
     double (*fn)(double);
 } xd_rope;
-/* Makes a RoPE table as xd_rope_table does, for positions that also depend on the text. */
+/* Makes a RoPE table as xd_rope_table does, but for positions that also depend on the text. */
 xd_tensor xd_rope_table_of(xd_exec *x, const void *text, int64_t rows, int64_t half,
                            void (*fill)(void *turn, float *to), const void *cfg,
                            double (*fn)(double));

@@ -19,11 +19,13 @@ enum { XD_MOD_STEPS = 8 };      /* steps whose modulations are computed together
 
 /* Modulations for all forward passes that have the same timesteps and the same text. */
 typedef struct xd_mods {
-    xd_tensor in;               /* [XD_MOD_STEPS,E] input rows, one per step, in the compute type */
-    /* [XD_MOD_STEPS, width] F32: modulations of the blocks of this stage. */
+    /* [XD_MOD_STEPS,E]: input rows, one per step, in the compute type */
+    xd_tensor in;
+    /* [XD_MOD_STEPS, width] F32: the modulations of all blocks of this pipeline stage, one row per
+     * step. */
     xd_tensor all;
     xd_tensor now_in, now;      /* current step's rows, [1,E] and [1,width]; or absent         */
-    int       begin, n;         /* the computed steps are [begin, begin + n); n 0: none yet      */
+    int       begin, n;         /* steps [begin, begin + n) are computed; n 0: none yet          */
     int       row;              /* index of the current step's row                            */
     int64_t   used;             /* number of columns of `all` that are assigned to matrices    */
     /* Number of weight matrices to which columns of `all` are assigned, and how many of these are

@@ -1,9 +1,9 @@
-/* family.h - xd_family, which has everything that is specific to one family of models, such as
- * FLUX.
+/* family.h - declares xd_family, which has everything that is specific to one family of models,
+ * such as FLUX.
  *
  * A family is a folder or a file of src/families that exports one xd_family, and a line of the
- * registry (src/families/meson.build). No other code names a family, which tests/style/models.py
- * checks. */
+ * registry (src/families/meson.build). No other code contains the name of a family;
+ * tests/style/models.py checks this. */
 #ifndef XD_FAMILIES_FAMILY_H
 #define XD_FAMILIES_FAMILY_H
 
@@ -46,7 +46,7 @@ extern const xd_family *const xd_families[];    /* pointers to all families; end
 /* Counts the transformers of all families in the order of the families, and returns the i-th one,
  * or NULL if there are fewer. */
 const xd_dit    *xd_dit_at(int i);
-/* Returns the family to which a transformer belongs, or NULL if there is none. */
+/* Returns the family of a transformer, or NULL if no family has the transformer. */
 const xd_family *xd_family_of(const xd_dit *d);
 
 #endif

@@ -30,7 +30,7 @@ typedef struct xd_xdit_model {
     const char *pipeline;       /* xDiT's pipeline class or runner class                       */
     const char *own;            /* recipe in this library; NULL: not supported                  */
     int         cell;           /* pixels per latent row, if rows are split                     */
-    int         patch;          /* latent rows per token                                        */
+    int         patch;          /* latent rows per token, if rows are split                     */
     unsigned    can;
     /* Model name in the message with which the script refuses PipeFusion and a parallel VAE. NULL:
      * the script has no such check. */
@@ -38,10 +38,10 @@ typedef struct xd_xdit_model {
     /* Name of the xDiT class whose method for padding an uneven number of tokens has a wrong name,
      * so that padding fails. NULL: the model has no such class. */
     const char *bad_padding;
-    /* "FLUX": xDiT 0.4.0 counts tokens as in diffusers before 0.32; NULL: the model is not
-     * affected. */
+    /* "FLUX": xDiT 0.4.0 counts this model's tokens as diffusers did before 0.32. NULL: the model
+     * is not affected. */
     const char *old_packing;
-    int         text_rows;      /* for a video model: text tokens of every request; 0: unknown */
+    int         text_rows;      /* video model: number of text tokens; 0: unknown              */
     /* Substrings of model names; the models with such names have patches of two frames. */
     const char *frame_pairs;
     /* Default number of steps and guidance scale in xDiT's runner. NULL: the recipe's default. */
@@ -57,8 +57,8 @@ typedef struct xd_xdit_net {    /* properties of a transformer, found by model n
     int         cross;          /* number of heads of cross-attention, if it differs from `heads` */
 } xd_xdit_net;
 
-/* A model name in the registry of xDiT's runner that differs from the name on the Hugging Face Hub,
- * and the Hub's name. */
+/* A model whose name in the registry of xDiT's runner (`name`) differs from its name on the Hugging
+ * Face Hub (`repo`). */
 typedef struct xd_xdit_name { const char *name, *repo; } xd_xdit_name;
 
 /* The xDiT tables of one family. Each table ends with a row whose first value is NULL; a NULL

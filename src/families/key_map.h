@@ -40,11 +40,13 @@ typedef struct xd_scope {
 
 typedef struct xd_key_map {
     const char *nets[XD_MAXNET];        /* networks to which the weights belong                */
-    const char *what;           /* contents of a file with this layout, "a T5 text encoder"    */
-    const char *marks[2];       /* names, without prefix, of tensors in every file of this layout */
-    /* Possible prefixes of all names; '@' is the slot ("clip_l"). */
+    /* what a file with this layout contains, for messages: "a T5 text encoder" */
+    const char *what;
+    /* Names, without prefix, of tensors that every file of this layout has. */
+    const char *marks[2];
+    /* The names in a file may have one of these prefixes; '@' is the slot ("clip_l"). */
     const char *prefixes[XD_MAXPREFIX];
-    xd_scope    scopes[XD_MAXSCOPE];    /* ends with a scope without `want`                    */
+    xd_scope    scopes[XD_MAXSCOPE];    /* list that ends with a scope without `want`          */
 } xd_key_map;
 
 /* Initializers of an xd_stem: XD_STEM uses the complete tensor, XD_STEM_ROWS n of the `of` parts of
@@ -54,7 +56,7 @@ typedef struct xd_key_map {
 #define XD_STEM_SWAP(want, have, how) { want, have, 0, 0, 0, how }
 #define XD_STEMS_END { NULL, NULL, 0, 0, 0, XD_SWAP_NOT }
 
-/* Possible prefixes of a transformer's tensor names in files. */
+/* Prefixes that a transformer's tensor names may have in a file. */
 #define XD_DIT_PREFIXES { "", "model.diffusion_model.", "diffusion_model." }
 
 /* A row of a table of module names in LoRA files. `from` is a name in a LoRA file, with _ for dots,

@@ -97,7 +97,8 @@ static xd_status open_network(xd_component *p, const char *hint, const char *lay
     return s == XD_OK ? list_tensors(p, e) : s;
 }
 
-/* Sets the component's name, and gives the component an empty set of weights. */
+/* Sets the component's name, and gives the component a set of weights, in which no weights are
+ * loaded. */
 static xd_status begin(xd_component *p, const char *name, xd_kind kind, xd_err *e)
 {
     xd_component_weights v;
@@ -314,8 +315,8 @@ static xd_status check_scales(xd_component *p, xd_err *e)
     return XD_OK;
 }
 
-/* Names of tensors that ComfyUI and llama.cpp add to weight files. These tensors are not reported
- * as unused. */
+/* Names of tensors that ComfyUI and llama.cpp add to weight files. If such tensors are not used, no
+ * warning is printed. */
 int xd_component_is_note(const char *name)
 {
     static const char *const ends[] = { "tekken_model", "spiece_model" };
@@ -551,7 +552,7 @@ xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_e
     c->work -= c->host_work;
     if (p->w->streams && count->host_memory && !mine.code)
         count_streamed(p, count, type, &mine);
-    if (mine.code)              /* a later request must not use the partial count               */
+    if (mine.code)              /* a later request must not use an incomplete count             */
         xd_net_close(&c->shadow);
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }

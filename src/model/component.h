@@ -25,9 +25,10 @@ typedef struct xd_weight_group {        /* share group: the ranks of a host with
     /* 1: each device has its own memory, and the ranks of the share group share only the host copy
      * from which streamed blocks are uploaded. 0: the ranks share all weights. */
     int      streams;
-    /* Shared host copy of streamed blocks; NULL: each rank has its own copy. */
+    /* Host copy of the streamed blocks that the ranks of the group share. NULL: each rank has its
+     * own copy. */
     char    *copy;
-    xd_dev  *dev;               /* the device for which `copy` is pinned                       */
+    xd_dev  *dev;               /* device for which the host copy is pinned                    */
 } xd_weight_group;
 
 /* A set of weights of a component, with the LoRA files that change these weights. The weights of
@@ -38,8 +39,9 @@ typedef struct xd_weights {
     xd_source   src;            /* weight source with declared names; src.sums: the LoRA terms */
     xd_net      net;            /* the network that computes                                   */
     int         tp, tp_at;      /* tensor-parallel degree (1: none) and this rank's coordinate */
-    xd_dtype    blocks;         /* I8 or F8E4M3: type of the block matrices; others: compute type */
-    xd_stays    stays;          /* which matrices stay in the format of the files              */
+    /* Type of the block matrices: I8, F8E4M3, or another value for the compute type. */
+    xd_dtype    blocks;
+    xd_stays    stays;          /* which matrices keep the format that they have in the files  */
     /* 1: the weights of blocks may stay in files; for a GPU, they may also stay in host memory. */
     int         streams;
     xd_store   *store;          /* memory of the loaded weights; NULL: not loaded              */
@@ -52,7 +54,8 @@ typedef struct xd_weights {
     xd_readahead *ahead;        /* readahead of streamed blocks; NULL: none                    */
     /* [streamed blocks]: position of each block's end, in bytes, in the list of `ahead`. */
     size_t     *ahead_upto;
-    char        nonfinite[512]; /* the first tensor with NaN or infinities; "": none           */
+    /* Name of the first tensor with NaN or infinities; "": no such tensor. */
+    char        nonfinite[512];
 } xd_weights;
 
 /* Sizes of the memory that a set of weights needs. An engine computes these sizes on a count device
@@ -61,7 +64,7 @@ typedef struct xd_weight_counts {
     xd_net      shadow;         /* the network, opened on a count device                       */
     size_t      packed;         /* bytes of the loaded weights                                 */
     size_t      block_bytes;    /* bytes of the weights in one block of shared memory          */
-    size_t      mapped;         /* bytes of mapped files that every step reads again           */
+    size_t      mapped;         /* bytes of mapped files that are read again in every step     */
     /* [blocks of this stage]: blocks_of has each block's bytes in block_bytes and in `mapped`
      * together, mapped_of only those in `mapped`. If w->streams is 1, the bytes of a streamed block
      * that stay in memory are not included. */
@@ -126,7 +129,7 @@ void      xd_component_name_class(xd_component *p, const char *hint);
 xd_status xd_component_network(xd_component *p, const char *hint, xd_err *e);
 /* Returns 1 if a network of this kind implements the class. */
 int       xd_component_knows(xd_kind kind, const char *name);
-/* Adds the vision tower to a text encoder. Refuses an encoder that has no vision tower. */
+/* Adds the vision tower to a text encoder. Refuses an encoder that does not have one. */
 xd_status xd_component_add_vision(xd_component *p, xd_err *e);
 void      xd_component_close(xd_component *p);
 
@@ -198,14 +201,14 @@ size_t    xd_component_cold_bytes(xd_component *p, xd_dev *count, xd_dtype type)
  * xd_component_was_read tells the readahead that tensor i of the files has been read. */
 void      xd_component_will_read(void *self, const char *name, int64_t first, int64_t n);
 void      xd_component_was_read(const xd_component *p, int64_t i);
-/* Calls xd_source.will for all tensors that loading one block will read. block: index of the block
- * among those of this stage. */
+/* Calls xd_source.will for all tensors that will be read to load one block. block: index of the
+ * block among those of this pipeline stage. */
 void      xd_component_list_block(const xd_component *p, xd_dev *dev, xd_dtype type, int block);
-/* Calls xd_source.will for all tensors that loading the component will read, in the order of
+/* Calls xd_source.will for all tensors that will be read to load the component, in the order of
  * reading. */
 void      xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type);
 
-/* Frees the component's weights, if there are any, and closes the share group. The call is
+/* If the component's weights are loaded, frees them and closes the share group. The call is
  * collective over the share group. */
 void      xd_component_drop(xd_component *p);
 

@@ -12,8 +12,8 @@ typedef struct xd_image_processor {
     int64_t  min_pixels, max_pixels;    /* limits of the resized image's area                  */
     int64_t  patch, merge;      /* pixels per side of a patch; patches per side of a token     */
     int      resample, resizes, rescales, normalizes;
-    double   factor;            /* factor for colour values in 0..255                          */
-    xd_reals mean, std;         /* normalization per colour channel                            */
+    double   factor;            /* colour values in 0..255 are multiplied by this factor       */
+    xd_reals mean, std;         /* for each colour channel: (value - mean) / std               */
 } xd_image_processor;
 
 /* Reads preprocessor_config.json or processor_config.json in the folder `folder` of a model

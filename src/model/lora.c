@@ -25,10 +25,10 @@ typedef struct key {            /* name of a tensor in a LoRA file              
     int64_t      at;            /* index of the key's tensor in the file                       */
 } key;
 
-/* a list of keys: the number of keys, and the names of the first ones */
+/* a list of keys: their number, and the names of the first of them */
 typedef struct some_keys { int n; char first[2048]; } some_keys;
 
-typedef struct reader {         /* state of reading one LoRA file                              */
+typedef struct reader {         /* state of a LoRA file while it is read                       */
     xd_loras            *l;
     int                  i;
     const char          *path;
@@ -44,7 +44,7 @@ typedef struct reader {         /* state of reading one LoRA file               
     /* idle: keys that are not used because they duplicate others; strange: keys that fit no tensor
      * of the model */
     some_keys            idle, strange;
-    int                  partial;       /* 1: ignore keys that do not fit                      */
+    int                  partial;       /* 1: keys that fit no tensor are ignored              */
     int                  misfit;        /* 1: a tensor's shape differs from the model's        */
     xd_err              *e;
 } reader;
@@ -57,7 +57,7 @@ typedef struct module {
 
 /* ---- alphas of a file --------------------------------------------------------------------- */
 
-/* Reads alpha from a tensor with one element. */
+/* Reads alpha, which is a tensor with one element. */
 static xd_status read_alpha(const reader *r, int64_t i, double *alpha)
 {
     xd_tensor t;
@@ -211,7 +211,7 @@ static xd_status read_gain(const reader *r, const module *m, int64_t rank, int l
     *gain = 1;
     if (m->slot[XD_LORA_ALPHA] < 0)
         return xd_lora_notes_gain(r->notes, part, inner, (double)rank, lycoris, gain, r->e);
-    /* alpha does not scale a LoKr whose matrices are both unfactorized */
+    /* if both matrices of a LoKr are unfactorized, alpha does not scale it */
     if (!rank)
         return XD_OK;
     xd_status s = read_alpha(r, m->slot[XD_LORA_ALPHA], &alpha);
@@ -310,7 +310,7 @@ static xd_status read_one_factor(reader *r, const module *m, const int slot[3],
     return s;
 }
 
-/* Returns 1 if the product of a term's two factors has this shape. */
+/* Returns 1 if this is the shape of the product of a term's two factors. */
 static int factors_fit(const xd_lora_term *t, int64_t rows, int64_t cols)
 {
     const xd_lora_factor *f = t->w;

@@ -37,9 +37,10 @@ void      xd_loras_close(xd_loras **l);
 /* Returns 1 if l has exactly the n files and scales of `asked`, in this order. If l is NULL, it has
  * no files. */
 int       xd_loras_equal(const xd_loras *l, const xd_lora *asked, int n);
-/* Returns 1 if the LoRA files change the transformer (part 0) or text encoder k (part 1 + k). */
+/* Returns 1 if the LoRA files change this part of the model: part 0 is the transformer, part 1 + k
+ * is text encoder k. */
 int       xd_loras_change(const xd_loras *l, int part);
-/* Returns open LoRA file i; NULL after the last one. */
+/* Returns the open LoRA file i, or NULL after the last one. */
 const struct xd_st *xd_loras_file(const xd_loras *l, int i);
 
 /* For each kind of component, adds to cold[kind] the bytes of its LoRA tensors that are not in the
@@ -61,7 +62,7 @@ void      xd_loras_text(const xd_loras *l, xd_text_buf *b);
 typedef enum xd_lora_slot {
     XD_LORA_DOWN,               /* "A", the matrix down [rank, in]                             */
     XD_LORA_UP,                 /* "B", the matrix up [out, rank]                              */
-    XD_LORA_UP_BIAS,            /* [out], added to the bias with the scale of up * down        */
+    XD_LORA_UP_BIAS,            /* [out]: added to the bias, scaled as up * down is            */
     XD_LORA_ALPHA,              /* the scalar alpha (scale = alpha / rank), one element        */
     XD_LORA_DIFF,               /* a full-rank difference with the weight's shape              */
     XD_LORA_DIFF_BIAS,          /* a difference with the bias' shape                           */
@@ -74,7 +75,7 @@ typedef enum xd_lora_slot {
     XD_LORA_KRON_2, XD_LORA_KRON_2A, XD_LORA_KRON_2B,
     /* DoRA: the norms of the weight's rows, [out], possibly with more dimensions of size 1. */
     XD_LORA_MAGNITUDE,
-    XD_LORA_DORA_SCALE,         /* DoRA: norms of rows, or norms of columns if [1, in]         */
+    XD_LORA_DORA_SCALE,         /* DoRA: norms of rows; with shape [1, in], norms of columns   */
     XD_LORA_NEW, XD_LORA_NEW_BIAS,      /* a tensor that replaces the weight or bias          */
     XD_LORA_SLOTS,
     /* A tensor of a method that is not supported: its file is refused. */
@@ -100,8 +101,8 @@ typedef struct xd_lora_keys {   /* names of all tensors that LoRA files may chan
     int            n;
 } xd_lora_keys;
 
-typedef struct xd_lora_target { /* the model's tensors that get the rows of one LoRA module, in
-                                   order */
+/* The model's tensors that get the rows of one LoRA module, in order. */
+typedef struct xd_lora_target {
     int n, part, item[XD_LORA_TARGETS];
     /* 1: if the LoRA module has twice as many rows as the tensor, the two halves of the rows are
      * swapped. */
@@ -113,16 +114,16 @@ typedef struct xd_lora_target { /* the model's tensors that get the rows of one 
 xd_status xd_lora_keys_open(xd_lora_keys *s, xd_model *m, int second, xd_err *e);
 void      xd_lora_keys_close(xd_lora_keys *s);
 
-/* Parses a tensor name of a LoRA file: "lora_unet_x_attn.lora_down.weight" is XD_LORA_DOWN of
- * module "lora_unet_x_attn". Returns the role; the module's name is the first *len bytes of the
- * key. */
+/* Parses the name of a tensor in a LoRA file, and returns the tensor's role. For example,
+ * "lora_unet_x_attn.lora_down.weight" is XD_LORA_DOWN of module "lora_unet_x_attn". The module's
+ * name is the first *len bytes of the key. */
 xd_lora_slot xd_lora_slot_of(const char *key, size_t *len);
 /* Finds the tensors of the model that are the weight (or, if wanted, the bias) of a LoRA module.
  * The module may have any of its known names. Returns 1 if tensors were found. */
 int       xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias,
                             xd_lora_target *target);
 /* Returns the name of a LoRA module without the component's prefix. Sets *part to the index of the
- * component; -1: unknown. */
+ * component, or to -1 if the component is unknown. */
 const char *xd_lora_inner(const xd_lora_keys *s, const char *module, int *part);
 /* Returns 1 if the LoRA module belongs to an optional text encoder that this model does not
  * have. */
@@ -157,30 +158,33 @@ const char *xd_lora_stem(const char *path);
 
 typedef enum xd_lora_kind { XD_LORA_PRODUCT, XD_LORA_HADAMARD, XD_LORA_KRONECKER } xd_lora_kind;
 
-typedef struct xd_lora_factor { /* a matrix [rows, cols] of a LoRA file, possibly a product of
-                                   two */
-    int64_t a, b;       /* tensors [rows, rank] and [rank, cols]; b -1: `a` is the matrix      */
+/* A matrix [rows, cols] of a LoRA file, or the product of two of its matrices. */
+typedef struct xd_lora_factor {
+    /* Tensors a [rows, rank] and b [rank, cols]. If b is -1, `a` is the matrix [rows, cols]. */
+    int64_t a, b;
     int64_t rows, cols, rank;   /* rank 0: the matrix is not a product                         */
 } xd_lora_factor;
 
-typedef struct xd_lora_term {   /* a term: gain * up[row0 .., :] * down is added to one tensor */
+/* A LoRA term: gain * up[row0 .., :] * down is added to one tensor. */
+typedef struct xd_lora_term {
     int     part, item;
     xd_st  *file;
-    int64_t up, down;           /* tensors of the file; down -1: `up` is the complete difference */
+    /* Tensors of the file. If `down` is -1, `up` is the complete difference. */
+    int64_t up, down;
     xd_lora_kind   kind;        /* HADAMARD, KRONECKER: the product of w[0] and w[1] is added  */
     xd_lora_factor w[2];
     int64_t row0, rows, cols, rank;
     int     swap;               /* 1: the two halves of the rows are swapped                   */
     int     replaces;           /* 1: `up` replaces the model's tensor                         */
     int64_t magnitude;          /* DoRA's norms (tensor of the file); -1: none                 */
-    int     columns;            /* 1: DoRA's norms are of columns, 0: of rows                  */
+    int     columns;            /* 1: DoRA's norms are those of columns, 0: of rows            */
     double  gain;
     /* Index of the term in the order of the request's LoRA files; terms are added in this order. */
     int     order;
 } xd_lora_term;
 
-/* xd_lora_src_open adds n LoRA terms to the weight source of component p. terms: sorted by item,
- * borrowed. Does nothing if n is 0. */
+/* xd_lora_src_open makes the weight source of component p add n LoRA terms to the component's
+ * tensors. terms: sorted by item, borrowed. If n is 0, does nothing. */
 typedef struct xd_lora_src xd_lora_src;
 xd_status xd_lora_src_open(xd_lora_src **s, xd_component *p, const xd_lora_term *terms, int n,
                            xd_err *e);

@@ -233,7 +233,8 @@ static int find_tensor(const xd_lora_keys *s, int part, int bias, char *flat)
     return at ? at->item : -1;
 }
 
-/* Returns 1 if the name `flat` matches the pattern; copies the digits that match # to `number`. */
+/* Returns 1 if the name `flat` matches the pattern. Copies the digits that # matches to
+ * `number`. */
 static int match_pattern(const char *pattern, const char *flat, char number[16])
 {
     size_t k = 0;
@@ -313,7 +314,7 @@ int xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias, xd_lo
     for (const xd_lora_name *o = s->others; target->part == DIT && o && o->from; o++)
         if (match_pattern(o->from, flat, number))
             return set_row_targets(s, o->to, number, bias, target);
-    if ((mid = strstr(flat, "_processor_")))    /* older diffusers: "attn.processor.to_q"       */
+    if ((mid = strstr(flat, "_processor_")))    /* name in older diffusers: "attn.processor.to_q" */
         memmove(mid, mid + 10, strlen(mid + 10) + 1);
     return set_plain_target(s, flat, bias, target) || set_old_target(s, flat, bias, target);
 }

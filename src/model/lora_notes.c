@@ -54,7 +54,7 @@ static int is_python_group(const char *at)
     return *at && strchr(":=!#>(", *at) != NULL;
 }
 
-/* Returns 1 if a regular expression has only syntax that Python's `re` accepts. */
+/* Returns 1 if a regular expression contains only syntax that Python's `re` knows. */
 static int is_python(const char *key)
 {
     int inside = 0;             /* 1, 2: at the first, at a later character in brackets        */
@@ -91,7 +91,7 @@ static xd_status compile(pattern *p, const char *key, const char *what, xd_err *
         p->code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
                                 PCRE2_ANCHORED | PCRE2_DOLLAR_ENDONLY, &code, &at, NULL);
         if (p->code)
-            /* if the JIT compiler fails, matching is slower but has the same results */
+            /* if the JIT compiler fails, matching is slower, but the result is the same */
             pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
         else
             pcre2_get_error_message(code, why, sizeof why);
@@ -168,8 +168,8 @@ static const xd_json *value_of(const xd_lora_notes *n, const char *component, co
     return v ? v : xd_json_get(n->doc, key);
 }
 
-/* Refuses a LoRA whose initialization changed the model's own weights, because the file does not
- * contain that change. */
+/* Refuses a LoRA that changed the model's own weights when it was initialized, because the file
+ * does not contain this change. */
 static xd_status check_start(const xd_lora_notes *n, const char *component, xd_err *e)
 {
     static const char *const starts[] = { "pissa", "corda", "olora", "loftq", "lora_ga", "mica" };
@@ -262,7 +262,7 @@ static char *config_of(const char *path)
     if (xd_file_is_dir(path))
         return strcmp(xd_lora_stem(path), peft_stem) ? NULL : xd_path_join(path, config_name);
     if (strncmp(base, peft_stem, strlen(peft_stem)) != 0)
-        return NULL;            /* adapter_config.json belongs only to adapter_model.safetensors */
+        return NULL;            /* the config is only for adapter_model.safetensors              */
     if (!slash)
         return strdup(config_name);
     if ((folder = malloc((size_t)(slash - path) + 2))) {

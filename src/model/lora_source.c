@@ -27,19 +27,19 @@
  * MEASURED for the norms of DoRA. */
 enum { ROWS = 64, FEW = 8, MEASURED = 16 };
 
-typedef struct hit {            /* a tensor's name and its LoRA terms                          */
+typedef struct hit {            /* a tensor that has LoRA terms: its name and the terms        */
     char   name[512];
     const xd_lora_term *terms;
     int    n;
 } hit;
 
 struct xd_lora_src {
-    const xd_source *from;      /* source of the component's tensors, without LoRA terms       */
+    const xd_source *from;      /* weight source of the component, without LoRA terms          */
     hit *hits;                  /* tensors with terms, sorted by name                          */
     int  n;
 };
 
-typedef struct factor {         /* a factor of a LoRA term, ready to be added                  */
+typedef struct factor {         /* an opened factor of a LoRA term                             */
     xd_product *product;        /* low-rank product, or NULL                                   */
     void       *up;             /* malloc'ed matrix that `product` reads                       */
     float      *whole;          /* LoKr: all elements of the factor, [rows, cols]              */
@@ -81,10 +81,10 @@ static hit *find_hit(const xd_lora_src *s, const char *name)
 
 /* ---- factors ------------------------------------------------------------------------------ */
 
-typedef struct columns {        /* copies columns of a matrix, transposed or not              */
-    xd_tensor      from;        /* matrix in a mapped file, possibly unaligned                 */
+typedef struct columns {        /* arguments for copying columns of a matrix                  */
+    xd_tensor      from;        /* the matrix, in a mapped file and possibly unaligned         */
     const xd_span *span;
-    int            n, turned;   /* n: number of spans; turned 1: the result is transposed      */
+    int            n, turned;   /* n: number of spans; turned 1: the copy is transposed        */
     char          *to;
     xd_dtype       type;
 } columns;
@@ -421,8 +421,9 @@ static void sum_close(void *self)
 typedef struct measure {
     const sum *s;               /* the tensor with one term, for all columns                   */
     const xd_reader *base;
-    float     *rows;            /* memory for MEASURED rows per thread                         */
-    double    *square;          /* squared norms: of each row, or of each column per band of rows */
+    float     *rows;            /* per thread, memory for MEASURED rows                        */
+    /* Squared norms of each row or, for each band of rows, of each column. */
+    double    *square;
 } measure;
 
 static void measure_band(void *ctx, int64_t begin, int64_t end, int thread)

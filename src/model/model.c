@@ -44,8 +44,8 @@ static xd_status unknown_pipeline(const char *path, const char *name, xd_err *e)
     return s;
 }
 
-/* Reads boundary_ratio from the model's index: the fraction of the training timesteps below which
- * the second of two transformers is used. */
+/* Reads boundary_ratio from the model's index: the second of two transformers is used for timesteps
+ * below this fraction of the training timesteps. */
 static xd_status read_boundary(xd_model *m, const char *path, xd_err *e)
 {
     const xd_json *v = xd_json_get(m->index, "boundary_ratio");
@@ -339,8 +339,8 @@ static xd_status open_part(xd_model *m, xd_component *p, const char *folder, xd_
                                              : s;
 }
 
-/* Reads the image processor of a vision-language encoder. The processor's patches must match the
- * encoder's vision tower. */
+/* Reads the settings of the image processor of a vision-language encoder. The processor's patches
+ * must match the encoder's vision tower. */
 static xd_status open_processor(xd_model *m, int k, xd_err *e)
 {
     const xd_text_use  *u = &m->recipe->text[k];
@@ -658,7 +658,8 @@ static xd_status check_frame(const xd_model *m, int i, const char *dir, xd_err *
     return XD_OK;
 }
 
-/* Reads the image processor of image encoder i. Does nothing if the encoder could not be opened. */
+/* Reads the settings of the image processor for image encoder i. If the encoder is absent, does
+ * nothing. */
 static xd_status read_clip_processor(xd_model *m, int i, xd_err *e)
 {
     const xd_component *p = &m->text[i];

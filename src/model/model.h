@@ -30,8 +30,9 @@ typedef struct xd_model {
     /* In a model with two transformers, dit2 is the low-noise transformer, for steps below the
      * boundary, and `dit` is the high-noise transformer. net.def NULL: the model has only `dit`. */
     xd_component     dit2;
-    int              only_low;  /* 1: the high-noise transformer is absent; `dit` is low-noise */
-    int              has_two;   /* 1: the low-noise transformer `dit2` is present              */
+    /* 1: the model has only the low-noise transformer, which is `dit`. */
+    int              only_low;
+    int              has_two;   /* 1: the model has the low-noise transformer `dit2`           */
     double           boundary;  /* boundary_ratio in model_index.json; negative: none          */
     int              has_text[XD_MAXTEXT];      /* 0: text encoder i is optional and absent    */
     const char      *without;   /* text encoder to omit; valid only during opening             */
@@ -41,7 +42,7 @@ typedef struct xd_model {
     xd_tok          *tok[XD_MAXTEXT];   /* opened by xd_model_tokenizers                       */
     /* Settings of image preprocessing for a CLIP image encoder; read by xd_model_tokenizers. */
     xd_clip_processor clip_processor;
-    /* 1: xd_model_warn_chat was called, which warns only once. */
+    /* 1: xd_model_warn_chat was called; it does not warn again. */
     int              warned_chat;
     xd_dit_info      dit_info;
     xd_vae_info      vae_info;
@@ -66,8 +67,8 @@ xd_status xd_model_fail_cached(xd_err *e, xd_status code);
  * Hugging Face cache, else the last part of the directory's path; for a file, it is the file's name
  * without folders. */
 void      xd_model_short_name(const char *path, xd_text_buf *b);
-/* Returns the default values of a request. If the request starts from an image or inpaints, the
- * defaults are the recipe's, not those of a distilled checkpoint. */
+/* Returns the default values of a request. For a request that starts from an image or inpaints,
+ * these are the recipe's defaults, not those of a distilled checkpoint. */
 xd_usual  xd_model_usual(const xd_model *m, int from_image, int masked);
 /* Writes one line about the defaults of a distilled checkpoint; for other models, writes an empty
  * string. */
@@ -112,8 +113,8 @@ xd_status xd_model_files(xd_model *m, xd_err *e);
 /* For each kind of component, sets cold[kind] to the bytes that must be read from disk to load all
  * components of this kind with their LoRA tensors (sums of xd_component_cold_bytes). */
 void      xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[XD_KINDS]);
-/* xd_model_tokenizers opens all tokenizers and image processors; xd_model_tok opens the tokenizer
- * of encoder i. */
+/* xd_model_tokenizers opens all tokenizers, and reads the settings of all image processors;
+ * xd_model_tok opens the tokenizer of encoder i. */
 xd_status xd_model_tokenizers(xd_model *m, xd_err *e);
 xd_status xd_model_tok(xd_model *m, int i, xd_err *e);
 /* Warns if a tokenizer lacks special tokens of the pipeline's chat template; further calls do not
@@ -131,7 +132,8 @@ int       xd_model_dits(const xd_model *m);
 int       xd_model_has_dits(const xd_model *m);
 /* Reads the model's scheduler_config.json into *c, the config of this sampler. */
 xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e);
-/* Fails unless the model has a scheduler_config.json that names a scheduler class. */
+/* Fails if the model has no scheduler_config.json, or if this file does not name a scheduler
+ * class. */
 xd_status xd_model_named_sched(const xd_model *m, xd_err *e);
 /* If scheduler_config.json exists, adds its path to an error, as xd_fail_at does. */
 xd_status xd_model_fail_sched(const xd_model *m, xd_status code, xd_err *e);

@@ -24,11 +24,11 @@ typedef struct coded {          /* one quantized tensor of the weight files     
      * one scale. Nested scales are quantized, too: such a scale is table[absmax] nested[block /
      * nest] + offset. */
     int64_t   absmax;           /* tensor with the blocks' scales (index in the files)         */
-    const char *absmax_at;      /* data of the tensor with scales while it is in use           */
+    const char *absmax_at;      /* data of the tensor with the scales, while they are used     */
     int       uses;
     int64_t   block, nest;      /* elements per block; blocks per nested scale (0: f32 scales)   */
     float     map[16], offset, *table, *nested;
-    char     *why;              /* why the tensor cannot be decoded, or NULL                   */
+    char     *why;              /* reason why the tensor cannot be decoded, or NULL            */
     xd_status code;
 } coded;
 
@@ -207,7 +207,7 @@ typedef struct search {         /* state while the format of one tensor is detec
     xd_quantized *q;
     int64_t       i;            /* index of this tensor in the files                           */
     const char   *name;
-    int           stem;         /* length of the module's name with the dot after it            */
+    int           stem;         /* length of the module's name, including the dot after it      */
     coded        *k;
 } search;
 
@@ -280,7 +280,7 @@ static void read_scales(search *s, const char *format)
                    (double)s->k->scale[r]);
 }
 
-/* Reads how the weight's rows were rotated, from "convrot" and "convrot_groupsize". */
+/* Reads how the weight's rows were rotated, from the keys "convrot" and "convrot_groupsize". */
 static void read_rotation(search *s, const xd_json *config, int always)
 {
     double group = 256;
@@ -539,7 +539,7 @@ static void look_at_weight(search *s)
         refuse(s, XD_EUNSUPPORTED, "the weight %s is in fp8 with block scales "
                "(weight_scale_inv), which are not supported: %s", s->name, reads);
     else if (!s->k->why)
-        s->q->n--;              /* the tensor is not quantized                                */
+        s->q->n--;              /* not quantized: removed from the list                       */
     xd_json_free(&own);
 }
 
@@ -549,7 +549,7 @@ static void look_at(xd_quantized *q, int64_t i)
     size_t      len = strlen(name);
     const char *const *packed = find_codes(name);
     if (packed ? xd_svdquant_takes(q->files, i) : !ends_with(name, ".weight"))
-        return;             /* svdquant.c handles the layers of SVDQuant                       */
+        return;             /* handled by svdquant.c                                           */
     const int64_t n = q->n;
     coded        *k = &q->list[q->n++];
     search        s = { q, i, name, (int)(len - strlen(packed ? packed[0] : ".weight")) + 1, k };

@@ -64,7 +64,7 @@ xd_status xd_shared_weights_open(xd_component *p, xd_dev *dev, xd_status s, xd_e
                xd_size_text((double)bytes).s);
         return XD_OK;
     }
-    size_t lead = (XD_ALIGN - (uintptr_t)base % XD_ALIGN) % XD_ALIGN;   /* equal on all ranks  */
+    size_t lead = (XD_ALIGN - (uintptr_t)base % XD_ALIGN) % XD_ALIGN;   /* the same on all ranks */
     xd_store_use_block(p->w->store, base + lead, bytes, p->w->group.c->rank, p->w->group.c->size);
     p->w->shared = 1;
     return XD_OK;

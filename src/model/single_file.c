@@ -211,7 +211,7 @@ static xd_status heads_of(const xd_single_file *s, const found *f, xd_tensor t, 
     return XD_OK;
 }
 
-/* Copies the selected rows to `to`, with another type or order. */
+/* Copies the selected rows to `to`, and changes their type or their order. */
 static xd_status copy_rows(const xd_single_file *s, const found *f, xd_tensor t, xd_tensor to,
                            xd_err *e)
 {
@@ -242,7 +242,7 @@ static xd_status copy_rows(const xd_single_file *s, const found *f, xd_tensor t,
     return XD_OK;
 }
 
-/* Makes a copy of the selected rows, which exists until src_done. */
+/* Makes a copy of the selected rows. The copy exists until src_done is called. */
 static xd_status hold_copy(xd_single_file *s, const char *name, const found *f, xd_tensor *t,
                            xd_err *e)
 {

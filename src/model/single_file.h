@@ -40,13 +40,13 @@ int         xd_single_file_name(const xd_single_file *s, const char *want, char 
  * those of other components. */
 const char *xd_single_file_prefix(const xd_single_file *s);
 
-/* Returns known layout i (key_map.c); NULL after the last one. */
+/* Returns the known layout i (key_map.c), or NULL after the last one. */
 const xd_key_map *xd_key_map_at(int i);
 /* Returns the values of "general.architecture" that a GGUF file with this layout may have,
  * separated by spaces, or NULL if any value is allowed. */
 const char       *xd_key_map_archs(const xd_key_map *k);
-/* Finds the first layout, from xd_key_map_at(*at) on, that matches the file's names for the
- * component `slot`. Sets *at to the index of the layout, and `prefix` to the prefix of the names.
+/* Finds a layout that matches the file's names for the component `slot`; the search begins with
+ * xd_key_map_at(*at). Sets *at to the index of the layout, and `prefix` to the prefix of the names.
  * Returns NULL if no layout matches. */
 const xd_key_map *xd_key_map_find(const xd_st *files, const char *slot, int *at, char prefix[64]);
 /* Returns nonzero if the names of the tensors show that the files are a LoRA file. */

@@ -39,13 +39,13 @@ typedef struct layer {
     int       uses;
     int64_t   in, out, rank;
     int64_t   parts;            /* rows per feature, in a modulation; 0: no modulation         */
-    int       shifted;          /* 1: the file expects inputs with SHIFT added                 */
+    int       shifted;          /* 1: SHIFT must be added to the inputs of the layer           */
 } layer;
 
 typedef struct joined {         /* one layer, or two with concatenated columns                 */
     char    name[NAME];
     layer  *part[2];            /* the joined layers; the second may be NULL                   */
-    float  *bias;               /* bias of the layers, decoded while it is in use              */
+    float  *bias;               /* decoded bias of the layers while it is in use               */
     int     uses;
 } joined;
 
@@ -90,7 +90,7 @@ int xd_svdquant_takes(const xd_st *files, int64_t i)
            (find_tensor(files, i, OFFSETS) >= 0 || find_tensor(files, i, SMOOTH) >= 0);
 }
 
-/* Returns 1 for a layer that follows GELU, whose inputs are shifted. */
+/* Returns 1 if the layer follows GELU; its inputs are then shifted. */
 static int is_shifted(const char *module)
 {
     static const char *const after[] = { ".mlp_fc2", ".mlp_context_fc2", ".ff.net.2",
@@ -106,7 +106,8 @@ static int is_float(xd_dtype t)
     return t == XD_F32 || t == XD_F16 || t == XD_BF16;
 }
 
-/* Returns 1 if the tensor has n floating-point elements, or if it is optional and absent. */
+/* Returns 1 if the tensor has n floating-point elements. If it is optional, returns 1 also if it is
+ * absent. */
 static int has_floats(const xd_st *files, int64_t i, int64_t n, int optional)
 {
     xd_tensor t = i < 0 ? (xd_tensor){ 0 } : xd_st_shape(files, i);

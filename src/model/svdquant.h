@@ -12,7 +12,7 @@
 
 typedef struct xd_svdquant xd_svdquant;
 
-/* Returns 1 if tensor i of the files has the codes of an SVDQuant layer. */
+/* Returns 1 if tensor i of the files contains the codes of an SVDQuant layer. */
 int       xd_svdquant_takes(const xd_st *files, int64_t i);
 /* Finds the SVDQuant layers in weight files. Sets *s to NULL if there are none. Refuses layers of
  * another format and tensors of wrong shape. raw: the weight source of the files, with the names in

@@ -10,7 +10,7 @@
 
 /* PACK: latent cells per side of a token; MOST_LAYERS: max layers of the approximator */
 enum { PACK = 2, MOST_LAYERS = 16 };
-static const float rms_eps = 1.1920929e-7f;     /* default epsilon of torch.nn.RMSNorm in f32   */
+static const float rms_eps = 1.1920929e-7f;     /* default epsilon of torch.nn.RMSNorm for f32  */
 
 typedef struct cfg {
     xd_dual_cfg dual;
@@ -35,7 +35,7 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor mod;              /* [n,D] F32: modulation vectors of this rank's stage          */
+    xd_tensor mod;              /* [n,D] F32: modulation vectors for this rank's stage         */
     xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens              */
 } local;
 

@@ -147,7 +147,7 @@ static void info(const void *c_, xd_dit_info *out)
         .patch = { c->patch_t ? (int)c->patch_t : 1, (int)c->patch, (int)c->patch }, .dim = c->dim,
         .lat_ch = c->out_ch, .extra_ch = c->in_ch - c->out_ch,
         .sample = { frames_of(c), c->height, c->width }, .fixed = c->learned, .text_dim = c->text,
-        .text_default = c->rope ? 0 : c->most_text,     /* sinusoids: exact number of text rows */
+        .text_default = c->rope ? 0 : c->most_text,     /* sinusoids need this number of rows   */
         .txt_flows = 1, .sites = 1, .local_size = sizeof(local), .probe_dim = c->temb,
     };
 }
@@ -251,7 +251,7 @@ static void fill_angles(void *ctx, float *buf)
     const cfg     *c = t->cfg;
     int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], hd = c->head_dim;
     xd_grid_side  rows = { H, 0, 0, 1 }, cols = { W, 0, 0, 1 };
-    float       time[64], side[96];     /* enough for heads of up to 512 features               */
+    float       time[64], side[96];     /* enough for attention heads of up to 512 features     */
     xd_rope_frequencies(time, hd / 4);
     xd_rope_frequencies(side, hd / 8 * 3);
     if (!c->patch_t)
@@ -298,12 +298,12 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- embedding ---------------------------------------------------------------------------- */
 
-typedef struct waves {          /* arguments of fill_waves                                     */
+typedef struct waves {          /* arguments of the function fill_waves                        */
     const xd_exec *x;
     const cfg     *c;
 } waves;
 
-/* Writes the sinusoids of one position: `width` values, sines, then cosines. */
+/* Writes the sinusoids of one position, `width` values: all sines, then all cosines. */
 static float *sinusoids(float *row, int64_t width, double pos)
 {
     int64_t half = width / 2;

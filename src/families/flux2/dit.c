@@ -15,7 +15,7 @@ enum { AXES = 4, T = 0, ROW = 1, COL = 2, TOKEN = 3 };
 
 typedef struct cfg {
     xd_dual_cfg dual;
-    int64_t     sinusoids, mlp; /* mlp: width of a feed-forward                                */
+    int64_t     sinusoids, mlp; /* mlp: hidden width of a feed-forward                         */
     int         guided;
     double      mlp_ratio, theta;
     float       eps;
@@ -34,15 +34,15 @@ static const xd_field fields[] = {
 
 typedef struct side {           /* weights of a double block for the text or the image         */
     xd_lin    qkv, out;
-    xd_lin    up, down;         /* `up` computes a (activated) and b: silu(a) * b              */
+    xd_lin    up, down;         /* `up` computes a and b; feed-forward: down(silu(a) * b)      */
     xd_tensor norm_q, norm_k;
 } side;
 
 typedef struct pair { side img, txt; } pair;
 
 typedef struct solo {           /* the weights of a single block                               */
-    xd_lin    in;               /* computes q, k, v, and a (activated) and b of the SwiGLU     */
-    xd_lin    out;              /* reads the outputs of attention and feed-forward, concatenated */
+    xd_lin    in;               /* computes q, k, v, and the a and b of silu(a) * b            */
+    xd_lin    out;              /* reads [attention, feed-forward], concatenated                 */
     xd_tensor norm_q, norm_k;
 } solo;
 
@@ -240,8 +240,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-/* Returns the rows of h normalized and modulated, as input of the layer w. Rows `at` and `at` + 1
- * of the modulation `mod` are shift and scale. */
+/* Normalizes and modulates the rows of h, and returns them in the form that the layer w reads. Rows
+ * `at` and `at` + 1 of the modulation `mod` are shift and scale. */
 static xd_tensor modulated(xd_exec *x, const cfg *c, xd_tensor h, xd_tensor mod, int at,
                            const xd_lin *w)
 {

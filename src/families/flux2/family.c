@@ -78,7 +78,8 @@ static const char dev_frame[] =
     "responses focusing on object relationships, object\nattribution and actions without "
     "speculation.[/SYSTEM_PROMPT][INST]{}[/INST]";
 
-/* Returns the prompt without image tokens ([IMG]), which the pipeline removes. */
+/* Returns the prompt without texts [IMG], which stand for images and which the pipeline also
+ * removes. */
 static char *without_images(const char *text)
 {
     static const char mark[] = "[IMG]";

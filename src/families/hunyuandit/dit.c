@@ -30,7 +30,7 @@ typedef struct cfg {
     double  ratio;              /* mlp_ratio of the config                                      */
     char    act_fn[XD_FIELD_TEXT], norm[XD_FIELD_TEXT];
     xd_act  act;
-    int64_t dim, ff;            /* D = heads * head_dim: width of tokens; width of feed-forward */
+    int64_t dim, ff;            /* D = heads * head_dim, token width; feed-forward width        */
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
@@ -58,9 +58,9 @@ static const xd_field fields[] = {
 typedef struct affine { xd_tensor gain, bias; } affine;
 
 typedef struct blk {
-    affine skip_norm, norm1, norm2, norm3;      /* skip_norm [2D], the other norms [D]          */
+    affine skip_norm, norm1, norm2, norm3;      /* skip_norm has width 2D, the other norms D    */
     xd_lin skip;                                /* [D, 2D]: skip_linear; in the second half only */
-    xd_lin shift;                               /* [D, D]: shift of the first norm              */
+    xd_lin shift;                               /* [D, D]: computes the shift of the first norm */
     xd_lin qkv, out, q, kv, cross, up, down;
     affine norm_q, norm_k, cross_q, cross_k;    /* [head_dim]: norms of queries and keys        */
 } blk;
@@ -68,7 +68,7 @@ typedef struct blk {
 typedef struct glob {
     xd_lin    patch;                    /* [D, C p^2]: patch embedding                          */
     xd_mlp    time, text, extra;
-    xd_tensor padding;                  /* [text_len + text_len_t5, cross]: replaces padding rows */
+    xd_tensor padding;                  /* [text_len + text_len_t5, cross]: rows for padding      */
     xd_tensor style;                    /* [1,D]: embedding of the image style                  */
     xd_tensor places;                   /* [1 + text_len_t5, E]: positions for pooling          */
     xd_lin    pool_q, pool_kv, pool_out;

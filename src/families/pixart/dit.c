@@ -24,7 +24,7 @@ typedef struct cfg {
     int64_t dim;                /* D = heads * head_dim                                       */
 } cfg;
 
-/* The two model classes have the same config keys with different defaults. */
+/* Both model classes have these config keys, with different defaults. */
 #define AT(m) offsetof(cfg, m)
 #define ROWS(HEAD, IN, LAYERS, CROSS, BIAS, SAMPLE, PATCH, ACT, NORM, AFFINE, EPS) \
     { "num_attention_heads", AT(heads), 'i', 16, NULL }, \
@@ -68,7 +68,7 @@ typedef struct blk {
 
 typedef struct glob {
     xd_lin    patch;                    /* [D, C p^2]: patch embedding                        */
-    xd_mlp    time, size, ratio;        /* only if the model reads size and aspect ratio      */
+    xd_mlp    time, size, ratio;        /* size, ratio: only if the model reads them          */
     xd_lin    adaln;                    /* [6D, D]: modulation of all blocks                  */
     xd_mlp    caption;                  /* text layers; only if the config has caption_channels */
     xd_tensor mod;                      /* [2,D]: modulation table of the last norm           */
@@ -227,8 +227,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- conditioning ------------------------------------------------------------------------- */
 
-/* Adds the embeddings of height, width and aspect ratio, D/3 features each, to the timestep
- * embedding. */
+/* Adds the embeddings of height, width and aspect ratio to the timestep embedding; each has D/3
+ * features. */
 static void add_micro(xd_exec *x, const glob *g, const double size[2], xd_tensor emb)
 {
     double    ratio = (double)(float)(size[0] / size[1]);

@@ -40,7 +40,7 @@ static const xd_field fields[] = {
 typedef struct glob {
     xd_lin    latents, text, mod, out;
     xd_mlp    time;
-    xd_tensor text_norm;        /* [joint]: norm of the text rows                              */
+    xd_tensor text_norm;        /* [joint]: gain of the norm of the text rows                  */
 } glob;
 
 typedef struct local {
@@ -145,8 +145,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 enum { IMAGE, ROW, COLUMN };
 
-/* Writes the cosines or sines of one token's RoPE angles; angles are f32 products, as in
- * diffusers. */
+/* Writes the cosines or sines of one token's RoPE angles. As in diffusers, the angles are products
+ * in f32. */
 static float *token_angles(const xd_rope *t, float freq[][128], const int64_t *pos, float *row)
 {
     const cfg *c = t->cfg;

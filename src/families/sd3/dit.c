@@ -41,7 +41,7 @@ static const xd_field fields[] = {
 
 typedef struct blk {
     xd_adaln   img, txt;
-    xd_lin    qkv, out;         /* qkv and output layer of the second attention                */
+    xd_lin    qkv, out;         /* qkv layer and output layer of the second attention          */
     xd_tensor norm_q, norm_k;
 } blk;
 
@@ -235,7 +235,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-/* Runs the second attention of a block, over the image only; y [n,D] is its normalized input. */
+/* Runs the second attention of a block, which is over the image only. y [n,D] is the attention's
+ * normalized input. */
 static xd_tensor second_attn(xd_exec *x, const cfg *c, const blk *w, xd_tensor y)
 {
     xd_tensor z = xd_linear(x, y, &w->qkv);
@@ -254,8 +255,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     const cfg     *c = n->cfg;
     const local   *l = s->local;
     const xd_adaln *sides[2] = { &w->txt, &w->img };
-    /* `dual` and `last` depend on output widths, which tensor parallelism does not reduce. So a
-     * rank without attention heads also runs the second attention. */
+    /* `dual` and `last` depend only on the widths of outputs, which tensor parallelism does not
+     * reduce. So a rank without attention heads also runs the second attention. */
     int            dual = w->out.w.out > 0, last = !w->txt.out.w.out;
     int64_t        rows[2] = { xd_n(x, XD_TXT), xd_n(x, XD_IMG) }, at[2] = { 0, rows[0] };
     xd_tensor      no = { 0 }, h[2], mod[2], y = xd_new(x, rows[0] + rows[1], w->img.qkv.w.out),

@@ -21,7 +21,7 @@ typedef struct cfg {
     float   eps;
     char    qk_norm[XD_FIELD_TEXT];
     int64_t dim;                /* D = heads * head_dim                                        */
-    xd_ints axes;               /* head features rotated by frame, row, column                 */
+    xd_ints axes;               /* number of head features rotated by frame, row, column       */
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
@@ -69,7 +69,7 @@ typedef struct glob {
     xd_lin    mod, out;                 /* modulation [6D, D]; output layer [pt p p Cout, D]  */
     xd_tensor last;                     /* [1,2,D]: modulation of the last norm               */
     xd_span   features;                 /* this rank's range of the D features of q and k     */
-    int       cut;                      /* 1: other ranks have other attention heads          */
+    int       cut;                      /* 1: the heads are split over ranks                  */
 } glob;
 
 /* The video tokens of a frame that is a given image have timestep 0, and other video tokens have
@@ -78,7 +78,7 @@ enum { TIMES = 2 };
 
 typedef struct local {
     int       times;                    /* timesteps: 2 if a frame is given (on any rank), else 1 */
-    xd_span   rows[TIMES];              /* this rank's tokens with each timestep              */
+    xd_span   rows[TIMES];              /* for each timestep, the range of this rank's tokens */
     xd_tensor emb;                      /* [times,D] F32: timestep embeddings                 */
     xd_tensor mod;                      /* [6 times,D] F32: shift, scale, gate of attention, MLP */
     xd_tensor cos, sin;                 /* [n,head_dim/2] F32: RoPE of this rank's video tokens */
@@ -104,8 +104,8 @@ static xd_status check_patch(cfg *c, xd_err *e)
     return XD_OK;
 }
 
-/* Checks the settings for image embeddings, whose rows are stored in the first image_dim columns of
- * the text tensor. */
+/* Checks the settings for image embeddings. The text tensor contains the rows of image embeddings,
+ * in its first image_dim columns. */
 static xd_status check_image(const cfg *c, xd_err *e)
 {
     if (c->image < 0 || c->image > c->text)
@@ -356,7 +356,7 @@ static void fill_angles(void *ctx, float *buf)
     }
 }
 
-/* Returns how many of the first `held` video tokens this rank has. */
+/* Returns how many of this rank's video tokens are among the first `held` tokens of the video. */
 static int64_t held_rows(const xd_exec *x, int64_t held)
 {
     int64_t n = xd_n(x, XD_IMG), rows = 0;
@@ -384,7 +384,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, sin);
 }
 
-/* Returns the number of image rows (from the second encoder) that follow the text rows. */
+/* Returns how many image rows, which the second encoder computes, follow the text rows. */
 static int64_t image_rows(const cfg *c, const xd_cond *text)
 {
     return c->image ? text->real[1] : 0;
@@ -400,8 +400,8 @@ static void keep_text(xd_exec *x, const xd_net *n, const xd_cond *text, void *ke
         k->image = xd_text_kv_new(x, n, image, w ? w->image_kv.w.out : 0);
 }
 
-/* Projects the rows of an image embedding [m,image_dim] to [m,D], the width of projected text
- * rows. */
+/* Projects the rows of an image embedding [m,image_dim] to [m,D], the width that the text rows have
+ * after projection. */
 static xd_tensor see_image(xd_exec *x, const xd_net *n, xd_tensor in)
 {
     const look *w = &((const glob *)n->glob)->image;
@@ -463,7 +463,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- step caches -------------------------------------------------------------------------- */
 
-/* Returns the embedding of the timestep, whose change TeaCache4Wan2.1 measures (without
+/* Returns the timestep's embedding. TeaCache4Wan2.1 measures the change of this embedding (without
  * use_ret_steps). */
 static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
 {
@@ -504,7 +504,7 @@ static xd_tensor attend_self(xd_exec *x, const xd_net *n, const blk *w, const lo
         t = (turn){ l->cos, l->sin };
     norm_heads(x, n, q, in[0], w->q_gain, factor_at(f, 0), t);
     norm_heads(x, n, k, in[1], w->k_gain, factor_at(f, 1), t);
-    if (!f.p)                   /* rotate q and k in one launch                                */
+    if (!f.p)                   /* one launch rotates q and k                                  */
         xd_qk_norm_into(x, &(xd_qknorm){ .out = qh, .in = qh, .also = { .out = kh, .in = kh },
                                          .cos = l->cos, .sin = l->sin });
     return xd_flat(xd_attn(x, qh, kh, xd_heads(xd_seg(y, &w->qkv, 2), c->head_dim), 0));

@@ -21,7 +21,9 @@ typedef struct cfg {
     int     heads, kv_heads, nlayers, nrefiners, qk_norm;
     float   eps;
     double  theta, t_scale;
-    xd_ints axes, lens;         /* per position axis: rotated head features, number of positions */
+    /* For each position axis: axes is the number of rotated head features, lens the number of
+     * positions. */
+    xd_ints axes, lens;
     xd_ints patches, frames;
     int64_t head_dim;
 } cfg;
@@ -48,8 +50,8 @@ static const xd_field fields[] = {
 };
 
 typedef struct blk {
-    xd_lin    mod;              /* [4D, EMBED]: modulation; absent in the context refiner      */
-    xd_lin    qkv, out, up, down;       /* `up` computes a (activated) and b: silu(a) * b      */
+    xd_lin    mod;              /* [4D, EMBED]: modulation layer; none in the context refiner  */
+    xd_lin    qkv, out, up, down;       /* `up` computes a and b; feed-forward: down(silu(a) * b) */
     xd_tensor norm_q, norm_k;   /* [head_dim]: norms of queries and keys, or absent            */
     xd_tensor norm[4];          /* [D]: norms before, after attention; before, after feed-forward */
 } blk;
@@ -153,7 +155,7 @@ static void info(const void *c_, xd_dit_info *out)
         .sample = { 1, 128, 128 }, .text_dim = c->text, .txt_flows = 1, .sites = 1,
         .multiple = MULTIPLE, .local_size = sizeof(local), .lead = 2 * c->nrefiners,
         .most = { 1, c->lens.v[1] * PATCH, c->lens.v[2] * PATCH },
-        /* text positions begin at 1, and the image's positions follow them */
+        /* positions of the text begin at 1; the image's positions follow */
         .text_most = (c->lens.v[0] - 2) / MULTIPLE * MULTIPLE,
     };
 }
@@ -278,8 +280,8 @@ static xd_tensor angles_of(xd_exec *x, const cfg *c, const xd_cond *text, double
     return xd_rope_table_of(x, text, rows, c->head_dim / 2, fill_angles, c, fn);
 }
 
-/* Embeds the timestep. The model's time runs from 0 (noise) to 1; this time is rounded like
- * diffusers' f32 timesteps. */
+/* Embeds the timestep. The model's time runs from 0 (noise) to 1; as in diffusers, timesteps are
+ * rounded to f32. */
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
@@ -293,7 +295,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- embedding ---------------------------------------------------------------------------- */
 
-/* Writes the learned padding row to each row of h. */
+/* Writes the learned padding row `pad` to each row of h. */
 static void fill_padding(xd_exec *x, xd_tensor h, xd_tensor pad)
 {
     pad.d[0] = h.d[0], pad.s[0] = 0;
