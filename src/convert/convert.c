@@ -72,7 +72,7 @@ static xd_status choose_parts(xd_cvt *v, xd_err *e)
     return XD_OK;
 }
 
-/* Fails if the caller named a component that the model does not have. */
+/* Fails if the caller's list of components has one that the model does not have. */
 static xd_status check_components(const xd_cvt *v, xd_err *e)
 {
     const xd_model *m = &v->m;

@@ -35,8 +35,8 @@ static int is_weights(const char *name)
     return ends_with_any(name, ends);
 }
 
-/* Returns 1 for hidden files and for weights in formats of other programs, which are never
- * copied. */
+/* Returns 1 for files that are never copied: hidden files, and weights in formats of other
+ * programs. */
 static int is_unused_format(const char *name)
 {
     static const char *const ends[] = { ".ckpt", ".h5", ".msgpack", ".onnx", ".onnx_data",

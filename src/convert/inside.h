@@ -14,22 +14,27 @@
  * source files. */
 enum { XD_CVT_STORED = XD_NDTYPES };
 
-typedef struct xd_cvt_item {    /* a tensor of the converted model                             */
+typedef struct xd_cvt_item {    /* a tensor that the converted model will have                 */
     char     *name;             /* name of the output tensor; owned                            */
     xd_tensor t;                /* type and shape of the output tensor                         */
-    int64_t   raw;              /* index in the source files of an undeclared tensor, copied
-                                   as is; -1: the component declares the tensor                */
+    /* Index in the source files of a tensor that the component does not declare and that is
+     * copied unchanged; -1: the component declares the tensor. */
+    int64_t   raw;
     int       unit;             /* number of its group; a group's tensors are in the same file */
     /* 1: the tensor is a quantized matrix; the other tensor of its group (`unit`) has the matrix's
      * scales. */
     int       quantized;
     int       scales;           /* 1: the tensor has the scales of a quantized matrix          */
     int       fours;            /* 1: a Q4_0 matrix, which is stored as bytes (its blocks)     */
-    int64_t   rotate;           /* group size of the columns' rotation (xd_rotation); 0: none  */
+    /* If the columns of a matrix are rotated (xd_rotation): the group size of the rotation; else
+     * 0. */
+    int64_t   rotate;
     size_t    at;               /* offset in the data section of the output file               */
 } xd_cvt_item;
 
-typedef struct xd_cvt_file {    /* an output file, with consecutive tensors of a component     */
+/* An output file, with some tensors of a component, which are consecutive in the component's
+ * list. */
+typedef struct xd_cvt_file {
     char       *path, *name;    /* owned; name: path in the output, "transformer/x.safetensors" */
     xd_cvt_item *item;          /* [n] tensors of the file, borrowed                           */
     int         n;
@@ -38,7 +43,7 @@ typedef struct xd_cvt_file {    /* an output file, with consecutive tensors of a
     int         done;           /* 1: an earlier run has written the file                      */
 } xd_cvt_file;
 
-typedef struct xd_cvt_part {    /* a component of the model                                    */
+typedef struct xd_cvt_part {    /* a component of the model, and its output files              */
     xd_component *p;            /* the component, borrowed; its files are open                 */
     int           type;         /* output type: F32, BF16, I8, F8E4M3, Q4_0 or XD_CVT_STORED   */
     xd_cvt_item  *item;
@@ -51,7 +56,7 @@ typedef struct xd_cvt_part {    /* a component of the model                     
 typedef struct xd_cvt_copy {    /* a file that is copied unchanged                             */
     char  *from, *to;           /* paths of the source file and of its copy; owned             */
     size_t bytes;
-    int    config;              /* 1: the config of a component whose weights are written      */
+    int    config;              /* 1: the config of a component that is converted              */
 } xd_cvt_copy;
 
 typedef struct xd_cvt {
@@ -63,7 +68,7 @@ typedef struct xd_cvt {
     int          ncopies;
     xd_text_buf  asked;         /* the arguments of the conversion, as text                    */
     uint64_t     source;        /* hash of the source model                                    */
-    char         tag[40];       /* hash of arguments and source, written into the headers      */
+    char         tag[40];       /* hash of `asked` and `source`; it is in all file headers     */
     double       done, total;   /* bytes written so far; total bytes to write                  */
 } xd_cvt;
 
@@ -73,10 +78,10 @@ typedef struct xd_cvt {
 xd_status xd_cvt_list(xd_cvt_part *c, xd_err *e);
 /* Distributes the output tensors of a component over files, and makes the files' headers. */
 xd_status xd_cvt_shards(const xd_cvt *v, xd_cvt_part *c, xd_err *e);
-/* Writes the safetensors index of a component that has several files. */
+/* For a component with several files, writes the safetensors index. */
 xd_status xd_cvt_index(const xd_cvt *v, const xd_cvt_part *c, xd_err *e);
 void      xd_cvt_part_free(xd_cvt_part *c);
-/* Returns the stem of the component's file names: "diffusion_pytorch_model" or "model". */
+/* Returns the stem of the names of the component's files: "diffusion_pytorch_model" or "model". */
 const char *xd_cvt_stem(const xd_component *p);
 
 /* ---- writing (write.c) ----------------------------------------------------------------------- */
@@ -87,7 +92,7 @@ void      xd_cvt_progress(xd_cvt *v, const char *file, size_t bytes);
 
 /* ---- the directory (copy.c, state.c) --------------------------------------------------------- */
 
-/* Lists the other files of the model, which are copied: configs, tokenizers. */
+/* Lists the files of the model that are copied, such as configs and tokenizers. */
 xd_status xd_cvt_list_copies(xd_cvt *v, xd_err *e);
 /* Copies the listed files. If `last` is 0, copies all except model_index.json; if `last` is 1,
  * copies only model_index.json. */

@@ -28,7 +28,7 @@ static int has_terms(const xd_component *p, const char *name)
 }
 
 /* Returns the output type of a tensor that is not quantized. Vectors keep their exact values,
- * because loading converts vectors to f32 in every compute type. */
+ * because they are converted to f32 when a model is loaded, whatever its compute type. */
 static xd_dtype plain_type(const xd_cvt_part *c, xd_dtype stored, int vector, int terms)
 {
     if (c->type == XD_F32)
@@ -97,12 +97,12 @@ static xd_status add_declared(xd_cvt_part *c, const xd_declared *d, xd_err *e)
         return XD_OK;           /* the tensor's block is never run                             */
     const int quantized = !d->unread && (d->type == XD_I8 || d->type == XD_F8E4M3);
     const int vector = d->unread ? d->nd < 2 : d->type == XD_F32;
-    if (p->single)              /* a single file may store the tensor in another shape         */
+    if (p->single)              /* the tensor in the single file may have another shape        */
         t = xd_view(NULL, t.type, d->nd, d->d);
     t = xd_view(NULL, quantized ? d->type : plain_type(c, t.type, vector, has_terms(p, name)),
                 t.nd, t.d);
     const int fours = !d->unread && d->type == XD_Q4_0;
-    if (fours)                  /* safetensors has no Q4_0, so Q4_0 blocks are written as bytes */
+    if (fours)                  /* safetensors has no type Q4_0: the blocks are stored as bytes */
         t = xd_view2(NULL, XD_U8, t.d[0], (int64_t)xd_dtype_bytes(XD_Q4_0, t.d[1]));
     xd_cvt_item *i = add_item(c, name, t, e);
     if (i) {
@@ -113,7 +113,7 @@ static xd_status add_declared(xd_cvt_part *c, const xd_declared *d, xd_err *e)
     return !i ? XD_ENOMEM : quantized ? add_scales(c, i, e) : XD_OK;
 }
 
-/* Adds a tensor of the source files that the network does not declare. */
+/* Adds a tensor of the source files that the component does not declare. */
 static xd_status add_other(xd_cvt_part *c, int64_t at, xd_err *e)
 {
     const char *name = xd_st_name(c->p->files, at);

@@ -16,9 +16,9 @@
 #include "convert/inside.h"
 #include "exec/reader.h"
 
-enum { BAND = 1 << 20 };        /* max elements per thread and step; at least one row          */
+enum { BAND = 1 << 20 };        /* max elements per thread in a step, but at least one row     */
 
-typedef struct band_work {      /* the rows of a tensor that all threads convert in one step   */
+typedef struct band_work {      /* a step: rows of a tensor that all threads convert together  */
     const xd_reader   *r;
     const xd_cvt_item *i;
     int64_t row, end, band;     /* this step converts [row, end), a thread `band` rows         */
@@ -26,7 +26,7 @@ typedef struct band_work {      /* the rows of a tensor that all threads convert
     float  *wide;               /* [threads, band, cols]: rows as f32                          */
     char   *out;                /* [threads, band]: converted rows                             */
     float  *scale;              /* scales of all rows of a quantized matrix                    */
-    int     bad;                /* 1: the matrix has NaN or infinite values                    */
+    int     bad;                /* 1: NaN or infinite values were found in the matrix          */
 } band_work;
 
 static void make_band(void *ctx, int64_t begin, int64_t end, int thread)
@@ -69,7 +69,8 @@ static xd_status seek_to(const sink *s, size_t at, xd_err *e)
                ? XD_OK : xd_fail(e, XD_EIO, "cannot write %s: %s", s->to->path, strerror(errno));
 }
 
-/* Writes the source tensor's rows [row, row + n) unchanged, in their stored type. */
+/* Writes the rows [row, row + n) of a source tensor unchanged, in the type that they have in the
+ * file. */
 static xd_status write_stored(const sink *s, const xd_reader *r, int64_t row, int64_t n, xd_err *e)
 {
     const size_t from = xd_dtype_bytes(r->t.type, row * r->cols);

@@ -208,7 +208,7 @@ void      xd_component_list_block(const xd_component *p, xd_dev *dev, xd_dtype t
  * reading. */
 void      xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type);
 
-/* If the component's weights are loaded, frees them and closes the share group. The call is
+/* Frees the component's weights, if they are loaded, and closes the share group. The call is
  * collective over the share group. */
 void      xd_component_drop(xd_component *p);
 

@@ -14,7 +14,7 @@
 
 typedef struct level {
     double acp, prev;           /* cumulative product (acp) at this step, at the next step      */
-    int    last;                /* 1: the request's last timestep                               */
+    int    last;                /* 1: this is the request's last timestep                       */
 } level;
 
 static int no_history(const xd_sched_cfg *c)

@@ -94,7 +94,8 @@ static void ddim_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat
     xd_to_clipped(x, &s->cfg, ((const ddim *)s->priv)->acp[step], lat, pred);
 }
 
-/* Returns the standard deviation of a step's noise: formula (16) of the paper, times eta. */
+/* Returns the standard deviation of the noise that a step adds: formula (16) of the paper, times
+ * eta. */
 static double noise_of(const xd_sampling *s, double acp, double prev)
 {
     return s->cfg.eta * sqrt(fmax((1 - prev) / (1 - acp) * (1 - acp / prev), 0));

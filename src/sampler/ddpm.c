@@ -12,7 +12,7 @@
 
 typedef struct level {
     double acp;                 /* cumulative alpha product at this step                        */
-    float  x0, lat, noise;      /* factors of the terms of the next latents                     */
+    float  x0, lat, noise;      /* the next latents are a sum; factors of its terms             */
 } level;
 
 static int history_length(const xd_sched_cfg *c)

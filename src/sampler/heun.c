@@ -42,8 +42,8 @@ static xd_status repeat_steps(xd_sampling *s, int n, xd_err *e)
            xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", n);
 }
 
-/* Updates the latents after one evaluation of the network. `pred` must be the slope at the
- * evaluation's noise level. */
+/* Updates the latents after one evaluation of the network. `pred` must be the slope at the noise
+ * level of this evaluation. */
 static void heun_step(xd_exec *x, const double *sigma, int step, xd_tensor lat, xd_tensor pred,
                       const xd_tensor *hist)
 {

@@ -14,8 +14,8 @@
 
 typedef struct level {
     double acp;                 /* cumulative alpha product at this step                       */
-    double clean, lat;          /* LCM's factors of the boundary condition                     */
-    double to;                  /* cumulative alpha product at the prediction's level           */
+    double clean, lat;          /* LCM: the factors that meet the boundary condition           */
+    double to;                  /* cumulative alpha product at the predicted level              */
     double next;                /* cumulative alpha product at the next step                   */
 } level;
 

@@ -15,7 +15,7 @@
 typedef struct xd_sched_cfg {
     int    num_train_timesteps;
     double beta_start, beta_end;
-    /* schedule of beta: "linear", "scaled_linear" or "squaredcos_cap_v2" */
+    /* schedule of the betas: "linear", "scaled_linear" or "squaredcos_cap_v2" */
     char   beta_schedule[XD_FIELD_TEXT];
     /* what the model predicts: "epsilon", "sample", "v_prediction" or "flow_prediction" */
     char   prediction_type[XD_FIELD_TEXT];
@@ -23,7 +23,7 @@ typedef struct xd_sched_cfg {
     char   timestep_spacing[XD_FIELD_TEXT];
     int    steps_offset;
     int    solver_order;
-    /* DPM-Solver: "dpmsolver++" or, for the multistep sampler only, "sde-dpmsolver++" */
+    /* for DPM-Solver: "dpmsolver++" or, only for the multistep sampler, "sde-dpmsolver++" */
     char   algorithm_type[XD_FIELD_TEXT];
     char   solver_type[XD_FIELD_TEXT];          /* DPM-Solver: "midpoint" or "heun"             */
     int    lower_order_final, euler_at_final;
@@ -43,13 +43,14 @@ typedef struct xd_sched_cfg {
     double dynamic_thresholding_ratio, sample_max_value;
     int    rescale_betas_zero_snr;
     double snr_shift_scale; /* shift of the signal-to-noise ratio (see xd_levels_shifted) */
-    int    clip_sample, set_alpha_to_one; /* DDIM: 1: clip clean latents; 1: the last acp is 1 */
+    /* For DDIM. clip_sample 1: clean latents are clipped. set_alpha_to_one 1: the last acp is 1. */
+    int    clip_sample, set_alpha_to_one;
     double clip_sample_range;
     char   interpolation_type[XD_FIELD_TEXT];   /* Euler: interpolation, "linear" or "log_linear" */
     char   timestep_type[XD_FIELD_TEXT];        /* Euler: timesteps, "discrete" or "continuous" */
     /* range of respaced noise levels; NaN: the schedule's range */
     double sigma_min, sigma_max;
-    /* rectified flow: shifts of the noise levels */
+    /* for rectified flow: shifts of the noise levels */
     double shift, base_shift, max_shift, shift_terminal;
     int64_t base_image_seq_len, max_image_seq_len;
     int    use_dynamic_shifting, invert_sigmas, stochastic_sampling;
@@ -94,11 +95,11 @@ typedef struct xd_sched_cfg {
     XD_SCHED(base_image_seq_len, 'l', 256, NULL),               \
     XD_SCHED(max_image_seq_len, 'l', 4096, NULL)
 
-typedef struct xd_sampling xd_sampling;         /* schedule and history of one request         */
+typedef struct xd_sampling xd_sampling;         /* the schedule and the history of one request */
 
 typedef struct xd_steps {       /* what the request sets in a schedule                          */
     int     steps;
-    int64_t tokens;             /* number of image tokens, used for dynamic shifting           */
+    int64_t tokens;             /* number of image tokens, on which a dynamic shift depends    */
     /* 1: before they are shifted, the noise levels are 1 .. 1/steps. Only for rectified flow, and
      * for unipc with use_flow_sigmas. */
     int     own_sigmas;
@@ -131,13 +132,13 @@ typedef struct xd_sampler {
      * none. */
     const char *webui_sde;
     const char *classes[6];     /* scheduler classes of diffusers that it implements            */
-    /* Config keys that the sampler reads into xd_sched_cfg, with their defaults. */
+    /* The config keys that the sampler reads into xd_sched_cfg, with their default values. */
     const xd_field *fields;
     int (*history)(const xd_sched_cfg *c);      /* returns the number of history arrays           */
     xd_status (*open)(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
     void (*close)(xd_sampling *s);
-    /* Returns the number of normally distributed tensors, each shaped like the latents, that
-     * diffusers draws in a step. The pointer is NULL if no step draws random tensors. */
+    /* Returns how many random tensors diffusers draws in a step; each is normally distributed and
+     * has the shape of the latents. The pointer is NULL if no step draws random tensors. */
     int (*draws)(const xd_sampling *s, int step);
     /* Runs one denoising step on n rows of the latents. lat [n,C] F32 becomes the next latents.
      * pred [n,C] F32 is the guided prediction and may be overwritten. hist[i] [n,C] F32 has these
@@ -163,7 +164,8 @@ struct xd_sampling {
     /* Number of model evaluations. As in diffusers, this may be one more than the request's
      * steps. */
     int     steps;
-    /* Number of steps skipped at the start of the schedule; always 0 for rectified flow. */
+    /* Number of steps at the start of the schedule that are skipped; always 0 for rectified
+     * flow. */
     int     skipped;
     double *time;               /* [steps] timestep that is the network's input                  */
     /* If there is no initial image, the initial noise is multiplied by this factor
@@ -175,7 +177,7 @@ struct xd_sampling {
 
 extern const xd_sampler *const xd_samplers[];   /* all samplers; the array ends with NULL      */
 
-/* Appends the names of all samplers to a text, as "a, b". */
+/* Appends the names of all samplers to a text, in the form "a, b". */
 void xd_sampler_names(xd_text_buf *b);
 /* Returns the sampler with this name, which is a --scheduler name or a class name from
  * scheduler_config.json, or NULL if there is none. */
@@ -184,10 +186,11 @@ const xd_sampler *xd_sampler_find(const char *name);
  * `own` has that name, returns `own`. Else returns the first sampler with that name whose field
  * `flow` (rectified flow or not) equals `flow`, or NULL if there is none. */
 const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int flow);
-/* Returns 1 if this name in stable-diffusion-webui stands for algorithm_type sde-dpmsolver++. */
+/* Returns 1 if this name, in stable-diffusion-webui, is that of a sampler with algorithm_type
+ * sde-dpmsolver++. */
 int       xd_sampler_is_sde(const xd_sampler *s, const char *name);
-/* Reads a scheduler config for sampler d from the JSON object `obj`. If `obj` is NULL, all keys
- * have their defaults. `what` is the name of the config in error messages. */
+/* Reads the config keys of sampler d from `obj`, the JSON object of a scheduler config. If `obj` is
+ * NULL, all keys get their default values. `what` is the name of the config in error messages. */
 xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj,
                         const char *what, xd_err *e);
 /* Replaces values of solver_type and algorithm_type that belong to other scheduler classes, as the

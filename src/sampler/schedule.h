@@ -7,7 +7,7 @@
 
 #include "sampler/sampler.h"
 
-typedef struct xd_levels {      /* the noise levels of training, for timesteps t = 0 .. n-1    */
+typedef struct xd_levels {      /* noise levels for the training timesteps t = 0 .. n-1        */
     int     n;
     double *acp;                /* [n] cumulative product of 1 - beta                          */
     double *sigma;              /* [n] noise level sqrt((1 - acp) / acp)                       */
@@ -28,7 +28,8 @@ xd_status xd_levels_shifted(xd_levels *l, const xd_sched_cfg *c, xd_err *e);
 /* Returns the fractional timestep of a noise level, by linear interpolation of the timestep over
  * log sigma. */
 double xd_level_time(const xd_levels *l, double sigma);
-/* Returns the noise level sigma at a fractional timestep, by linear interpolation. */
+/* Returns the noise level sigma at a fractional timestep, by linear interpolation between the
+ * levels of two timesteps. */
 double xd_level_sigma(const xd_levels *l, double t);
 
 /* Helpers for the spacing of noise levels. xd_sigmas_exponential writes n levels from `max` to
@@ -64,8 +65,8 @@ int    xd_timesteps(const xd_sched_cfg *c, int n, double *t);
  * timesteps. */
 int    xd_solver_timesteps(const xd_sched_cfg *c, int last, int n, double *t);
 
-/* Returns XD_EUNSUPPORTED or XD_EFORMAT if a config key that all samplers read has an invalid
- * value. */
+/* Checks the config keys that all samplers read. If a value is invalid, returns XD_EUNSUPPORTED or
+ * XD_EFORMAT. */
 xd_status xd_spacing_check(const xd_sched_cfg *c, xd_err *e);
 
 /* Returns XD_EUNSUPPORTED unless the config's prediction_type is epsilon, sample or
@@ -79,9 +80,9 @@ xd_status xd_eta_check(const xd_sched_cfg *c, xd_err *e);
  * that clean latents cannot be computed. */
 xd_status xd_signal_check(const xd_sched_cfg *c, int t, double acp, xd_err *e);
 
-/* Dynamic shifting of timesteps: xd_shift_of returns the exponent of the shift for an image of this
- * many tokens, on the line through the two points in the config. xd_shift_check returns XD_EFORMAT
- * if the two points define no line. */
+/* Functions for the dynamic shifting of timesteps. xd_shift_of returns the exponent of the shift
+ * for an image with this many tokens: the value at this point of the line through the two points in
+ * the config. xd_shift_check returns XD_EFORMAT if the two points define no line. */
 xd_status xd_shift_check(const xd_sched_cfg *c, xd_err *e);
 double    xd_shift_of(const xd_sched_cfg *c, int64_t tokens);
 
@@ -126,8 +127,8 @@ void      xd_noise_check(xd_exec *x, const xd_sampling *s, int step, xd_tensor n
 int       xd_euler_levels(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a,
                           double *time, double *sigma, int *times);
 
-/* Functions for the schedule of diffusers' FlowMatchEulerDiscreteScheduler; s->priv is an array of
- * steps + 1 noise levels (double). */
+/* Functions for the schedule of diffusers' FlowMatchEulerDiscreteScheduler. In them, s->priv is an
+ * array of steps + 1 noise levels (double). */
 xd_status xd_flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
 void      xd_flow_close(xd_sampling *s);
 void      xd_flow_shares(const xd_sampling *s, int step, double of[2]);

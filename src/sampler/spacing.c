@@ -1,4 +1,5 @@
-/* spacing.c - spaces noise levels between the largest and the smallest level */
+/* spacing.c - computes noise levels between the largest and the smallest level, in several
+ * spacings */
 #include "sampler/schedule.h"
 
 #include <math.h>

@@ -195,7 +195,8 @@ static void unipc_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor la
     xd_point_clean(x, &s->cfg, point_at(s, step), lat, pred);
 }
 
-/* Converts the network's prediction in place to clean latents or, without predict_x0, to noise. */
+/* Replaces the network's prediction by the clean latents that follow from it or, if predict_x0 is
+ * not set, by the noise. */
 static void convert(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
 {
     xd_point    p = point_at(s, step);
@@ -231,7 +232,7 @@ static int usable_order(const xd_sampling *s, int from, int order)
     return order;
 }
 
-/* Solves the n x n linear system sum over k of r[k]^i rho[k] = b[i] by elimination. */
+/* Solves a linear system of n equations, sum over k of r[k]^i rho[k] = b[i], by elimination. */
 static void solve_powers(int n, const double *r, const double *b, double *rho)
 {
     double a[MOST][MOST + 1];

@@ -201,7 +201,7 @@ static void embed_ids(xd_exec *x, const cfg *c, const glob *g, const int32_t *id
 {
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor type = xd_rows(g->type, 0, 1);
-    type.d[0] = n, type.s[0] = 0;       /* stride 0: all tokens have row 0                    */
+    type.d[0] = n, type.s[0] = 0;       /* stride 0: every token gets row 0                   */
     xd_copy_to(x, out, xd_lookup_rows(x, g->embed, ids, n, XD_F32));
     xd_add(x, out, type);
     xd_add(x, out, xd_rows(g->position, 0, n));

@@ -1,5 +1,5 @@
-/* clip.c - CLIP's text model (Radford et al. 2021), as in transformers' CLIPTextModel and
- * CLIPTextModelWithProjection.
+/* clip.c - runs CLIP's text model (Radford et al. 2021), as transformers' CLIPTextModel and
+ * CLIPTextModelWithProjection do.
  *
  * Attention is causal, so the pooled embedding is the row of the end token. Padding after the end
  * token does not change the pooled embedding, but pipelines that use all tokens also read the
@@ -12,7 +12,7 @@
 #include "text/text.h"
 
 typedef struct cfg {
-    xd_clip_dims of;            /* dimensions of the transformer blocks                        */
+    xd_clip_dims of;            /* sizes of the transformer blocks                             */
     int64_t vocab, proj, positions, eos;
     int     nlayers;
     char    act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];

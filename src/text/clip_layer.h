@@ -5,7 +5,7 @@
 
 #include "exec/op.h"
 
-typedef struct xd_clip_dims {   /* config values of the block                                  */
+typedef struct xd_clip_dims {   /* sizes and settings of the block, from the config            */
     int64_t dim, ff;
     int     heads;
     float   eps;

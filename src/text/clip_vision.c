@@ -1,8 +1,9 @@
-/* clip_vision.c - CLIP's vision model (Radford et al. 2021), as in transformers' CLIPVisionModel.
+/* clip_vision.c - runs CLIP's vision model (Radford et al. 2021), as transformers' CLIPVisionModel
+ * does.
  *
  * An image becomes the rows of a tensor: a class token, then the patches row by row. Pipelines read
- * hidden states of the class token and the patches. The pooled embedding is not computed, and the
- * weights of its norm and projection are not read. */
+ * hidden states of the class token and the patches. No pipeline reads the pooled embedding, so it
+ * is not computed, and the weights of its norm and projection are not read. */
 #include <stddef.h>
 #include <string.h>
 
@@ -158,7 +159,7 @@ static xd_tensor cut_patches(xd_exec *x, const cfg *c, xd_tensor pixels)
     return out;
 }
 
-/* Computes h [rows,E], the input of the first block, for one image. */
+/* Computes h [rows,E] for one image; h is the input of the first block. */
 static void embed(xd_exec *x, const xd_net *n, const float *image_pixels, xd_tensor h)
 {
     const glob *g = n->glob;

@@ -15,8 +15,8 @@
 
 typedef struct blk {
     xd_tensor norm1, norm2;     /* [E]: norms before attention and before the MLP             */
-    xd_tensor post1, post2;     /* [E]: norms after attention and MLP (Gemma), or absent      */
-    xd_tensor qnorm, knorm;     /* [D]: per-head norms, or absent                             */
+    xd_tensor post1, post2;     /* [E]: norms after attention and MLP; only Gemma has them    */
+    xd_tensor qnorm, knorm;     /* [D]: norms of queries and keys per head, or absent         */
     xd_lin    qkv, out, gate_up, down;
 } blk;
 
@@ -32,7 +32,8 @@ typedef struct local {
     int64_t   first, real;      /* first row of the text; number of the text's rows           */
     angles    all, window;      /* rope: layers with full attention; with a window             */
     xd_tensor ones;             /* [1,D] F32 ones: added to Gemma's norm weights              */
-    xd_tensor zeros;            /* [1,H D] in the compute type: output of padding before text */
+    /* [1,H D] zeros in the compute type: the attention output of padding rows before the text. */
+    xd_tensor zeros;
 } local;
 
 /* ---- weights ------------------------------------------------------------------------------ */
@@ -56,8 +57,8 @@ static void norm_weight(xd_decl *d, xd_tensor *v, const char *name, int64_t n)
     xd_w_leave(d);
 }
 
-/* Declares the attention weights. Tensor parallelism splits these weights by key heads; each key
- * head stays with its query heads. */
+/* Declares the attention weights. With tensor parallelism, these weights are split by key heads; a
+ * rank that has a key head also has the query heads of this key head. */
 static void attention_weights(xd_decl *d, const xd_decoder *c, blk *w)
 {
     static const char *const qkv[] = { "q_proj", "k_proj", "v_proj" };
@@ -109,7 +110,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     glob             *g = g_;
     xd_w_enter(d, "model");
     xd_w_table(d, &g->embed, "embed_tokens.weight", c->vocab, c->dim);
-    if (!d->cut)                /* a model without its last blocks needs no final norm         */
+    if (!d->cut)                /* the last blocks are dropped, so the final norm is not needed */
         norm_weight(d, &g->norm, "norm", c->dim);
     xd_w_leave(d);
     if (!c->vision_blocks)
@@ -187,7 +188,7 @@ static int64_t position_of(const xd_decoder *c, const xd_text_read *r, int64_t i
     return i - gone;
 }
 
-typedef struct turn {           /* arguments for filling a table of rope angles               */
+typedef struct turn {           /* arguments of the function that fills a table of rope angles */
     const xd_decoder      *c;
     const xd_decoder_rope *rope;
     const xd_text_read    *r;
@@ -223,7 +224,7 @@ static void rms_norm_into(xd_exec *x, const xd_decoder *c, xd_tensor out, xd_ten
                           xd_tensor gain)
 {
     xd_norm a = { .out = out, .in = in, .gain = gain, .rms = 1, .eps = c->eps };
-    if (c->kind->gemma) {       /* Gemma's norm factors are 1 + weight                         */
+    if (c->kind->gemma) {       /* Gemma's norms multiply by 1 + weight                        */
         a.gain = (xd_tensor){ 0 };
         a.scale = xd_view2(gain.p, XD_F32, 1, gain.d[0]);
     }

@@ -10,14 +10,14 @@ enum { XD_TEXT_DECODERS = 19 }; /* number of decoder classes in the registry of 
 /* Properties in which the kinds of decoder models differ and that are not in the config. */
 typedef struct xd_decoder_kind {
     const char *title;          /* name in messages, "Qwen3"                                   */
-    const char *types[3];       /* accepted model_type of the language model                   */
+    const char *types[3];       /* values of model_type that this kind has                     */
     int         qkv_bias;       /* 1: q, k and v have biases, the output projection has none    */
     int         qk_norm;        /* 1: RMS norms of q and k per head                             */
-    /* 1: gains of norms are 1 + weight, embeddings are scaled by sqrt(hidden_size), and attention
-     * and MLP each have a norm before and a norm after. */
+    /* 1: norms multiply by 1 + weight, embeddings are multiplied by sqrt(hidden_size), and there
+     * are four norms per block: before and after the attention, before and after the MLP. */
     int         gemma;
     int         capped;         /* 1: attention uses attn_logit_softcapping                     */
-    int         windows;        /* 1: sliding_window is ignored unless use_sliding_window is set */
+    int         windows;        /* 1: without use_sliding_window, sliding_window is ignored      */
     /* Which layers have a sliding window, if the config has no layer_types. A value n > 0: every
      * n-th layer has full attention, and the other layers have the window. 0: the layers from
      * max_window_layers on have the window. */
@@ -40,7 +40,7 @@ typedef struct xd_decoder_tower {
 typedef struct xd_decoder {
     int64_t  vocab, dim, ff, D, window;
     int      nlayers, heads, kv, bias, mlp_bias, uses_window, from, pattern, bidirectional;
-    int      tied; /* 1: files have no lm_head, because it equals the embedding matrix */
+    int      tied; /* 1: files have no lm_head, because it equals the token embeddings */
     float    eps, softcap, scalar, partial;
     /* Rotary embedding of the layers with full attention (rope), and of the layers with a window
      * (local). */

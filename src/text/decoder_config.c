@@ -239,7 +239,7 @@ static xd_status check_config(xd_decoder *c, const xd_decoder_kind *kind, xd_err
         c->scalar = (float)c->D;
     if (kind->windows && !c->uses_window)
         c->window = 0;
-    if (!c->local.type[0])      /* default: all layers have the same rotary embedding          */
+    if (!c->local.type[0])      /* by default, all layers have the same rotary embedding       */
         c->local = c->rope;
     if (kind == &gemma2)
         c->pattern = kind->pattern;

@@ -1,5 +1,5 @@
-/* encoder_layers.c - parses activation names, checks sizes and head counts, and resolves indices of
- * hidden states for the text encoders */
+/* encoder_layers.c - for several text encoders: parses names of activations, checks sizes and head
+ * counts, and converts indices of hidden states */
 #include "text/encoder_layers.h"
 
 #include "text/text.h"

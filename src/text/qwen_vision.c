@@ -100,7 +100,7 @@ void xd_qwen_vision_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_
 
 /* ---- order of tokens ---------------------------------------------------------------------- */
 
-/* The size of an image in tokens, and the side of an attention window in tokens. */
+/* The size of an image, and the side of an attention window, both counted in tokens. */
 typedef struct cells { int64_t rows, cols, side; } cells;
 
 static cells cells_of(const xd_qwen_vision *c, const xd_text_image *i)
@@ -239,8 +239,8 @@ void xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_v
     xd_linear_add(x, s->h, none, y, &w->down);
 }
 
-/* Concatenates the patches of each image token, applies the MLP, and copies the result to the
- * token's row in `rows`. */
+/* Concatenates the patches of each image token, applies the MLP, and copies the result to the row
+ * of `rows` that belongs to the token. */
 static void merge_patches(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vision_glob *g,
                           const xd_text_read *r, xd_tensor patches, xd_tensor rows)
 {

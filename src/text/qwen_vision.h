@@ -42,15 +42,15 @@ typedef struct xd_qwen_vision_block {
         { "vision_config.rope_parameters.rope_theta", offsetof(V, m.theta), 'd', 10000, NULL },    \
         { "image_token_id", offsetof(V, m.token), 'l', 151655, NULL }
 
-/* Checks the vision tower's config and computes derived fields. `width` is the size of the language
- * model's token embeddings. */
+/* Checks the vision tower's config and computes derived fields. `width` is the width of the
+ * language model's token embeddings. */
 xd_status xd_qwen_vision_check(xd_qwen_vision *c, int64_t width, xd_err *e);
 /* Declare the weights outside of the blocks, and the weights of one block. The name scope must be
  * that of the vision tower, or that of the block. */
 void      xd_qwen_vision_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_glob *g);
 void      xd_qwen_vision_block_weights(xd_decl *d, const xd_qwen_vision *c,
                                        xd_qwen_vision_block *w);
-/* Runs one block of the vision tower; s->local was set by xd_qwen_vision_run. */
+/* Runs one block of the vision tower. xd_qwen_vision_run must have set s->local. */
 void      xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c,
                                  const xd_qwen_vision_block *w, xd_state *s);
 /* Runs the vision tower on the images of r; the tower is blocks [0, depth) of the network. Writes

@@ -15,7 +15,7 @@
 typedef struct cfg {
     int64_t vocab, dim, d_kv, ff;
     int     nlayers, heads, buckets, max_distance, gated;
-    int     every;              /* 1: every block has a position bias (UMT5)                   */
+    int     every;              /* 1: every block has its own position bias (UMT5)             */
     float   eps;
     char    proj[XD_FIELD_TEXT], act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
     xd_act  act;
@@ -61,14 +61,16 @@ static const xd_field fields[] = { ROWS("t5") }, umt5_fields[] = { ROWS("umt5") 
 
 typedef struct blk {
     xd_tensor norm1, norm2;     /* [E]: norms before attention and before the MLP             */
-    xd_lin    qkv, out, wi, wo; /* wi: input layer of the MLP, or its gate and value layers   */
+    /* wi: the input layer of the MLP; with a gated MLP, its gate layer and its value layer
+     * together. */
+    xd_lin    qkv, out, wi, wo;
     xd_tensor bias;             /* UMT5's position bias [buckets,H] of all heads              */
 } blk;
 
 typedef struct glob {
     xd_tensor embed;            /* [V,E]: token embeddings                                    */
     xd_tensor bias;             /* T5's position bias [buckets,H] of all heads                */
-    xd_span   heads;            /* this rank's attention heads                                */
+    xd_span   heads;            /* range of this rank's attention heads                       */
     xd_tensor norm;             /* [E]: norm after the last block                             */
 } glob;
 

@@ -8,7 +8,8 @@
 /* An image that a vision-language encoder reads between text tokens. Both sides of the image, in
  * pixels, are multiples of a token's side. */
 typedef struct xd_text_image {
-    /* [height,width,3] pixels on the host; NULL: a black image, for counting and measuring. */
+    /* [height,width,3] pixels on the host. NULL: a black image, which is used when memory is
+     * counted or speed is measured. */
     const uint8_t *rgb;
     int64_t        height, width;
     int64_t        at, n;       /* the image's tokens are ids [at, at + n) of the text         */
@@ -19,7 +20,7 @@ typedef struct xd_text_image {
  * shall return. */
 typedef struct xd_text_read {
     const int32_t *ids;         /* [n] token ids on the host                                   */
-    /* For an image encoder: [images,3,S,S] pixels on the host; n is then the number of output
+    /* For an image encoder: [images,3,S,S] pixels on the host; `n` is then the number of output
      * rows. */
     const float   *pixels;
     int64_t        n;
@@ -28,7 +29,7 @@ typedef struct xd_text_read {
     const int     *layers;      /* [nlayers] indices of the hidden states, as in xd_text_layer */
     int            nimages;     /* number of images, for an encoder with a vision tower        */
     const xd_text_image *images; /* [nimages] images, in the order of their tokens in `ids` */
-    /* [tokens,E] image embeddings (xd_text_run_vision); nd 0: no images */
+    /* [tokens,E] embeddings of the images, from xd_text_run_vision; nd 0: there are no images */
     xd_tensor      image_rows;
 } xd_text_read;
 
@@ -39,7 +40,7 @@ typedef struct xd_text_tower {
 } xd_text_tower;
 
 typedef struct xd_text_vision { /* input and output size of an image encoder                   */
-    int64_t side, rows;         /* pixels of an image's side; output rows per image            */
+    int64_t side, rows;         /* side of an image in pixels; output rows per image           */
 } xd_text_vision;
 
 typedef struct xd_text xd_text;
@@ -49,7 +50,8 @@ struct xd_text {
      * encoder. */
     void (*vision)(const void *cfg, xd_text_vision *out);
     int64_t (*width)(const void *cfg);          /* returns E, the width of a token embedding    */
-    /* returns P, the width of the pooled embedding; NULL: none */
+    /* returns P, the width of the pooled embedding; the pointer is NULL if there is no pooled
+     * embedding */
     int64_t (*pooled)(const void *cfg);
     /* Encodes ids [n], which are on the host, to out->tok [n,E] and, if the encoder has it, the
      * pooled embedding, in the arena. The first `real` ids are text, and the other ids are padding.
@@ -66,7 +68,7 @@ struct xd_text {
      * come before those of the language model, so hidden states have indices from the end: -1, -2.
      * NULL: the encoder has no vision tower. */
     const xd_text *with_vision;
-    /* returns the tower's properties; NULL: no vision tower */
+    /* returns the properties of the vision tower; the pointer is NULL if there is no tower */
     void (*tower)(const void *cfg, xd_text_tower *out);
     /* Runs the vision tower on r->images and writes the embeddings of all image tokens to `rows`,
      * [tokens,E] f32. */

@@ -1,4 +1,4 @@
-/* about.c - reports the text libraries and their versions */
+/* about.c - reports the names and versions of the libraries that process text */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "tok/tok.h"
 
@@ -7,8 +7,8 @@
 #include <pcre2.h>
 #include <utf8proc.h>
 
-/* Reports the versions of the text libraries. SentencePiece has no function that returns its
- * version, so XD_SPM_VERSION comes from the build. */
+/* Reports the versions of the libraries that process text. SentencePiece has no function that
+ * returns its version, so XD_SPM_VERSION comes from the build. */
 void xd_tok_about(xd_fact *fact, void *cookie)
 {
     char text[96], pcre[64] = "";

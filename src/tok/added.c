@@ -132,8 +132,8 @@ static int first_from(const xd_tok *t, const int32_t *order, int lo, int hi, siz
     return lo;
 }
 
-/* Returns the longest added token that is a prefix of s, or -1 if there is none. Each byte of s
- * narrows the range of candidate tokens. */
+/* Returns the longest added token with which s begins, or -1 if there is none. Each byte of s
+ * narrows the range of tokens that are still possible. */
 static int longest_at(const xd_tok *t, int normalized, const char *s, size_t len)
 {
     const int32_t *order = t->order[normalized];

@@ -153,8 +153,8 @@ static int is_accent(int32_t c)
     return c == 0x1734 || (utf8proc_category(c) == UTF8PROC_CATEGORY_MN && !IN(later, c));
 }
 
-/* Returns 1 for punctuation. All printable ASCII characters except letters, digits and space are
- * punctuation. */
+/* Returns 1 for punctuation. Of the printable ASCII characters, all except letters, digits and
+ * space are punctuation. */
 static int is_punctuation(int32_t c)
 {
     static const xd_range later[] = {

@@ -15,7 +15,7 @@ typedef struct merge { int32_t left, right, rank, id; } merge;     /* left < 0: 
 
 struct xd_bpe {
     xd_pieces v;
-    merge    *m;                        /* hash table of merges, by pair of ids                 */
+    merge    *m;                        /* hash table of merges; the key is the pair of ids     */
     size_t    mslots;
     int32_t   byte[2][256];             /* ids of bytes: in a word, at a word's end; -1: none   */
     int32_t   unknown;
@@ -150,7 +150,8 @@ static xd_status read_lines(xd_bpe *b, const char *s, size_t len, const char *wh
     return st;
 }
 
-/* Reads model.merges of a tokenizer.json, a list of strings "a b" or of pairs ["a", "b"]. */
+/* Reads model.merges of a tokenizer.json, which is a list of strings "a b", or a list of pairs
+ * ["a", "b"]. */
 static xd_status read_list(xd_bpe *b, const xd_json *list, const char *what, xd_err *e)
 {
     if (!xd_json_is_list(list))

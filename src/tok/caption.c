@@ -134,7 +134,7 @@ static size_t broken_length(const unsigned char *s, size_t len)
     return n;
 }
 
-/* Appends bytes decoded as UTF-8. Invalid bytes become U+FFFD. */
+/* Decodes bytes as UTF-8 and appends the characters. Invalid bytes become U+FFFD. */
 static void put_decoded(const xd_bytes_buf *bytes, xd_bytes_buf *out)
 {
     size_t took;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum { GRAPHEME_MAX = 6 };              /* only graphemes of fewer bytes are looked up          */
+enum { GRAPHEME_MAX = 6 };              /* graphemes of this many bytes or more are not looked up */
 
 static uint32_t read_le32(const char *p)
 {
@@ -103,7 +103,7 @@ static int32_t stand_in(int32_t c)
         {0x1e6e3, 0x1e6e3}, {0x1e6e6, 0x1e6e6}, {0x1e6ee, 0x1e6ef}, {0x1e6f5, 0x1e6f5},
     };
     if (c == 0x113d1)
-        return 0x600;                   /* U+113D1 is a prepended mark                          */
+        return 0x600;                   /* in newer Unicode, U+113D1 is a prepended mark        */
     if (c == 0x11a3a)
         return 'a';                     /* U+11A3A is no longer a prepended mark                */
     if (c >= 0x897)

@@ -15,7 +15,7 @@ static int is_dropped(int32_t c)
            (c >= 0x206a && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffc);
 }
 
-/* Returns the letters that make up the ligature c, or NULL if c is not a ligature. */
+/* Returns the letters of which the ligature c consists, or NULL if c is not a ligature. */
 static const char *letters_of(int32_t c)
 {
     static const struct { int32_t c; const char *text; } two[] = {

@@ -1,9 +1,9 @@
-/* clip.c - CLIP's tokenizer: normalizes a text and splits it into words like transformers 5's
+/* clip.c - normalizes a text and splits it into words for CLIP's tokenizer, like transformers 5's
  * CLIPTokenizer.
  *
- * Normalization converts to NFC, then each run of white space to one space, then to lower case
- * (unicode.c). Letters and digits are those of Unicode 16; the tables in this file list what an
- * older PCRE2 lacks. */
+ * Normalization converts the text to NFC, then each run of white space to one space, then the text
+ * to lower case (unicode.c). Letters and digits are those of Unicode 16; the tables in this file
+ * list what an older PCRE2 lacks. */
 #include "tok/inside.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8

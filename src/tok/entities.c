@@ -415,8 +415,8 @@ static int is_left_out(int64_t v)
            (v >= 0xfdd0 && v <= 0xfdef) || (v <= 0x10ffff && (v & 0xfffe) == 0xfffe);
 }
 
-/* Appends the character of the numeric reference at s. Returns the number of bytes read, or 0 if s
- * is not a numeric reference. */
+/* If s begins with a numeric reference, appends its character and returns the number of bytes read;
+ * else returns 0. */
 static size_t put_number(const char *s, size_t len, xd_bytes_buf *out)
 {
     int64_t v;
@@ -509,8 +509,8 @@ static int put_capitals(const char *name, size_t n, xd_bytes_buf *out)
     return found;
 }
 
-/* Appends the characters of the complete reference "&...;" at s. Returns the number of bytes read,
- * or 0 if s is not a reference. */
+/* If s begins with a complete reference "&...;", appends its characters and returns the number of
+ * bytes read; else returns 0. */
 static size_t put_whole(const char *s, size_t len, xd_bytes_buf *out)
 {
     size_t hash = len > 1 && s[1] == '#', n = 1 + hash, from = n, before = out->len;

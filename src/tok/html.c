@@ -31,14 +31,16 @@ typedef struct parser {
     const char  *s;
     size_t       len, at;
     xd_finder   *find[PATTERNS];
-    size_t       none[PATTERNS];        /* 1 + offset after which there is no match; 0: unknown  */
+    /* For each pattern: 1 + an offset after which it has no match; 0: not known. */
+    size_t       none[PATTERNS];
     xd_tags     *tags;
     const char  *raw;                   /* name of the open script or style tag, or NULL        */
     xd_slice    *open;                  /* stack of open tags                                   */
     size_t       nopen, cap;
-    int          kept, silent;          /* number of open tags that keep white space; whose
-                                           content is not text                                  */
-    size_t       closed[32];            /* number of end tags to skip, per void element         */
+    /* Numbers of open tags: `kept` counts those that keep white space, `silent` those whose
+     * content is not text. */
+    int          kept, silent;
+    size_t       closed[32];            /* number of end tags to skip, for each void element    */
     xd_bytes_buf data, out;
     int          last;                  /* 1: the text ends at the end of the document          */
 } parser;

@@ -39,8 +39,8 @@ typedef struct xd_slice { const char *p; size_t len; } xd_slice;        /* a tex
  * character's length in bytes. If the byte at s is invalid, returns -1 and sets *took to 1. */
 int32_t xd_utf8_get(const char *s, size_t len, size_t *took);
 size_t  xd_utf8_len(const char *s);             /* length in bytes of the valid character at s */
-/* Returns the code point of the UTF-8 character that ends before s[at], at > 0, and sets *from to
- * the offset of the character's first byte. */
+/* Returns the code point of the UTF-8 character that ends before s[at], where `at` must be above 0.
+ * Sets *from to the offset of the character's first byte. */
 int32_t xd_utf8_before(const char *s, size_t at, size_t *from);
 void    xd_utf8_put(int32_t c, xd_bytes_buf *out);
 int     xd_is_space(int32_t c); /* returns 1 if c has Unicode's property White_Space */
@@ -54,15 +54,16 @@ int xd_in_ranges(const xd_range *r, size_t n, int32_t c);
 
 typedef struct xd_codes { int32_t *p; size_t n; } xd_codes;     /* code points; p is malloc'ed  */
 int  xd_codes_read(xd_codes *c, const char *s, size_t len);     /* reads UTF-8; 0: out of memory */
-/* Normalizes code points to NFD or NFC of Unicode 9 or, with XD_NFC_TODAY, to NFC of utf8proc's
- * Unicode version. Returns 0 if out of memory. */
+/* Normalizes code points to NFD or NFC. The Unicode version is 9; with XD_NFC_TODAY, it is that of
+ * utf8proc. Returns 0 if out of memory. */
 enum { XD_NFD, XD_NFC, XD_NFC_TODAY };
 int  xd_codes_canonical(xd_codes *c, int form);
 void xd_lower(int32_t c, xd_bytes_buf *out);                    /* appends the lower case of c  */
 
 /* ---- cleaning of prompts, as in diffusers (caption.c) ---------------------------------------- */
 
-/* Contents of a character class [...] of a regular expression that equals Python's \s, \w or \d. */
+/* Contents of a character class [...] in a regular expression; the class matches the same
+ * characters as Python's \s, \w or \d. */
 #define XD_SPACES "\\t-\\r\\x1c- \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}"  \
     "\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 #define XD_LETTERS   "\\p{L}\\p{N}_"
@@ -72,11 +73,13 @@ enum { XD_FIND_BYTES = 1 };             /* a pattern matches bytes, not UTF-8 ch
 typedef struct xd_finder xd_finder;
 xd_finder *xd_finder_open(const char *pattern, int flags);      /* returns NULL if out of memory */
 void       xd_finder_close(xd_finder *f);
-/* Searches a text for a pattern from s[at] on, or only at s[at] if `here` is 1. Returns 1 if found;
- * then span[0] to span[1] is the match, followed by the bounds of the match's groups. */
+/* Searches a text for a pattern, from s[at] on or, if `here` is 1, only at s[at]. If the pattern is
+ * found, returns 1, and writes the bounds of the match to span[0] and span[1], and those of the
+ * match's groups after them. */
 int        xd_finder_next(const xd_finder *f, const char *s, size_t len, size_t at, int here,
                           size_t *span, int groups);
-/* Replaces all matches of a pattern in a text by `by`, in which "$1" is the first group. */
+/* In a text, replaces all matches of a pattern by `by`; in `by`, "$1" is the first group of the
+ * match. */
 void       xd_replace(xd_bytes_buf *text, const char *pattern, const char *by, int flags);
 
 /* Appends the characters of an HTML entity. `name` is the entity's name without "&" and ";". If
@@ -98,7 +101,7 @@ void    xd_fix_charset(xd_bytes_buf *text);     /* repairs mojibake as ftfy does
 /* Replaces C1 control characters by those of Windows-1252. Returns 1 if the text had any. */
 int     xd_fix_controls(xd_bytes_buf *text);
 void    xd_fix_text(xd_bytes_buf *text);        /* repairs a text like ftfy.fix_text           */
-/* A parser of HTML start tags in a text. xd_tags_open borrows the text and returns NULL if out of
+/* A parser of HTML start tags in a text. xd_tags_open borrows the text; it returns NULL if out of
  * memory. */
 typedef struct xd_tags xd_tags;
 xd_tags *xd_tags_open(const char *s, size_t len);
@@ -107,7 +110,7 @@ void    xd_tags_close(xd_tags *t);
  * of the attributes, returns its offset. */
 size_t  xd_tags_scan(xd_tags *t, size_t at);
 /* xd_tags_name returns the end of the tag name at s[at], xd_tags_attribute the end of the attribute
- * at s[at]. Both functions return `at` if there is no name or attribute. */
+ * at s[at]. If there is no name or attribute, they return `at`. */
 size_t  xd_tags_name(const xd_tags *t, size_t at, size_t *behind);
 size_t  xd_tags_attribute(const xd_tags *t, size_t at);
 /* replaces HTML by its text, which is BeautifulSoup(text, "html.parser").text */
@@ -134,8 +137,8 @@ xd_status xd_skim_read(xd_skimmed *out, const char *text, size_t len, xd_err *e)
 /* Each of these functions skips white space and reads one JSON token. If the text continues with
  * another token, the function returns 0. */
 int       xd_skim_is(xd_skim *k, char c);
-/* Reads a JSON string. *out points into the text or, if the string has escapes, into *buf, and is
- * valid until the next call. */
+/* Reads a JSON string. *out points into the text; if the string has escapes, *out points into *buf
+ * and is valid until the next call. */
 int       xd_skim_string(xd_skim *k, xd_bytes_buf *buf, xd_slice *out);
 int       xd_skim_id(xd_skim *k, int64_t *id);          /* reads an integer, clamped to int64_t */
 xd_status xd_skim_broken(const xd_skim *k, const char *what, const char *part, xd_err *e);
@@ -146,7 +149,7 @@ enum { XD_PIECE_NORMAL = 1, XD_PIECE_UNKNOWN, XD_PIECE_CONTROL, XD_PIECE_USER };
 enum { XD_PIECE_MAX = 1024 };           /* max bytes of a piece; longer ones are refused       */
 
 typedef struct xd_piece {
-    size_t at, len;                     /* offset and length of the piece in xd_vocab.text     */
+    size_t at, len;                     /* where the piece is in xd_vocab.text, and its bytes  */
     double score;
     int    type;
 } xd_piece;
@@ -172,8 +175,8 @@ void      xd_vocab_free(xd_vocab *v);
 
 /* ---- normalization -------------------------------------------------------------------------- */
 
-typedef struct xd_charsmap {            /* character map that normalizes text; borrowed from
-                                           xd_vocab.map */
+/* A character map for normalizing text. Its memory is that of xd_vocab.map. */
+typedef struct xd_charsmap {
     const char *trie, *text;
     size_t      units, len; /* 4-byte elements of the trie; bytes of the replacements           */
 } xd_charsmap;
@@ -188,8 +191,9 @@ void      xd_charsmap_apply(const xd_charsmap *m, const char *s, size_t len, xd_
 typedef struct xd_added_flags { int lstrip, rstrip, single_word, normalized; } xd_added_flags;
 
 typedef struct xd_added {
-    char          *text;                /* text to search for, normalized if f.normalized is set */
-    char          *name;                /* the token as in the file                              */
+    /* The text that is searched. If f.normalized is set, it is normalized. */
+    char          *text;
+    char          *name;                /* the token's text in the tokenizer file                */
     size_t         len;
     int32_t        id;
     xd_added_flags f;
@@ -200,7 +204,7 @@ void xd_ids_add(xd_ids *o, int32_t id);
 
 /* ---- pieces without scores ------------------------------------------------------------------ */
 
-enum { XD_PIECES_MAX = 1 << 24 };       /* upper limit of all ids of pieces                     */
+enum { XD_PIECES_MAX = 1 << 24 };       /* upper limit of the ids in a vocabulary               */
 
 typedef struct xd_piece_id { size_t at, len; int32_t id; } xd_piece_id;
 
@@ -224,7 +228,7 @@ xd_status xd_pieces_lines(xd_pieces *v, const char *s, size_t len, const char *w
 /* Returns the id of a piece, or -1 if there is no such piece. */
 int32_t   xd_pieces_find(const xd_pieces *v, const char *s, size_t len);
 void      xd_pieces_free(xd_pieces *v);
-size_t    xd_table_size(int n);         /* number of slots of a hash table for n entries         */
+size_t    xd_table_size(int n);         /* returns the number of hash table slots for n entries  */
 size_t    xd_text_hash(const char *s, size_t len);
 
 /* ---- byte pair encoding --------------------------------------------------------------------- */
@@ -237,7 +241,7 @@ typedef struct xd_bpe_files { /* files of a BPE tokenizer; the names are for err
     size_t         len;
     const xd_json *list;
     const char    *merges_name;
-    xd_slice       bytes, pairs;        /* texts of JSON values, in place of `vocab` and `list`  */
+    xd_slice       bytes, pairs;        /* JSON texts that replace `vocab` and `list`            */
     /* If `pieces` is not NULL, all fields above are ignored: every split of one of these pieces
      * into two others is a merge (SentencePiece BPE). */
     const xd_vocab *pieces;
@@ -253,8 +257,8 @@ const xd_pieces *xd_bpe_pieces(const xd_bpe *b);
 void      xd_bpe_word(const xd_bpe *b, const char *w, size_t len, xd_ids *out);
 /* Merges neighbouring ids of n ids by BPE, and appends the resulting ids. */
 void      xd_bpe_merge(const xd_bpe *b, const int32_t *ids, size_t n, xd_ids *out);
-/* Writes the character by which byte-level BPE (GPT-2) represents a byte, as UTF-8. Returns the
- * character's length. */
+/* Writes, as UTF-8, the character by which byte-level BPE (GPT-2) represents a byte. Returns the
+ * length of the character in bytes. */
 size_t    xd_byte_letter(int byte, char out[2]);
 
 /* ---- CLIP's tokenizer ----------------------------------------------------------------------- */
@@ -300,7 +304,7 @@ typedef struct xd_lm_files {
      * of the tokenizer class are used */
     const xd_json *rules;
     xd_lm_class    named;
-    const char    *unknown;             /* default unk_token of the class                       */
+    const char    *unknown;             /* unk_token that the tokenizer class has by default    */
 } xd_lm_files;
 /* The opened tokenizer keeps no reference to the content of the files. */
 xd_status xd_lm_open(xd_lm **l, const xd_lm_files *f, xd_err *e);
@@ -314,11 +318,11 @@ void      xd_lm_words(const xd_lm *l, const char *s, size_t len, xd_ids *out);
 /* ---- BERT's tokenizer ----------------------------------------------------------------------- */
 
 typedef struct xd_bert_rules {
-    int         clean;                  /* 1: remove control characters                          */
-    int         split_chinese;          /* 1: make each Chinese character a word                 */
-    int         strip, lower;           /* 1: strip accents; 1: convert to lower case            */
+    int         clean;                  /* 1: control characters are removed                     */
+    int         split_chinese;          /* 1: each Chinese character becomes a word              */
+    int         strip, lower;           /* 1: accents are removed; 1: converted to lower case    */
     const char *prefix;                 /* prefix of pieces inside a word ("##"); borrowed       */
-    int64_t     max_chars;              /* words with more characters are unknown                */
+    int64_t     max_chars;              /* a word with more characters becomes one unknown id    */
 } xd_bert_rules;
 void      xd_bert_rules_of_config(xd_bert_rules *r, const xd_json *cfg);
 xd_status xd_bert_rules_of_json(xd_bert_rules *r, const xd_json *tj, const char *what, xd_err *e);
@@ -333,7 +337,7 @@ typedef struct xd_bert_files {
 } xd_bert_files;
 /* The opened tokenizer keeps no reference to the content of the files. */
 xd_status xd_bert_open(xd_bert **b, const xd_bert_files *f, xd_err *e);
-void      xd_bert_unknown(xd_bert *b, int32_t id);      /* sets the id of unknown words          */
+void      xd_bert_unknown(xd_bert *b, int32_t id);      /* sets the id that unknown words get    */
 void      xd_bert_close(xd_bert *b);
 const xd_pieces *xd_bert_pieces(const xd_bert *b);
 /* Appends the normalized form of a text, which must be valid UTF-8. */
@@ -365,7 +369,7 @@ struct xd_tok {
     int32_t     begin, end, pad;        /* ids of bos, eos and pad; -1: none                    */
     xd_ids      head, tail;             /* special ids added: before a text; after a text       */
     int         pad_left;               /* 1: padding is before the text                        */
-    int32_t     next;                   /* id of the next token outside the vocabulary          */
+    int32_t     next;                   /* id for the next token that is not in the vocabulary  */
     int64_t     max;                    /* maximum number of ids (model_max_length); 0: none    */
     int         cut_left;               /* 1: truncation drops the beginning of the text        */
 };
@@ -373,19 +377,21 @@ struct xd_tok {
 /* Returns the id of the piece s in the vocabulary, not counting added tokens, or -1 if the
  * vocabulary does not have the piece. */
 int32_t   xd_tok_find(const xd_tok *t, const char *s, size_t len);
-/* Appends the normalized form of valid UTF-8. The normalized text may contain invalid UTF-8. */
+/* Appends the normalized form of a text. The text must be valid UTF-8, but its normalized form may
+ * not be. */
 void      xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *out);
 
 /* Makes `s` an added token, unless it already is one. The token's id is that of the piece `s` in
  * the vocabulary or, if there is no such piece, the next free id. */
 xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e);
 int32_t   xd_added_id(const xd_tok *t, const char *s); /* returns -1 if s is no added token */
-/* Adds a token that is a JSON string, or a JSON object with "content" and flags. If `special` is 1,
- * the default of the token's flag "normalized" is false. */
+/* Adds a token, which is given as a JSON string, or as a JSON object with "content" and flags. If
+ * `special` is 1, the token's flag "normalized" is false by default. */
 xd_status xd_added_json(xd_tok *t, const xd_json *j, int special, xd_err *e);
 /* Prepares the search for added tokens in texts. Must be called after all tokens are added. */
 xd_status xd_added_sort(xd_tok *t, xd_err *e);
-/* Returns the boolean value of a key of the object o, or `otherwise` if o does not have the key. */
+/* Returns the boolean value of a key in the JSON object o, or `otherwise` if o does not have the
+ * key. */
 int       xd_json_flag(const xd_json *o, const char *key, int otherwise);
 typedef struct xd_lm_json xd_lm_json;
 typedef enum xd_tok_kind {
@@ -397,7 +403,9 @@ typedef enum xd_tok_kind {
 typedef struct xd_special_files {
     const xd_json *cfg, *map, *old, *tj;
     int            spiece;              /* 1: a T5 tokenizer with a file spiece.model           */
-    int            named_only; /* 1: BERT from tokenizer.json, which needs no default tokens */
+    /* 1: a BERT tokenizer from tokenizer.json, which lists all its special tokens, so that no
+     * default tokens are added. */
+    int            named_only;
     xd_lm_class    named;               /* tokenizer class of a language model                  */
     const xd_lm_json *json;             /* tokenizer.json of a language model, or NULL          */
     xd_tok_kind    kind;

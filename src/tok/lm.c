@@ -16,8 +16,8 @@ enum { STEPS = 16 };                    /* max number of normalizers, and of pre
 typedef enum norm_kind { NORM_NFC, NORM_NFD, NORM_REPLACE, NORM_PREPEND } norm_kind;
 typedef struct norm {
     norm_kind   kind;
-    xd_pattern *from;                   /* pattern of NORM_REPLACE                              */
-    char       *text;                   /* new text of NORM_REPLACE and NORM_PREPEND            */
+    xd_pattern *from;                   /* what NORM_REPLACE replaces                           */
+    char       *text;                   /* text that NORM_REPLACE or NORM_PREPEND inserts       */
 } norm;
 
 typedef struct step {                   /* a pre-tokenizer; `at` NULL: adds a space before words */
@@ -33,7 +33,7 @@ struct xd_lm {
     int     nnorm, nstep;
     int     bytes;                      /* 1: byte-level; each character of a piece is a byte   */
     int     whole;                      /* 1: if a word equals a piece, it is not segmented     */
-    int     fallback, fuse;             /* the options byte_fallback and fuse_unk               */
+    int     fallback, fuse;             /* options byte_fallback and fuse_unk of the model      */
     int32_t byte[256], unknown;         /* ids of bytes and of the unknown piece; -1: none      */
 };
 
@@ -169,7 +169,7 @@ static int is_nothing(const xd_json *j)
     return xd_json_null(j) || (s && !*s) || (xd_json_number(j, &n) && n == 0);
 }
 
-/* Reads the options of tokenizer.json's "model", and the id of the unknown piece. */
+/* Reads the options in the member "model" of a tokenizer.json, and the id of the unknown piece. */
 static xd_status read_model(const rules *r, const xd_json *model, const char *unknown)
 {
     static const char *const absent[] = {"dropout", "continuing_subword_prefix",

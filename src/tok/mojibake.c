@@ -456,7 +456,7 @@ static int decode_from(xd_bytes_buf *text, int set, xd_bytes_buf *bytes, xd_byte
     return !bytes->failed && decode(bytes, out);
 }
 
-/* Makes one repair of wrongly decoded text. Returns 1 if the repair changed the text. */
+/* Repairs one layer of wrong decoding in a text. Returns 1 if the repair changed the text. */
 static int fix_once(xd_bytes_buf *text, const xd_finder *f)
 {
     xd_bytes_buf bytes = {0}, out = {0};

@@ -1,5 +1,5 @@
-/* open.c - opens tokenizers: detects the kind of tokenizer in a directory, and reads the files of
- * that kind. */
+/* open.c - opens tokenizers: detects which kind of tokenizer a directory contains, and reads the
+ * files of that kind. */
 #include "tok/inside.h"
 
 #include <stdio.h>
@@ -262,7 +262,7 @@ xd_status xd_tok_open_lines(xd_tok **t, const char *vocab, size_t len, xd_err *e
 
 int xd_tok_has(const char *dir, const char *name)
 {
-    char path[4096];            /* array: a failed malloc would look like a missing file       */
+    char path[4096];            /* an array: a failed malloc would look like a missing file    */
     int  n = snprintf(path, sizeof path, "%s/%s", dir, name);
     return n > 0 && (size_t)n < sizeof path && xd_file_exists(path);
 }

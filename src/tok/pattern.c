@@ -74,7 +74,7 @@ static const char *const categories[] = {"L", "Lu", "Ll", "Lt", "Lm", "Lo", "M",
 typedef struct reader {
     const char  *s;
     size_t       len, at;
-    int          inside;                /* 1: inside the brackets of a class                    */
+    int          inside;                /* 1: the position is inside the brackets of a class    */
     xd_bytes_buf out;
 } reader;
 
@@ -224,7 +224,7 @@ static xd_status compile(xd_pattern *p, const char *regex, const char *what, xd_
             s = xd_fail(e, XD_EFORMAT, "%s: PCRE2 refuses the pattern '%.200s', error %d", what,
                         regex, code);
         else
-            pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);   /* without JIT: slower, same result */
+            pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);   /* without JIT, it is slower        */
     }
     free(r.out.p);
     return s;
@@ -302,8 +302,8 @@ static void cut_at_text(const xd_pattern *p, const char *s, size_t len, xd_cuts 
         add_cut(c, from, len, 0);
 }
 
-/* Finds the next match of a pattern from offset `at` on. If the stack of the JIT-compiled code is
- * too small, interprets the pattern. */
+/* Finds the first match of a pattern that begins at offset `at` or later. If the stack of the
+ * JIT-compiled code is too small, interprets the pattern. */
 static int match_next(const xd_pattern *p, const char *s, size_t len, size_t at,
                       pcre2_match_data *m)
 {

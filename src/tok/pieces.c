@@ -50,7 +50,7 @@ void xd_pieces_free(xd_pieces *v)
     *v = (xd_pieces) {0};
 }
 
-/* Allocates the hash table for n pieces. */
+/* Allocates the hash table for a vocabulary of n pieces. */
 static xd_status open_table(xd_pieces *v, int n, const char *what, xd_err *e)
 {
     v->slots = xd_table_size(n);

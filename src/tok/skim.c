@@ -80,8 +80,8 @@ static int hex_digits(const char *s, size_t left, int32_t *v)
     return 1;
 }
 
-/* Appends the character of an escape \uXXXX, or of a surrogate pair of two escapes. k->at must be
- * after the "u" of the first escape. */
+/* Appends the character of an escape \uXXXX, or of two escapes that are a surrogate pair. k->at
+ * must be after the "u" of the first escape. */
 static int read_unicode(xd_skim *k, xd_bytes_buf *out)
 {
     int32_t c, low;

@@ -1,4 +1,5 @@
-/* spm.cc - the only C++ file: implements spm.h with SentencePiece and catches all exceptions. */
+/* spm.cc - the only C++ file of this program: implements spm.h with the SentencePiece library, and
+ * catches all exceptions. */
 #include "tok/spm.h"
 
 #include <sentencepiece_processor.h>
@@ -49,6 +50,6 @@ int xd_spm_find(const xd_spm *m, const char *s, size_t len)
 {
     std::string_view text(s, len);
     int id = m->p.PieceToId(text);
-    /* The library returns the unknown piece for strings that are no piece. */
+    /* for a string that is not a piece, the library returns the unknown piece */
     return id == m->unk && text != m->unk_text ? -1 : id;
 }

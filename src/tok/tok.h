@@ -29,14 +29,15 @@ xd_status xd_tok_open_lines(xd_tok **t, const char *vocab, size_t len, xd_err *e
 void      xd_tok_close(xd_tok **t);
 
 /* Tokenizes a text of `len` UTF-8 bytes; each invalid byte becomes U+FFFD. Truncates to at most
- * `max` ids like transformers (a `max` of 0 or below means no truncation). Adds special tokens: T5
- * the closing </s>, CLIP and BERT an opening and a closing token, language models those of their
- * post-processor (Llama 3 <|begin_of_text|>, Gemma <bos>, Qwen none). Does not pad. *ids is
- * malloc'ed and owned by the caller.
+ * `max` ids like transformers (a `max` of 0 or below means no truncation). Adds special tokens: for
+ * T5 the closing </s>, for CLIP and BERT an opening and a closing token, for language models those
+ * of their post-processor (Llama 3 <|begin_of_text|>, Gemma <bos>, Qwen none). Does not pad. *ids
+ * is malloc'ed and owned by the caller.
  *
- * Ids equal those of T5Tokenizer (`legacy` as in the directory's config), CLIPTokenizer and
- * BertTokenizer of transformers 5, which are the fast tokenizers of earlier versions: CLIP's fast
- * tokenizer applies NFC, treats all symbols alike, and does not use ftfy. */
+ * The ids equal those of T5Tokenizer (with `legacy` as in the directory's config), CLIPTokenizer
+ * and BertTokenizer of transformers 5. In earlier versions of transformers, these are the fast
+ * tokenizers: CLIP's fast tokenizer applies NFC, treats all symbols alike, and does not use
+ * ftfy. */
 xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
                      int64_t *n, xd_err *e);
 /* Tokenizes as xd_tok_ids does, and sets *untruncated to the number of ids before truncation. If
@@ -44,13 +45,13 @@ xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max,
 xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_t max,
                            int no_special, int32_t **ids, int64_t *n, int64_t *untruncated,
                            xd_err *e);
-/* returns the size of the vocabulary, which exceeds all ids */
+/* returns the size of the vocabulary; all ids are smaller */
 int64_t   xd_tok_vocab(const xd_tok *t);
 int32_t   xd_tok_bos(const xd_tok *t);          /* id of the token that begins a text; -1: none */
-/* id of the token that ends a text; -1: none, as for language models */
+/* id of the token that ends a text; -1: none, as in language models */
 int32_t   xd_tok_eos(const xd_tok *t);
 int32_t   xd_tok_pad(const xd_tok *t);          /* id of the padding token; -1: not in the config */
-/* returns 1 for the tokenizer of a decoder language model */
+/* returns 1 if the tokenizer is that of a decoder language model */
 int       xd_tok_is_lm(const xd_tok *t);
 int       xd_tok_pads_left(const xd_tok *t);    /* returns 1 if padding_side is "left"       */
 int64_t   xd_tok_max(const xd_tok *t); /* returns model_max_length (77 for CLIP), or 0 if unknown */
@@ -64,7 +65,7 @@ typedef struct xd_tok_frame {   /* a pipeline's template (frame) around a prompt
     int64_t     max; /* max number of ids after the `drop` leading ids; 0: no limit         */
     int64_t     drop;           /* number of leading ids whose embeddings the pipeline drops   */
     int         pad;            /* 1: texts are padded to max + drop ids                       */
-    int         no_special;     /* 1: no special tokens are added, because `text` has them     */
+    int         no_special;     /* 1: no special tokens are added; `text` has them already     */
     xd_tok_side side;           /* side of the padding; OWN: as the tokenizer's config sets     */
 } xd_tok_frame;
 
@@ -107,7 +108,7 @@ char *xd_caption_clean(const char *text);
  * have, such as URLs, HTML tags, file names and sizes. */
 char *xd_caption_of_web(const char *text);
 
-/* reports the tokenizers' libraries and their versions */
+/* reports the names and versions of the libraries that the tokenizers use */
 void      xd_tok_about(xd_fact *fact, void *cookie);
 
 #endif

@@ -90,14 +90,14 @@ static size_t finish_stretch(int32_t *p, size_t n, int composed, int32_t *scratc
     return left < 0 ? n : (size_t)left;
 }
 
-enum { GROWS = 4 };                     /* code points in the longest decomposition             */
+enum { GROWS = 4 };                     /* max code points in the decomposition of a character  */
 
 int xd_codes_canonical(xd_codes *c, int form)
 {
     int    composed = form != XD_NFD;
     size_t n = 0, begin = 0;
     int    simple = 1;
-    for (size_t i = 0; i < c->n; i++)   /* no two characters below U+0300 compose              */
+    for (size_t i = 0; i < c->n; i++)   /* characters below U+0300 never compose               */
         simple &= c->p[i] < (composed ? 0x300 : 0xc0);
     if (simple)
         return 1;
@@ -136,8 +136,8 @@ int xd_codes_canonical(xd_codes *c, int form)
 
 /* ---- case ----------------------------------------------------------------------------------- */
 
-/* Returns the lower case of any character except U+0130, including characters of Unicode 17 that
- * utf8proc lacks. */
+/* Returns the lower case of a character, which must not be U+0130. Also knows characters of Unicode
+ * 17 that utf8proc lacks. */
 static int32_t lower_case(int32_t c)
 {
     static const struct { int32_t from, to, by, step; } later[] = {

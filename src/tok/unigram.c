@@ -75,7 +75,7 @@ void xd_unigram(const xd_tok *t, const char *s, size_t len, xd_ids *out)
         int32_t id = best[at].id;
         while (id == UNKNOWN && next < (int64_t)len && best[next].id == UNKNOWN)
             next = best[next].from;
-        if (id == UNKNOWN) {            /* several unknown characters may form a piece          */
+        if (id == UNKNOWN) {            /* a piece may consist of several unknown characters    */
             int found = xd_spm_find(t->spm, s + start, (size_t)(next - start));
             id = found < 0 ? UNKNOWN : found;
         }

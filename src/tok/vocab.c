@@ -179,7 +179,7 @@ xd_status xd_vocab_spiece(xd_vocab *v, const char *data, size_t len, int type, c
 {
     wire      w = {(const unsigned char *)data, len, 0};
     xd_status s = XD_OK;
-    uint64_t  have = 0;                 /* 0: the file does not specify the model type          */
+    uint64_t  have = 0;                 /* model type in the file; 0: not specified             */
     field     f;
     while (w.at < w.len && s == XD_OK) {
         size_t at = w.at;
@@ -328,7 +328,7 @@ void xd_vocab_model(const xd_vocab *v, xd_bytes_buf *model)
     part.len = 0;
     put_int(&part, 3, 1);               /* model_type: unigram                                  */
     put_int(&part, 40, 2);              /* unk_id                                               */
-    if (v->n > 2)                       /* unk_piece: the library finds the id by this name     */
+    if (v->n > 2)                       /* unk_piece: by this name, the library finds the id    */
         put_bytes(&part, 45, v->text.p + v->p[2].at, v->p[2].len);
     put_bytes(model, 2, part.p, part.len);
     part.len = 0;

@@ -32,7 +32,7 @@ typedef struct xd_banded {
     xd_tensor     out, plus, from;
     xd_tensor     partial;      /* [H',G,2] F64 output: group norm sums of out's rows; or absent */
     int           stride, lo[3], hi[3];
-    int           over;         /* 1: rows of out share memory with rows of the feed           */
+    int           over;         /* 1: rows of out share memory with rows of feed.in            */
     int           last_first;
 } xd_banded;
 void xd_band_conv(xd_exec *x, const xd_banded *a);

@@ -18,14 +18,16 @@ typedef struct xd_causal_cfg {
      * not 0 */
     int64_t  width, dec_width;
     int      layers;
-    xd_ints  mult; /* factor of the channels of each level (dim_mult), finest level first */
+    /* For each level, the factor of its channels (dim_mult). The finest level is first. */
+    xd_ints  mult;
     /* temperal_downsample: for each encoder level except the last, 1 if the level halves the
      * frames */
     xd_ints  halve;
     xd_reals attn_scales, mean, std;
-    int      residual;          /* 1: residual connection around each level                    */
-    int64_t  patch;             /* pixels per side of a position of the network's outermost map */
-    int      images;            /* 1: frames are independent images; set by the class          */
+    int      residual;          /* 1: levels have shortcuts (is_residual)                      */
+    /* Pixels per side of a position of the largest map in the network. */
+    int64_t  patch;
+    int      images;            /* 1: frames are independent images; set by the network's class */
 } xd_causal_cfg;
 
 typedef struct xd_causal_res {
@@ -38,7 +40,7 @@ typedef struct xd_causal_level { /* a level: residual blocks at one resolution, 
     xd_causal_res res[XD_CAUSAL_RES];
     xd_cnv        down;         /* encoder: downsampling convolution                           */
     xd_cnv        up[4];        /* decoder: upsampling convolution (xd_band_enlarge)           */
-    xd_cnv        time;         /* convolution over frames that halves or doubles their number */
+    xd_cnv        time;         /* convolution over frames that halves or doubles the frames   */
 } xd_causal_level;
 
 typedef struct xd_causal_half { /* weights of the encoder, or of the decoder                   */

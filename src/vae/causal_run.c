@@ -33,10 +33,11 @@ typedef struct run {
     int                   dec;
     size_t                base; /* position of the map h in the arena (a mark)                */
     xd_tensor             h;    /* [T,H,W,C] at `base`: the current map                       */
-    kept                  cache[MAX_CACHES];    /* kept frames of each convolution over frames */
+    /* For each convolution over frames, the frames that it keeps. */
+    kept                  cache[MAX_CACHES];
     int                   ncache;       /* number of convolutions in `cache`; 0: only one chunk */
-    int                   at;   /* index in `cache` of the next convolution                   */
-    int                   first;        /* 1: the chunk is the first frame alone              */
+    int                   at;   /* index in `cache` of the convolution that runs next         */
+    int                   first;        /* 1: this chunk is the first frame alone             */
 } run;
 
 static const xd_tensor none;
@@ -132,7 +133,7 @@ static void conv_frames(run *r, xd_tensor out, xd_tensor in, const xd_tensor *ga
 }
 
 /* Computes out = conv(silu(norm(in))) + plus, where plus may be the tensor `out`. If `gain` is
- * NULL, there is neither norm nor SiLU. */
+ * NULL, computes out = conv(in) + plus. */
 static void conv(run *r, xd_tensor out, xd_tensor in, const xd_tensor *gain, const xd_cnv *w,
                  xd_tensor plus)
 {
@@ -167,7 +168,8 @@ static void run_residual(run *r, const xd_causal_res *w)
         xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* Computes h += proj(attention(norm(h))) for one frame h, with one head as wide as the map. */
+/* Computes h += proj(attention(norm(h))) for one frame h. The attention has one head, which is as
+ * wide as the map. */
 static void attend(run *r, xd_tensor h)
 {
     xd_exec  *x = r->x;
@@ -382,8 +384,8 @@ static void run_level(run *r, int l)
 
 /* ---- patches ------------------------------------------------------------------------------- */
 
-/* Returns a view of a frame's pixels [H p,W p,3] as patches [H,W,3 p p]; a patch has the order
- * (channel, column, row). */
+/* Returns a view of a frame's pixels [H p,W p,3] as patches [H,W,3 p p]. The elements of a patch
+ * are in the order (channel, column, row). */
 static xd_tensor by_patches(xd_tensor rgb, int64_t p)
 {
     xd_tensor v = xd_reshape(rgb, 5, (int64_t[]){ rgb.d[1] / p, p, rgb.d[2] / p, p, 3 });
@@ -437,8 +439,8 @@ static void run_patches(run *r, xd_tensor in, xd_tensor out)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* Runs the first frame alone, then chunks of n frames of `in`, which become m frames of `out`. In
- * an autoencoder for images, every frame is computed alone, like a first frame. */
+/* Runs the first frame alone, then runs chunks: n frames of `in` become m frames of `out`. In an
+ * autoencoder for images, every frame is computed alone, like a first frame. */
 static void run_chunks(run *r, xd_tensor in, xd_tensor out, int64_t n, int64_t m)
 {
     int64_t chunks = r->c->images ? in.d[0] : 1 + (in.d[0] - 1) / n;

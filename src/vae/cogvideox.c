@@ -47,7 +47,7 @@ static const xd_field fields[] = {
 
 static xd_status check_blocks(xd_names *t, const char *key, const char *type, int n, xd_err *e)
 {
-    for (int i = 0; !t->n && i < 4; i++)        /* diffusers' default: four entries             */
+    for (int i = 0; !t->n && i < 4; i++)        /* diffusers' default has four entries          */
         strcpy(t->v[i], type);
     t->n = t->n ? t->n : 4;
     if (t->n != n)
@@ -90,7 +90,7 @@ static xd_status check_numbers(const xd_cog_cfg *c, xd_err *e)
 static xd_status check_ratio(xd_cog_cfg *c, xd_err *e)
 {
     int most = 1 << (xd_cog_levels(c) - 1);
-    most = most < 8 ? most : 8;         /* at most the 8 frames of a batch are halved           */
+    most = most < 8 ? most : 8;         /* a batch has 8 frames, and only these are halved      */
     for (c->halvings = 0; 1 << c->halvings < most && 1 << c->halvings != c->ratio;)
         c->halvings++;
     if (1 << c->halvings != c->ratio)
@@ -104,7 +104,7 @@ static xd_status check_ratio(xd_cog_cfg *c, xd_err *e)
 static xd_status cog_check(void *cfg, xd_err *e)
 {
     xd_cog_cfg *c = cfg;
-    if (!c->widths.n)           /* the list that diffusers uses by default                     */
+    if (!c->widths.n)           /* list that the config has by default in diffusers            */
         c->widths = (xd_ints){ 4, { 128, 256, 256, 512 } };
     xd_status s = check_numbers(c, e);
     if (s == XD_OK)
@@ -138,7 +138,7 @@ static void cog_info(const void *cfg, xd_vae_info *out)
                           .scaling = c->scaling, .shift = c->shift, .invert = c->invert,
                           .overlap = { 1.0 / 6, 1.0 / 5 }, .pack = 1,
                           .rgb = xd_vae_rgb(c->latent_channels, c->widths.v[0], c->scaling) };
-    for (int i = 0; i < 2; i++) {       /* tiles have half of the sample size                  */
+    for (int i = 0; i < 2; i++) {       /* a tile's side is half of the sample's               */
         int64_t side = (i ? c->width : c->height) / 2 / f;
         out->tile[i] = side > 0 ? side : 1;
     }

@@ -32,9 +32,10 @@ typedef struct run {
     size_t            base;     /* position of the map h in the arena (a mark)                */
     xd_tensor         h;        /* [T,H,W,C] at `base`: the current map                       */
     xd_tensor         z;        /* [t,h,w,C] F32: latent frames of the batch (decoder)           */
-    xd_tensor         cache[MAX_CACHES];        /* kept frames [XD_PAST,H,W,C] per convolution */
+    /* For each convolution, the frames that it keeps: [XD_PAST,H,W,C]. */
+    xd_tensor         cache[MAX_CACHES];
     int               ncache;   /* number of convolutions in `cache`; 0: only one batch       */
-    int               at;       /* index in `cache` of the next convolution                   */
+    int               at;       /* index in `cache` of the convolution that runs next         */
     int               first;    /* 1: first batch, so no frames are kept yet                  */
 } run;
 
@@ -95,11 +96,11 @@ static xd_tensor new_beside(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 
 /* ---- convolutions over time ---------------------------------------------------------------- */
 
-typedef struct feed {           /* the input of a convolution: a map, possibly normalized       */
+typedef struct feed {           /* input of a convolution: a map, and an optional norm of the map */
     xd_tensor          in;
-    const xd_cog_norm *norm;    /* normalization of the input; NULL: no norm                  */
+    const xd_cog_norm *norm;    /* norm of the input; NULL: none                              */
     xd_gsum            sum;
-    xd_tensor          y, b;    /* scale and shift, at the size of the latents                */
+    xd_tensor          y, b;    /* scale and shift of the norm, as large as the latents       */
 } feed;
 
 static feed plain_feed(xd_tensor in)

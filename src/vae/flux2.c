@@ -27,7 +27,7 @@ typedef struct glob {
 static const xd_field fields[] = {
     XD_KL_FIELDS(2, 32, 1024),
     { "batch_norm_eps", offsetof(cfg, eps), 'd', 1e-4, NULL },
-    { "batch_norm_momentum", 0, '-', 0, NULL },         /* a key that only training uses       */
+    { "batch_norm_momentum", 0, '-', 0, NULL },         /* used only in training               */
     { "patch_size", offsetof(cfg, patch), 'L', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
@@ -90,7 +90,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- packing and normalizing -------------------------------------------------------------- */
 
-/* Returns a view of packed cells [h,w,4C] as [h,2,w,2,C], which is the order of the inner
+/* Returns a view [h,2,w,2,C] of packed cells [h,w,4C]. The view has the order of the inner
  * autoencoder's map [2h,2w,C]. */
 static xd_tensor unpacked_order(xd_tensor t, int64_t C)
 {

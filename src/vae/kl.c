@@ -23,7 +23,7 @@ enum {
     MIN_HEAD   = 8,
 };
 
-static const float EPS = 1e-6f;         /* epsilon of every group norm; the config has none    */
+static const float EPS = 1e-6f;         /* epsilon of every group norm, which no config sets   */
 
 static const xd_field fields[] = {
     XD_KL_FIELDS(1, 4, 32),
@@ -196,8 +196,8 @@ static void w_res(xd_decl *d, xd_kl_res *w, int i, int64_t in, int64_t out)
     xd_w_leave(d);
 }
 
-/* Declares the attention of a block. The alternative tensor names are those of checkpoints older
- * than diffusers 0.18. */
+/* Declares the weights of an attention. The alternative tensor names are those in checkpoints that
+ * are older than diffusers 0.18. */
 static void w_attn(xd_decl *d, xd_kl_attn *w, int i, int64_t C)
 {
     static const char *const qkv[] = { "to_q|query", "to_k|key", "to_v|value" };
@@ -367,7 +367,8 @@ static void run_residual(run *r, const xd_kl_res *w)
         other_width(r, w);
 }
 
-/* Computes h += out(attention(norm(h))), with one head as wide as the map. */
+/* Computes h += out(attention(norm(h))). The attention has one head, which is as wide as the
+ * map. */
 static void run_attn(run *r, const xd_kl_attn *w)
 {
     xd_exec  *x = r->x;
@@ -415,9 +416,9 @@ static void run_upsample(run *r, const xd_cnv w[4])
     xd_band_enlarge(r->x, r->h, old, w, partial_of(r, r->h));
 }
 
-/* Halves the rows and columns of the map h by a convolution with stride 2. Pads only below and on
- * the right, so that output cell i reads pixels 2i .. 2i+2. The smaller new h overlaps the old h in
- * memory. */
+/* Halves the rows and columns of the map h by a convolution with stride 2. h is padded only below
+ * and on the right, so that output cell i reads pixels 2i .. 2i+2. The new h is smaller and
+ * overlaps the old h in memory. */
 static void run_downsample(run *r, const xd_cnv *w)
 {
     xd_tensor old = r->h;

@@ -8,7 +8,7 @@
 
 #include "exec/op.h"
 
-enum { XD_PAST = 2 };           /* past frames that a convolution over frames reads            */
+enum { XD_PAST = 2 };           /* number of past frames that a convolution over frames reads  */
 
 /* Allocate a map: xd_map_as of the given type, xd_map of the type of activations. */
 xd_tensor xd_map_as(xd_exec *x, xd_dtype type, int64_t T, int64_t H, int64_t W, int64_t C);
@@ -23,8 +23,8 @@ xd_tensor xd_map_rows(xd_tensor map);
  * computed as if frames were square: a rank that has only some rows of the frames must use the same
  * number as the other ranks. */
 int64_t xd_map_frames(const xd_exec *x, xd_tensor in);
-/* Copies the last n frames of `from` to the n frames before frame XD_PAST of `to`. Frames are
- * copied one by one, as `to` and `from` may be the same buffer. */
+/* Copies the last n frames of `from` to frames [XD_PAST - n, XD_PAST) of `to`. Frames are copied
+ * one by one, because `to` and `from` may be the same buffer. */
 void xd_map_keep(xd_exec *x, xd_tensor to, xd_tensor from, int64_t n);
 /* Applies a 1x1 convolution (the shortcut of a residual block) to the current map `old`, and
  * returns the result, which replaces `old` in memory. A frame is written only after the frames

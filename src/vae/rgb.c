@@ -113,8 +113,8 @@ static const float causal48[49][3] = {
     {  0.0317f, -0.0878f, -0.1388f },
 };
 
-/* video autoencoder with 16 latent channels and scaling_factor 0.7 or 1.15258426; no constant
- * term */
+/* video autoencoder with 16 latent channels and scaling_factor 0.7 or 1.15258426; its constant term
+ * is 0 */
 static const float video16[17][3] = {
     {  0.1195f,  0.0992f, -0.0048f }, { -0.0012f,  0.0550f,  0.0213f },
     { -0.0141f, -0.0087f, -0.0210f }, {  0.0306f,  0.1219f,  0.0140f },

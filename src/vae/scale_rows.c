@@ -1,4 +1,5 @@
-/* scale_rows.c - scales and shifts rows by a factor and an offset per channel (scale_rows.h) */
+/* scale_rows.c - multiplies rows by a factor per channel and adds an offset per channel
+ * (scale_rows.h) */
 #include "vae/scale_rows.h"
 
 xd_tensor xd_scale_rows(xd_exec *x, xd_tensor in, const float *gain, const float *bias)

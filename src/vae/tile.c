@@ -20,7 +20,9 @@ typedef struct tiling {
     const xd_net *n;
     void        (*run)(xd_exec *x, const xd_net *n, xd_tensor in, xd_tensor out);
     int64_t       H, W;         /* size of the image in cells                                  */
-    int64_t       tile[2], step[2];     /* h and w in cells: size of a tile, distance of tiles */
+    /* Height and width, counted in cells: `tile` is the size of a tile, `step` the distance of
+     * two tiles. */
+    int64_t       tile[2], step[2];
     int64_t       fi[2], fo[2]; /* rows and columns per cell in `in`, and in `out`             */
     int64_t       unit;         /* number of lines of `out` with the same blend weight         */
     const xd_deal *deal;        /* which rank computes which tile; NULL: only one rank         */
@@ -41,7 +43,7 @@ static xd_tensor box_view(xd_tensor t, int64_t y, int64_t h, int64_t x, int64_t 
     return t;
 }
 
-/* Returns a view of row k (axis 0) or column k (axis 1) of all frames as [T,n,C]. */
+/* Returns a view [T,n,C] of row k (axis 0) or column k (axis 1) of all frames. */
 static xd_tensor line_view(xd_tensor t, int axis, int64_t k)
 {
     xd_tensor r = t;

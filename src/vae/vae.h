@@ -9,7 +9,7 @@ typedef struct xd_vae_info {
     int64_t channels;           /* channels of the latents                                     */
     int     cell[3];            /* frames, pixel rows and pixel columns per latent cell        */
     double  scaling, shift;     /* model latent = (vae latent - shift) * scaling               */
-    int     invert;             /* 1: a video's start image is scaled by 1 / scaling             */
+    int     invert;             /* 1: a video's first image is scaled by 1 / scaling             */
     int     alone;              /* 1: the first latent frame always decodes to one frame       */
     int64_t tile[2];            /* rows and columns of latent cells in a tile                  */
     double  overlap[2];         /* overlap of neighbouring tiles, as a fraction of a tile      */
@@ -20,8 +20,9 @@ typedef struct xd_vae_info {
     /* P >= 1: each latent cell packs P x P inner cells. Latent channel c P^2 + P y + x is channel c
      * of the inner cell in row y and column x. */
     int     pack;
-    /* [channels / P^2 + 1] RGB values in [-1,1]: the contribution of each channel of an inner cell
-     * to the cell's colour, followed by a constant; NULL: unknown. */
+    /* [channels / P^2 + 1] RGB values in [-1,1]. There is one value for each channel of an inner
+     * cell, the channel's contribution to the cell's colour; the last value is a constant. NULL:
+     * unknown. */
     const float (*rgb)[3];
 } xd_vae_info;
 
@@ -32,8 +33,8 @@ typedef struct xd_vae {
      * memory. The caller must undo the scaling of the latents before. Allocates scratch memory from
      * the arena x->tmp and rewinds the arena. */
     void (*decode)(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
-    /* Encodes pixels rgb [T,H,W,3] F32 in [-1,1] to moments [T',h,w,2C] F32: mean and log variance
-     * of the latents. */
+    /* Encodes pixels rgb [T,H,W,3] F32 in [-1,1] to moments [T',h,w,2C] F32, which are the mean and
+     * the log variance of the latents. */
     void (*encode)(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 } xd_vae;
 
@@ -58,12 +59,12 @@ typedef struct xd_deal xd_deal;
 struct xd_deal {
     int        rank;            /* this rank                                                   */
     const int *owner;           /* [xd_vae_tiles]: for each tile, row by row, its rank         */
-    /* Sends a tile (F32, contiguous) of this rank to rank 0, in the order of the tiles. The tile
-     * must not change until `wait` is called. */
+    /* Sends one of this rank's tiles (F32, contiguous) to rank 0. Tiles are sent in their order.
+     * The tile must not change until `wait` is called. */
     void (*send)(const xd_deal *d, xd_exec *x, xd_tensor tile);
-    /* Receives, on rank 0, a tile that rank `from` has computed. */
+    /* Called on rank 0: receives a tile that rank `from` has computed. */
     void (*receive)(const xd_deal *d, xd_exec *x, xd_tensor tile, int from);
-    /* Waits until rank 0 has all tiles of this rank. */
+    /* Waits until rank 0 has received all tiles of this rank. */
     void (*wait)(const xd_deal *d, xd_exec *x);
 };
 

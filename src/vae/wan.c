@@ -7,7 +7,7 @@ static const xd_field fields[] = {
     { "out_channels", offsetof(xd_causal_cfg, out_channels), 'l', 3, NULL },
     { "is_residual", offsetof(xd_causal_cfg, residual), 'b', 0, NULL },
     { "patch_size", offsetof(xd_causal_cfg, patch), 'l', 1, NULL },
-    { "scale_factor_temporal", 0, '-', 0, NULL },       /* ignored: follows from the levels */
+    { "scale_factor_temporal", 0, '-', 0, NULL },       /* ignored: the levels determine it */
     { "scale_factor_spatial", 0, '-', 0, NULL },
     { "clip_output", 0, '-', 0, NULL },
     { "decoder_base_dim", offsetof(xd_causal_cfg, dec_width), 'l', 0, NULL },
