@@ -1,8 +1,8 @@
 /* inside.h - private to convert: declares the plan of a model conversion (the output files and
  * their tensors), and the steps of the conversion.
  *
- * The plan is made before anything is written. It has every output file with its header, so that
- * the size of each file is known and files of an interrupted earlier run are recognized. */
+ * The plan is made before anything is written. The plan has every output file with its header, so
+ * that the size of each file is known and files of an interrupted earlier run are recognized. */
 #ifndef XD_CONVERT_INSIDE_H
 #define XD_CONVERT_INSIDE_H
 
@@ -10,8 +10,7 @@
 #include "model/model.h"
 #include "xdit/tools.h"
 
-/* This value is used in place of an element type: the output has the same element types as the
- * source files. */
+/* Value for an output type: the output has the same element types as the source files. */
 enum { XD_CVT_STORED = XD_NDTYPES };
 
 typedef struct xd_cvt_item {    /* a tensor that the converted model will have                 */

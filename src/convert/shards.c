@@ -32,9 +32,9 @@ char *xd_cvt_path(const char *dir, const char *a, const char *b, xd_err *e)
 
 /* ---- which file ----------------------------------------------------------------------------- */
 
-/* Tensor i must be in the same file as some other tensors, such as a matrix and its scales. Returns
- * the bytes of these tensors together. Sets *end to the first tensor that may be in another
- * file. */
+/* Some tensors must be in the same file, such as a matrix and its scales. Returns the total bytes
+ * of the tensors that must be in the same file as tensor i. Sets *end to the first tensor that may
+ * be in another file. */
 static size_t unit_bytes(const xd_cvt_part *c, int i, int *end)
 {
     size_t bytes = 0;

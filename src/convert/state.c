@@ -1,9 +1,9 @@
 /* state.c - checks the state of the output directory, and resumes an interrupted conversion.
  *
  * While a conversion is incomplete, the output directory contains a file, the note, with the
- * arguments and the hash of the source model. If a later run would write the same note, it resumes
- * the conversion: an output file gets its final name only when it is complete, and its header has a
- * hash of the arguments and the source. */
+ * arguments and the hash of the source model. A later run that would write the same note resumes
+ * the conversion. Complete output files are recognized: only a complete file gets its final name,
+ * and the header of each file has a hash of the arguments and the source. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -152,9 +152,9 @@ static int is_old(const xd_cvt_part *c, const char *name)
     return 1;
 }
 
-/* Finds weight files in a component's output directory that are not part of this conversion, but
- * that a loader could mistake for the component's weights. Returns their bytes. If `remove` is set,
- * deletes these files. */
+/* Returns the bytes of those weight files in a component's output directory that are not part of
+ * this conversion, but that a loader could mistake for the component's weights. If `remove` is set,
+ * also deletes the files. */
 static size_t old_bytes(const xd_cvt *v, const xd_cvt_part *c, int remove)
 {
     char       *dir = xd_cvt_path(v->a->output, c->p->name, NULL, NULL);

@@ -1,8 +1,8 @@
 /* tensors.c - lists the tensors that a converted model component will have, and their types.
  *
- * A tensor that the network declares gets the declared name, whatever its name in the source files
- * is. If the source files use the declared names, their undeclared tensors are kept, too, for other
- * programs. */
+ * A tensor that the network declares gets the declared name, even if the source files have another
+ * name for it. If the source files use the declared names, tensors of these files that the network
+ * does not declare are kept for other programs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +71,7 @@ static int is_listed(const xd_cvt_part *c, const char *name)
     return 0;
 }
 
-/* Adds the tensor with the scales of a quantized matrix. For a matrix "a.weight", this tensor is
+/* Adds the tensor with the scales of a quantized matrix; for a matrix "a.weight", adds the tensor
  * "a.weight_scale" [out,1]. */
 static xd_status add_scales(xd_cvt_part *c, const xd_cvt_item *of, xd_err *e)
 {

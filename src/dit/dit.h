@@ -70,11 +70,11 @@ typedef struct xd_dit {
      * skip connection), or -1 if `layer` reads none. NULL: the model has no long skips. The outputs
      * that later blocks read form a stack: the last output pushed is popped first. */
     int  (*skip_from)(const void *cfg, int layer);
-    /* The two functions make tensors that depend only on the text, such as keys and values of
-     * cross-attention, and so are equal in all steps and patches. `keep` allocates these tensors in
-     * the arena, for the blocks of this pipeline stage; `read` fills them once per request and
-     * guidance pass. NULL: no such tensors, because text rows pass through the blocks, or because
-     * only `cond` reads the text. */
+    /* The functions keep and read make tensors that depend only on the text, such as keys and
+     * values of cross-attention, and so are equal in all steps and patches. `keep` allocates the
+     * tensors in the arena, for the blocks of this pipeline stage; `read` computes the tensors once
+     * per request and guidance pass. NULL: the model has no such tensors, because text rows pass
+     * through the blocks, or because only `cond` reads the text. */
     void (*keep)(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept);
     void (*read)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
     /* `active` returns the input row from which the modulations of a step are computed, [1,
@@ -84,10 +84,10 @@ typedef struct xd_dit {
     int64_t   (*active_width)(const void *cfg);
     int64_t   (*mod_width)(const void *cfg, int layer);
     /* The next three functions are the parts of a forward pass before and after the blocks. `cond`
-     * writes the data of this forward pass to s->local, which has local_size zeroed bytes. If
-     * `cond` writes the same bytes in every step, a GPU replays recorded kernel launches of the
-     * blocks. Arena memory that `cond` allocates is valid until the end of the forward pass. */
-    /* Called on every pipeline stage, before the other two. */
+     * writes data for one forward pass to s->local, which has local_size zeroed bytes. If `cond`
+     * writes the same bytes in every step, a GPU replays recorded kernel launches of the blocks.
+     * Arena memory that `cond` allocates is valid until the end of the forward pass. */
+    /* The function `cond` is called on every pipeline stage. */
     void (*cond) (xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
     /* Called on the first pipeline stage: makes the hidden state s->h. */
     void (*embed)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
@@ -96,10 +96,10 @@ typedef struct xd_dit {
     xd_tensor (*head)(xd_exec *x, const xd_net *n, xd_state *s);
     /* Called on the first pipeline stage, after embed: returns the F32 tensor, an input of the
      * first block, whose change from step to step TeaCache measures (Liu et al. 2024,
-     * arXiv:2411.19108). NULL: this tensor is the image's rows of s->h. */
+     * arXiv:2411.19108). NULL: TeaCache measures the change of the image's rows of s->h. */
     xd_tensor (*probe)(xd_exec *x, const xd_net *n, xd_state *s);
     /* Writes the coefficients, highest power first, of the polynomial that TeaCache publishes for
-     * this model; it maps the change of `probe`'s tensor to the change of the model's output.
+     * this model, which maps the change of `probe`'s tensor to the change of the model's output.
      * Returns 0 if no polynomial is published for this config. */
     int  (*change_poly)(const void *cfg, double poly[5]);
 } xd_dit;
@@ -108,8 +108,8 @@ typedef struct xd_dit {
  * xd_dit_most_skips returns the maximum of this number over the blocks of this pipeline stage. */
 int  xd_dit_skips(const xd_dit *d, const void *cfg, int layer);
 int  xd_dit_most_skips(const xd_dit *d, const xd_net *n);
-/* Runs block `layer`. If the block reads a long skip, pops it before; if a later block reads this
- * block's output as a long skip, pushes the output. */
+/* Runs block `layer`. If the block reads a long skip, first pops the skip; if a later block reads
+ * this block's output as a long skip, pushes the output. */
 void xd_dit_block(xd_exec *x, const xd_dit *d, const xd_net *n, int layer, xd_state *s);
 
 #endif

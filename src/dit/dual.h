@@ -20,7 +20,7 @@ typedef struct xd_solo {        /* weights of a single block                    
 } xd_solo;
 
 /* The part of the config that is common to all models with double and single blocks. The config
- * struct of such a model begins with this struct. */
+ * struct of each model with double and single blocks begins with an xd_dual_cfg. */
 typedef struct xd_dual_cfg {
     int64_t head_dim, in_ch, out_ch, joint, patch;
     int     heads, ndouble, nsingle;
@@ -50,7 +50,7 @@ xd_status xd_dual_check(xd_dual_cfg *c, int64_t channels, xd_err *e);
 int       xd_dual_nlayers(const void *cfg);
 
 /* Declare the weights of a block: xd_pair_weights of a double block, xd_solo_weights of a single
- * block. Both implement the function weights of xd_block. */
+ * block. xd_pair_weights and xd_solo_weights implement the function weights of xd_block. */
 void xd_pair_weights(xd_decl *d, const void *cfg, int layer, void *w);
 void xd_solo_weights(xd_decl *d, const void *cfg, int layer, void *w);
 
@@ -60,7 +60,8 @@ typedef struct xd_dual_in {
      * and gate of the attention, then shift, scale and gate of the feed-forward. A single block
      * reads only [3,D] in `img`. */
     xd_tensor txt, img;
-    /* Modulation vectors of the reference images' rows. If absent, these rows use `img`. */
+    /* Modulation vectors of the reference images' rows; if absent, the reference images' rows use
+     * `img`. */
     xd_tensor ref;
     xd_tensor cos, sin;         /* [n,head_dim/2] F32 RoPE table of this rank's tokens         */
     int64_t   head_dim;
@@ -79,8 +80,8 @@ xd_status xd_dual_axes(xd_ints *axes, const xd_ints *usual, int64_t head_dim, xd
  * have different numbers of text rows, `text` is the text of this forward pass, else NULL. */
 xd_tensor xd_dual_angles(xd_exec *x, const void *text, const xd_ints *axes, double (*fn)(double));
 
-/* Fills the hidden state s->h. The layer `text` computes its text rows, the layer `latents` the
- * rows of reference images and of the image. */
+/* Fills the hidden state s->h. The layer `text` computes the text rows of s->h, the layer `latents`
+ * the rows of reference images and of the image. */
 void      xd_dual_embed(xd_exec *x, const xd_input *in, xd_state *s, const xd_lin *text,
                         const xd_lin *latents);
 /* Returns out(norm(h) * (1 + scale) + shift), the prediction for this rank's image rows, which are

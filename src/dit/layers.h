@@ -87,7 +87,8 @@ xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, i
 /* ---- rotary positions over a grid ------------------------------------------------------------ */
 
 /* The n positions along one side of a grid of tokens. If `count` is 1, the positions are 0, 1, 2
- * ...; else they go from start to stop in equal steps, computed in f32 like torch.linspace. */
+ * ...; else the positions go from start to stop in equal steps, computed in f32 like
+ * torch.linspace. */
 typedef struct xd_grid_side { int64_t n; float start, stop; int count; } xd_grid_side;
 
 float     xd_grid_at(const xd_grid_side *a, int64_t i);
@@ -133,8 +134,8 @@ void      xd_by_channel(xd_exec *x, xd_tensor out, xd_tensor y, int64_t ch);
 
 /* A value from a transformer's config, with the name of its key and the limits of the value. */
 typedef struct xd_config_range { const char *key; int64_t v, min, max; } xd_config_range;
-/* Checks n config values. If one is outside [min, max], returns XD_EFORMAT and an error that names
- * its key. */
+/* Checks n config values. If a value is outside its range [min, max], returns XD_EFORMAT and an
+ * error that names the value's key. */
 xd_status xd_check_ranges(const xd_config_range *r, size_t n, xd_err *e);
 
 #endif

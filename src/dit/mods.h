@@ -7,9 +7,10 @@
  * the matrices are read only once in XD_MOD_STEPS steps, for all patches.
  *
  * A device whose memory the host cannot address may record the kernel launches of a pass with their
- * addresses. On such a device the modulations of the current step are copied to a fixed address
- * before the pass. Weight matrices that an earlier pass has used are multiplied before the pass
- * begins; during the pass, only matrices that no pass has used before are multiplied. */
+ * addresses. On a device that records launches, the modulations of the current step are copied to a
+ * fixed address before the pass. Weight matrices that an earlier pass has used are multiplied
+ * before the pass begins; during the pass, only matrices that no pass has used before are
+ * multiplied. */
 #ifndef XD_DIT_MODS_H
 #define XD_DIT_MODS_H
 
@@ -41,9 +42,9 @@ typedef struct xd_mods {
  * xd_dit.active, and nothing for blocks whose weights are streamed to a device. */
 void xd_mods_open(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n);
 void xd_mods_close(xd_mods *m);
-/* Call this function before the passes of `step`. Computes the modulations of this step and of the
- * following steps before `end`, if they are not computed yet. time[i] is the timestep of step i;
- * `in` and `kept` are the inputs of the passes. Sets x->mods to m. */
+/* Call this function before the passes of `step`. Computes the modulations of `step` and of the
+ * following steps before `end`, unless these modulations are computed already. time[i] is the
+ * timestep of step i; `in` and `kept` are the inputs of the passes. Sets x->mods to m. */
 void xd_mods_step(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n, const xd_input *in,
                   const void *kept, const double *time, int step, int end);
 
@@ -53,8 +54,8 @@ xd_tensor xd_mods_input(xd_exec *x, const xd_net *n, const xd_input *in, const v
                         xd_tensor (*active)(xd_exec *x, const xd_net *n, const xd_input *in,
                                             const void *kept));
 /* Returns the k modulation vectors of width D of a block, [k,D] F32: the result of the GEMM of
- * `active` and w. The vectors are in the arena or in x->mods. The caller must not change them,
- * because later patches and passes read x->mods. */
+ * `active` and w. The vectors are in the arena or in x->mods. The caller must not change the
+ * vectors, because later patches and passes read x->mods. */
 xd_tensor xd_mod_rows(xd_exec *x, xd_tensor active, const xd_lin *w, int k);
 
 #endif

@@ -1,8 +1,8 @@
 /* distilled.c - recognizes checkpoints that are distilled for few steps, and lists their default
  * settings.
  *
- * For such a checkpoint, these defaults replace those of the pipeline. The defaults are taken from
- * the examples published with the checkpoints. */
+ * For a distilled checkpoint, the checkpoint's defaults replace those of the pipeline. The defaults
+ * are taken from the examples published with the checkpoints. */
 #include "families/recipe.h"
 
 #include <ctype.h>

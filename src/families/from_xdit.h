@@ -33,10 +33,10 @@ typedef struct xd_xdit_model {
     int         patch;          /* latent rows per token, if rows are split                     */
     unsigned    can;
     /* Model name in the message with which the script refuses PipeFusion and a parallel VAE. NULL:
-     * the script has no such check. */
+     * the script does not check for PipeFusion with a parallel VAE. */
     const char *refuses;
     /* Name of the xDiT class whose method for padding an uneven number of tokens has a wrong name,
-     * so that padding fails. NULL: the model has no such class. */
+     * so that padding fails. NULL: the padding works. */
     const char *bad_padding;
     /* "FLUX": xDiT 0.4.0 counts this model's tokens as diffusers did before 0.32. NULL: the model
      * is not affected. */

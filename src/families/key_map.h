@@ -16,13 +16,13 @@ typedef enum xd_swap {
 } xd_swap;
 
 /* A stem: a rule for the end of a tensor's name, which follows the scope. `want` is the declared
- * end, `have` the end in the file. Both are complete ends ("attn.norm_q.weight"), or ends to which
- * ".weight" and ".bias" are appended. The rows of the file's tensor are split into `of` equal
- * parts, and parts [at, at + n) are used (of = 0: all rows are used). In a swapped tensor of the
- * file, the second half of the rows comes first; XD_SWAP_LAST: only in the last block.
- * XD_SWAP_QUERIES, XD_SWAP_KEYS: the file stores the rows of each attention head in the pairs that
- * RoPE rotates together, one row of the head's first half and one row of its second half. The
- * number of heads follows from the file's metadata. */
+ * end, `have` the end in the file. `want` and `have` are complete ends ("attn.norm_q.weight"), or
+ * ends to which ".weight" and ".bias" are appended. The rows of the file's tensor are split into
+ * `of` equal parts, and parts [at, at + n) are used (of = 0: all rows are used). In a swapped
+ * tensor of the file, the second half of the rows comes first; XD_SWAP_LAST: only in the last
+ * block. XD_SWAP_QUERIES, XD_SWAP_KEYS: the file stores the rows of each attention head in the
+ * pairs that RoPE rotates together, one row of the head's first half and one row of its second
+ * half. The number of heads follows from the file's metadata. */
 typedef struct xd_stem {
     const char *want, *have;
     int         at, n, of;
@@ -60,10 +60,10 @@ typedef struct xd_key_map {
 #define XD_DIT_PREFIXES { "", "model.diffusion_model.", "diffusion_model." }
 
 /* A row of a table of module names in LoRA files. `from` is a name in a LoRA file, with _ for dots,
- * `to` the model's module; # is a number. If `to` has several modules, separated by spaces, their
- * rows follow each other in the LoRA's module. A ~ in `to` before a modulation module with two
- * chunks means that shift and scale are in the opposite order (AdaLayerNormContinuous of diffusers
- * has the scale first). */
+ * `to` the model's module; # is a number. If `to` has several modules, separated by spaces, the
+ * LoRA's module has the rows of these modules one after the other. A ~ in `to` before a modulation
+ * module with two chunks means that shift and scale are in the opposite order
+ * (AdaLayerNormContinuous of diffusers has the scale first). */
 typedef struct xd_lora_name { const char *from, *to; } xd_lora_name;
 
 #endif

@@ -251,8 +251,8 @@ static void src_past(void *self, const char *name, const void *at, size_t bytes)
 
 /* ---- fp8 ---------------------------------------------------------------------------------- */
 
-/* Returns the index of the tensor that contains the scale of an fp8 weight. Several names of this
- * tensor are known, from ComfyUI and others. Returns -1 if the files have no such tensor. */
+/* Returns the index of the tensor that contains the scale of an fp8 weight, or -1 if the files have
+ * no such tensor. The tensor has one of several names, which ComfyUI and other programs use. */
 static int64_t find_scale(const xd_component *p, const char *weight)
 {
     static const char *const ends[] = { "scale_weight", "weight_scale" };
@@ -315,8 +315,8 @@ static xd_status check_scales(xd_component *p, xd_err *e)
     return XD_OK;
 }
 
-/* Names of tensors that ComfyUI and llama.cpp add to weight files. If such tensors are not used, no
- * warning is printed. */
+/* Names of tensors that ComfyUI and llama.cpp add to weight files. No warning is printed if a
+ * tensor with such a name is not used. */
 int xd_component_is_note(const char *name)
 {
     static const char *const ends[] = { "tekken_model", "spiece_model" };
@@ -425,9 +425,9 @@ static xd_status open_raw(xd_component *p, xd_err *e)
     return s;
 }
 
-/* Opens the weight source of the files, which has the tensors under their declared names. If `file`
- * is given, or if the names in the folder are not those of diffusers, this source translates the
- * names. */
+/* Opens the weight source of the files, which has the tensors under their declared names. The
+ * source translates names if `file` is given, or if the names in the folder are not those of
+ * diffusers. */
 static xd_status open_source(xd_component *p, const xd_declared *needed, int n, xd_err *e)
 {
     xd_status s = open_raw(p, e);
@@ -511,8 +511,8 @@ static xd_decl count_decl(const xd_component *p, xd_dev *count, xd_dtype type, x
                       .stays = p->w->stays };
 }
 
-/* Counts the memory of the weights for the case that all blocks are streamed from files. Even then,
- * the vectors of these blocks (biases, norms) stay in memory. */
+/* Counts the memory of the weights for the case that all blocks are streamed from files. The
+ * vectors of streamed blocks (biases, norms) are counted, too, because they stay in memory. */
 static void count_streamed(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
     int     n = p->w->net.last - p->w->net.first;

@@ -58,8 +58,8 @@ typedef struct xd_weights {
     char        nonfinite[512];
 } xd_weights;
 
-/* Sizes of the memory that a set of weights needs. An engine computes these sizes on a count device
- * (a device that counts bytes and computes nothing). All 0: not counted yet. */
+/* Sizes of the memory that a set of weights needs. An engine computes the sizes of a set of weights
+ * on a count device (a device that counts bytes and computes nothing). All 0: not counted yet. */
 typedef struct xd_weight_counts {
     xd_net      shadow;         /* the network, opened on a count device                       */
     size_t      packed;         /* bytes of the loaded weights                                 */
@@ -129,7 +129,7 @@ void      xd_component_name_class(xd_component *p, const char *hint);
 xd_status xd_component_network(xd_component *p, const char *hint, xd_err *e);
 /* Returns 1 if a network of this kind implements the class. */
 int       xd_component_knows(xd_kind kind, const char *name);
-/* Adds the vision tower to a text encoder. Refuses an encoder that does not have one. */
+/* Adds the vision tower to a text encoder. Refuses a text encoder that has no vision tower. */
 xd_status xd_component_add_vision(xd_component *p, xd_err *e);
 void      xd_component_close(xd_component *p);
 
@@ -237,7 +237,7 @@ void      xd_component_weights_close(xd_component_weights *v, xd_component *p);
 /* xd_component_share makes `p`, a copy of an open component's struct, share the weights of the
  * component from which the struct was copied; `p` gets its own memory sizes, and must be closed
  * with xd_component_unshare. xd_component_follow makes `p` use the weights that `of` uses now, and
- * counts the memory again if these are not the weights that `p` used before. */
+ * counts the memory again if `p` used other weights before. */
 xd_status xd_component_share(xd_component *p, xd_err *e);
 void      xd_component_follow(xd_component *p, const xd_component *of);
 void      xd_component_unshare(xd_component *p);

@@ -2,7 +2,8 @@
  * have the same model.
  *
  * The hash depends on the contents of files, not on the path of the directory. Weight files are too
- * large to be read completely, so only some of their pages are hashed (safetensors.h). */
+ * large to be read completely, so only some pages of each weight file are hashed
+ * (safetensors.h). */
 #include "model/lora.h"
 
 #include <stdlib.h>

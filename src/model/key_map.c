@@ -2,8 +2,8 @@
  *
  * The layouts of transformers are in the files of their families; the layouts of VAEs and text
  * encoders are in this file. A layout describes the original names in the published files (such as
- * ae.safetensors of Black Forest Labs). Some other weight files have these names with a prefix. The
- * names of diffusers and transformers are also described by a layout. */
+ * ae.safetensors of Black Forest Labs). Some other weight files have the original names with a
+ * prefix. The names of diffusers and transformers are also described by a layout. */
 #include "model/single_file.h"
 
 #include <stddef.h>
@@ -51,7 +51,7 @@ static const xd_stem ldm_top[] = {
 #define CAUSAL_RESAMPLE(want, have)                                                       \
     XD_STEM(want "resample.1", have "resample.1"), XD_STEM(want "time_conv", have "time_conv")
 /* Tensor names of a resolution level of a causal VAE's decoder. Modules are numbered through all
- * levels: the first module of this level has the number a, the next ones b, c, d. */
+ * levels: the modules of this level have the numbers a, b, c and d. */
 #define CAUSAL_UP(a, b, c, d)                                                             \
     { CAUSAL_RES("resnets.0.", a "."), CAUSAL_RES("resnets.1.", b "."),                   \
       CAUSAL_RES("resnets.2.", c "."), CAUSAL_RESAMPLE("upsamplers.0.", d "."), XD_STEMS_END }
@@ -240,8 +240,8 @@ static const xd_key_map shared[] = {
     LM("language_model."), LM(""),
 };
 
-/* Language models in GGUF files of llama.cpp. All of them have the same tensor names, so the
- * architecture key in the file distinguishes the models. */
+/* Language models in GGUF files of llama.cpp. All language models have the same tensor names in
+ * these files, so the architecture key in the file distinguishes the models. */
 static const struct lm {
     xd_key_map  map;
     const char *archs;

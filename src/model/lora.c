@@ -89,8 +89,8 @@ static const xd_declared *declared_tensor(const reader *r, const xd_lora_target 
     return &r->names->part[a->part]->list[a->item[k]];
 }
 
-/* Checks a tensor that is used. Its type must be known, its shape must be [rows, cols, 1...], and
- * its elements must be finite. If `rows` is 0, any nonzero number of rows is accepted. */
+/* Checks a tensor that is used. The tensor must have a known type, the shape [rows, cols, 1...],
+ * and only finite elements. If `rows` is 0, any nonzero number of rows is accepted. */
 static xd_status check_tensor(reader *r, int64_t i, int64_t rows, int64_t cols,
                               const xd_lora_target *a)
 {
@@ -179,9 +179,9 @@ static xd_status read_magnitude(reader *r, const module *m, const xd_lora_target
     return check_tensor(r, i, v.d[0], n / v.d[0], a);
 }
 
-/* Adds a term to each of the model's tensors that a LoRA module changes. The module's rows are
- * split over these tensors. `t` has the fields that all terms have in common. `m` is the module if
- * it has a DoRA magnitude, else NULL. */
+/* Adds a term to each of the model's tensors that a LoRA module changes. The rows of the LoRA
+ * module are split over the model's tensors. `t` has the fields that all terms have in common. `m`
+ * is the module if it has a DoRA magnitude, else NULL. */
 static xd_status push_all(reader *r, const module *m, const xd_lora_target *a, xd_lora_term t)
 {
     int64_t   rows, at = 0;
@@ -365,8 +365,8 @@ static void count_tensor(reader *r, const char *name, int became)
         note_key(&r->strange, name);
 }
 
-/* Some files have the transformer twice, under diffusers' names and under Kohya's names. Returns 1
- * if the key belongs to the second copy in such a file. */
+/* In a file that has the transformer twice, under diffusers' names and under Kohya's names, returns
+ * 1 if the key belongs to the second copy. */
 static int is_double(const reader *r, const char *name)
 {
     return r->has_plain && (strncmp(name, "lora_unet_", 10) == 0 ||

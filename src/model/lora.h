@@ -27,8 +27,8 @@ typedef struct xd_loras xd_loras;
  * the other, rank 0, NaN or infinities, unsupported methods (OFT, Tucker factors), and a file none
  * of whose tensors fits the model. Also refuses a file with single tensors that fit no module or
  * have another shape; with m->lora_partial, a warning lists these tensors instead. Tensors for text
- * encoders that the model omits are ignored, with a warning about their number. *l belongs to the
- * model; close it after the components. */
+ * encoders that the model omits are ignored; a warning prints the number of ignored tensors. *l
+ * belongs to the model; close it after the components. */
 xd_status xd_loras_open(xd_loras **l, const xd_lora *asked, int n, xd_model *m, xd_err *e);
 /* Opens LoRA files for the second of two transformers (m->loras_2), as xd_loras_open does for the
  * first. Terms for text encoders are not added. */
@@ -118,8 +118,8 @@ void      xd_lora_keys_close(xd_lora_keys *s);
  * "lora_unet_x_attn.lora_down.weight" is XD_LORA_DOWN of module "lora_unet_x_attn". The module's
  * name is the first *len bytes of the key. */
 xd_lora_slot xd_lora_slot_of(const char *key, size_t *len);
-/* Finds the tensors of the model that are the weight (or, if wanted, the bias) of a LoRA module.
- * The module may have any of its known names. Returns 1 if tensors were found. */
+/* Finds the tensors of the model that are the weight (or, if wanted, the bias) of a LoRA module,
+ * which may have any of its known names. Returns 1 if tensors were found. */
 int       xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias,
                             xd_lora_target *target);
 /* Returns the name of a LoRA module without the component's prefix. Sets *part to the index of the
@@ -131,9 +131,9 @@ int       xd_lora_left_out(const xd_lora_keys *s, const char *module);
 
 /* ---- inside: peft's settings of a file (lora_notes.c) -------------------------------------- */
 
-/* Settings of the library peft for LoRA files. For each component, diffusers writes these settings
- * into the header of the file. For one component, peft writes them into adapter_config.json, next
- * to adapter_model.safetensors. */
+/* Settings of the library peft for LoRA files. diffusers writes the settings of each component into
+ * the header of the LoRA file. peft writes the settings of one component into adapter_config.json,
+ * next to adapter_model.safetensors. */
 typedef struct xd_lora_notes xd_lora_notes;
 /* Reads the peft settings of the LoRA file that was opened as `path`. Refuses invalid JSON, regular
  * expressions that Python rejects, and adapters that change the model by more than the tensors in

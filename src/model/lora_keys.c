@@ -224,8 +224,8 @@ static const struct {
     { "_to_k", "_k_proj" },       { "_to_v", "_v_proj" },
 };
 
-/* Finds the tensor of the model whose name, with _ in place of dots, is `flat`. Returns its index
- * in the component's list, or -1. */
+/* Finds the tensor of the model whose name, with _ in place of dots, is `flat`. Returns the
+ * tensor's index in the component's list, or -1 if there is no such tensor. */
 static int find_tensor(const xd_lora_keys *s, int part, int bias, char *flat)
 {
     xd_lora_place  key = { flat, part, bias, 0 };

@@ -315,8 +315,8 @@ static void add_hadamard(const sum *s, const ready *r, int64_t from, int64_t n, 
         to[i] += gain * x[i] * y[i];
 }
 
-/* Adds a row of a LoKr term. The row consists of a row of the second factor, repeated for each
- * element of a row of the first factor and multiplied by this element. */
+/* Adds a row of a LoKr term. For each element of a row of the first factor, this row of the term
+ * contains a row of the second factor, multiplied by the element. */
 static void add_kronecker(const sum *s, const ready *r, int64_t row, float *to)
 {
     const xd_lora_factor *w = r->t->w;
@@ -364,7 +364,7 @@ static void add_run(const sum *s, const ready *r, int64_t from, int64_t n, float
 }
 
 /* Adds a term to rows [row, row + n) of the tensor. If the halves of the tensor's rows are swapped,
- * these rows are added from the other half of the term. */
+ * the rows that are added come from the other half of the term. */
 static void add_term(const sum *s, const ready *r, int64_t row, int64_t n, float *to, char *tmp)
 {
     const int64_t half = r->t->swap ? r->t->rows / 2 : 0;

@@ -466,9 +466,9 @@ xd_component *xd_model_part(xd_model *m, int i)
     return xd_model_text(m, i - 3);
 }
 
-/* Sets the defaults of requests. If the model is a distilled checkpoint, these are the defaults of
- * that checkpoint, else those of the pipeline. A distilled checkpoint is recognized by its configs,
- * or by the name of the model or of the file that replaces the transformer. */
+/* Sets the defaults of requests. If the model is a distilled checkpoint, uses the defaults of that
+ * checkpoint, else those of the pipeline. A distilled checkpoint is recognized by its configs, or
+ * by the name of the model or of the file that replaces the transformer. */
 static void set_usual(xd_model *m)
 {
     const char     *file = m->dit.file ? m->dit.file : m->dir;

@@ -67,8 +67,8 @@ xd_status xd_model_fail_cached(xd_err *e, xd_status code);
  * Hugging Face cache, else the last part of the directory's path; for a file, it is the file's name
  * without folders. */
 void      xd_model_short_name(const char *path, xd_text_buf *b);
-/* Returns the default values of a request. For a request that starts from an image or inpaints,
- * these are the recipe's defaults, not those of a distilled checkpoint. */
+/* Returns the default values of a request. If the request starts from an image or inpaints, returns
+ * the recipe's defaults, not those of a distilled checkpoint. */
 xd_usual  xd_model_usual(const xd_model *m, int from_image, int masked);
 /* Writes one line about the defaults of a distilled checkpoint; for other models, writes an empty
  * string. */
@@ -82,7 +82,7 @@ char     *xd_model_hub(void);
 xd_status xd_model_open(xd_model *m, const char *model, xd_err *e);
 /* Opens a model as xd_model_open does, with options. without: short name (slot) of a text encoder
  * to omit; NULL: none. given: files that replace weights. layers: number of blocks of each kind
- * (xd_component_open_some); text encoders use the first of these numbers. NULL: all blocks. */
+ * (xd_component_open_some); text encoders use the first number in `layers`. NULL: all blocks. */
 xd_status xd_model_open_with(xd_model *m, const char *model, const char *without,
                              const xd_weight_files *given, const char *layers, xd_err *e);
 /* xd_model_reads returns which hidden states of text encoder k the pipeline reads; the result has
@@ -94,19 +94,19 @@ int64_t   xd_model_text_width(const xd_model *m, int k);
  * does not have this number. */
 int64_t   xd_model_vocab(const xd_model *m, int k);
 /* The two functions return, for image encoder k, the fixed number of images that the encoder reads,
- * and the number of output rows for all these images together. Both return 0 if the encoder is
- * absent or reads text. */
+ * and the number of output rows for all these images together; for an absent encoder or one that
+ * reads text, they return 0. */
 int       xd_model_images(const xd_model *m, int k);
 int64_t   xd_model_image_rows(const xd_model *m, int k);
 /* The pipeline reads some hidden states of text encoder k; drops the blocks after the last of these
  * hidden states. Refuses hidden states that the encoder does not have, unless the number of layers
- * was overridden. xd_model_open calls this function. */
+ * was overridden. xd_model_open calls xd_model_choose_blocks. */
 xd_status xd_model_choose_blocks(xd_model *m, int k, xd_err *e);
 /* Returns the width of text encoder k's pooled output, or 0 if there is no such output. */
 int64_t   xd_model_pooled(const xd_model *m, int k);
 void      xd_model_close(xd_model *m);
-/* Opens the VAE for previews, with its weight files. `path` is its directory, or "org/name" in the
- * Hugging Face cache. Refuses a VAE that does not decode this model's latents. */
+/* Opens the VAE for previews, with its weight files. `path` is the directory of this VAE, or
+ * "org/name" in the Hugging Face cache. Refuses a VAE that does not decode this model's latents. */
 xd_status xd_model_preview(xd_model *m, const char *path, xd_err *e);
 /* Opens the weight files of all components. */
 xd_status xd_model_files(xd_model *m, xd_err *e);
@@ -139,7 +139,7 @@ xd_status xd_model_named_sched(const xd_model *m, xd_err *e);
 xd_status xd_model_fail_sched(const xd_model *m, xd_status code, xd_err *e);
 /* Computes a hash of a model's contents: of all configs and tokenizer files, and of the parts of
  * weight files and LoRA files that xd_st_hash reads. The hash does not depend on directory names.
- * For typical models this takes less than 10 ms. The only failure is XD_ENOMEM. */
+ * For typical models the hash is computed in less than 10 ms. The only failure is XD_ENOMEM. */
 xd_status xd_model_hash(const xd_model *m, uint64_t *hash, xd_err *e);
 
 #endif

@@ -224,8 +224,8 @@ static void refuse(search *s, xd_status code, const char *fmt, ...)
     s->k->why = b.p ? b.p : strdup("out of memory");
 }
 
-/* Returns the index of another tensor that describes the same weight. Its name is MODULE.END or, if
- * `whole` is set, NAME.END. Returns -1 if the files have no such tensor. */
+/* Returns the index of another tensor that describes the same weight. The name of the other tensor
+ * is MODULE.END or, if `whole` is set, NAME.END. Returns -1 if the files have no such tensor. */
 static int64_t find_beside(const search *s, int whole, const char *end)
 {
     char name[512];
@@ -476,8 +476,8 @@ static void found_four(search *s, const xd_json *state)
 
 /* ---- all tensors -------------------------------------------------------------------------- */
 
-/* Some quantizers store tensors of codes in place of the weight. If a tensor's name ends with one
- * of these suffixes, the file is refused. */
+/* Some quantizers store tensors of codes in place of the weight. A file is refused if the name of
+ * one of its tensors ends with one of these suffixes. */
 static const char *const codes_of[][2] = {
     { ".qweight", "AWQ or GPTQ" }, { ".weight._data", "optimum-quanto" },
     { ".weight.tensor_data", "torchao" }, { ".weight:_data", "torchao" },

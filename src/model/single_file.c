@@ -331,8 +331,8 @@ static int src_codes(void *self, const char *name, xd_coding *c)
     return 1;
 }
 
-/* For a tensor that is read in place, releases the pages of the file. A copied tensor has no such
- * pages. */
+/* For a tensor that is read in place, releases the pages of the file. Does nothing for a copied
+ * tensor. */
 static void src_past(void *self, const char *name, const void *p, size_t bytes)
 {
     const xd_single_file *s = self;
@@ -503,9 +503,9 @@ static int file_blocks(const xd_single_file *s, const xd_scope *scope)
     return most;
 }
 
-/* Refuses a file whose number of blocks is not that of the config. Without this check, some blocks
- * of the file would silently be unused, or missing blocks would be reported tensor by tensor.
- * Blocks that are never run may be missing. */
+/* Refuses a file whose number of blocks is not that of the config. If the numbers of blocks were
+ * not compared, some blocks of the file would silently be unused, or missing blocks would be
+ * reported tensor by tensor. Blocks that are never run may be missing. */
 static xd_status check_blocks(xd_single_file *s, xd_err *e)
 {
     const xd_scope *scopes = s->layout->scopes;

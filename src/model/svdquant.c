@@ -23,8 +23,8 @@
 enum { TILE = 128, GROUP = 64, PACK = 16, RANK_MOST = 512, NAME = 512 };
 static const float SHIFT = 0.171875f;
 
-/* The tensors of a layer. Each is recognized by the suffix of its name, and for some of them there
- * are two possible suffixes. */
+/* The tensors of a layer; each tensor is recognized by the suffix of its name, and some tensors
+ * have two possible suffixes. */
 enum { CODES, SCALES, OFFSETS, SMOOTH, DOWN, UP, BIAS, SMOOTH_ORIGINAL, TENSORS };
 static const char *const ends[TENSORS][2] = {
     { "qweight", NULL }, { "wscales", NULL }, { "wzeros", NULL }, { "smooth", "smooth_factor" },
@@ -68,8 +68,8 @@ static int ends_with(const char *name, const char *end)
     return n >= k && strcmp(name + n - k, end) == 0;
 }
 
-/* Tensor i has the codes of a module. Returns the index of another tensor of the same module, or -1
- * if the module has no such tensor. */
+/* Tensor i has the codes of a module. Returns the index of another tensor of the module, or -1 if
+ * the module has no such tensor. */
 static int64_t find_tensor(const xd_st *files, int64_t i, int which)
 {
     const char *name = xd_st_name(files, i);
@@ -106,8 +106,7 @@ static int is_float(xd_dtype t)
     return t == XD_F32 || t == XD_F16 || t == XD_BF16;
 }
 
-/* Returns 1 if the tensor has n floating-point elements. If it is optional, returns 1 also if it is
- * absent. */
+/* Returns 1 if the tensor has n floating-point elements, or if it is optional and absent. */
 static int has_floats(const xd_st *files, int64_t i, int64_t n, int optional)
 {
     xd_tensor t = i < 0 ? (xd_tensor){ 0 } : xd_st_shape(files, i);
@@ -419,8 +418,8 @@ static layer *find_layer(const xd_svdquant *s, const char *name, size_t n)
     return NULL;
 }
 
-/* Finds the layer or layers of a name. MODULE is one layer, PREFIX.A+B two layers. Returns 0 if
- * there are no such layers. */
+/* Finds the layer or layers of a name. The name is MODULE for one layer, PREFIX.A+B for two layers.
+ * Returns 0 if there are no such layers. */
 static int find_parts(const xd_svdquant *s, const char *name, size_t n, layer *part[2])
 {
     const char *plus = memchr(name, '+', n), *dot = plus;

@@ -3,8 +3,8 @@
  *
  * Both samplers use noise levels with a shifted signal-to-noise ratio. The first sampler is DDIM
  * with eta 0. The second sampler is DPM-Solver++ 2M with noise (Lu et al. 2022, arXiv:2211.01095);
- * it keeps the previous prediction of the clean latents as its history. clip_sample is read but not
- * used, as in diffusers. */
+ * the previous prediction of the clean latents is its history. clip_sample is read but not used, as
+ * in diffusers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,10 +91,10 @@ static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
 
 /* ---- DPM ---------------------------------------------------------------------------------- */
 
-/* Returns 1 if a step has order 2. The first step has no earlier prediction, and the last step has
- * no later noise level. So these two steps have order 1, and diffusers draws noise once in each of
- * them. In other steps, diffusers draws noise twice: first for a step of order 1, which is not
- * used, then for the step of order 2. */
+/* Returns 1 if a step has order 2. The first step and the last step have order 1, because the first
+ * step has no earlier prediction, and the last step has no later noise level; diffusers draws noise
+ * once in the first and in the last step. In other steps, diffusers draws noise twice: first for a
+ * step of order 1, which is not used, then for the step of order 2. */
 static int is_second_order(const xd_sampling *s, int step)
 {
     return step > 0 && !((const level *)s->priv)[step].last;

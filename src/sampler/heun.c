@@ -104,8 +104,8 @@ static xd_status discrete_open(xd_sampling *s, const xd_sched_cfg *c, const xd_s
     return st;
 }
 
-/* Before a step, the latents are a sum of image and noise. Returns the two factors of this sum; the
- * image has the factor 1 at every noise level. */
+/* Returns two factors: before a step, the latents are of[0] times the image plus of[1] times noise.
+ * of[0] is 1 at every noise level. */
 static void discrete_shares(const xd_sampling *s, int step, double of[2])
 {
     of[0] = 1, of[1] = step < s->steps ? ((const double *)s->priv)[level_of(step)] : 0;

@@ -153,7 +153,7 @@ static xd_status tcd_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps 
     return st;
 }
 
-/* Computes the clean latents. As in diffusers, they are not clipped. */
+/* Computes the clean latents, which, as in diffusers, are not clipped. */
 static void tcd_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
 {
     xd_to_clean(x, &s->cfg, ((const level *)s->priv)[step].acp, lat, pred);

@@ -1,9 +1,10 @@
 /* sampler.h - declares noise schedules and denoising steps, which are elementwise arithmetic on
  * rows of latents.
  *
- * A sampler is independent of the model and of the ranks. It computes its schedule on the host, in
- * the precision of diffusers. A step works on any range of rows, so patches and sequence shards
- * need no special code. The history of a multistep method is one array over all rows of a rank. */
+ * A sampler is independent of the model and of the ranks. A sampler computes its schedule on the
+ * host, in the precision of diffusers. A step works on any range of rows, so patches and sequence
+ * shards need no special code. The history of a multistep method is one array over all rows of a
+ * rank. */
 #ifndef XD_SAMPLER_SAMPLER_H
 #define XD_SAMPLER_SAMPLER_H
 
@@ -141,9 +142,10 @@ typedef struct xd_sampler {
      * has the shape of the latents. The pointer is NULL if no step draws random tensors. */
     int (*draws)(const xd_sampling *s, int step);
     /* Runs one denoising step on n rows of the latents. lat [n,C] F32 becomes the next latents.
-     * pred [n,C] F32 is the guided prediction and may be overwritten. hist[i] [n,C] F32 has these
-     * rows of history array i. noise [n,C] F32 has these rows of the random tensor that the step
-     * drew last; absent if the step draws none. */
+     * pred [n,C] F32 is the guided prediction and may be overwritten. hist[i] [n,C] F32 has the
+     * rows of history array i that belong to the n rows of the latents. noise [n,C] F32 has the n
+     * rows of the random tensor that the step drew last; noise is absent if the step draws no
+     * random tensor. */
     void (*step)(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                  const xd_tensor *hist, xd_tensor noise);
     /* Replaces the guided prediction `pred` of a step by the clean latents that follow from it. lat
@@ -161,7 +163,7 @@ typedef struct xd_sampler {
 struct xd_sampling {
     const xd_sampler *def;
     xd_sched_cfg      cfg;
-    /* Number of model evaluations. As in diffusers, this may be one more than the request's
+    /* Number of model evaluations, which, as in diffusers, may be one more than the request's
      * steps. */
     int     steps;
     /* Number of steps at the start of the schedule that are skipped; always 0 for rectified

@@ -30,7 +30,8 @@ double xd_linspace(double stop, int n, int i)
 /* Returns element i of numpy's arange(from, 0, -step), with numpy's rounding errors. */
 static double arange(double from, double step, int i)
 {
-    double next = from - step;          /* numpy adds the difference of the first two elements  */
+    /* numpy's step is the difference of the first two elements */
+    double next = from - step;
     return i == 0 ? from : from + i * (next - from);
 }
 
@@ -257,8 +258,8 @@ static void shift_snr(xd_levels *l, const xd_sched_cfg *c)
 }
 
 /* Applies the algorithm of zero_snr to noise levels instead of betas. In f32, torch's square roots
- * can differ from these in the last digit, and 1 - acp amplifies the difference. All published
- * models use f64, in which no difference is visible. */
+ * can differ from the square roots here in the last digit, and 1 - acp amplifies the difference.
+ * All published models use f64, in which no difference is visible. */
 static void end_in_zero(xd_levels *l, int f32)
 {
     for (int i = 0; i < l->n; i++)

@@ -1,7 +1,7 @@
 /* schedule.h - inside sampler: computes noise levels, and the timesteps of a request's steps.
  *
- * Values that diffusers stores in f32 are rounded to f32 here, too. Without this rounding, the last
- * digits of a schedule would differ. */
+ * Values that diffusers stores in f32 are rounded to f32 here, too. If these values were not
+ * rounded, the last digits of a schedule would differ from diffusers. */
 #ifndef XD_SAMPLER_SCHEDULE_H
 #define XD_SAMPLER_SCHEDULE_H
 
@@ -33,17 +33,17 @@ double xd_level_time(const xd_levels *l, double sigma);
 double xd_level_sigma(const xd_levels *l, double t);
 
 /* Helpers for the spacing of noise levels. xd_sigmas_exponential writes n levels from `max` to
- * `min` that are spaced exponentially. xd_sigmas_lu spaces them as in Lu et al. 2022 (rho 1, on log
- * sigma). xd_beta_quantile returns a quantile of the beta distribution with both parameters 0.6
- * (Lee et al. 2024, arXiv:2407.12173). */
+ * `min` that are spaced exponentially. xd_sigmas_lu writes n levels that are spaced as in Lu et al.
+ * 2022 (rho 1, on log sigma). xd_beta_quantile returns a quantile of the beta distribution with
+ * both parameters 0.6 (Lee et al. 2024, arXiv:2407.12173). */
 void xd_sigmas_exponential(double max, double min, int n, double *out);
 void xd_sigmas_lu(double max, double min, int n, double *out);
 double xd_beta_quantile(double p);
 
 /* xd_is_respaced returns 1 if use_karras_sigmas, use_exponential_sigmas or use_beta_sigmas is set.
- * xd_sigmas_respaced writes n noise levels with the spacing that this key selects; the levels are
- * between the config's sigma_max and sigma_min or, if the config has none, between `max` and `min`.
- * xd_respacing_check returns XD_EFORMAT if several keys are set. */
+ * xd_sigmas_respaced writes n noise levels with the spacing that the set key (of these three)
+ * selects; the levels are between the config's sigma_max and sigma_min or, if the config has none,
+ * between `max` and `min`. xd_respacing_check returns XD_EFORMAT if several keys are set. */
 int       xd_is_respaced(const xd_sched_cfg *c);
 void      xd_sigmas_respaced(const xd_sched_cfg *c, double max, double min, int n, double *out);
 xd_status xd_respacing_check(const xd_sched_cfg *c, xd_err *e);
@@ -60,8 +60,8 @@ double xd_linspace(double stop, int n, int i);
  * in Python. */
 int    xd_timesteps(const xd_sched_cfg *c, int n, double *t);
 
-/* Writes the integer timesteps of the multistep solvers to t [n + 1], largest first. They are
- * evenly spaced below `last`: n + 1 points without the last point. Returns the number of
+/* Writes the integer timesteps of the multistep solvers to t [n + 1], largest first. The timesteps
+ * are evenly spaced below `last`: n + 1 points without the last point. Returns the number of
  * timesteps. */
 int    xd_solver_timesteps(const xd_sched_cfg *c, int last, int n, double *t);
 
@@ -81,8 +81,8 @@ xd_status xd_eta_check(const xd_sched_cfg *c, xd_err *e);
 xd_status xd_signal_check(const xd_sched_cfg *c, int t, double acp, xd_err *e);
 
 /* Functions for the dynamic shifting of timesteps. xd_shift_of returns the exponent of the shift
- * for an image with this many tokens: the value at this point of the line through the two points in
- * the config. xd_shift_check returns XD_EFORMAT if the two points define no line. */
+ * for an image with `tokens` tokens; the exponent is on the line through the two points in the
+ * config. xd_shift_check returns XD_EFORMAT if the two points define no line. */
 xd_status xd_shift_check(const xd_sched_cfg *c, xd_err *e);
 double    xd_shift_of(const xd_sched_cfg *c, int64_t tokens);
 
@@ -114,8 +114,8 @@ void      xd_level_clean(xd_exec *x, const xd_sched_cfg *c, double sigma, xd_ten
 /* If a request starts from an image, drops the steps that it skips from s->time, s->in_scale and
  * `levels`, an array of s->steps + `more` elements of `size` bytes. */
 void      xd_skip_steps(xd_sampling *s, const xd_steps *a, void *levels, size_t size, int more);
-/* At the noise level with cumulative product acp, latents are of[0] times the image plus of[1]
- * times noise. Writes these two factors. */
+/* Writes the two factors of latents at the noise level with cumulative product acp: the latents are
+ * of[0] times the image plus of[1] times noise. */
 void      xd_acp_shares(double acp, double of[2]);
 
 /* Fails the execution context if the step draws noise but has no noise tensor. */
@@ -127,8 +127,8 @@ void      xd_noise_check(xd_exec *x, const xd_sampling *s, int step, xd_tensor n
 int       xd_euler_levels(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a,
                           double *time, double *sigma, int *times);
 
-/* Functions for the schedule of diffusers' FlowMatchEulerDiscreteScheduler. In them, s->priv is an
- * array of steps + 1 noise levels (double). */
+/* Functions for the schedule of diffusers' FlowMatchEulerDiscreteScheduler; for all of them,
+ * s->priv is an array of steps + 1 noise levels (double). */
 xd_status xd_flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
 void      xd_flow_close(xd_sampling *s);
 void      xd_flow_shares(const xd_sampling *s, int step, double of[2]);

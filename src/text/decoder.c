@@ -1,11 +1,11 @@
 /* decoder.c - runs decoder language models as text encoders: Qwen3, Qwen2, Qwen2.5-VL (text),
  * Mistral, Llama 3, Gemma 2 and Gemma 3. The results equal the hidden states of transformers.
  *
- * The blocks of all these models have causal grouped-query attention, a gated MLP, and RMS norms.
- * The differences between the models follow from the config (doc/models/decoder.md). A prompt is
- * padded before or after its text. Text tokens never attend to padding. Padding rows before the
- * text attend to nothing, and their attention output is 0. Padding rows after the text attend to
- * the text. */
+ * The blocks of all decoder language models here have causal grouped-query attention, a gated MLP,
+ * and RMS norms. The differences between the models follow from the config (doc/models/decoder.md).
+ * A prompt is padded before or after its text. Text tokens never attend to padding. Padding rows
+ * before the text attend to nothing, and their attention output is 0. Padding rows after the text
+ * attend to the text. */
 #include <math.h>
 #include <string.h>
 
@@ -170,8 +170,8 @@ static int axis_of(const xd_ints *sections, int64_t i)
 }
 
 /* Returns the position of row i on an axis of multimodal rope. A text token has the same position
- * on all axes. The position of an image token is that of the image's first token; to this, axis 1
- * adds the token's row in the image, and axis 2 adds its column. The text after an image has
+ * on all axes. The position of an image token is that of the image's first token, plus, on axis 1,
+ * the token's row in the image or, on axis 2, the token's column. The text after an image has
  * positions that follow the largest position in the image. */
 static int64_t position_of(const xd_decoder *c, const xd_text_read *r, int64_t i, int axis)
 {

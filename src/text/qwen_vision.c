@@ -149,7 +149,7 @@ static void each_patch(const table *t, float *(*fn)(const table *t, const xd_tex
     }
 }
 
-/* Writes the normalized colours of a patch. Their order is (channel, frame, row, column). */
+/* Writes the normalized colours of a patch in the order (channel, frame, row, column). */
 static float *patch_colours(const table *t, const xd_text_image *i, int64_t y, int64_t x,
                             float *row)
 {

@@ -83,7 +83,7 @@ typedef struct local {
 
 /* Reads the activation of the MLP from the config. feed_forward_proj is "ACT" or "gated-ACT";
  * "gated-gelu" means the tanh form of GELU. If a config has the keys dense_act_fn and is_gated_act,
- * these are used instead. */
+ * their values are used instead of feed_forward_proj. */
 static xd_status read_act(cfg *c, xd_err *e)
 {
     const char *act = c->proj;
@@ -203,8 +203,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 /* ---- positions ---------------------------------------------------------------------------- */
 
 /* Returns the bucket of a distance (key position - query position). Half of the buckets are for
- * negative distances, the other half for positive ones. In each half, the first buckets, half of
- * them, are for one distance each; the other buckets are for ranges of distances that grow
+ * negative distances, the other half for positive ones. Of the buckets for one sign, the first half
+ * is for one distance per bucket; the second half is for ranges of distances that grow
  * logarithmically up to max_distance. The bucket is computed in f32 as in transformers, because the
  * last bit can change the bucket. */
 static int32_t bucket_of(const cfg *c, int64_t distance)

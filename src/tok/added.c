@@ -28,8 +28,8 @@ int32_t xd_added_id(const xd_tok *t, const char *s)
     return i < 0 ? -1 : t->added[i].id;
 }
 
-/* Enlarges the list of added tokens. Also enlarges the hash table, so that at most half of its
- * slots are used. */
+/* Enlarges the list of added tokens. Also enlarges the hash table, so that at most half of the
+ * table's slots are used. */
 static xd_status grow_list(xd_tok *t, xd_err *e)
 {
     int       cap = t->capadded * 2 + 128;
@@ -154,8 +154,8 @@ static int longest_at(const xd_tok *t, int normalized, const char *s, size_t len
 }
 
 /* Returns 1 if c matches \w of regular expressions: letters, marks, digits, connectors, joiners,
- * and symbols that are letters in a circle or a square. The table in this function lists these
- * symbols, and the characters that Unicode 16 added. */
+ * and symbols that are letters in a circle or a square. The table in this function lists the
+ * symbols in circles and squares, and the characters that Unicode 16 added. */
 static int is_word(int32_t c)
 {
     static const xd_range more[] = {
@@ -361,9 +361,9 @@ static xd_status add_control(xd_tok *t, xd_err *e)
     return XD_OK;
 }
 
-/* Adds the remaining special tokens. If the config has a list of special tokens, it replaces all
- * other sources. Otherwise, adds the control pieces of the model (or the list in
- * special_tokens_map.json) and the sentinels. */
+/* Adds the remaining special tokens. If the config has a list of special tokens, only this list is
+ * used. Otherwise, adds the control pieces of the model (or the list in special_tokens_map.json)
+ * and the sentinels. */
 static xd_status add_extra(xd_tok *t, const xd_special_files *f, xd_err *e)
 {
     const xd_json *extra = xd_json_get(f->cfg, "extra_special_tokens");

@@ -2,8 +2,8 @@
  * captions from the web: converts them to lower case and strips white space, or also removes
  * typical parts of such captions (_clean_caption).
  *
- * Lower case is that of Python's str.lower(), which follows Unicode's SpecialCasing without a
- * language; this affects two characters. White space is what Python's str.isspace() accepts. */
+ * Lower case is that of Python's str.lower(), which handles two characters by Unicode's
+ * SpecialCasing without a language. White space is what Python's str.isspace() accepts. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -147,8 +147,8 @@ static void put_decoded(const xd_bytes_buf *bytes, xd_bytes_buf *out)
     }
 }
 
-/* Decodes "%41" and "+" as in URLs, like urllib's unquote_plus. Several encoded bytes of one
- * character are decoded together. */
+/* Decodes "%41" and "+" as in URLs, like urllib's unquote_plus. If a character is encoded as
+ * several bytes, the bytes are decoded together. */
 static void unquote(xd_bytes_buf *text)
 {
     xd_bytes_buf run = {0}, out = {0};
@@ -181,8 +181,8 @@ typedef struct rule { const char *find, *by; } rule;
 #define EDGE  "(?:(?<=" W ")(?!" W ")|(?<!" W ")(?=" W "))"
 #define SITE  "[a-zA-Z0-9.\\-]+[.](?:com|co|ru|net|org|edu|gov|it)[/\\-" XD_LETTERS "]*" EDGE    \
     "/?(?!@)"
-/* If a pattern for URLs does not match, the search continues at the end of the word, or at the
- * pattern `but`. This only makes the search faster. */
+/* To search faster: if a pattern for URLs does not match, the search continues at the end of the
+ * word, or at the pattern `but`. */
 #define SKIPPED(but) "(?:(?!" but ")[a-zA-Z0-9.\\-])+(*SKIP)(*FAIL)"
 #define FILES "(?:png|jpg|jpeg|bmp|webp|eps|pdf|apk|mp4)"
 

@@ -4,8 +4,9 @@
  * The map is a binary object: the size of the trie in bytes (u32), the trie as a double array (Aoe
  * 1989, in the form of Darts-clone), then the replacements, each ended by NUL. SentencePiece
  * replaces the longest match at every position. This file does what Hugging Face's library does: it
- * looks up complete graphemes of less than six bytes, then single characters. Of the matches of
- * such a string, the shortest one is used, and its replacement replaces the complete string. */
+ * looks up complete graphemes of less than six bytes, then single characters. If several keys of
+ * the map match the beginning of the grapheme or character, the shortest key is used, and its
+ * replacement replaces the complete grapheme or character. */
 #include "tok/inside.h"
 
 #include <string.h>
@@ -90,9 +91,9 @@ static void replace_text(const xd_charsmap *m, const char *s, size_t len, xd_byt
     }
 }
 
-/* Replaces a character that utf8proc does not know by one of the same grapheme class. This is
- * needed because the tokenizers library has Unicode 17, in which more characters extend or begin a
- * grapheme than in the utf8proc of Debian 12. */
+/* Replaces a character that utf8proc does not know by one of the same grapheme class. The
+ * tokenizers library has Unicode 17, in which more characters extend or begin a grapheme than in
+ * the utf8proc of Debian 12. */
 static int32_t stand_in(int32_t c)
 {
     static const int32_t extend[][2] = {

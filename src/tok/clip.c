@@ -15,7 +15,7 @@ struct xd_clip {
     pcre2_code *pattern;
 };
 
-/* Character classes of regular expressions for letters and numbers. They include the characters of
+/* Character classes of regular expressions for letters and numbers, including the characters of
  * Unicode 16 that PCRE2 10.42 does not know. */
 #define LETTERS "\\p{L}"                                                                          \
     "\\x{1c89}\\x{1c8a}\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{105c0}-\\x{105f3}"               \
@@ -31,9 +31,9 @@ struct xd_clip {
     "\\x{16130}-\\x{16139}\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}\\x{1d2c0}-\\x{1d2d3}"        \
     "\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}"
 
-/* The regular expression that matches words. It is applied to a text in which each run of white
- * space is one space. Group 1 is the name in a special token such as <|startoftext|>, whose
- * brackets and name become separate words. */
+/* The regular expression that matches words. The expression is applied to a text in which each run
+ * of white space is one space. Group 1 is the name in a special token such as <|startoftext|>,
+ * whose brackets and name become separate words. */
 static const char words[] = "<\\|((?:start|end)oftext)\\|>|'(?:[stmd]|re|ve|ll)|[" LETTERS "]++"
                             "|[" NUMBERS "]|[^ " LETTERS NUMBERS "]++";
 

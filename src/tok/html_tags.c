@@ -3,9 +3,8 @@
  *
  * A run is a sequence of characters of one kind, such as an attribute's name. In advance, the end
  * of each kind of run is computed for every offset of the text at which the run may begin. If an
- * attribute may begin at an offset, the end of the tag depends only on that offset. So if the scan
- * of a tag reaches such an offset that an earlier scan has reached, both scans have the same
- * end. */
+ * attribute may begin at an offset, the end of the tag depends only on that offset. So if two scans
+ * of tags reach the same offset at which an attribute may begin, both scans have the same end. */
 #include "tok/inside.h"
 
 #include <stdlib.h>

@@ -3,14 +3,14 @@
  * The steps are those of transformers' tokenizers. All tokenizers first find added tokens in the
  * raw text (added.c). T5's tokenizer normalizes the other text with the model's character map
  * (charsmap.c), and splits the text at white space and at U+2581, so that every word begins with
- * U+2581 (tok.c). It segments each word into the pieces with the largest sum of scores (unigram.c).
- * CLIP's tokenizer normalizes the text, splits it into words with a regular expression (clip.c),
- * and merges the bytes of a word pair by pair (bpe.c). BERT's tokenizer normalizes the text, splits
- * it at white space and punctuation, and segments each word from the left into the longest pieces
- * (bert.c). The tokenizer of a language model follows the rules in its tokenizer.json (lm.c): it
- * normalizes, splits with regular expressions (pattern.c), and merges bytes or characters (bpe.c).
- * open.c selects the tokenizer of a directory; lm_open.c reads the tokenizer of a language
- * model. */
+ * U+2581 (tok.c). T5's tokenizer then segments each word into the pieces with the largest sum of
+ * scores (unigram.c). CLIP's tokenizer normalizes the text, splits it into words with a regular
+ * expression (clip.c), and merges the bytes of a word pair by pair (bpe.c). BERT's tokenizer
+ * normalizes the text, splits it at white space and punctuation, and segments each word from the
+ * left into the longest pieces (bert.c). The tokenizer of a language model follows the rules in its
+ * tokenizer.json (lm.c): it normalizes, splits with regular expressions (pattern.c), and merges
+ * bytes or characters (bpe.c). open.c selects the tokenizer of a directory; lm_open.c reads the
+ * tokenizer of a language model. */
 #ifndef XD_TOK_INSIDE_H
 #define XD_TOK_INSIDE_H
 
@@ -54,8 +54,8 @@ int xd_in_ranges(const xd_range *r, size_t n, int32_t c);
 
 typedef struct xd_codes { int32_t *p; size_t n; } xd_codes;     /* code points; p is malloc'ed  */
 int  xd_codes_read(xd_codes *c, const char *s, size_t len);     /* reads UTF-8; 0: out of memory */
-/* Normalizes code points to NFD or NFC. The Unicode version is 9; with XD_NFC_TODAY, it is that of
- * utf8proc. Returns 0 if out of memory. */
+/* Normalizes code points to NFD or NFC of Unicode 9 or, for XD_NFC_TODAY, to NFC of the Unicode
+ * version that utf8proc has. Returns 0 if out of memory. */
 enum { XD_NFD, XD_NFC, XD_NFC_TODAY };
 int  xd_codes_canonical(xd_codes *c, int form);
 void xd_lower(int32_t c, xd_bytes_buf *out);                    /* appends the lower case of c  */
@@ -106,11 +106,11 @@ void    xd_fix_text(xd_bytes_buf *text);        /* repairs a text like ftfy.fix_
 typedef struct xd_tags xd_tags;
 xd_tags *xd_tags_open(const char *s, size_t len);
 void    xd_tags_close(xd_tags *t);
-/* Returns the end of the attributes of the start tag whose "<" is at `at`. If a byte cannot be part
- * of the attributes, returns its offset. */
+/* Returns the end of the attributes of the start tag whose "<" is at `at`. If a byte before that
+ * end cannot be part of the attributes, returns the byte's offset. */
 size_t  xd_tags_scan(xd_tags *t, size_t at);
 /* xd_tags_name returns the end of the tag name at s[at], xd_tags_attribute the end of the attribute
- * at s[at]. If there is no name or attribute, they return `at`. */
+ * at s[at]. If there is no name or attribute, both functions return `at`. */
 size_t  xd_tags_name(const xd_tags *t, size_t at, size_t *behind);
 size_t  xd_tags_attribute(const xd_tags *t, size_t at);
 /* replaces HTML by its text, which is BeautifulSoup(text, "html.parser").text */
@@ -175,7 +175,7 @@ void      xd_vocab_free(xd_vocab *v);
 
 /* ---- normalization -------------------------------------------------------------------------- */
 
-/* A character map for normalizing text. Its memory is that of xd_vocab.map. */
+/* A character map for normalizing text, whose memory is that of xd_vocab.map. */
 typedef struct xd_charsmap {
     const char *trie, *text;
     size_t      units, len; /* 4-byte elements of the trie; bytes of the replacements           */
@@ -191,7 +191,7 @@ void      xd_charsmap_apply(const xd_charsmap *m, const char *s, size_t len, xd_
 typedef struct xd_added_flags { int lstrip, rstrip, single_word, normalized; } xd_added_flags;
 
 typedef struct xd_added {
-    /* The text that is searched. If f.normalized is set, it is normalized. */
+    /* The text that is searched; it is normalized if f.normalized is set. */
     char          *text;
     char          *name;                /* the token's text in the tokenizer file                */
     size_t         len;
@@ -291,7 +291,7 @@ typedef struct xd_cuts { xd_text_cut *p; size_t n, cap; int failed; } xd_cuts;
  * matches. The caller frees c->p. */
 void      xd_pattern_cut(const xd_pattern *p, const char *s, size_t len, xd_cuts *c);
 /* Removes or merges parts of a split text as `how` demands. If `invert` is 1, matches are treated
- * as the other parts, and the other parts as matches. */
+ * like the parts between matches, and the parts between matches like matches. */
 void      xd_cuts_merge(xd_cuts *c, xd_split_how how, int invert);
 
 /* ---- tokenizers of language models ---------------------------------------------------------- */
@@ -300,8 +300,8 @@ typedef struct xd_lm xd_lm;
 typedef enum xd_lm_class { XD_LM_OTHER, XD_LM_QWEN, XD_LM_GEMMA } xd_lm_class;
 typedef struct xd_lm_files {
     xd_bpe_files   bpe;
-    /* content of tokenizer.json without the vocabulary; NULL: there is none, and the default rules
-     * of the tokenizer class are used */
+    /* content of tokenizer.json without the vocabulary; NULL: the tokenizer has no tokenizer.json,
+     * and the default rules of the tokenizer class are used */
     const xd_json *rules;
     xd_lm_class    named;
     const char    *unknown;             /* unk_token that the tokenizer class has by default    */
@@ -320,7 +320,8 @@ void      xd_lm_words(const xd_lm *l, const char *s, size_t len, xd_ids *out);
 typedef struct xd_bert_rules {
     int         clean;                  /* 1: control characters are removed                     */
     int         split_chinese;          /* 1: each Chinese character becomes a word              */
-    int         strip, lower;           /* 1: accents are removed; 1: converted to lower case    */
+    /* strip 1: accents are removed. lower 1: the text is converted to lower case. */
+    int         strip, lower;
     const char *prefix;                 /* prefix of pieces inside a word ("##"); borrowed       */
     int64_t     max_chars;              /* a word with more characters becomes one unknown id    */
 } xd_bert_rules;
@@ -367,7 +368,8 @@ struct xd_tok {
     int32_t    *order[2];
     int         norder[2];
     int32_t     begin, end, pad;        /* ids of bos, eos and pad; -1: none                    */
-    xd_ids      head, tail;             /* special ids added: before a text; after a text       */
+    /* Ids of the special tokens that are put before a text (head) and after a text (tail). */
+    xd_ids      head, tail;
     int         pad_left;               /* 1: padding is before the text                        */
     int32_t     next;                   /* id for the next token that is not in the vocabulary  */
     int64_t     max;                    /* maximum number of ids (model_max_length); 0: none    */
@@ -377,8 +379,8 @@ struct xd_tok {
 /* Returns the id of the piece s in the vocabulary, not counting added tokens, or -1 if the
  * vocabulary does not have the piece. */
 int32_t   xd_tok_find(const xd_tok *t, const char *s, size_t len);
-/* Appends the normalized form of a text. The text must be valid UTF-8, but its normalized form may
- * not be. */
+/* Appends the normalized form of a text. The text must be valid UTF-8; the normalized form may
+ * contain invalid UTF-8. */
 void      xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *out);
 
 /* Makes `s` an added token, unless it already is one. The token's id is that of the piece `s` in
@@ -440,10 +442,10 @@ xd_status xd_lm_read(xd_tok *t, const xd_lm_files *b, const xd_special_files *f,
  * key, returns the default of the tokenizer's class. Returns NULL if there is no such token. */
 const char *xd_special_name(const xd_special_files *f, const char *key);
 int       xd_special_extra_ids(const xd_json *cfg); /* returns the number of T5's sentinel tokens */
-/* Finds the next added token at or after s[at]. Returns the index of the token, or -1 if there is
- * none. *begin and *end are the bounds of the token with the white space that it strips, but
- * without text before s[from]. If `normalized` is 1, searches only for tokens of normalized text;
- * if 0, only for tokens of raw text. */
+/* Finds the next added token at or after s[at]. Returns the index of the added token, or -1 if
+ * there is no added token. *begin and *end are the bounds of the token with the white space that it
+ * strips, but without text before s[from]. If `normalized` is 1, searches only for tokens of
+ * normalized text; if 0, only for tokens of raw text. */
 int       xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, size_t at,
                         size_t from, size_t *begin, size_t *end);
 

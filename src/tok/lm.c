@@ -1,10 +1,10 @@
 /* lm.c - tokenizes text for decoder language models: Qwen, Llama, Mistral, Gemma.
  *
- * The tokenizers of these models are byte pair encodings that a tokenizer.json describes. The
- * normalizers change the text, the pre-tokenizers split the text into words, and the merges of
- * bpe.c segment a word. If the pre-tokenizers include ByteLevel, a word is first split into bytes,
- * otherwise into characters. A character without a piece becomes the pieces <0x00> .. <0xFF> of its
- * bytes. */
+ * The tokenizers of decoder language models are byte pair encodings that a tokenizer.json
+ * describes. The normalizers change the text, the pre-tokenizers split the text into words, and the
+ * merges of bpe.c segment a word. If the pre-tokenizers include ByteLevel, a word is first split
+ * into bytes, otherwise into characters. A character without a piece becomes the pieces <0x00> ..
+ * <0xFF> of its bytes. */
 #include "tok/inside.h"
 
 #include <stdio.h>
@@ -320,9 +320,9 @@ static int32_t whole_word(const xd_lm *l, const char *s, size_t len)
     return xd_pieces_find(xd_lm_pieces(l), text, n);
 }
 
-/* Handles a character without a piece. If its bytes have pieces, adds the ids of these pieces.
- * Otherwise increments *pending, the number of unknown ids that must still be written. As in
- * transformers, pending ids are written before the next character that has a piece, and so after
+/* Handles a character without a piece. If the character's bytes have pieces, adds the ids of these
+ * pieces. Otherwise increments *pending, the number of unknown ids that must still be written. As
+ * in transformers, pending ids are written before the next character that has a piece, and so after
  * the byte ids of characters without a piece. */
 static void add_character(const xd_lm *l, const char *s, size_t len, int *pending, xd_ids *ids)
 {

@@ -64,8 +64,8 @@ static int put_ids(xd_ids *to, const xd_json *ids, int64_t limit)
     return ids != NULL;
 }
 
-/* Some special tokens already surround a text. Adds the special tokens `head` before these and
- * `tail` after these. */
+/* Adds the special tokens `head` before, and `tail` after, the special tokens that t already puts
+ * around a text. */
 static void wrap(xd_tok *t, const xd_ids *head, const xd_ids *tail)
 {
     xd_ids all = {0};
@@ -148,8 +148,8 @@ static const char *usual(xd_lm_class named, int key)
     return names[named][key];
 }
 
-/* Returns the special token of a key such as "bos_token". It is read from special_tokens_map.json
- * or the config, or is the default of the tokenizer class. */
+/* Returns the special token of a key such as "bos_token", which is read from
+ * special_tokens_map.json or the config, or is the default of the tokenizer class. */
 static const xd_json *named_token(const xd_special_files *f, int key, const char **text)
 {
     int            whole = xd_json_get(f->cfg, "added_tokens_decoder") != NULL;

@@ -1,9 +1,10 @@
 /* mojibake.c - repairs text that was decoded with a wrong character set, like ftfy 6.3.
  *
  * If UTF-8 was decoded as one of ten single-byte character sets, the text has sequences that rarely
- * occur in meaningful text (`unlikely`). Text with such sequences is encoded back to bytes, which
- * are decoded as UTF-8. If the bytes are not valid UTF-8, only the parts that look like UTF-8 are
- * repaired, and control characters above 0x7f are replaced by the characters of Windows-1252. */
+ * occur in meaningful text (`unlikely`). Text with unlikely sequences is encoded back to bytes,
+ * which are decoded as UTF-8. If the bytes are not valid UTF-8, only the parts that look like UTF-8
+ * are repaired, and control characters above 0x7f are replaced by the characters of
+ * Windows-1252. */
 #include "tok/inside.h"
 
 #include <stdlib.h>
@@ -133,8 +134,8 @@ static const uint16_t high[CHARSETS][128] = {
     },
 };
 
-/* Returns 1 for the Windows character sets. In these sets, some bytes have no character, and byte
- * 0x1a represents U+FFFD. */
+/* Returns 1 for the Windows character sets. In the Windows sets, some bytes have no character, and
+ * byte 0x1a represents U+FFFD. */
 static int is_windows(int set)
 {
     return set >= CP1252 && set <= CP1257;

@@ -124,7 +124,7 @@ static xd_status check_bert(xd_tok *t, const xd_special_files *f, const char *wh
 
 /* ---- all, from memory ----------------------------------------------------------------------- */
 
-/* The files of each kind of tokenizer. Only the member for the tokenizer's kind is used. */
+/* The files from which a tokenizer is read. Only the member for the tokenizer's kind is used. */
 typedef struct sources {
     t5_files      t5;
     xd_bpe_files  clip;

@@ -82,8 +82,8 @@ static xd_status too_long(int n, size_t len, const char *what, xd_err *e)
 
 /* ---- an object of pieces and ids ---------------------------------------------------------- */
 
-/* Adds a piece, and fails if its id was used before. `seen` has one bit for each possible id, which
- * is 1 if the id was used. */
+/* Adds a piece, and fails if its id was used before. `seen` has one bit for each possible id; the
+ * bit is 1 if the id was used. */
 static xd_status add_piece(xd_pieces *v, xd_slice s, int32_t id, unsigned char *seen,
                            const char *what, xd_err *e)
 {

@@ -1,8 +1,8 @@
 /* skim.c - reads a large tokenizer.json without parsing its vocabulary to a tree.
  *
  * The vocabulary and the merges of a language model are 10 to 30 MB of JSON. The byte ranges of
- * both are found in the text, and their strings are read one by one. The rest of the document is
- * small and is parsed to a tree. */
+ * vocabulary and merges are found in the text, and the strings in these ranges are read one by one.
+ * The rest of the document is small and is parsed to a tree. */
 #include "tok/inside.h"
 
 #include <string.h>

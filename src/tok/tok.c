@@ -152,8 +152,8 @@ static void encode_between(const xd_tok *t, const char *s, size_t len, xd_ids *o
 }
 
 /* Splits a text at added tokens. First splits the raw text at the tokens that are searched in raw
- * text; between these, splits the normalized text at the tokens that are searched in normalized
- * text. */
+ * text. Then normalizes the parts between these tokens, and splits the parts at the tokens that are
+ * searched in normalized text. */
 static void encode_segments(const xd_tok *t, int normalized, const char *s, size_t len, xd_ids *out)
 {
     size_t from = 0;

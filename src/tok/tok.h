@@ -35,9 +35,9 @@ void      xd_tok_close(xd_tok **t);
  * is malloc'ed and owned by the caller.
  *
  * The ids equal those of T5Tokenizer (with `legacy` as in the directory's config), CLIPTokenizer
- * and BertTokenizer of transformers 5. In earlier versions of transformers, these are the fast
- * tokenizers: CLIP's fast tokenizer applies NFC, treats all symbols alike, and does not use
- * ftfy. */
+ * and BertTokenizer of transformers 5. In earlier versions of transformers, the fast tokenizers
+ * return the same ids: CLIP's fast tokenizer applies NFC, treats all symbols alike, and does not
+ * use ftfy. */
 xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
                      int64_t *n, xd_err *e);
 /* Tokenizes as xd_tok_ids does, and sets *untruncated to the number of ids before truncation. If

@@ -53,8 +53,8 @@ static int class_of(int32_t c)
     return c < 0x300 ? 0 : utf8proc_get_property(c)->combining_class;
 }
 
-/* Sorts a run of combining characters by class; the sort is stable. It is a counting sort, because
- * a run may be as long as the text. `scratch` must have space for n elements. */
+/* Sorts a run of combining characters by class, with a stable counting sort; another sort could be
+ * slow, because a run may be as long as the text. */
 static void order_marks(int32_t *p, size_t n, int32_t *scratch)
 {
     size_t first[257] = {0};

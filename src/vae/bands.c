@@ -136,8 +136,9 @@ static void conv_quarter(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *
 }
 
 /* Upsamples and convolves from the last rows to the first, because `out` may begin at the address
- * of `in`. In this order, an output band never overwrites input rows that are still needed. Only
- * the first output rows overlap their own input rows, which are therefore copied before. */
+ * of `in`. When rows are computed from last to first, an output band never overwrites input rows
+ * that are still needed. Only the first output rows overlap their own input rows, which are
+ * therefore copied before. */
 void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4], xd_tensor partial)
 {
     size_t  mark = xd_arena_mark(x->tmp);

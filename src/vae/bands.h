@@ -23,8 +23,8 @@ void xd_band_rms(xd_exec *x, xd_tensor to, xd_tensor from, xd_tensor gain, float
 
 /* Computes out = conv(feed) + plus, or out = conv(feed) + shortcut(from). The rows of `out`
  * [1,H',W',C'] may share memory with the rows of `from` or, if the feed has no norm, with the rows
- * of the feed. In this case, the rows of `out` are computed one after the other: if `last_first` is
- * 1 from last to first, else from first to last. */
+ * of the feed. If memory is shared, the rows of `out` are computed one after the other: if
+ * `last_first` is 1 from last to first, else from first to last. */
 typedef struct xd_banded {
     xd_feed       feed;
     const xd_cnv *w, *shortcut; /* weights: convolution; 1x1 shortcut, or NULL                 */
@@ -40,7 +40,7 @@ void xd_band_conv(xd_exec *x, const xd_banded *a);
 /* Doubles the rows and columns of in [1,H,W,C] by repeating each pixel 2 x 2 times, then applies a
  * 3 x 3 convolution. For each of the four output pixels of an input pixel, `w` has one set of
  * weights (xd_w_conv_enlarged). out [1,2H,2W,C'] may begin at the address of `in`. If `partial` is
- * present, it receives the group norm sums of out's rows, as in xd_banded. */
+ * present, the group norm sums of out's rows are written to `partial`, as in xd_banded. */
 void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4], xd_tensor partial);
 
 #endif

@@ -1,8 +1,8 @@
 /* causal.c - reads the config and declares the weights of the causal video autoencoder.
  *
- * The config may also be that of an autoencoder for single images. Of such an autoencoder's kernels
- * over frames, only the part for the last frame is used, because there are no frames before an
- * image. */
+ * The config may also be that of an autoencoder for single images. Of the kernels over frames of an
+ * autoencoder for single images, only the part for the last frame is used, because there are no
+ * frames before an image. */
 #include <math.h>
 #include <string.h>
 
@@ -86,9 +86,9 @@ static xd_status check_widths(const xd_causal_cfg *c, xd_err *e)
 }
 
 /* Checks the shortcuts around levels (is_residual). A shortcut repeats positions or averages them.
- * Of a level's input and output channels, the larger number must be a multiple of the smaller.
- * Their ratio must divide the number of output positions per input position in the decoder, and of
- * input positions per output position in the encoder. */
+ * Of a level's input and output channels, the larger number must be a multiple of the smaller. The
+ * ratio of the two numbers of channels must divide the number of output positions per input
+ * position in the decoder, and of input positions per output position in the encoder. */
 static xd_status check_shortcuts(const xd_causal_cfg *c, xd_err *e)
 {
     int last = xd_causal_levels(c) - 1;
@@ -206,7 +206,7 @@ static void w_res(xd_decl *d, const xd_causal_cfg *c, xd_causal_res *w, int64_t 
 }
 
 /* Declares the convolution that changes the number of frames. Files of an autoencoder for images
- * also contain this convolution's tensors, but they are not read. */
+ * also contain this convolution's tensors, which are not read. */
 static void w_time(xd_decl *d, const xd_causal_cfg *c, xd_cnv *w, int64_t out, int64_t in)
 {
     if (!c->images) {

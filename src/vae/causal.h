@@ -1,5 +1,5 @@
 /* causal.h - inside vae: declares a video autoencoder with causal convolutions, which read only the
- * current and earlier frames. Several autoencoder classes are built on it. */
+ * current and earlier frames. Several autoencoder classes are built on this autoencoder. */
 #ifndef XD_VAE_CAUSAL_H
 #define XD_VAE_CAUSAL_H
 

@@ -287,7 +287,7 @@ static int frame_factor(const run *r, int l)
 /* Adds the decoder's shortcut to h: the level's input, in which each position is repeated at 2 x 2
  * positions in 1 or 2 frames. If the output has fewer channels than the input, several consecutive
  * input channels become one output channel, each for a part of the positions. The very first frame
- * of the video becomes two frames, of which only the second is added. */
+ * of the video becomes two frames, but only the second of these frames is added to h. */
 static void add_enlarged(run *r, xd_tensor in, int l)
 {
     xd_exec *x = r->x;
@@ -326,7 +326,7 @@ static void mean_of(run *r, xd_tensor mean, xd_tensor in, int f, int64_t from, i
 
 /* Adds the encoder's shortcut to h: the means of the level's input over f x f positions in 1 or 2
  * frames. If the output has more channels than the input, each output channel is the mean over a
- * part of these positions. */
+ * part of the f x f positions. */
 static void add_reduced(run *r, xd_tensor in, int l)
 {
     xd_exec *x = r->x;

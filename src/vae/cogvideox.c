@@ -167,8 +167,9 @@ static void w_tap(xd_decl *d, xd_lin *w, const char *name, int64_t out, int64_t 
     xd_w_linear_as(d, w, name, 5, (int64_t[]){ out, in, 1, 1, 1 }, 1);
 }
 
-/* Declares a 1 x 1 x 1 convolution of the latents. Its weights are f32, whatever the type of the
- * maps: the latents are the smallest map, and rounding errors there affect every pixel. */
+/* Declares a 1 x 1 x 1 convolution of the latents. Whatever the type of the maps, the weights of
+ * this convolution are f32: the latents are the smallest map, and rounding errors there affect
+ * every pixel. */
 static void w_tap_f32(xd_decl *d, xd_lin *w, const char *name, int64_t out, int64_t in)
 {
     xd_dtype type = d->type;

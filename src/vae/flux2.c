@@ -99,7 +99,7 @@ static xd_tensor unpacked_order(xd_tensor t, int64_t C)
 }
 
 /* Reads the mean and standard deviation of every latent channel to the host. While memory is
- * counted, both are zeros. */
+ * counted, mean and standard deviation are zeros. */
 static void read_norm(xd_exec *x, const cfg *c, const glob *g, float *mean, float *std)
 {
     int64_t n = CELLS * c->kl.latent_channels;

@@ -168,9 +168,9 @@ static void w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t
                                            .stride = { 1, stride, stride }, .bias = 1 });
 }
 
-/* Declares a convolution whose weights are f32, whatever the type of the maps. This is for the
- * convolutions next to the latents: they are cheap, because the latents are the smallest map, and
- * their rounding errors affect every pixel. */
+/* Declares a convolution whose weights are f32, whatever the type of the maps. The convolutions
+ * next to the latents have f32 weights, because these convolutions are cheap (the latents are the
+ * smallest map) and their rounding errors affect every pixel. */
 static void w_conv_f32(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in, int k)
 {
     xd_dtype type = d->type;
@@ -442,8 +442,8 @@ static run begin_run(xd_exec *x, const xd_kl_cfg *c, int64_t rows)
     return r;
 }
 
-/* Computes h = conv_in(in) from `in` [1,H,W,C]. Some autoencoders have a 1x1 convolution of `in`
- * before. */
+/* Computes h = conv_in(in) from `in` [1,H,W,C]. If `before` is not NULL, `in` is first replaced by
+ * the result of this 1x1 convolution. */
 static void run_conv_in(run *r, xd_tensor in, const xd_cnv *before, const xd_cnv *conv_in)
 {
     r->h = xd_map_at(r->x, r->base, 1, in.d[1], in.d[2], conv_in->w.out);
@@ -458,8 +458,8 @@ static void run_conv_in(run *r, xd_tensor in, const xd_cnv *before, const xd_cnv
     xd_group_rows(r->x, partial_of(r, r->h), r->h);
 }
 
-/* Computes out (F32) = conv_out(silu(norm(h))). Some autoencoders have a 1x1 convolution
- * afterwards. */
+/* Computes out (F32) = conv_out(silu(norm(h))). If `after` is not NULL, this 1x1 convolution is
+ * applied to the result. */
 static void run_conv_out(run *r, xd_tensor out, const xd_kl_half *w, const xd_cnv *after)
 {
     xd_tensor m = after ? map_as(r, after->w.type, w->out.w.out) : out;

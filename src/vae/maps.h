@@ -28,8 +28,8 @@ int64_t xd_map_frames(const xd_exec *x, xd_tensor in);
 void xd_map_keep(xd_exec *x, xd_tensor to, xd_tensor from, int64_t n);
 /* Applies a 1x1 convolution (the shortcut of a residual block) to the current map `old`, and
  * returns the result, which replaces `old` in memory. A frame is written only after the frames
- * whose memory it overwrites have been read. The arena must have memory for the larger of the two
- * maps at `old`. */
+ * whose memory it overwrites have been read. At `old`, the arena must have memory for the larger of
+ * the old and the new map. */
 xd_tensor xd_map_reshape(xd_exec *x, xd_tensor old, const xd_lin *w);
 /* Halves the rows and columns of the frame `in` by a convolution with stride 2. The frame is padded
  * only below and on the right, so that output cell i reads pixels 2i .. 2i+2. `to` may overlap

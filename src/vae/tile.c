@@ -73,7 +73,7 @@ static int64_t tiles_of(const tiling *g)
 }
 
 /* Blends the last n lines of a into the first n lines of b: b = a (1 - k/n) + b k/n for line k. In
- * these weights, k is rounded down to a multiple of g->unit. */
+ * the weights 1 - k/n and k/n, k is rounded down to a multiple of g->unit. */
 static void blend_lines(const tiling *g, xd_tensor a, xd_tensor b, int axis, int64_t n)
 {
     for (int64_t k = 0; k < n; k++) {

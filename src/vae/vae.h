@@ -59,8 +59,8 @@ typedef struct xd_deal xd_deal;
 struct xd_deal {
     int        rank;            /* this rank                                                   */
     const int *owner;           /* [xd_vae_tiles]: for each tile, row by row, its rank         */
-    /* Sends one of this rank's tiles (F32, contiguous) to rank 0. Tiles are sent in their order.
-     * The tile must not change until `wait` is called. */
+    /* Sends one of this rank's tiles (F32, contiguous) to rank 0. A rank sends its tiles in the
+     * order of the tiles. The tile must not change until `wait` is called. */
     void (*send)(const xd_deal *d, xd_exec *x, xd_tensor tile);
     /* Called on rank 0: receives a tile that rank `from` has computed. */
     void (*receive)(const xd_deal *d, xd_exec *x, xd_tensor tile, int from);

@@ -1,8 +1,9 @@
 /* dit.c - Chroma (lodestones 2025), as diffusers' ChromaTransformer2DModel.
  *
- * Chroma has double and single blocks (dit/dual.h) without modulation layers. In place of these
- * layers, a small network, the approximator, computes each modulation vector of a step from the
- * timestep and the vector's index. Chroma has no pooled text and no distilled guidance scale. */
+ * Chroma has double and single blocks (dit/dual.h) without modulation layers. In place of
+ * modulation layers, a small network, the approximator, computes each modulation vector of a step
+ * from the timestep and the vector's index. Chroma has no pooled text and no distilled guidance
+ * scale. */
 #include <math.h>
 #include <stddef.h>
 

@@ -385,9 +385,9 @@ static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
     return embed_time(x, n, s->t);
 }
 
-/* Writes the polynomial that TeaCache4CogVideoX1.5 publishes for this model. There is one for
- * CogVideoX-2b, one for 5b (with or without an image), one for 1.5 from text, and one for 1.5 from
- * an image. */
+/* Writes the polynomial that TeaCache4CogVideoX1.5 publishes for this model. Polynomials are
+ * published for CogVideoX-2b, for 5b (with or without an image), for 1.5 from text, and for 1.5
+ * from an image. */
 static int change_poly(const void *c_, double poly[5])
 {
     static const double of[4][5] = {
@@ -406,8 +406,8 @@ static int change_poly(const void *c_, double poly[5])
 
 enum { VIDEO, TEXT };           /* a block has one modulation for video, one for text          */
 
-/* Normalizes and modulates the video rows and the text rows of h. The result is one tensor, with
- * the text rows first. */
+/* Normalizes and modulates the video rows and the text rows of h. Returns one tensor with the text
+ * rows first, then the video rows. */
 static xd_tensor norm_streams(xd_exec *x, const cfg *c, const zero *w, xd_tensor h, xd_tensor mod,
                               int64_t ntxt)
 {
@@ -466,8 +466,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     add_streams(x, s->h, mod, y, &w->down, ntxt);
 }
 
-/* Computes the network's output from the video tokens. Two norms are applied one after the other;
- * the modulation of the second norm has two rows: shift, then scale. */
+/* Computes the network's output from the video tokens. The last two norms are applied one after the
+ * other; the modulation of the second norm has two rows: shift, then scale. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

@@ -10,10 +10,10 @@ extern const xd_dit xd_dit_flux2;
 
 enum { LEAST_SIDE = 64, MOST_RATIO = 8, MEGAPIXEL = 1024 * 1024 };
 
-/* Returns the exponent of the dynamic shift of timesteps (diffusers' compute_empirical_mu). There
- * are two linear functions of the number of tokens, one for 10 and one for 200 steps; the exponent
- * is interpolated between them by the number of steps. For large images the exponent is that for
- * 200 steps, whatever the number of steps. */
+/* Returns the exponent of the dynamic shift of timesteps (diffusers' compute_empirical_mu). For 10
+ * steps and for 200 steps, the exponent is a linear function of the number of tokens; for other
+ * numbers of steps, it is interpolated between these two functions. For large images the exponent
+ * is that for 200 steps, whatever the number of steps. */
 static double empirical_mu(int64_t tokens, int steps)
 {
     double n = (double)tokens, at200 = 0.00016927 * n + 0.45666666,

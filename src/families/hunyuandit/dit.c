@@ -3,9 +3,10 @@
  * The blocks form a U: a block of the second half first combines (skip_linear) the hidden state
  * with the output of a block of the first half, the one that is as far from the first block as this
  * block is from the last. The embedding of the timestep and of the pooled text only shifts the
- * first norm of a block. Self-attention and cross-attention normalize queries and keys. Both apply
- * RoPE to the queries, and self-attention also applies it to the keys. The text consists of BERT's
- * rows, then mT5's rows; in both, padding rows are replaced by learned rows from the checkpoint. */
+ * first norm of a block. Self-attention and cross-attention normalize queries and keys.
+ * Self-attention applies RoPE to the queries and the keys, cross-attention only to the queries. The
+ * text consists of BERT's rows, then mT5's rows; in both, padding rows are replaced by learned rows
+ * from the checkpoint. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  * Every block has separate weights for text and image and one joint attention. Positions enter by
  * RoPE over (image number, row, column). Rows and columns are counted from the centre of their
  * image; the positions of text tokens are on the diagonal after the largest image. Tokens of
- * reference images have the same modulation as image tokens; if the config sets zero_cond_t, they
- * have the modulation of timestep 0 instead. */
+ * reference images have the same modulation as image tokens; but if the config sets zero_cond_t,
+ * reference images have the modulation of timestep 0. */
 #include <math.h>
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* keys.c - lists the names of tensors in single files of Qwen-Image.
  *
- * These names are those of diffusers; ComfyUI's files (qwen_image_bf16.safetensors) have the same
+ * Original files have diffusers' names; ComfyUI's files (qwen_image_bf16.safetensors) have the same
  * names. */
 #include "families/qwenimage/keys.h"
 

@@ -463,7 +463,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- step caches -------------------------------------------------------------------------- */
 
-/* Returns the timestep's embedding. TeaCache4Wan2.1 measures the change of this embedding (without
+/* Returns the embedding of the timestep, the tensor whose change TeaCache4Wan2.1 measures (without
  * use_ret_steps). */
 static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
 {
@@ -472,8 +472,8 @@ static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
     return xd_rows(l->emb, 0, 1);
 }
 
-/* Writes the polynomial that TeaCache4Wan2.1 publishes for this model. There is one for Wan 1.3B,
- * one for 14B, and one for 14B image to video at 480p. */
+/* Writes the polynomial that TeaCache4Wan2.1 publishes for this model. Polynomials are published
+ * for Wan 1.3B, for 14B, and for 14B image to video at 480p. */
 static int change_poly(const void *c_, double poly[5])
 {
     static const double of[3][5] = {

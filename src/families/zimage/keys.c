@@ -36,8 +36,7 @@ static const xd_stem zimage_top[] = {
     XD_STEMS_END,
 };
 
-/* Tensor names in the files that SVDQuant writes for nunchaku. In these files w3 and w1 are one
- * layer. */
+/* Tensor names in the files that SVDQuant writes for nunchaku, in which w3 and w1 are one layer. */
 #define ZIMAGE_SVD(q, k, v)                                                               \
     q, k, v, XD_STEM("attention.to_out.0", "attention.to_out.0"),                         \
     XD_STEM("attention.norm_q", "attention.norm_q"),                                      \
