@@ -25,7 +25,8 @@ typedef struct xd_mods {
     /* [XD_MOD_STEPS, width] F32: the modulations of all blocks of this pipeline stage, one row per
      * step. */
     xd_tensor all;
-    xd_tensor now_in, now;      /* current step's rows, [1,E] and [1,width]; or absent         */
+    /* Rows of the current step: now_in [1,E] and now [1,width]; or absent. */
+    xd_tensor now_in, now;
     int       begin, n;         /* steps [begin, begin + n) are computed; n 0: none yet          */
     int       row;              /* index of the current step's row                            */
     int64_t   used;             /* number of columns of `all` that are assigned to matrices    */

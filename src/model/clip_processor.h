@@ -10,7 +10,7 @@
 
 typedef struct xd_clip_processor {
     int64_t   side;             /* pixels per side of the output; 0: config not read yet       */
-    /* Each flag is 1 if this step of preprocessing is enabled. */
+    /* Flags of the steps of preprocessing; a flag is 1 if its step is enabled. */
     int       resizes, crops, rescales, normalizes;
     int64_t   edge;             /* pixels of the shorter side after resizing; 0: use `size`    */
     int64_t   size[2], crop[2]; /* [height, width] after resizing; of the centre crop          */

@@ -213,7 +213,8 @@ void      xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype
 void      xd_component_drop(xd_component *p);
 
 /* xd_weights_keep adds a reference to a set of weights, and xd_weights_release removes a reference.
- * When the last reference is removed, the set is closed; its weights must not be loaded then. */
+ * When the last reference is removed, the set is closed; at that time, the set's weights must not
+ * be loaded. */
 xd_weights *xd_weights_keep(xd_weights *w);
 void        xd_weights_release(xd_weights **w);
 

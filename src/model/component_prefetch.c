@@ -1,4 +1,4 @@
-/* component_prefetch.c - readahead of a component's files while cores or disk are idle.
+/* component_prefetch.c - reads a component's files ahead while cores or the disk are idle.
  *
  * The disk is idle while a text encoder computes. Loading without readahead waits for the disk,
  * because tensors are mapped one after the other, and the operating system reads only a small part

@@ -1,5 +1,5 @@
-/* cogvideox.c - the two samplers of CogVideoX (Yang et al. 2024, arXiv:2408.06072), as in
- * diffusers' CogVideoXDDIMScheduler and CogVideoXDPMScheduler.
+/* cogvideox.c - implements the two samplers of CogVideoX (Yang et al. 2024, arXiv:2408.06072),
+ * which are diffusers' CogVideoXDDIMScheduler and CogVideoXDPMScheduler.
  *
  * Both samplers use noise levels with a shifted signal-to-noise ratio. The first sampler is DDIM
  * with eta 0. The second sampler is DPM-Solver++ 2M with noise (Lu et al. 2022, arXiv:2211.01095);

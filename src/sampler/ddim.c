@@ -1,5 +1,5 @@
-/* ddim.c - DDIM (Song et al. 2020, arXiv:2010.02502), as in diffusers' DDIMScheduler. If eta is
- * above 0, steps add noise. */
+/* ddim.c - implements the sampler DDIM (Song et al. 2020, arXiv:2010.02502) like diffusers'
+ * DDIMScheduler. If eta is above 0, steps add noise. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

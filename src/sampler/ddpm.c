@@ -1,4 +1,5 @@
-/* ddpm.c - ancestral sampling (Ho et al. 2020, arXiv:2006.11239), as in diffusers' DDPMScheduler.
+/* ddpm.c - implements ancestral sampling (Ho et al. 2020, arXiv:2006.11239) like diffusers'
+ * DDPMScheduler.
  *
  * A step computes the latents at the next timestep of the list, and adds noise with the variance of
  * the true posterior. The last step computes clean latents. The coefficients of a step are f32, as

@@ -1,8 +1,8 @@
-/* euler.c - Euler steps on noise levels (Karras et al. 2022, arXiv:2206.00364, algorithm 2 without
- * churn).
+/* euler.c - implements two samplers that make Euler steps on noise levels (Karras et al. 2022,
+ * arXiv:2206.00364, algorithm 2 without churn).
  *
- * There are two samplers: one as in diffusers' EulerDiscreteScheduler, and one that adds noise in
- * every step, as in diffusers' EulerAncestralDiscreteScheduler. */
+ * The first sampler is diffusers' EulerDiscreteScheduler. The second sampler, diffusers'
+ * EulerAncestralDiscreteScheduler, adds noise in every step. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* flow.c - Euler steps along the straight paths of rectified flow (Liu et al. 2022,
- * arXiv:2209.03003), as in diffusers' FlowMatchEulerDiscreteScheduler.
+/* flow.c - makes Euler steps along the straight paths of rectified flow (Liu et al. 2022,
+ * arXiv:2209.03003) like diffusers' FlowMatchEulerDiscreteScheduler.
  *
  * The noise level sigma decreases from 1 to 0; the network reads the noise level as its timestep.
  * With dynamic shifting, larger images spend more steps at high noise (Esser et al. 2024,

@@ -1,6 +1,6 @@
-/* heun.c - Heun's method (Karras et al. 2022, arXiv:2206.00364, algorithm 1 without churn) on noise
- * levels, as in diffusers' HeunDiscreteScheduler, and in rectified flow, as in diffusers'
- * FlowMatchHeunDiscreteScheduler.
+/* heun.c - implements two samplers with Heun's method (Karras et al. 2022, arXiv:2206.00364,
+ * algorithm 1 without churn): on noise levels, like diffusers' HeunDiscreteScheduler, and in
+ * rectified flow, like diffusers' FlowMatchHeunDiscreteScheduler.
  *
  * n steps need 2 n - 1 evaluations of the network. An even evaluation makes an Euler step, and the
  * next, odd evaluation repeats that step with the mean of the slopes at both ends. The last step of

@@ -1,8 +1,8 @@
-/* unipc.c - UniPC (Zhao et al. 2023, arXiv:2302.04867), orders 1 to 3, as in diffusers'
- * UniPCMultistepScheduler.
+/* unipc.c - implements the sampler UniPC (Zhao et al. 2023, arXiv:2302.04867), of order 1 to 3,
+ * like diffusers' UniPCMultistepScheduler.
  *
- * A step has two parts. First, it corrects the latents that the previous step computed, with the
- * network's prediction for these latents; then it computes the next latents. The history has
+ * A step has two parts. First, the step corrects the latents that the previous step computed, with
+ * the network's prediction for these latents; then it computes the next latents. The history has
  * solver_order arrays with converted predictions (the newest in array step % order), and one more
  * array with the latents at the start of the previous step. Both parts of a step are linear
  * combinations; their factors are computed on the host. */

@@ -1,5 +1,5 @@
-/* bert.c - BERT (Devlin et al. 2019). The result equals the last hidden state of transformers'
- * BertModel.
+/* bert.c - runs BERT (Devlin et al. 2019) as a text encoder. The result equals the last hidden
+ * state of transformers' BertModel.
  *
  * Norms follow the residual sums (post-norm), and the embedding has a norm too. Every token attends
  * to all real tokens. Padding follows the text, so attention reads only the keys before the

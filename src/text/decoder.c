@@ -30,7 +30,8 @@ typedef struct angles { xd_tensor cos, sin; } angles;   /* [n,D/2] F32: cosines 
 
 typedef struct local {
     int64_t   first, real;      /* first row of the text; number of the text's rows           */
-    angles    all, window;      /* rope: layers with full attention; with a window             */
+    /* Rope of the layers with full attention (all), and of the layers with a window (window). */
+    angles    all, window;
     xd_tensor ones;             /* [1,D] F32 ones: added to Gemma's norm weights              */
     /* [1,H D] zeros in the compute type: the attention output of padding rows before the text. */
     xd_tensor zeros;

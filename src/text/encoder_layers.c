@@ -1,5 +1,5 @@
-/* encoder_layers.c - for several text encoders: parses names of activations, checks sizes and head
- * counts, and converts indices of hidden states */
+/* encoder_layers.c - parses names of activations, checks sizes and head counts, and converts
+ * indices of hidden states, for several text encoders */
 #include "text/encoder_layers.h"
 
 #include "text/text.h"

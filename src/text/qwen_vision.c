@@ -1,4 +1,4 @@
-/* qwen_vision.c - the vision tower of Qwen2.5-VL, as in transformers'
+/* qwen_vision.c - runs the vision tower of Qwen2.5-VL like transformers'
  * Qwen2_5_VisionTransformerPretrainedModel.
  *
  * The rows of tensors are the patches of all images. The patches of an attention window are

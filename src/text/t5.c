@@ -75,7 +75,8 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor bias;             /* T5's [this rank's H,n,real] F32; its rows overlap          */
+    /* T5's position bias [H of this rank,n,real] F32, whose rows overlap in memory. */
+    xd_tensor bias;
     int64_t   real;             /* number of the text's tokens, without the padding           */
 } local;
 

@@ -1,4 +1,5 @@
-/* added.c - added tokens: literal strings with their own ids, which are found anywhere in a text.
+/* added.c - finds added tokens in a text. An added token is a literal string with its own id, which
+ * is found anywhere in a text.
  *
  * Up to four tokenizer files declare the added tokens and their flags. As in transformers 5, the
  * added tokens in tokenizer_config.json take precedence; if a token is declared several times, the

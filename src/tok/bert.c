@@ -1,4 +1,4 @@
-/* bert.c - BERT's tokenizer (Devlin et al. 2019), as transformers 5's BertTokenizer.
+/* bert.c - tokenizes a text for BERT (Devlin et al. 2019) like transformers 5's BertTokenizer.
  *
  * Normalization removes control characters, makes every Chinese character a word, removes accents
  * and converts to lower case; each of these four steps can be turned off. The text is split at

@@ -1,4 +1,4 @@
-/* charsmap.c - the precompiled character map of a SentencePiece model, applied as in Hugging Face's
+/* charsmap.c - applies the precompiled character map of a SentencePiece model like Hugging Face's
  * tokenizers.
  *
  * The map is a binary object: the size of the trie in bytes (u32), the trie as a double array (Aoe

@@ -1,4 +1,4 @@
-/* inside.h - inside tok: declarations that the source files of the tokenizers share.
+/* inside.h - inside tok: declares what several source files of the tokenizers use.
  *
  * The steps are those of transformers' tokenizers. All tokenizers first find added tokens in the
  * raw text (added.c). T5's tokenizer normalizes the other text with the model's character map

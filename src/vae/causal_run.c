@@ -1,4 +1,5 @@
-/* causal_run.c - causal video autoencoder: encodes videos to latents and decodes latents to videos.
+/* causal_run.c - encodes videos to latents, and decodes latents to videos, with the causal video
+ * autoencoder.
  *
  * Frames are computed in chunks: the first frame alone, then one latent frame at a time. A
  * convolution over frames keeps its last input frames for the next chunk; in place of frames before

@@ -1,5 +1,5 @@
-/* cogvideox_run.c - AutoencoderKLCogVideoX: encodes videos to latents and decodes latents to
- * videos.
+/* cogvideox_run.c - encodes videos to latents, and decodes latents to videos, with
+ * AutoencoderKLCogVideoX.
  *
  * Frames are computed in batches as in diffusers, because a group norm covers all frames of a
  * batch. Convolutions over time read only the current and past frames; each of them keeps its last

@@ -1,5 +1,5 @@
-/* maps.h - inside vae: functions for feature maps [frames,rows,columns,channels] in an arena, which
- * several autoencoders use.
+/* maps.h - inside vae: allocates, copies and checks feature maps [frames,rows,columns,channels] in
+ * an arena, for several autoencoders.
  *
  * The current map of an autoencoder is at an arena mark, `base`. Maps and buffers of a layer are
  * above the current map. */

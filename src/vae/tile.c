@@ -84,7 +84,7 @@ static void blend_lines(const tiling *g, xd_tensor a, xd_tensor b, int axis, int
 }
 
 /* Returns the number of lines that are kept from the tile above tile row i (axis 0), or from the
- * tile to the left of tile column i (axis 1). The number is at most the size of that tile. */
+ * tile to the left of tile column i (axis 1); no more lines are kept than that tile has. */
 static int64_t band_size(const tiling *g, int axis, int64_t i)
 {
     int64_t step = g->step[axis], extent = axis ? g->W : g->H;

@@ -1,4 +1,4 @@
-/* dit.c - Chroma (lodestones 2025), as diffusers' ChromaTransformer2DModel.
+/* dit.c - runs Chroma's transformer (lodestones 2025) like diffusers' ChromaTransformer2DModel.
  *
  * Chroma has double and single blocks (dit/dual.h) without modulation layers. In place of
  * modulation layers, a small network, the approximator, computes each modulation vector of a step

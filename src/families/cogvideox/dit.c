@@ -1,5 +1,5 @@
-/* dit.c - CogVideoX and CogVideoX1.5 (Yang et al. 2024, arXiv:2408.06072), as diffusers'
- * CogVideoXTransformer3DModel.
+/* dit.c - runs the transformers of CogVideoX and CogVideoX1.5 (Yang et al. 2024, arXiv:2408.06072)
+ * like diffusers' CogVideoXTransformer3DModel.
  *
  * Text and video tokens form one sequence, and a block has the same weights for both; only the
  * modulation of norms and gates differs between text and video. Positions enter as sinusoids added
@@ -147,7 +147,8 @@ static void info(const void *c_, xd_dit_info *out)
         .patch = { c->patch_t ? (int)c->patch_t : 1, (int)c->patch, (int)c->patch }, .dim = c->dim,
         .lat_ch = c->out_ch, .extra_ch = c->in_ch - c->out_ch,
         .sample = { frames_of(c), c->height, c->width }, .fixed = c->learned, .text_dim = c->text,
-        .text_default = c->rope ? 0 : c->most_text,     /* sinusoids need this number of rows   */
+        /* With RoPE, the default is that of the pipeline; with sinusoids, that of the config. */
+        .text_default = c->rope ? 0 : c->most_text,
         .txt_flows = 1, .sites = 1, .local_size = sizeof(local), .probe_dim = c->temb,
     };
 }
@@ -466,8 +467,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     add_streams(x, s->h, mod, y, &w->down, ntxt);
 }
 
-/* Computes the network's output from the video tokens. The last two norms are applied one after the
- * other; the modulation of the second norm has two rows: shift, then scale. */
+/* Computes the network's output from the video tokens. The last two layers before the output layer
+ * are norms; the modulation of the second norm has two rows: shift, then scale. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

@@ -1,4 +1,5 @@
-/* dit.c - FLUX.1 (Black Forest Labs 2024), as diffusers' FluxTransformer2DModel.
+/* dit.c - runs the transformer of FLUX.1 (Black Forest Labs 2024) like diffusers'
+ * FluxTransformer2DModel.
  *
  * Double blocks have separate weights for text and image and one joint attention. Single blocks
  * treat text and image as one sequence and compute attention and feed-forward in parallel.

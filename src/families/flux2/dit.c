@@ -1,4 +1,5 @@
-/* dit.c - FLUX.2 (Black Forest Labs 2025), as diffusers' Flux2Transformer2DModel.
+/* dit.c - runs the transformer of FLUX.2 (Black Forest Labs 2025) like diffusers'
+ * Flux2Transformer2DModel.
  *
  * Double blocks have separate weights for text and image and one joint attention. Single blocks
  * treat text and image as one sequence; one layer computes the inputs of attention and

@@ -1,4 +1,5 @@
-/* dit.c - Hunyuan-DiT (Li et al. 2024, arXiv:2405.08748), as diffusers' HunyuanDiT2DModel.
+/* dit.c - runs the transformer of Hunyuan-DiT (Li et al. 2024, arXiv:2405.08748) like diffusers'
+ * HunyuanDiT2DModel.
  *
  * The blocks form a U: a block of the second half first combines (skip_linear) the hidden state
  * with the output of a block of the first half, the one that is as far from the first block as this
@@ -446,8 +447,8 @@ static xd_tensor norm_rows(xd_exec *x, xd_tensor h, const affine *a, xd_tensor s
     return y;
 }
 
-/* Normalizes the queries and, if present, the keys, and applies RoPE to them. The results replace
- * the inputs. */
+/* Normalizes the queries and, if present, the keys, then applies RoPE; the results are written over
+ * the queries and keys. */
 static void norm_and_rope(xd_exec *x, const local *l, xd_tensor q, const affine *a, xd_tensor k,
                           const affine *b)
 {

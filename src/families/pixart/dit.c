@@ -1,5 +1,6 @@
-/* dit.c - PixArt-alpha (Chen et al. 2023) and PixArt-Sigma (2024), as diffusers'
- * PixArtTransformer2DModel and the older Transformer2DModel with norm_type ada_norm_single.
+/* dit.c - runs the transformers of PixArt-alpha (Chen et al. 2023) and PixArt-Sigma (2024) like
+ * diffusers' PixArtTransformer2DModel and the older Transformer2DModel with norm_type
+ * ada_norm_single.
  *
  * The timestep enters as one modulation [6,D] for all blocks (adaLN-single), to which each block
  * adds its own table. Text enters by cross-attention; the input of the cross-attention is not

@@ -1,4 +1,5 @@
-/* dit.c - Qwen-Image (Wu et al. 2025, arXiv:2508.02324), as diffusers' QwenImageTransformer2DModel.
+/* dit.c - runs the transformer of Qwen-Image (Wu et al. 2025, arXiv:2508.02324) like diffusers'
+ * QwenImageTransformer2DModel.
  *
  * Every block has separate weights for text and image and one joint attention. Positions enter by
  * RoPE over (image number, row, column). Rows and columns are counted from the centre of their

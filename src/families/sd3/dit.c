@@ -1,5 +1,5 @@
-/* dit.c - Stable Diffusion 3 and 3.5 (Esser et al. 2024, arXiv:2403.03206), as diffusers'
- * SD3Transformer2DModel.
+/* dit.c - runs the transformer of Stable Diffusion 3 and 3.5 (Esser et al. 2024, arXiv:2403.03206)
+ * like diffusers' SD3Transformer2DModel.
  *
  * A block has separate weights for text and image and one joint attention. The last block reads
  * only the keys and values of the text and does not change the text. The first blocks of SD 3.5

@@ -1,4 +1,5 @@
-/* dit.c - Wan 2.1 and 2.2 (Wan Team 2025, arXiv:2503.20314), as diffusers' WanTransformer3DModel.
+/* dit.c - runs the transformer of Wan 2.1 and 2.2 (Wan Team 2025, arXiv:2503.20314) like diffusers'
+ * WanTransformer3DModel.
  *
  * Video tokens attend to each other and, by cross-attention, to the text and to an image that is
  * given as the first frame; the image's rows follow the text's rows. The timestep enters as one

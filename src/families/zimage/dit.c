@@ -1,4 +1,5 @@
-/* dit.c - Z-Image (Cai et al. 2025, arXiv:2511.22699), as diffusers' ZImageTransformer2DModel.
+/* dit.c - runs the transformer of Z-Image (Cai et al. 2025, arXiv:2511.22699) like diffusers'
+ * ZImageTransformer2DModel.
  *
  * The network has three lists of blocks, all of the same kind. The blocks of the noise refiner
  * process only the image. The blocks of the context refiner process only the text and do not read
