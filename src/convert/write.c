@@ -21,7 +21,8 @@ enum { BAND = 1 << 20 };        /* max elements per thread in a step, but at lea
 typedef struct band_work {      /* a step: rows of a tensor that all threads convert together  */
     const xd_reader   *r;
     const xd_cvt_item *i;
-    int64_t row, end, band;     /* this step converts [row, end), a thread `band` rows         */
+    /* A step converts rows [row, end) of the tensor; each thread converts `band` of these rows. */
+    int64_t row, end, band;
     size_t  row_bytes;          /* bytes of an output row                                      */
     float  *wide;               /* [threads, band, cols]: rows as f32                          */
     char   *out;                /* [threads, band]: converted rows                             */

@@ -351,7 +351,8 @@ static void note_key(some_keys *l, const char *name)
         snprintf(l->first + at, sizeof l->first - at, "%s%s", at ? ", " : "", name);
 }
 
-enum { UNKNOWN, USED, IDLE };   /* for each tensor of the file: is it used                     */
+/* Whether a tensor of the file is used. */
+enum { UNKNOWN, USED, IDLE };
 
 static void count_tensor(reader *r, const char *name, int became)
 {

@@ -51,8 +51,8 @@ void      xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS]);
  * h. */
 uint64_t  xd_loras_hash(const xd_loras *l, uint64_t h);
 /* Append the list of LoRA files: xd_loras_json as JSON, `, "MEMBER": [{"path": ..., "scale":
- * ...}]`, xd_loras_text as text, `, LoRA: "name:scale"`. If there are no files, append nothing.
- * omit_folders: write file names without folders. */
+ * ...}]`, xd_loras_text as text, `, LoRA: "name:scale"`. If there are no files, append nothing. If
+ * omit_folders is 1, file names are written without folders. */
 void      xd_loras_json(const xd_loras *l, const char *member, int omit_folders, xd_text_buf *b);
 void      xd_loras_text(const xd_loras *l, xd_text_buf *b);
 

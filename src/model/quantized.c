@@ -23,7 +23,8 @@ typedef struct coded {          /* one quantized tensor of the weight files     
     /* In bitsandbytes' formats, element i is map[code] times a scale; every `block` elements have
      * one scale. Nested scales are quantized, too: such a scale is table[absmax] nested[block /
      * nest] + offset. */
-    int64_t   absmax;           /* tensor with the blocks' scales (index in the files)         */
+    /* Index, in the files, of the tensor with the scales of the blocks. */
+    int64_t   absmax;
     const char *absmax_at;      /* data of the tensor with the scales, while they are used     */
     int       uses;
     int64_t   block, nest;      /* elements per block; blocks per nested scale (0: f32 scales)   */

@@ -14,7 +14,8 @@
 
 static const float  qk_eps = 1e-6f;
 static const double theta = 10000.0;
-static const double offset = 2.0;       /* value of the model input `ofs` in the pipelines     */
+/* The value that the pipelines pass for the model input `ofs`. */
+static const double offset = 2.0;
 
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, temb, ofs, text, patch, patch_t, width, height, frames,

@@ -505,7 +505,8 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 }
 
 static const xd_block down = { "blocks.%d", sizeof(blk), blk_weights, forward };
-static const xd_block up = { "blocks.%d", sizeof(blk), blk_weights, forward };  /* with long skip */
+/* Blocks that read a long skip. */
+static const xd_block up = { "blocks.%d", sizeof(blk), blk_weights, forward };
 
 static const xd_block *block(const void *c, int layer)
 {

@@ -78,7 +78,8 @@ typedef struct glob {
 enum { TIMES = 2 };
 
 typedef struct local {
-    int       times;                    /* timesteps: 2 if a frame is given (on any rank), else 1 */
+    /* Number of timesteps: 2 if a frame is given to any rank, else 1. */
+    int       times;
     xd_span   rows[TIMES];              /* for each timestep, the range of this rank's tokens */
     xd_tensor emb;                      /* [times,D] F32: timestep embeddings                 */
     xd_tensor mod;                      /* [6 times,D] F32: shift, scale, gate of attention, MLP */
