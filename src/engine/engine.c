@@ -30,8 +30,7 @@
 #include "pipeline/denoise.h"
 #include "pipeline/dtypes.h"
 #include "pipeline/given_noise.h"
-#include "pipeline/init_image.h"
-#include "pipeline/references.h"
+#include "pipeline/image_roles.h"
 #include "pipeline/job.h"
 #include "pipeline/job_compare.h"
 #include "pipeline/memory_budget.h"
@@ -648,10 +647,8 @@ static xd_status generate_images(loop *l, const xd_need *need, const xd_prompts 
     s = xd_request_arena_open(ctx, &l->a, longer ? need->vae_tmp : need->dit_tmp, s, e);
     xd_result_time(l->r, "load", xd_now_s() - t0);
     s = xd_world_agree(&ctx->world, s, e);
-    if (s == XD_OK)
-        s = xd_init_image_encode(j, &l->a, e);
-    if (s == XD_OK)
-        s = xd_references_encode(j, &l->a, e);
+    if (s == XD_OK && j->role->encode)
+        s = j->role->encode(j, &l->a, e);
     if (s == XD_OK)
         s = xd_given_noise_share(j, e);
     if (s == XD_OK)
@@ -664,7 +661,7 @@ static xd_status generate_images(loop *l, const xd_need *need, const xd_prompts 
 static xd_status prepare_request(xd_job *j, xd_prompts *w, xd_need *need, xd_memory_limits *room,
                                  int *refused, xd_status s, xd_err *e)
 {
-    s = xd_references_share(j, s, e);
+    s = xd_role_references_share(j, s, e);
     if (s == XD_OK)
         s = xd_prompts_tokenize(w, j, e);
     if (s == XD_OK)

@@ -69,6 +69,24 @@ typedef enum xd_own_sigmas { XD_OWN_NONE, XD_OWN_ALWAYS, XD_OWN_BUT_FLOW, XD_OWN
 
 typedef enum xd_sized_by { XD_SIZED_BY_MODEL, XD_SIZED_BY_FIRST, XD_SIZED_BY_LAST } xd_sized_by;
 
+/* How a pipeline uses the image of a request. */
+typedef enum xd_image_role {
+    XD_ROLE_START,      /* denoising starts from the image and noise                           */
+    XD_ROLE_NONE,       /* videos are generated from text only                                 */
+    /* The transformer reads the first frame of a video in additional channels. */
+    XD_ROLE_FIRST_FRAME,
+    /* The additional channels are a mask of the given frames, then VAE latents of a video that is
+     * grey except for the given first (and last) frame. */
+    XD_ROLE_FRAMES,
+    /* The image is the first latent frame in all steps, and the tokens of this frame have timestep
+     * 0. Without an image all frames are generated. */
+    XD_ROLE_HELD,
+    /* For inpainting, the transformer reads additional channels: latents of the image with grey in
+     * the masked area, and the mask, of which each pixel of a latent cell is one channel. */
+    XD_ROLE_MASK,
+    XD_ROLE_REFERENCES  /* the transformer reads images as tokens, for editing                 */
+} xd_image_role;
+
 /* Default values of a request that replace those of the recipe; 0: keeps the recipe's. */
 typedef struct xd_usual { int steps, max_text; double guidance; } xd_usual;
 
@@ -126,21 +144,9 @@ typedef struct xd_recipe {
     int         packed;
     /* Default frames per second of models with patches of several frames; 0: the value of `fps`. */
     double      pairs_fps;
-    /* 1: image to video; the transformer reads the first frame in additional channels. */
-    int         from_image;
-    /* 1, with from_image: the additional channels are a mask of the given frames, then VAE latents
-     * of a video that is grey except for the given first (and last) frame. */
-    int         from_frames;
-    /* 1: the request's image is the first latent frame in all steps, and the tokens of this frame
-     * have timestep 0. Without an image all frames are generated. */
-    int         holds_image;
-    /* 1: for inpainting, the transformer reads additional channels: latents of the image with grey
-     * in the masked area, and the mask, of which each pixel of a latent cell is one channel. */
-    int         from_mask;
-    /* Max number of reference images that the transformer reads as tokens, for editing. 0: the
-     * request's image is an initial image. */
-    int         references;
-    int         needs_reference;        /* 1: a reference image is required                    */
+    xd_image_role role;         /* use of the request's image                                  */
+    int         needs_image;    /* 1: an image is required                                     */
+    int         references;     /* max number of reference images                              */
     /* 1: for inpainting, denoising starts from the single reference image, and the transformer
      * reads sampled latents of that image. Models without reference images start from the initial
      * image in the same way. */
@@ -173,6 +179,9 @@ int              xd_recipe_sees(const xd_recipe *p, const char *folder);
 const xd_recipe *xd_recipe_at(int i);
 /* Returns 1 if the recipe supports inpainting. All recipes that start from an image do. */
 int       xd_recipe_inpaints(const xd_recipe *p);
+/* Returns the number of input channels that the transformer of recipe p reads in addition to
+ * `channels` channels of latents. cell: size of a latent cell in frames and pixels, t, h, w. */
+int64_t   xd_recipe_channels(const xd_recipe *p, int64_t channels, const int cell[3]);
 /* Appends the first pipeline class of each recipe to b, as "A, B". */
 void xd_recipe_names(xd_text_buf *b);
 /* Finds the recipe for a pipeline class. Returns NULL if there is no such recipe. index: the

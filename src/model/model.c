@@ -100,29 +100,26 @@ static xd_status check_kind(const xd_model *m, xd_err *e)
     if (m->recipe->fps <= 0 && (d->patch[0] > 1 || m->vae_info.cell[0] > 1))
         return xd_fail(e, XD_EFORMAT, "%s: %s generates images, but its %s is one for videos",
                        m->dir, m->recipe->name, d->patch[0] > 1 ? "transformer" : "autoencoder");
-    if (m->recipe->holds_image && d->patch[0] != 1)
+    if (m->recipe->role == XD_ROLE_HELD && d->patch[0] != 1)
         return xd_fail(e, XD_EFORMAT, "%s: %s has a timestep per frame of the latents, but a token "
                        "of the transformer has %d frames", m->dir, m->recipe->name, d->patch[0]);
-    int64_t            mask = (int64_t)m->vae_info.cell[1] * m->vae_info.cell[2];
-    int                frames = m->recipe->from_frames ? m->vae_info.cell[0] : 0;
-    int                reads = m->recipe->from_image || m->recipe->from_mask;
-    if (d->extra_ch && !reads)
+    int64_t want = xd_recipe_channels(m->recipe, d->lat_ch, m->vae_info.cell);
+    if (d->extra_ch && !want)
         return xd_fail(e, XD_EFORMAT,
                        "%s: the transformer needs %lld image channels in addition to the latents, "
                        "which %s does not provide", m->dir, (long long)d->extra_ch,
                        m->recipe->name);
-    if (m->recipe->from_image && d->extra_ch != d->lat_ch + frames)
-        return xd_fail(e, XD_EFORMAT,
-                       "%s: the transformer of %s needs %lld image channels in addition to %lld "
-                       "of latents; only %lld are supported", m->dir, m->recipe->name,
-                       (long long)d->extra_ch, (long long)d->lat_ch,
-                       (long long)(d->lat_ch + frames));
-    if (m->recipe->from_mask && d->extra_ch != d->lat_ch + mask)
+    if (d->extra_ch != want && m->recipe->role == XD_ROLE_MASK)
         return xd_fail(e, XD_EFORMAT,
                        "%s: the transformer of %s needs %lld channels in addition to the latents; "
                        "an image and its mask have %lld", m->dir, m->recipe->name,
-                       (long long)d->extra_ch, (long long)(d->lat_ch + mask));
-    if (reads && !m->vae.vae->encode)
+                       (long long)d->extra_ch, (long long)want);
+    if (d->extra_ch != want)
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: the transformer of %s needs %lld image channels in addition to %lld "
+                       "of latents; only %lld are supported", m->dir, m->recipe->name,
+                       (long long)d->extra_ch, (long long)d->lat_ch, (long long)want);
+    if (want && !m->vae.vae->encode)
         return xd_fail(e, XD_EUNSUPPORTED, "%s: the VAE has no encoder, which the image needs",
                        m->dir);
     return XD_OK;

@@ -24,6 +24,7 @@
 #include "model/component.h"
 #include "observe/trace.h"
 #include "pipeline/denoise_inside.h"
+#include "pipeline/image_roles.h"
 #include "pipeline/job.h"
 #include "pipeline/preview.h"
 #include "plan/balance.h"
@@ -133,13 +134,6 @@ static int slot_of(const xd_denoise *f, int unit)
 }
 
 /* ---- messages ----------------------------------------------------------------------------- */
-
-void xd_denoise_wait(xd_denoise *f, xd_comm *c, xd_req *r)
-{
-    if (c->ops->wait(c, r, 1) != XD_OK)
-        xd_exec_fail(&f->x, XD_ECOMM, "a message between stages failed");
-    *r = (xd_req){ 0 };
-}
 
 static xd_tensor hidden_view(const xd_denoise *f, int64_t index, piece w)
 {
@@ -258,19 +252,11 @@ static void latents_sent(xd_denoise *f, int unit)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-float *xd_denoise_buffer(xd_denoise *f, int64_t n, const char *what)
-{
-    float *p = malloc((size_t)n * sizeof *p + 1);
-    if (!p)
-        xd_exec_fail(&f->x, XD_ENOMEM, "no memory for %s", what);
-    return p;
-}
-
 /* Returns 1 if after each step the latents outside the mask are replaced by those of the initial
  * image. */
 static int keeps_image(const xd_denoise *f)
 {
-    return xd_job_has_mask(f->j->r) && !f->j->ctx->model.recipe->from_mask;
+    return xd_job_has_mask(f->j->r) && !f->j->role->reads_mask;
 }
 
 static void open_tensors(xd_denoise *f)

@@ -1,5 +1,6 @@
 /* denoise_latents.c - the latents of the denoising loop: distributes noise and images to the ranks'
  * token rows, and gathers the rows of all ranks to complete latents */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,14 +9,27 @@
 #include "exec/op.h"
 #include "model/model.h"
 #include "pipeline/callbacks.h"
-#include "pipeline/condition.h"
 #include "pipeline/denoise.h"
 #include "pipeline/denoise_inside.h"
 #include "pipeline/given_noise.h"
-#include "pipeline/init_image.h"
+#include "pipeline/image_roles.h"
 #include "pipeline/job.h"
 #include "pipeline/mask.h"
-#include "pipeline/references.h"
+
+void xd_denoise_wait(xd_denoise *f, xd_comm *c, xd_req *r)
+{
+    if (c->ops->wait(c, r, 1) != XD_OK)
+        xd_exec_fail(&f->x, XD_ECOMM, "a message between stages failed");
+    *r = (xd_req){ 0 };
+}
+
+float *xd_denoise_buffer(xd_denoise *f, int64_t n, const char *what)
+{
+    float *p = malloc((size_t)n * sizeof *p + 1);
+    if (!p)
+        xd_exec_fail(&f->x, XD_ENOMEM, "no memory for %s", what);
+    return p;
+}
 
 int64_t xd_denoise_extra(const xd_denoise *f)
 {
@@ -89,31 +103,18 @@ static void set_rows(xd_denoise *f, xd_tensor to, float *lat)
     set_packed(f, to, lat, &(packing){ f->j->features, f->rows, f->mine });
 }
 
-static void set_condition(const xd_job *j, float *whole)
-{
-    int64_t d[4] = { j->lat[0], j->ctx->model.dit_info.extra_ch, j->lat[2], j->lat[3] };
-    xd_condition_channels(j, whole);
-    xd_callback_tensor(j, "condition", 0, 4, d, whole);
-}
-
-/* Sets the transformer's further input channels: an image's latents in the first frame and zeros in
- * the other frames; or mask and image for inpainting; or a conditioning video (condition.h). */
+/* Sets the transformer's further input channels, which depend on the role of the image. */
 static void set_extra(xd_denoise *f, const float *sample)
 {
     const xd_job *j = f->j;
     packing       p = { .features = xd_denoise_extra(f) };
-    int64_t       n = j->numbers / j->cells[0], all = j->tokens * p.features;
+    int64_t       all = j->tokens * p.features;
     float        *whole = xd_denoise_buffer(f, all, "an image");
     p.rows = xd_denoise_buffer(f, all, "an image");
     p.mine = xd_denoise_buffer(f, all, "an image");
     if (whole && p.rows && p.mine) {
         memset(whole, 0, (size_t)all * sizeof *whole);
-        if (j->ctx->model.recipe->from_frames)
-            set_condition(j, whole);
-        else
-            memcpy(whole, sample, (size_t)n * sizeof *sample);
-        if (j->ctx->model.recipe->from_mask)
-            xd_mask_channels(j, whole + n);
+        j->role->channels(j, sample, whole);
         set_packed(f, f->extra, whole, &p);
     }
     free(whole);
@@ -126,11 +127,10 @@ static void set_extra(xd_denoise *f, const float *sample)
 static void set_refs(xd_denoise *f, const float *sample)
 {
     const xd_job *j = f->j;
-    float        *drawn = xd_references_inpainted(j) ? xd_denoise_buffer(f, j->numbers, "an image")
-                                                     : NULL;
+    float        *drawn = j->role->starts ? xd_denoise_buffer(f, j->numbers, "an image") : NULL;
     const float  *from = drawn ? drawn : j->ref_tokens;
     if (drawn)
-        xd_references_from_sample(j, sample, drawn);
+        xd_role_references_from_sample(j, sample, drawn);
     size_t        row = (size_t)j->features * sizeof(float);
     int64_t       n = f->ref.d[0] * j->features;
     float        *rows = n ? xd_denoise_buffer(f, n, "images") : NULL;
@@ -182,32 +182,88 @@ static void set_keep(xd_denoise *f, const float *sample, const float *noise)
     free(lat);
 }
 
+/* Returns the number of elements in the latents [C,h,w] of an image. */
+static int64_t image_numbers(const xd_job *j)
+{
+    return j->numbers / j->cells[0];
+}
+
+/* Draws the noise of an output image and, if j->moments is not NULL, the random numbers `sample`
+ * [C,h,w] for sampling from these moments (else `sample` is unchanged). `start` receives the
+ * numbers for sampling from j->start_moments, unless it is NULL. With the philox generator the
+ * noise is the same with and without an initial image. */
+static void draw(const xd_job *j, xd_rng *g, float *noise, float *sample, float *start)
+{
+    if (j->held)                /* the latents of a fixed image are the mean, without a sample  */
+        memset(sample, 0, (size_t)image_numbers(j) * sizeof *sample);
+    else if (j->moments && g->torch)
+        xd_rng_normal(g, sample, image_numbers(j));
+    if (start && g->torch)
+        memcpy(start, sample, (size_t)image_numbers(j) * sizeof *sample);
+    /* If the request gives the noise, diffusers draws no noise from its generator. */
+    if (!j->given_noise || !g->torch)
+        xd_rng_normal(g, noise, j->numbers);
+    if (j->held)
+        return;
+    /* Like diffusers, encodes the complete image first, even if only noise is used. */
+    if (j->moments && (!g->torch || j->role->reads_mask))
+        xd_rng_normal(g, sample, image_numbers(j));
+    if (start && !g->torch)
+        xd_rng_normal(g, start, image_numbers(j));
+}
+
+/* Converts normal random numbers [C,h,w] in place to sampled latents of the Gaussian with these
+ * moments. */
+static void to_latents(const xd_job *j, const float *moments, float *sample)
+{
+    const xd_vae_info *v = &j->ctx->model.vae_info;
+    int64_t            C = v->channels, hw = j->cells[1] * j->cells[2];
+    double             scale = v->invert ? 1 / v->scaling : v->scaling;
+    for (int64_t c = 0; c < C; c++)
+        for (int64_t i = 0; i < hw; i++) {
+            float mean = moments[i * 2 * C + c], var = moments[i * 2 * C + C + c];
+            float std = expf(0.5f * fminf(fmaxf(var, -30), 20)), *p = &sample[c * hw + i];
+            *p = (mean + std * *p - (float)v->shift) * (float)scale;
+        }
+}
+
+/* Computes, in place in `noise`, the latents from which denoising starts: a mixture of noise and
+ * the sampled latents of the initial image. */
+static void mix(const xd_job *j, float *noise, const float *sample)
+{
+    double of[2] = { 1, 0 };    /* factors of image and noise for a fixed frame                 */
+    if (!j->held)
+        j->sampler->shares(&j->samp, 0, of);
+    for (int64_t i = 0; i < image_numbers(j); i++)
+        noise[i] = (float)of[1] * noise[i] + (float)of[0] * sample[i];
+}
+
 void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
 {
     const xd_job *j = f->j;
-    float        *sample = xd_denoise_buffer(f, j->numbers / j->cells[0], "an image");
+    float        *sample = xd_denoise_buffer(f, image_numbers(j), "an image");
     float        *noise = f->whole;
     float        *start = j->start_moments ? xd_denoise_buffer(f, j->numbers, "an image") : NULL;
     const float  *given = xd_given_noise_of(j, image);
     if (xd_ok(&f->x)) {
         xd_rng_open(&f->rng, j->r->noise.rng, seed);
-        xd_init_image_draw(j, &f->rng, noise, sample, start);
+        draw(j, &f->rng, noise, sample, start);
         if (given)
             memcpy(noise, given, (size_t)j->numbers * sizeof *noise);
         else
             set_frames_first(f, noise);
         xd_callback_latents(j, "noise", 0, noise);
         if (j->moments)
-            xd_init_image_sample(j, j->moments, sample);
+            to_latents(j, j->moments, sample);
         else                    /* a benchmark without an image uses zeros                     */
-            memset(sample, 0, (size_t)(j->numbers / j->cells[0]) * sizeof *sample);
+            memset(sample, 0, (size_t)(image_numbers(j)) * sizeof *sample);
         if (f->keep[0].nd)
             set_keep(f, sample, noise);
         if (j->moments && !f->extra.nd)
-            xd_init_image_mix(j, noise, sample);
+            mix(j, noise, sample);
         if (start) {
-            xd_init_image_sample(j, j->start_moments, start);
-            xd_init_image_mix(j, noise, start);
+            to_latents(j, j->start_moments, start);
+            mix(j, noise, start);
         }
         set_rows(f, f->lat, noise);
         if (f->extra.nd)

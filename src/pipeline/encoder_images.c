@@ -80,9 +80,3 @@ xd_status xd_encoder_images_share(xd_job *j, xd_comm *c, xd_err *e)
         return XD_OK;
     return xd_world_wait(c, c->ops->bcast(c, xd_view(j->encoder_pixels, XD_F32, 1, &n), 0), e);
 }
-
-void xd_encoder_images_close(xd_job *j)
-{
-    free(j->encoder_pixels);
-    j->encoder_pixels = NULL;
-}

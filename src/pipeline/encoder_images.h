@@ -17,6 +17,5 @@ int64_t   xd_encoder_images_hash(const xd_job *j);
  * encoder (NULL: one rank); collective over c. */
 xd_status xd_encoder_images_open(xd_job *j, xd_err *e);
 xd_status xd_encoder_images_share(xd_job *j, xd_comm *c, xd_err *e);
-void      xd_encoder_images_close(xd_job *j);
 
 #endif

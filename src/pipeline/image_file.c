@@ -4,8 +4,16 @@
 #include <string.h>
 
 #include "base/minmax.h"
+#include "base/record.h"
 #include "io/image.h"
 #include "xdit/tools.h"
+
+void xd_image_init_size(xd_image *i, size_t size)
+{
+    xd_image own = { .frames = 1, .channels = 3 };
+    xd_record_init(i, size);
+    xd_record_write(i, &own, sizeof own, "xd_image", NULL);
+}
 
 xd_status xd_image_file_size(const char *path, int64_t *width, int64_t *height, xd_err *e)
 {

@@ -7,12 +7,12 @@
 #include "base/record.h"
 #include "io/image.h"
 #include "pipeline/context.h"
-#include "pipeline/init_image.h"
+#include "pipeline/input_image.h"
 
 /* Reads the size of the k-th input image of a request. */
 static xd_status size_of(const xd_request *r, int k, xd_grid *size)
 {
-    xd_pixel_source of = xd_init_image_source(r, k);
+    xd_pixel_source of = xd_input_image_source(r, k);
     xd_image        i;
     if (of.file || !of.pixels)
         return of.file ? xd_image_size(of.file, &size->cols, &size->rows, NULL) : XD_EINVAL;

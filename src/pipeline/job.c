@@ -11,14 +11,11 @@
 #include "model/model.h"
 #include "families/help.h"
 #include "families/recipe.h"
-#include "pipeline/condition.h"
 #include "pipeline/context.h"
-#include "pipeline/encoder_images.h"
 #include "pipeline/given_noise.h"
-#include "pipeline/init_image.h"
+#include "pipeline/image_roles.h"
 #include "pipeline/mask.h"
 #include "pipeline/options.h"
-#include "pipeline/references.h"
 #include "pipeline/text_encode.h"
 #include "ranks/world.h"
 
@@ -28,32 +25,10 @@ xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e)
     return xd_record_read(own, sizeof *own, r, "xd_request", e);
 }
 
-int xd_job_has_image(const xd_request *r)
-{
-    return r->images.image || r->images.image_pixels;
-}
-
-int xd_job_has_last(const xd_request *r)
-{
-    return r->images.last_image || r->images.last_pixels;
-}
-
-int xd_job_has_mask(const xd_request *r)
-{
-    return r->images.mask_image || r->images.mask_pixels;
-}
-
-int64_t xd_job_images(const xd_request *r)
-{
-    return (xd_job_has_image(r) ? 1 : 0) + r->images.nmore_images;
-}
-
 /* Returns 1 if denoising starts from the request's image plus noise. */
 static int starts_from_image(const xd_job *j)
 {
-    const xd_recipe *p = j->ctx->model.recipe;
-    return xd_job_has_image(j->r) && !p->from_image && !p->from_mask && !p->holds_image &&
-           (!p->references || xd_references_inpainted(j));
+    return xd_job_has_image(j->r) && j->role->starts;
 }
 
 /* Checks that a side in pixels is an integer number of tokens. The error has the nearest valid
@@ -85,25 +60,21 @@ static xd_status check_video(const xd_job *j, xd_err *e)
     if (r->num_frames && r->output.seconds > 0)
         return xd_fail(e, XD_EINVAL, "num_frames and seconds are both given; use one of "
                        "them");
-    if (p->from_image && !xd_job_has_image(r) && !j->ctx->bench)
-        return xd_fail(e, XD_EINVAL, "%s needs the first frame of its video: add --image",
-                       p->name);
-    if (p->needs_reference && !xd_job_has_image(r) && !j->ctx->bench)
-        return xd_fail(e, XD_EINVAL, "%s needs an image to edit: add --image", p->name);
-    if (p->fps > 0 && !p->from_image && !p->holds_image && xd_job_has_image(r))
+    if (p->needs_image && j->role->needs && !xd_job_has_image(r) && !j->ctx->bench)
+        return xd_fail(e, XD_EINVAL, "%s needs %s: add --image", p->name, j->role->needs);
+    if (!j->role->read && xd_job_has_image(r))
         return xd_fail(e, XD_EINVAL,
                        "%s generates videos from text only and cannot start from the image %s "
                        "(%s can)", p->name, r->images.image ? r->images.image : "in the request",
                        xd_family_says(XD_WORD_FROM_IMAGE));
-    int reads = p->references && !xd_references_inpainted(j);
-    if ((p->from_image || reads || p->holds_image) && r->images.strength > 0)
+    if (j->role->keeps && r->images.strength > 0)
         return xd_fail(e, XD_EINVAL,
                        "strength %g cannot be used with %s, which keeps the image unchanged",
                        r->images.strength, p->name);
     if (r->images.no_auto_resize && !p->auto_resizes)
         return xd_fail(e, XD_EINVAL, "no_auto_resize is for %s; %s does not resize images to a "
                        "trained size", xd_family_says(XD_WORD_AUTO_RESIZES), p->name);
-    if (r->output.max_area && !p->max_area && !p->reference_area && !p->from_frames)
+    if (r->output.max_area && !p->max_area && !p->reference_area && !(p->fps > 0 && p->sized_by))
         return xd_fail(e, XD_EINVAL, "max_area is for %s; %s generates the requested size",
                        xd_family_says(XD_WORD_MAX_AREA), p->name);
     return XD_OK;
@@ -274,7 +245,7 @@ static xd_status set_tokens(xd_job *j, xd_err *e)
     j->lay.len[XD_PAD] = xd_job_padded(j, j->tokens) - j->tokens;
     j->lat[0] = c[0], j->lat[1] = d->lat_ch, j->lat[2] = c[1], j->lat[3] = c[2];
     j->numbers = j->tokens * j->features;
-    if (j->ctx->model.recipe->holds_image && xd_job_has_image(j->r))
+    if (j->role->holds && xd_job_has_image(j->r))
         j->held = j->lay.grid[1] * j->lay.grid[2];
     return XD_OK;
 }
@@ -316,7 +287,7 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
     xd_steps a = { .steps = j->asked_steps, .tokens = j->tokens,
                    .own_sigmas = has_own_sigmas(j, &cfg), .max_shift = m->recipe->max_shift,
                    .leap = m->recipe->leap, .mu = m->recipe->mu };
-    if (starts_from_image(j) || (m->recipe->from_mask && j->r->images.strength > 0))
+    if (starts_from_image(j) || (j->role->reads_mask && j->r->images.strength > 0))
         a.strength = j->strength = strength_of(j);
     else if (j->r->images.strength > 0)
         return xd_fail(e, XD_EINVAL, "strength %g needs an initial image: add --image",
@@ -338,6 +309,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     memset(j, 0, sizeof *j);
     j->ctx = ctx;
     j->r = r;
+    j->role = xd_role_of(ctx->model.recipe, xd_job_has_mask(r));
     j->start_s = xd_now_s();
     if (r->nprompts < 1 || !r->prompts)
         return xd_fail(e, XD_EINVAL, "the request has no prompt");
@@ -355,7 +327,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     if (s == XD_OK)
         s = set_size(j, e);
     if (s == XD_OK)
-        s = xd_condition_check(j, e);
+        s = xd_role_frames_check(j, e);
     if (s == XD_OK)
         s = set_tokens(j, e);
     if (s == XD_OK)
@@ -393,9 +365,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
                        "1000000",
                        (long long)r->nprompts * r->num_images_per_prompt);
     j->images = j->ntodo = r->nprompts * r->num_images_per_prompt;
-    if ((s = xd_given_noise_check(j, e)) != XD_OK ||
-        (s = xd_init_image_read(j, e)) != XD_OK || (s = xd_condition_read(j, e)) != XD_OK ||
-        (s = xd_references_read(j, e)) != XD_OK ||
+    if ((s = xd_given_noise_check(j, e)) != XD_OK || (s = xd_role_read(j, e)) != XD_OK ||
         (s = xd_job_check_references(j, e)) != XD_OK || (s = xd_fast_attn_of_job(j, e)) != XD_OK)
         return s;
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
@@ -410,11 +380,7 @@ void xd_job_close(xd_job *j)
 {
     xd_sampling_close(&j->samp);
     xd_given_noise_close(j);
-    xd_init_image_close(j);
-    xd_condition_close(j);
-    xd_encoder_images_close(j);
-    xd_mask_close(j);
-    xd_references_close(j);
+    xd_role_close(j);
     free(j->todo);
     free(j->changes);
     free(j->skips);

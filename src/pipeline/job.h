@@ -22,6 +22,7 @@ typedef struct xd_job_paste {
 typedef struct xd_job {
     xd_context *ctx;
     const xd_request *r;
+    const struct xd_role_row *role;     /* role of the input images (image_roles.h)            */
     /* height and width in pixels: the requested size; the generated size */
     int64_t     asked[2], size[2];
     int64_t     frames;         /* frames of the result; 1 for an image                        */
@@ -85,9 +86,9 @@ typedef struct xd_job {
      * image is generated. */
     xd_job_paste paste;
     int64_t     rank0_images;   /* number of input images of rank 0's request                  */
-    int         nrefs;          /* number of reference images (references.h)                   */
+    int         nrefs;          /* number of reference images                                  */
     float      *last_image;     /* [H,W,3] given last frame of a video, on the host; NULL: none */
-    float      *condition;      /* [t,h,w,2C] moments of the conditioning video (condition.h), on
+    float      *condition;      /* [t,h,w,2C] moments of the conditioning video (role_frames.c), on
                                    the host of every rank; NULL: none                          */
     float      *encoder_pixels; /* [images,3,S,S] for the image encoder, on rank 0 and ranks that
                                    split the encoder with it; NULL: none                       */
@@ -127,10 +128,24 @@ void      xd_job_first_texts(xd_request *r);
 /* Refuses a request whose texts are not UTF-8 or whose lists of texts have a wrong length. */
 xd_status xd_job_check_texts(const xd_request *r, xd_err *e);
 /* Returns 1 if the request has an initial or a reference image. */
-int       xd_job_has_image(const xd_request *r);
-int       xd_job_has_last(const xd_request *r); /* returns 1 if the request has a last frame */
-int       xd_job_has_mask(const xd_request *r);
-int64_t   xd_job_images(const xd_request *r);           /* returns the number of input images   */
+static inline int xd_job_has_image(const xd_request *r)
+{
+    return r->images.image || r->images.image_pixels;
+}
+/* Returns 1 if the request has a last frame. */
+static inline int xd_job_has_last(const xd_request *r)
+{
+    return r->images.last_image || r->images.last_pixels;
+}
+static inline int xd_job_has_mask(const xd_request *r)
+{
+    return r->images.mask_image || r->images.mask_pixels;
+}
+/* Returns the number of input images. */
+static inline int64_t xd_job_images(const xd_request *r)
+{
+    return xd_job_has_image(r) + r->images.nmore_images;
+}
 xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
 void      xd_job_close(xd_job *j);
 /* Returns 1 if the request wants attention scores in int8 and the device supports it in the compute

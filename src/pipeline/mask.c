@@ -12,7 +12,8 @@
 #include "io/image.h"
 #include "io/inpaint.h"
 #include "pipeline/context.h"
-#include "pipeline/init_image.h"
+#include "pipeline/image_roles.h"
+#include "pipeline/input_image.h"
 #include "ranks/world.h"
 
 xd_status xd_mask_check(const xd_job *j, xd_err *e)
@@ -21,11 +22,11 @@ xd_status xd_mask_check(const xd_job *j, xd_err *e)
     const xd_request *r = j->r;
     if (!xd_job_has_mask(r) && r->images.padding_mask_crop >= 0)
         return xd_fail(e, XD_EINVAL, "padding_mask_crop needs a mask: add --mask_image");
-    if ((p->from_mask || p->inpaints_reference) && r->images.padding_mask_crop >= 0)
+    if (!j->role->crops && xd_recipe_inpaints(p) && r->images.padding_mask_crop >= 0)
         return xd_fail(e, XD_EINVAL, "padding_mask_crop cannot be used with %s, which reads the "
                        "complete image",
                        p->name);
-    if (p->from_mask && !j->ctx->bench && (!xd_job_has_mask(r) || !xd_job_has_image(r)))
+    if (j->role->reads_mask && !j->ctx->bench && (!xd_job_has_mask(r) || !xd_job_has_image(r)))
         return xd_fail(e, XD_EINVAL, "%s is for inpainting: add --image and "
                        "--mask_image", p->name);
     if (!xd_job_has_mask(r))
@@ -46,7 +47,7 @@ static xd_status read_pixels(const xd_job *j, int crop, int64_t w, int64_t h, ui
 {
     xd_pixel_source of = { "mask_image", "mask_pixels", j->r->images.mask_image,
                            j->r->images.mask_pixels };
-    xd_status s = xd_init_image_pixels(&of, rgb, &size[0], &size[1], e);
+    xd_status s = xd_input_image_pixels(&of, rgb, &size[0], &size[1], e);
     if (s != XD_OK || (size[0] == w && size[1] == h))
         return s;
     xd_log(XD_LOG_INFO, "resizing the mask from %lld x %lld pixels to the image's %lld x %lld",
@@ -130,23 +131,6 @@ xd_status xd_mask_share(xd_job *j, xd_err *e)
 
 /* ---- use of the mask --------------------------------------------------------------------- */
 
-void xd_mask_grey(const xd_job *j, float *image)
-{
-    for (int64_t i = 0; i < j->size[0] * j->size[1] * 3 && j->mask; i++)
-        image[i] = j->mask[i / 3] ? 0 : image[i];
-}
-
-void xd_mask_channels(const xd_job *j, float *out)
-{
-    const int *cell = j->ctx->model.vae_info.cell;
-    int64_t    n = (int64_t)cell[1] * cell[2], h = j->cells[1], w = j->cells[2];
-    for (int64_t i = 0; i < n * h * w; i++) {
-        int64_t c = i / (h * w), y = i / w % h * cell[1] + c / cell[2];
-        int64_t x = i % w * cell[2] + c % cell[2];
-        out[i] = j->mask ? (float)j->mask[y * j->size[1] + x] : 0;
-    }
-}
-
 void xd_mask_latents(const xd_job *j, float *out)
 {
     const int *cell = j->ctx->model.vae_info.cell;
@@ -175,12 +159,4 @@ xd_status xd_mask_paste(const xd_job *j, uint8_t **pixels, xd_err *e)
     free(*pixels);
     *pixels = out;
     return XD_OK;
-}
-
-void xd_mask_close(xd_job *j)
-{
-    free(j->mask);
-    free(j->paste.rgb);
-    free(j->paste.grey);
-    j->mask = j->paste.rgb = j->paste.grey = NULL;
 }

@@ -13,16 +13,10 @@ xd_status xd_mask_check(const xd_job *j, xd_err *e);
 xd_status xd_mask_read(xd_job *j, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
 /* Sends the mask from rank 0 to all ranks. The call is collective. */
 xd_status xd_mask_share(xd_job *j, xd_err *e);
-/* Sets the masked pixels of an image [H,W,3] to grey (0). */
-void      xd_mask_grey(const xd_job *j, float *image);
-/* Writes the mask as channels for the transformer [cell h * cell w,h,w], one channel for each pixel
- * of a latent cell; zeros if there is no mask. */
-void      xd_mask_channels(const xd_job *j, float *out);
 /* Writes, for each latent [C,h,w], 1 if the mask covers the first pixel of its cell, else 0. */
 void      xd_mask_latents(const xd_job *j, float *out);
 /* With padding_mask_crop, pastes the generated pixels into the original image and replaces *pixels
  * by the result. Call on rank 0. */
 xd_status xd_mask_paste(const xd_job *j, uint8_t **pixels, xd_err *e);
-void      xd_mask_close(xd_job *j);
 
 #endif

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/pixels.h"
 #include "pipeline/preview_decoder.h"
-#include "pipeline/result.h"
-#include "pipeline/vae_codec.h"
 
 enum { MOST = 128 };            /* max latent channels for learned colours                     */
 
@@ -245,7 +244,7 @@ void xd_preview_report(const xd_job *j, const float *clean, const xd_progress *p
     float   *rgb = malloc((size_t)n * sizeof *rgb);
     uint8_t *pixels = NULL;
     if (image && rgb) {
-        xd_vae_fit(image, from, rgb, to);
+        xd_pixels_fit(image, from, rgb, to);
         pixels = xd_pixels_quantize(rgb, n, NULL);
     }
     if (pixels) {

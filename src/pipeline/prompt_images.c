@@ -94,14 +94,6 @@ xd_status xd_prompt_images_share(xd_job *j, xd_status s, xd_err *e)
     return s;
 }
 
-void xd_prompt_images_close(xd_job *j)
-{
-    for (int i = 0; i < XD_MAXREFS; i++) {
-        free(j->seen[i]);
-        j->seen[i] = NULL;
-    }
-}
-
 /* Computes two hashes of the images: FNV-1a of their bytes, and a mix of the bytes and the first
  * hash. */
 void xd_prompt_images_hash(const xd_job *j, int64_t hash[2])

@@ -19,7 +19,6 @@ xd_status xd_prompt_image_read(xd_job *j, int i, const uint8_t *rgb, xd_grid siz
 /* Sends the images for the encoder from rank 0 to all ranks that split an encoder. `s` is this
  * rank's status so far. Returns the first failure of any rank. The call is collective. */
 xd_status xd_prompt_images_share(xd_job *j, xd_status s, xd_err *e);
-void      xd_prompt_images_close(xd_job *j);
 
 /* Returns the number of token ids that images add to a prompt for encoder k in which each image is
  * one id. */

@@ -1,5 +1,4 @@
 /* result.c - holds the images of a request and the texts of their metadata */
-#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +8,6 @@
 #include "pipeline/result.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/record.h"
 #include "model/lora.h"
 #include "pipeline/callbacks.h"
 #include "pipeline/dtypes.h"
@@ -17,6 +15,7 @@
 #include "pipeline/mask.h"
 #include "pipeline/options.h"
 #include "pipeline/output.h"
+#include "pipeline/pixels.h"
 #include "pipeline/text_encode.h"
 
 enum { MAXTIME = 8 };
@@ -287,23 +286,6 @@ xd_status xd_result_fail_odd(const xd_job *j, int i, int64_t n, xd_err *e)
                    ctx->type == XD_F32 ? "" : "--dtype f32 or ");
 }
 
-/* Converts pixels from floats to 8-bit integers. Halves are rounded to even, as in diffusers'
- * VaeImageProcessor. */
-uint8_t *xd_pixels_quantize(const float *rgb, int64_t n, int64_t *odd)
-{
-    uint8_t *out = malloc((size_t)n + 1);
-    int64_t  bad = 0;
-    for (int64_t i = 0; out && i < n; i++) {
-        float v = rgb[i] * 0.5f + 0.5f;
-        bad += !(fabsf(v) <= FLT_MAX);
-        v = v > 0 ? v < 1 ? v : 1 : 0;          /* NaN becomes 0, a black pixel                */
-        out[i] = (uint8_t)lrintf(v * 255);
-    }
-    if (odd)
-        *odd += bad;
-    return out;
-}
-
 static void report_image(const xd_job *j, const float *rgb)
 {
     int64_t d[4] = { j->frames, j->asked[0], j->asked[1], 3 }, n = xd_job_pixels(j);
@@ -401,13 +383,6 @@ const float *xd_result_lat(const xd_result *r, int i, int64_t *n)
     const item *t = item_at(r, i);
     *n = t ? r->lat[0] * r->lat[1] * r->lat[2] * r->lat[3] : 0;
     return t ? t->lat : NULL;
-}
-
-void xd_image_init_size(xd_image *i, size_t size)
-{
-    xd_image own = { .frames = 1, .channels = 3 };
-    xd_record_init(i, size);
-    xd_record_write(i, &own, sizeof own, "xd_image", NULL);
 }
 
 const xd_image *xd_result_image(const xd_result *r, int i)

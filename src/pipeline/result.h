@@ -17,9 +17,6 @@ void      xd_result_image_time(xd_result *r, int i, const char *part, double sec
 /* Fails with the error for image i whose values are NaN or infinite: n pixel values after the
  * autoencoder, or, if n is 0, the latents. */
 xd_status xd_result_fail_odd(const xd_job *j, int i, int64_t n, xd_err *e);
-/* Converts n pixel values in [-1,1] to malloc'ed bytes 0..255. Returns NULL if out of memory. Adds
- * the number of NaN or infinite values to *odd, which may be NULL. */
-uint8_t  *xd_pixels_quantize(const float *rgb, int64_t n, int64_t *odd);
 void      xd_result_traffic(xd_result *r, int64_t bytes);
 /* Sets the token counts in the metadata of all images. Call after the prompts are tokenized. */
 void      xd_result_count_tokens(xd_result *r, const xd_job *j, const xd_prompts *w);

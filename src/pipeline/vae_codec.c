@@ -1,15 +1,17 @@
 /* vae_codec.c - decodes latents to pixels and encodes pixels to latents with the VAE */
-#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "pipeline/vae_codec.h"
-#include "base/par.h"
 #include "comm/kinds.h"
 #include "exec/op.h"
 #include "model/component.h"
 #include "model/model.h"
 #include "pipeline/arenas.h"
+#include "pipeline/context.h"
+#include "pipeline/image_roles.h"
 #include "pipeline/job.h"
+#include "pipeline/pixels.h"
 #include "pipeline/preview.h"
 #include "pipeline/yield.h"
 #include "pipeline/vae_shards.h"
@@ -163,8 +165,7 @@ xd_status xd_vae_encode_frames_count(xd_job *j, const xd_vae_clip *clip, size_t 
 
 xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e)
 {
-    xd_vae_clip clip = { j->ctx->model.recipe->from_frames ? j->frames : 1,
-                         { j->size[0], j->size[1] } };
+    xd_vae_clip clip = { j->role->reads_video ? j->frames : 1, { j->size[0], j->size[1] } };
     size_t      one;
     xd_status   s = j->nrefs ? XD_OK : count_vae(j, &clip, bytes, e);
     for (int i = 0; i < j->nrefs && s == XD_OK; i++) {
@@ -175,55 +176,88 @@ xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e)
     return s;
 }
 
-/* ---- resizing ----------------------------------------------------------------------------- */
+/* ---- images on the ranks ------------------------------------------------------------------ */
 
-typedef struct fit {            /* bilinear resizing, half-pixel centres (align_corners false) */
-    const float *in;
-    float       *out;
-    int64_t      ih, iw, ow;    /* size of the input image; width of the output image          */
-    int64_t      y0, x0;        /* offset of the cropped output in the resized image           */
-    double       sy, sx;        /* input pixels per pixel of the resized image                 */
-} fit;
-
-typedef struct tap { int64_t a, b; float wb; } tap;
-
-static tap tap_of(int64_t i, double step, int64_t n)
+static void open_exec(xd_exec *x, xd_job *j, xd_arena *a)
 {
-    double at = ((double)i + 0.5) * step - 0.5;
-    at = at < 0 ? 0 : at;
-    int64_t a = (int64_t)at;
-    a = a < n - 1 ? a : n - 1;
-    return (tap){ a, a + 1 < n ? a + 1 : a, (float)(at - (double)a) };
+    xd_arena_rewind(a, 0);
+    xd_exec_init(x, j->ctx->dev, a, j->ctx->type);
+    x->cancel = j->ctx->cancel;
+    xd_world_watch(&j->ctx->world, x);
+    xd_yield_watch(j, x);
 }
 
-static void fit_rows(void *ctx, int64_t begin, int64_t end, int thread)
+/* Allocates memory on this rank for the pixels that rank 0 will send. */
+static int allocate_pixels(float **pixels[2], int64_t n)
 {
-    const fit *f = ctx;
-    (void)thread;
-    for (int64_t y = begin; y < end; y++) {
-        tap          ty = tap_of(y + f->y0, f->sy, f->ih);
-        const float *ra = f->in + ty.a * f->iw * 3, *rb = f->in + ty.b * f->iw * 3;
-        for (int64_t x = 0; x < f->ow; x++) {
-            tap tx = tap_of(x + f->x0, f->sx, f->iw);
-            for (int c = 0; c < 3; c++) {
-                float top = ra[tx.a * 3 + c] * (1 - tx.wb) + ra[tx.b * 3 + c] * tx.wb;
-                float low = rb[tx.a * 3 + c] * (1 - tx.wb) + rb[tx.b * 3 + c] * tx.wb;
-                f->out[(y * f->ow + x) * 3 + c] = top * (1 - ty.wb) + low * ty.wb;
-            }
-        }
+    for (int i = 0; i < 2; i++)
+        if (pixels[i] && !*pixels[i] && !(*pixels[i] = malloc((size_t)n * sizeof(float))))
+            return 0;
+    return 1;
+}
+
+/* Returns the frames of a clip for the VAE, malloc'ed, and frees the pixels of its images. Returns
+ * NULL if there is no memory. */
+static float *fill_clip(const xd_vae_clip *clip, float **pixels[2])
+{
+    int64_t n = clip->pixels.rows * clip->pixels.cols * 3;
+    float  *all = calloc((size_t)(clip->frames * n), sizeof *all);
+    for (int i = 0; i < 2; i++) {
+        if (!pixels[i])
+            continue;
+        if (all)
+            memcpy(all + (i ? clip->frames - 1 : 0) * n, *pixels[i], (size_t)n * sizeof *all);
+        free(*pixels[i]), *pixels[i] = NULL;
     }
+    return all;
 }
 
-void xd_vae_fit(const float *rgb, xd_grid from, float *out, xd_grid to)
+static xd_status encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
+                             float *moments, xd_err *e)
 {
-    int64_t ih = from.rows, iw = from.cols, oh = to.rows, ow = to.cols;
-    double  ratio = fmax((double)oh / (double)ih, (double)ow / (double)iw);
-    int64_t rh = (int64_t)((double)ih * ratio), rw = (int64_t)((double)iw * ratio);
-    rh = rh < oh ? oh : rh;     /* rounding may give less than the requested size              */
-    rw = rw < ow ? ow : rw;
-    fit f = { rgb, out, ih, iw, ow, (rh - oh) / 2, (rw - ow) / 2, (double)ih / (double)rh,
-              (double)iw / (double)rw };
-    xd_par_for(oh, fit_rows, &f);
+    xd_exec x;
+    if (clip->frames > 1 && !(*pixels[0] = fill_clip(clip, pixels)))
+        return xd_fail(e, XD_ENOMEM, "no memory for %lld frames to encode",
+                       (long long)clip->frames);
+    open_exec(&x, j, a);
+    xd_vae_encode_frames(&x, j, &j->ctx->model.vae.w->net, clip, *pixels[0], moments);
+    return xd_exec_status(&x, e);
+}
+
+/* With a parallel VAE every replica encodes; otherwise only rank 0 does. */
+xd_status xd_vae_encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
+                             float **moments, xd_err *e)
+{
+    xd_context        *ctx = j->ctx;
+    const xd_vae_info *v = &ctx->model.vae_info;
+    int                all = ctx->plan.vae_rows;
+    xd_grid            size = clip->pixels;
+    int64_t            n = 2 * v->channels * (size.rows / v->cell[1]) * (size.cols / v->cell[2]) *
+                           xd_vae_latents(v, clip->frames);
+    int64_t            in = size.rows * size.cols * 3;
+    xd_status          s = XD_OK;
+    *moments = malloc((size_t)n * sizeof **moments);
+    if (!*moments || (all && !allocate_pixels(pixels, in)))
+        s = xd_fail(e, XD_ENOMEM, "no memory for an image to encode");
+    s = xd_world_agree(&ctx->world, s, e);
+    for (int i = 0; i < 2 && all; i++)
+        if (s == XD_OK && pixels[i])
+            s = xd_world_broadcast(&ctx->world, *pixels[i], in * (int64_t)sizeof(float), e);
+    if (s == XD_OK && !all && ctx->world.used->rank) {
+        s = xd_yield_follow(j, e);
+    } else if (s == XD_OK) {
+        xd_yield_begin(j);
+        s = encode_clip(j, a, clip, pixels, *moments, e);
+        xd_yield_end(j);
+    }
+    xd_yield_seconds(j);        /* yields during encoding are not in the result's times        */
+    s = xd_world_agree(&ctx->world, s, e);
+    if (s == XD_OK && !all)
+        s = xd_world_broadcast(&ctx->world, *moments, n * (int64_t)sizeof **moments, e);
+    for (int i = 0; i < 2; i++)
+        if (pixels[i])
+            free(*pixels[i]), *pixels[i] = NULL;
+    return s;
 }
 
 /* Resizes (bilinear) and crops the image to the requested size if another size was generated;
@@ -237,7 +271,7 @@ static xd_status fit_size(const xd_job *j, float **rgb, xd_err *e)
     if (!out)
         return xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld", (long long)to.cols,
                        (long long)to.rows);
-    xd_vae_fit(*rgb, from, out, to);
+    xd_pixels_fit(*rgb, from, out, to);
     free(*rgb);
     *rgb = out;
     return XD_OK;
@@ -245,14 +279,9 @@ static xd_status fit_size(const xd_job *j, float **rgb, xd_err *e)
 
 xd_status xd_vae_decode_image(xd_job *j, xd_arena *a, const float *lat, float **rgb, xd_err *e)
 {
-    xd_context *ctx = j->ctx;
-    xd_exec     x;
-    xd_arena_rewind(a, 0);
-    xd_exec_init(&x, ctx->dev, a, ctx->type);
-    x.cancel = ctx->cancel;
-    xd_world_watch(&ctx->world, &x);
-    xd_yield_watch(j, &x);
-    xd_vae_decode(&x, j, &ctx->model.vae.w->net, lat, *rgb);
+    xd_exec x;
+    open_exec(&x, j, a);
+    xd_vae_decode(&x, j, &j->ctx->model.vae.w->net, lat, *rgb);
     if (xd_ok(&x) && *rgb)
         xd_preview_learn(j, lat, *rgb);
     if (xd_ok(&x))

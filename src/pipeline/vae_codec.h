@@ -25,9 +25,11 @@ xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e);
  * image to the requested size on rank 0 of the replica. There *rgb has memory for the generated
  * size; elsewhere it is NULL. Yields (yield.h) and makes previews (preview.h). */
 xd_status xd_vae_decode_image(xd_job *j, xd_arena *a, const float *lat, float **rgb, xd_err *e);
-
-/* Resizes (bilinear) an image [from.rows,from.cols,3] so that it covers [to.rows,to.cols,3], and
- * crops equally on both sides. */
-void      xd_vae_fit(const float *rgb, xd_grid from, float *out, xd_grid to);
+/* Encodes a clip to moments [t,h,w,2C], the mean and log variance of a Gaussian distribution of
+ * latents. *moments is malloc'ed on every rank. Rank 0 passes the pixels of the first and the last
+ * frame (or NULL); the other frames are grey. Frees the pixels of the two frames. The VAE must be
+ * loaded on the ranks that decode images. The call is collective. */
+xd_status xd_vae_encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
+                             float **moments, xd_err *e);
 
 #endif

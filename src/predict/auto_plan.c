@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/par.h"
 #include "pipeline/context.h"
+#include "pipeline/image_roles.h"
 #include "pipeline/image_shape.h"
 #include "pipeline/job.h"
 #include "pipeline/memory_budget.h"
@@ -89,21 +90,18 @@ static void copy_request(chooser *c)
     xd_request_init(&c->r);
     if (c->a->plan_for)
         c->r = *c->a->plan_for;
-    const xd_recipe *p = c->ctx->model.recipe;
-    if (xd_job_has_image(&c->r) && !p->from_image && !p->from_mask && !p->references &&
-        !p->holds_image) {
+    const xd_role_row *role = xd_role_of(c->ctx->model.recipe, xd_job_has_mask(&c->r));
+    if (xd_job_has_image(&c->r) && role->starts && !role->tokens) {
         double share = c->r.images.strength > 0 ? c->r.images.strength : 0.6;
         int    usual = xd_model_usual(&c->ctx->model, 1, xd_job_has_mask(&c->r)).steps;
         int    steps = c->r.num_inference_steps ? c->r.num_inference_steps : usual;
         c->r.num_inference_steps = steps * share < 1 ? 1 : (int)(steps * share);
     }
     xd_image_shape_take(c->ctx, &c->r);
-    if (!p->references)
+    if (!role->tokens)          /* strength with an image applies only with a mask             */
         c->r.images.image = NULL, c->r.images.image_pixels = NULL, c->r.images.nmore_images = 0,
         c->r.images.mask_image = NULL, c->r.images.mask_pixels = NULL,
-        c->r.images.padding_mask_crop = -1;
-    if (!p->references)         /* strength with an image applies only with a mask             */
-        c->r.images.strength = 0;
+        c->r.images.padding_mask_crop = -1, c->r.images.strength = 0;
     c->r.callbacks.on_stage = NULL, c->r.callbacks.on_step = NULL, c->r.callbacks.on_image = NULL,
     c->r.callbacks.on_tensor = NULL;
     c->r.callbacks.wanted = NULL, c->r.callbacks.on_latents = NULL;

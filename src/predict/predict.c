@@ -13,6 +13,8 @@
 #include "pipeline/context.h"
 #include "pipeline/denoise.h"
 #include "pipeline/encoder_images.h"
+#include "pipeline/image_roles.h"
+#include "pipeline/job.h"
 #include "pipeline/memory_plan.h"
 #include "pipeline/offload.h"
 #include "pipeline/options.h"
@@ -651,7 +653,7 @@ static void send_text(predictor *s, xd_err *e)
 static void send_encoded(predictor *s, xd_err *e)
 {
     const xd_vae_info *v = &s->ctx->model.vae_info;
-    int64_t cells = xd_vae_latents(v, s->ctx->model.recipe->from_frames ? s->job.frames : 1) *
+    int64_t cells = xd_vae_latents(v, s->job.role->reads_video ? s->job.frames : 1) *
                     s->job.cells[1] * s->job.cells[2];
     int64_t pixels = s->job.size[0] * s->job.size[1] * 3;
     float   any;
@@ -670,7 +672,7 @@ static void send_images(predictor *s, int me, xd_err *e)
     int64_t        bytes = 4 * (s->job.numbers + one * xd_job_pixels(&s->job));
     /* The ranks exchange a status after loading (also of the VAE), on finite weights, on memory. */
     record_agreement(s, s->f->plan.vae_rows || D > 1 || xd_job_has_image(s->r) ? 4 : 3, e);
-    if (xd_job_has_image(s->r) && !s->ctx->model.recipe->references)
+    if (xd_job_has_image(s->r) && !s->job.role->tokens)
         send_encoded(s, e);
     for (int i = 0; i < s->job.images; i += D) {
         record_agreement(s, 2 + one, e);

@@ -1,6 +1,7 @@
 /* inspect_uses.c - prints a model's kind of output and its possible inputs */
 #include "report/inspect_uses.h"
 
+#include "pipeline/image_roles.h"
 
 /* Returns how many of a video's frames the model's image encoder reads: 1 (the first frame), 2
  * (first and last frame), or 0 if the model has no image encoder. */
@@ -18,27 +19,21 @@ static void add_word(xd_text_buf *b, int *n, int holds, const char *word)
         xd_buf_add(b, "%s\"%s\"", (*n)++ ? ", " : "", word);
 }
 
-static int takes_strength(const xd_recipe *p)
-{
-    return p->fps <= 0 && !p->from_mask && (!p->references || p->inpaints_reference);
-}
-
 static void add_fields(xd_text_buf *b, const xd_model *m)
 {
-    const xd_recipe *p = m->recipe;
-    int image = p->fps > 0 ? p->from_image || p->holds_image : 1;
-    int both = p->from_frames && frames_read(m) > 1;
-    int last = p->from_frames && frames_read(m) != 1, n = 0, needed = 0;
+    const xd_recipe   *p = m->recipe;
+    const xd_role_row *role = xd_role_of(p, 0);
+    int                n = 0, needed = 0;
     xd_buf_add(b, "\"takes\": [");
-    add_word(b, &n, image, "image");
+    add_word(b, &n, role->read != NULL, "image");
     add_word(b, &n, xd_recipe_inpaints(p), "mask_image");
-    add_word(b, &n, last, "last_image");
-    add_word(b, &n, takes_strength(p), "strength");
+    add_word(b, &n, role->reads_video && frames_read(m) != 1, "last_image");
+    add_word(b, &n, xd_role_of(p, 1)->starts, "strength");
     xd_buf_add(b, "], \"needs\": [");
-    add_word(b, &needed, p->from_image || p->from_mask || p->needs_reference, "image");
-    add_word(b, &needed, p->from_mask, "mask_image");
-    add_word(b, &needed, both, "last_image");
-    xd_buf_add(b, "], \"images\": %d", !image ? 0 : p->references > 0 ? p->references : 1);
+    add_word(b, &needed, p->needs_image, "image");
+    add_word(b, &needed, role->reads_mask, "mask_image");
+    add_word(b, &needed, role->reads_video && frames_read(m) > 1, "last_image");
+    xd_buf_add(b, "], \"images\": %d", !role->read ? 0 : p->references > 0 ? p->references : 1);
 }
 
 void xd_inspect_uses(xd_text_buf *b, const xd_model *m)
@@ -54,7 +49,7 @@ void xd_inspect_uses(xd_text_buf *b, const xd_model *m)
     xd_buf_add(b, ", \"defaults\": {\"width\": %lld, \"height\": %lld, \"num_inference_steps\": %d,"
                " \"guidance_scale\": %.10g", (long long)(d->sample[2] * cell[2]),
                (long long)(d->sample[1] * cell[1]), m->usual.steps, m->usual.guidance);
-    if (takes_strength(p))
+    if (xd_role_of(p, 1)->starts)
         xd_buf_add(b, ", \"strength\": %.10g", p->strength > 0 ? p->strength : 0.6);
     if (m->usual.true_cfg > 0)
         xd_buf_add(b, ", \"true_cfg_scale\": %.10g", m->usual.true_cfg);

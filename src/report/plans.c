@@ -10,6 +10,7 @@
 #include "base/record.h"
 #include "base/word_list.h"
 #include "pipeline/dtypes.h"
+#include "pipeline/image_roles.h"
 #include "pipeline/image_shape.h"
 #include "pipeline/job.h"
 #include "pipeline/memory_budget.h"
@@ -94,7 +95,8 @@ static void set_request(xd_plans *p)
         /* Plans depend on whether there is a negative prompt, not on its text. */
         p->r.negative_prompt = "";
     xd_image_shape_take(&p->g->ctx, &p->r);
-    if (!p->g->ctx.model.recipe->references && !p->g->ctx.model.recipe->from_frames)
+    const xd_role_row *role = xd_role_of(p->g->ctx.model.recipe, xd_job_has_mask(&p->r));
+    if (!role->tokens && !role->reads_video)
         p->r.images.image = NULL, p->r.images.image_pixels = NULL, p->r.images.nmore_images = 0,
         p->r.images.last_image = NULL, p->r.images.last_pixels = NULL,
         p->r.images.mask_image = NULL, p->r.images.mask_pixels = NULL,

@@ -54,9 +54,10 @@ static void give_images(const xd_engine *g, xd_request *r)
     static char path[2][1024];
     for (int i = 0; i < 2; i++)
         snprintf(path[i], sizeof path[i], "%s/%s.png", model_dir, i ? "last" : "image");
-    if (g->ctx.model.recipe->from_image)
+    int video = g->ctx.model.recipe->fps > 0 && g->ctx.model.recipe->needs_image;
+    if (video)
         r->images.image = path[0], r->num_frames = 5;
-    if (g->ctx.model.recipe->from_image && xd_model_images(&g->ctx.model, 1) > 1)
+    if (video && xd_model_images(&g->ctx.model, 1) > 1)
         r->images.last_image = path[1];
 }
 

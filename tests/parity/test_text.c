@@ -15,7 +15,7 @@
 #include "model/component.h"
 #include "pipeline/job.h"
 #include "pipeline/prompt_images.h"
-#include "pipeline/references.h"
+#include "pipeline/image_roles.h"
 #include "pipeline/text_encode.h"
 
 enum { PROMPTS = 2, SINGLE = 8192 };    /* SINGLE: all-reduces up to this are one trip          */
@@ -213,16 +213,16 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
     r.guidance.true_cfg_scale =
         g->ctx.model.recipe->distilled ? 2 : 0; /* so that it reads the negative */
     /* prompt, too */
-    if (g->ctx.model.recipe->needs_reference) {
+    if (g->ctx.model.recipe->needs_image && g->ctx.model.recipe->references) {
         snprintf(image, sizeof image, "%s/image.png", g->ctx.model.dir);
         r.images.image = image;
         r.output.max_area = 6144;
     }
-    if (g->ctx.model.recipe->from_image)
+    if (g->ctx.model.recipe->needs_image && g->ctx.model.recipe->fps > 0)
         give_images(g, &r, path);
     must(xd_job_open(&j, &g->ctx, &r, &e), &e);
     j.rank0_images = xd_job_images(&r);
-    must(xd_references_share(&j, XD_OK, &e), &e);
+    must(xd_role_references_share(&j, XD_OK, &e), &e);
     must(xd_prompts_tokenize(&w, &j, &e), &e);
     *packed = 0;
     for (int k = 0; k < w.ntext && rank < g->ctx.plan.text_tp; k++) {

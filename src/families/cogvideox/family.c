@@ -13,7 +13,7 @@ static const xd_recipe from_text = {
                 .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST } },
     .ntext = 1,
     .steps = 50, .guidance = 6, .max_text = 226, .fps = 8, .pairs_fps = 16,
-    .dynamic_cfg = 1,
+    .role = XD_ROLE_NONE, .dynamic_cfg = 1,
 };
 
 /* The text encoders, defaults and rules of diffusers' CogVideoXImageToVideoPipeline.__call__. */
@@ -23,8 +23,8 @@ static const xd_recipe from_image = {
     .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl",
                 .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST } },
     .ntext = 1,
-    .steps = 50, .guidance = 6, .max_text = 226, .fps = 8, .pairs_fps = 16, .from_image = 1,
-    .dynamic_cfg = 1,
+    .steps = 50, .guidance = 6, .max_text = 226, .fps = 8, .pairs_fps = 16,
+    .role = XD_ROLE_FIRST_FRAME, .needs_image = 1, .dynamic_cfg = 1,
 };
 
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */

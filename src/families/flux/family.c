@@ -33,7 +33,8 @@ static const xd_recipe fill = {
     .dit = "transformer", .vae = "vae",
     .text = CLIP_AND_T5, .ntext = 2,
     .steps = 50, .guidance = 30, .max_text = 512, .most_text = 512, .distilled = 1,
-    .own_sigmas = XD_OWN_ALWAYS, .packed = 1, .max_shift = 1.15, .from_mask = 1, .mask_strength = 1,
+    .own_sigmas = XD_OWN_ALWAYS, .packed = 1, .max_shift = 1.15, .role = XD_ROLE_MASK,
+    .needs_image = 1, .mask_strength = 1,
 };
 
 /* ---- FLUX.1 Kontext ------------------------------------------------------------------------- */
@@ -69,8 +70,8 @@ static const xd_recipe kontext = {
     .text = CLIP_AND_T5, .ntext = 2,
     .steps = 28, .guidance = 3.5, .max_text = 512, .most_text = 512, .distilled = 1,
     .own_sigmas = XD_OWN_ALWAYS, .packed = 1, .max_shift = 1.15,
-    .references = 1, .reference_size = kontext_size, .max_area = MEGAPIXEL,
-    .auto_resizes = 1,
+    .role = XD_ROLE_REFERENCES, .references = 1, .reference_size = kontext_size,
+    .max_area = MEGAPIXEL, .auto_resizes = 1,
 };
 
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */

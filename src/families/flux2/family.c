@@ -43,7 +43,8 @@ static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int
 }
 
 #define READS_IMAGES                                                                              \
-    .references = 10, .reference_size = reference_size, .sized_by = XD_SIZED_BY_FIRST
+    .role = XD_ROLE_REFERENCES, .references = 10, .reference_size = reference_size,               \
+    .sized_by = XD_SIZED_BY_FIRST
 
 static const int klein_states[] = { 9, 18, 27 };
 

@@ -67,7 +67,8 @@ static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int
     .steps = 50, .guidance = 1, .distilled = 1, .true_cfg = 4, .keeps_length = 1,                  \
     .max_text = 1024, .most_text = 1024, .own_sigmas = XD_OWN_ALWAYS, .packed = 1,                 \
     .max_shift = 1.15,                                                                             \
-    .needs_reference = 1, .reference_area = MEGAPIXEL, .reference_size = reference_size
+    .role = XD_ROLE_REFERENCES, .needs_image = 1, .reference_area = MEGAPIXEL,                     \
+    .reference_size = reference_size
 
 /* The text encoders, defaults and rules of diffusers' QwenImageEditPipeline.__call__ and
  * QwenImageEditInpaintPipeline. The text encoder reads the same image as the autoencoder. */

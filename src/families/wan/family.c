@@ -19,7 +19,7 @@ static const xd_recipe from_text = {
     .dit = "transformer", .dit2 = "transformer_2", .vae = "vae",
     .text = { UMT5 }, .ntext = 1,
     .steps = 50, .guidance = 5, .max_text = 512, .max_shift = 1.15, .fps = 16,
-    .frames_up = 1, .channels_first = 1, .caption = xd_caption_clean,
+    .frames_up = 1, .channels_first = 1, .caption = xd_caption_clean, .role = XD_ROLE_NONE,
 };
 
 /* Returns a size with the aspect ratio of the given image and about the area of 832 x 480 pixels,
@@ -46,7 +46,8 @@ static const xd_recipe from_image = {
     .ntext = 2,
     .steps = 50, .guidance = 5, .max_text = 512, .max_shift = 1.15, .fps = 16,
     .frames_up = 1, .channels_first = 1, .caption = xd_caption_clean,
-    .from_image = 1, .from_frames = 1, .sized_by = XD_SIZED_BY_FIRST, .reference_size = frame_size,
+    .role = XD_ROLE_FRAMES, .needs_image = 1, .sized_by = XD_SIZED_BY_FIRST,
+    .reference_size = frame_size,
 };
 
 /* The text encoders, defaults and rules of models with expand_timesteps, in diffusers' WanPipeline
@@ -58,8 +59,7 @@ static const xd_recipe from_held = {
     .dit = "transformer", .dit2 = "transformer_2", .vae = "vae",
     .text = { UMT5 }, .ntext = 1,
     .steps = 50, .guidance = 5, .max_text = 512, .max_shift = 1.15, .fps = 24,
-    .frames_up = 1, .channels_first = 1, .caption = xd_caption_clean,
-    .holds_image = 1,
+    .frames_up = 1, .channels_first = 1, .caption = xd_caption_clean, .role = XD_ROLE_HELD,
 };
 
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */

@@ -1,36 +1,26 @@
-/* references.c - reads, resizes and encodes reference images to tokens.
+/* role_references.c - reads, resizes and encodes reference images to tokens.
  *
  * The latents of a reference image are the mean of the VAE's Gaussian (diffusers:
  * sample_mode="argmax"). No random number is drawn, so the noise of the output does not depend on
  * reference images. */
-#include "pipeline/references.h"
+#include "pipeline/image_roles_inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "base/record.h"
 #include "io/image.h"
 #include "pipeline/context.h"
-#include "pipeline/init_image.h"
+#include "pipeline/pixels.h"
 #include "pipeline/prompt_images.h"
+#include "pipeline/vae_codec.h"
 #include "ranks/world.h"
 
 /* Returns the number of images; 1 in a benchmark of a model that needs one. */
 static int64_t count_references(const xd_job *j)
 {
     int64_t n = xd_job_images(j->r);
-    return n || !j->ctx->bench || !j->ctx->model.recipe->needs_reference ? n : 1;
-}
-
-int xd_references_inpainted(const xd_job *j)
-{
-    return j->ctx->model.recipe->inpaints_reference && xd_job_has_mask(j->r);
-}
-
-static int has_references(const xd_job *j)
-{
-    return j->ctx->model.recipe->references && count_references(j) > 0;
+    return n || !j->ctx->bench || !j->ctx->model.recipe->needs_image ? n : 1;
 }
 
 static int64_t unit_of(const xd_job *j)
@@ -109,8 +99,8 @@ static xd_status read_one(xd_job *j, int i, xd_err *e)
     uint8_t   *rgb = NULL;
     xd_grid   *to = &j->ref_size[i], resized;
     int64_t    w, h;
-    xd_pixel_source of = xd_init_image_source(j->r, i);
-    xd_status  s = xd_init_image_pixels(&of, &rgb, &w, &h, e);
+    xd_pixel_source of = xd_input_image_source(j->r, i);
+    xd_status  s = xd_input_image_pixels(&of, &rgb, &w, &h, e);
     if (s != XD_OK)
         return s;
     resized = (xd_grid){ h, w };
@@ -127,11 +117,10 @@ static xd_status read_one(xd_job *j, int i, xd_err *e)
         crop(rgb, resized, *to);
     if (s == XD_OK)
         s = xd_prompt_image_read(j, i, rgb, *to, 1, e);
-    if (s == XD_OK && !xd_references_inpainted(j))
-        s = xd_init_image_floats(&j->ref_pixels[i], rgb, *to, e);
+    if (s == XD_OK && !j->role->starts)
+        s = xd_pixels_floats(&j->ref_pixels[i], rgb, *to, e);
     free(rgb);
-    if (s == XD_OK && xd_references_inpainted(j) &&
-        (to->rows != j->size[0] || to->cols != j->size[1]))
+    if (s == XD_OK && j->role->starts && (to->rows != j->size[0] || to->cols != j->size[1]))
         return xd_fail(e, XD_EINVAL, "the size %lld x %lld differs from that of the masked image, "
                        "%lld x %lld: leave out width and height",
                        (long long)j->size[1], (long long)j->size[0], (long long)to->cols,
@@ -139,13 +128,14 @@ static xd_status read_one(xd_job *j, int i, xd_err *e)
     return s;
 }
 
-xd_status xd_references_read(xd_job *j, xd_err *e)
+xd_status xd_role_references_read(xd_job *j, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
     int64_t          n = count_references(j);
     int              counted = j->ctx->unread || !xd_job_images(j->r);
-    if (!has_references(j))
-        return XD_OK;
+    xd_status        s = j->role->starts ? xd_role_start_read(j, e) : XD_OK;
+    if (s != XD_OK || !n)
+        return s;
     if (n > p->references)
         return xd_fail(e, XD_EINVAL, "%lld images are given, but %s reads at most %d",
                        (long long)n, p->name, p->references);
@@ -156,21 +146,19 @@ xd_status xd_references_read(xd_job *j, xd_err *e)
     j->nrefs = (int)n;
     for (int i = 0; i < j->nrefs && counted; i++) {
         xd_grid size = { j->size[0], j->size[1] };
-        if (set_size(j, i, &size, NULL) != XD_OK || xd_references_inpainted(j))
+        if (set_size(j, i, &size, NULL) != XD_OK || j->role->starts)
             j->ref_size[i] = whole_tokens(j, (xd_grid){ j->size[0], j->size[1] });
     }
-    for (int i = 0; i < j->nrefs && !counted && j->ctx->world.used->rank == 0; i++) {
-        xd_status s = read_one(j, i, e);
-        if (s != XD_OK)
+    for (int i = 0; i < j->nrefs && !counted && j->ctx->world.used->rank == 0; i++)
+        if ((s = read_one(j, i, e)) != XD_OK)
             return s;
-    }
     set_tokens(j);
     return XD_OK;
 }
 
-xd_status xd_references_share(xd_job *j, xd_status s, xd_err *e)
+xd_status xd_role_references_share(xd_job *j, xd_status s, xd_err *e)
 {
-    if (j->ctx->world.used->size == 1 || !j->rank0_images || !j->ctx->model.recipe->references)
+    if (j->ctx->world.used->size == 1 || !j->rank0_images || !j->role->tokens)
         return s;
     xd_grid   all[2 * XD_MAXREFS];
     memcpy(all, j->ref_size, sizeof j->ref_size);
@@ -201,7 +189,7 @@ static void fill_tokens(const xd_job *j, int i, const float *from, int64_t cells
                 }
 }
 
-void xd_references_from_sample(const xd_job *j, const float *sample, float *tokens)
+void xd_role_references_from_sample(const xd_job *j, const float *sample, float *tokens)
 {
     fill_tokens(j, 0, sample, 1, j->cells[1] * j->cells[2], tokens);
 }
@@ -210,8 +198,8 @@ static xd_status encode_one(xd_job *j, int i, xd_arena *a, float *tokens, xd_err
 {
     float    *moments = NULL;
     float   **pixels[2] = { &j->ref_pixels[i], NULL };
-    xd_status s = xd_init_image_moments(j, a, &(xd_vae_clip){ 1, j->ref_size[i] }, pixels, &moments,
-                                        e);
+    xd_status s = xd_vae_encode_clip(j, a, &(xd_vae_clip){ 1, j->ref_size[i] }, pixels, &moments,
+                                     e);
     const xd_vae_info *v = &j->ctx->model.vae_info;
     if (s == XD_OK)
         fill_tokens(j, i, moments, 2 * v->channels, 1, tokens);
@@ -221,11 +209,11 @@ static xd_status encode_one(xd_job *j, int i, xd_arena *a, float *tokens, xd_err
     return s;
 }
 
-xd_status xd_references_encode(xd_job *j, xd_arena *a, xd_err *e)
+xd_status xd_role_references_encode(xd_job *j, xd_arena *a, xd_err *e)
 {
     int64_t   n = j->lay.len[XD_REF] * j->features, at = 0;
     xd_status s = XD_OK;
-    if (!has_references(j) || xd_references_inpainted(j))
+    if (!j->nrefs)
         return XD_OK;
     if (!(j->ref_tokens = malloc((size_t)n * sizeof *j->ref_tokens)))
         s = xd_fail(e, XD_ENOMEM, "no memory for the tokens of %d images", j->nrefs);
@@ -235,15 +223,4 @@ xd_status xd_references_encode(xd_job *j, xd_arena *a, xd_err *e)
         at += token_count(j, i) * j->features;
     }
     return s;
-}
-
-void xd_references_close(xd_job *j)
-{
-    for (int i = 0; i < XD_MAXREFS; i++) {
-        free(j->ref_pixels[i]);
-        j->ref_pixels[i] = NULL;
-    }
-    xd_prompt_images_close(j);
-    free(j->ref_tokens);
-    j->ref_tokens = NULL;
 }

@@ -1,0 +1,75 @@
+/* input_image.c - the input images of a request, as files or as the program's pixels */
+#include <stdlib.h>
+
+#include "pipeline/input_image.h"
+#include "base/record.h"
+#include "io/image.h"
+
+enum { MOST_SIDE = 1 << 20 };
+
+static xd_status check_pixels(const xd_image *i, const char *name, xd_err *e)
+{
+    if (!i->data)
+        return xd_fail(e, XD_EINVAL, "%s has no data", name);
+    if (i->frames != 1 || i->width < 1 || i->height < 1 || i->width > MOST_SIDE ||
+        i->height > MOST_SIDE)
+        return xd_fail(e, XD_EINVAL,
+                       "%s has %lld frames of %lld x %lld pixels; it must be one of at "
+                       "least 1 x 1", name, (long long)i->frames, (long long)i->width,
+                       (long long)i->height);
+    if (i->channels != 1 && i->channels != 3 && i->channels != 4)
+        return xd_fail(e, XD_EINVAL, "%s has %d channels; it can have 1, 3 or 4", name,
+                       i->channels);
+    if (i->stride && i->stride < i->width * i->channels)
+        return xd_fail(e, XD_EINVAL,
+                       "%s has a stride of %lld bytes, less than the %lld of a row", name,
+                       (long long)i->stride, (long long)i->width * i->channels);
+    return XD_OK;
+}
+
+/* Converts the program's pixels, of any stride and number of channels, to contiguous RGB, as if
+ * they had been read from a file. *rgb is malloc'ed. */
+static xd_status copy_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
+                             xd_err *e)
+{
+    xd_image i;
+    xd_image_init(&i);
+    xd_status s = xd_record_read(&i, sizeof i, of->pixels, "xd_image", e);
+    if (s == XD_OK)
+        s = check_pixels(&i, of->pixels_name, e);
+    if (s != XD_OK)
+        return s;
+    int64_t stride = i.stride ? i.stride : i.width * i.channels;
+    *w = i.width, *h = i.height;
+    if (!(*rgb = malloc((size_t)(i.width * i.height) * 3)))
+        return xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld pixels",
+                       (long long)i.width, (long long)i.height);
+    for (int64_t y = 0; y < i.height; y++)
+        for (int64_t x = 0; x < i.width; x++)
+            for (int c = 0; c < 3; c++)
+                (*rgb)[(y * i.width + x) * 3 + c] =
+                    i.data[y * stride + x * i.channels + (i.channels == 1 ? 0 : c)];
+    return XD_OK;
+}
+
+xd_pixel_source xd_input_image_source(const xd_request *r, int k)
+{
+    if (k == 0)
+        return (xd_pixel_source) { "image", "image_pixels", r->images.image,
+                                   r->images.image_pixels };
+    return (xd_pixel_source){ "more_images", "more_pixels",
+                              r->images.more_images ? r->images.more_images[k - 1] : NULL,
+                              r->images.more_pixels ? r->images.more_pixels[k - 1] : NULL };
+}
+
+xd_status xd_input_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
+                               xd_err *e)
+{
+    if (of->file && of->pixels)
+        return xd_fail(e, XD_EINVAL, "%s and %s are both given; use one of them",
+                       of->file_name, of->pixels_name);
+    if (!of->file && !of->pixels)
+        return xd_fail(e, XD_EINVAL, "an entry of %s and %s has neither a file nor pixels",
+                       of->file_name, of->pixels_name);
+    return of->file ? xd_image_read(of->file, rgb, w, h, e) : copy_pixels(of, rgb, w, h, e);
+}
