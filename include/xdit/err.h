@@ -1,6 +1,6 @@
 /* err.h - declares the types that all other headers need: status codes, the error record, the
- * levels of log lines, and the callback that receives facts. xdit.h includes this header and
- * documents errors. */
+ * levels of log lines, and the callback type xd_fact. xdit.h includes this header and documents
+ * errors. */
 #ifndef XDIT_ERR_H
 #define XDIT_ERR_H
 
@@ -16,19 +16,20 @@ typedef enum xd_status {
     XD_ECANCELLED               /* xd_cancel was called                                      */
 } xd_status;
 
-typedef struct xd_err { /* record of the first failure; initialize with {0}; its size never
-                           changes */
+/* Record of the first failure; initialize it with {0}. Its size is the same in all versions. */
+typedef struct xd_err {
     xd_status code;
-    int       rank;             /* rank that failed; -1: not all ranks know which one         */
+    int       rank; /* rank that failed; -1 if some ranks do not know which rank failed       */
     char      msg[4096]; /* one sentence with the failure, the file or field, and the values */
 } xd_err;
 
-/* Levels of log lines. A program that sets a log_level also receives the lines of all levels listed
- * before this level. */
+/* Levels of log lines. Levels are ordered by increasing detail: a program that sets log_level also
+ * receives the lines of all less detailed levels. */
 enum { XD_LOG_ERROR, XD_LOG_WARN, XD_LOG_INFO, XD_LOG_DEBUG };
 
-/* A callback of the program. xd_about (tools.h) passes to the callback the name and the value of a
- * fact; both texts are valid during the call. */
+/* A callback type of the program. The function xd_about (tools.h) describes the library and the
+ * machine by calling it with names and values, for example "cores" and "16". Both texts are valid
+ * during the call. */
 typedef void xd_fact(void *cookie, const char *name, const char *value);
 
 #endif

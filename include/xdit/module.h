@@ -11,8 +11,8 @@
  *     xd_module_close(&m);
  *
  * A module is for programs with their own text encoders and sampler, such as pipelines of
- * diffusers. A module runs on the CPU, on one rank. The rules of xdit.h for errors, records
- * (structs) and their versions, and the program's threads also apply to modules, as if a module
+ * diffusers. A module runs on the CPU, on one rank. The rules of xdit.h for errors, for records
+ * (structs) and their versions, and for the program's threads also apply to modules, as if a module
  * were an engine. */
 #ifndef XDIT_MODULE_H
 #define XDIT_MODULE_H
@@ -41,25 +41,24 @@ typedef struct xd_module_args { /* call xd_module_args_init, then set fields    
     /* [nweights] weights. Weights whose names the network does not declare are ignored. */
     const xd_array *weights;
     int64_t         nweights;
-    /* compute type, and type of the weight matrices; the values are those of xd_open_args */
+    /* compute type and type of the weight matrices, with the same values as in xd_open_args */
     const char     *dtype, *weights_dtype;
-    /* Nonzero: f32 weight matrices are used in place, and groups of their rows are packed for each
-     * GEMM; the program keeps all weights allocated and unchanged until xd_module_close. 0: all
-     * weights are copied, and the program may free them when xd_module_open has returned. Results
-     * with in_place 0 and 1 are equal, bit for bit. */
+    /* Nonzero: f32 weight matrices are not copied. Each GEMM reads them from the program's arrays
+     * and packs its rows group by group. The program keeps all weights allocated and unchanged
+     * until xd_module_close. 0: all weights are copied, and the program may free them when
+     * xd_module_open has returned. Results do not depend on in_place: they are bit-identical. */
     int             in_place;
     int             threads;    /* number of threads; 0: all cores that this process may use  */
     int             log_level;  /* log lines up to this level are passed to `log`               */
     int             reserved;   /* must be 0                                                 */
     void          (*log)(void *cookie, int level, const char *line);
-    void           *cookie;     /* first argument of `log`; used, like `log`, until
-                                   xd_module_close */
+    void           *cookie;     /* first argument of `log`; must stay valid until xd_module_close */
 } xd_module_args;
 #define xd_module_args_init(a) xd_module_args_init_size((a), sizeof *(a))
 XD_API void      xd_module_args_init_size(xd_module_args *a, size_t size);
 
 /* Opens a module: reads the config, compares the weights with those that the network declares, and
- * packs them. XD_EFORMAT: a weight is missing or has another shape. XD_EUNSUPPORTED: unknown class.
+ * packs them. XD_EFORMAT: a weight is missing or has a wrong shape. XD_EUNSUPPORTED: unknown class.
  * Close *m with xd_module_close; *m is NULL after a failure. */
 XD_API xd_status xd_module_open(xd_module **m, const xd_module_args *a, xd_err *e);
 XD_API void      xd_module_close(xd_module **m);
@@ -78,41 +77,47 @@ XD_API void      xd_module_cancel(xd_module *m);
 typedef struct xd_pass {        /* inputs of a transformer, for one sample; call xd_pass_init,
                                    then set fields */
     size_t   size;
-    /* Latents [T,C,h,w], or [C,h,w] of one frame; or tokens [N,F] of `grid`, with the F values of a
-     * patch in the order (channel, frame, row, column). If the model has further input channels,
-     * such as a mask or an encoded image, the values of these channels follow those of the
-     * latents. */
+    /* The latents as an array [T,C,h,w], or [C,h,w] for one frame. Alternatively, the latents as
+     * tokens [N,F], where the field `grid` is nonzero and the F values of a token's patch are in
+     * the order (channel, frame, row, column). If the model has further input channels, such as a
+     * mask or an encoded image, the values of these channels follow those of the latents. */
     xd_array latents;
-    int64_t  grid[3];           /* number of frames, rows, columns if latents are tokens; else 0 */
+    /* Numbers of frames, rows and columns of tokens; all 0 if latents are not tokens. */
+    int64_t  grid[3];
     /* Tokens [R,F] of reference images, one image after the other; image i has references[i][0]
      * rows and references[i][1] columns of tokens. */
     xd_array       reference;
-    /* [nreferences] rows and columns of tokens of each reference image */
+    /* [nreferences] pairs: the numbers of rows and columns of tokens of each reference image */
     const int64_t (*references)[2];
     int64_t        nreferences;
-    xd_array text;              /* [n,E] text embeddings, without masked padding                */
-    /* If `text` concatenates the embeddings of two text encoders: for each encoder, the number of
-     * rows that are not padding. Models that replace padding by learned embeddings read these
-     * numbers. {0,0}: no row is padding. */
+    /* [n,E] text embeddings; rows of padding that the attention mask excludes are omitted. */
+    xd_array text;
+    /* If `text` concatenates the embeddings of two text encoders: the number of rows of each
+     * encoder that are not padding. Models that replace padding by learned embeddings read these
+     * two numbers. If both are 0, no row is padding. */
     int64_t  text_real[2];
     xd_array image;             /* [m,E] embeddings of an image encoder                        */
     xd_array pooled;            /* [P] or [1,P]: pooled text embedding                         */
     double   timestep; /* timestep in the scheduler's scale: 1000 is pure noise, 0 no noise */
-    double   guidance;          /* distilled guidance scale; NaN, the default: no such input    */
+    /* Distilled guidance scale; NaN (the default): the model gets no guidance input. */
+    double   guidance;
     double   height, width;     /* image size in pixels, for models that read it                */
-    int64_t  held;              /* number of leading tokens without noise, whose timestep is 0  */
+    /* Number of tokens at the start that have no noise and therefore the timestep 0. */
+    int64_t  held;
 } xd_pass;
 #define xd_pass_init(p) xd_pass_init_size((p), sizeof *(p))
 XD_API void      xd_pass_init_size(xd_pass *p, size_t size);
 
-/* Computes the transformer's prediction: f32 in the layout of the latents, [T,C,h,w] or [N,F],
- * without further input channels. The caller allocates `prediction`; xd_module_predicted computes
- * its shape. Tensors that depend only on the text are cached for the last few texts, which are
- * compared byte by byte. XD_EINVAL: an array has a wrong shape; nothing is computed. */
+/* Computes the transformer's prediction, which is f32 and has the layout of the latents, [T,C,h,w]
+ * or [N,F]. The prediction has no channels for a mask or an encoded image. The caller allocates
+ * `prediction`; xd_module_predicted computes its shape. Tensors that depend only on the text
+ * embeddings are cached for the last few texts. Embeddings are compared byte by byte to find a
+ * cached text. XD_EINVAL: an array has a wrong shape; nothing is computed. */
 XD_API xd_status xd_module_pass(xd_module *m, const xd_pass *p, float *prediction, xd_err *e);
 
-/* Computes the shape of the prediction for latents of the shape latents[0..nd); both shapes have nd
- * extents. XD_EINVAL: the transformer does not accept such latents. */
+/* Computes the shape of the prediction for latents whose shape is latents[0..nd). The prediction
+ * has the same number of dimensions, nd. XD_EINVAL: the transformer does not accept such
+ * latents. */
 XD_API xd_status xd_module_predicted(const xd_module *m, int nd, const int64_t *latents,
                                      int64_t *prediction, xd_err *e);
 
@@ -124,13 +129,14 @@ XD_API xd_status xd_module_predicted(const xd_module *m, int nd, const int64_t *
  * their shape. */
 XD_API xd_status xd_module_decode(xd_module *m, const xd_array *latents, int tiled, float *pixels,
                                   xd_err *e);
-/* Encodes pixels [frames,H,W,3] in -1 to 1 to moments, f32 [T,h,w,2C]: means, then logarithms of
- * variances. The caller allocates `moments`; xd_module_encoded computes their shape. */
+/* Encodes pixels [frames,H,W,3] in -1 to 1 to the moments of the latents, f32 [T,h,w,2C]: C
+ * channels of means, then C channels of logarithms of variances. The caller allocates `moments`;
+ * xd_module_encoded computes their shape. */
 XD_API xd_status xd_module_encode(xd_module *m, const xd_array *pixels, int tiled, float *moments,
                                   xd_err *e);
-/* Compute the shape [frames,H,W,3] of the pixels for latents of shape [T,C,h,w], and the shape
- * [T,h,w,2C] of the moments for pixels [frames,H,W,3]. XD_EINVAL: the autoencoder does not accept
- * such a shape. */
+/* xd_module_decoded computes the shape [frames,H,W,3] of the pixels that latents of shape [T,C,h,w]
+ * decode to. xd_module_encoded computes the shape [T,h,w,2C] of the moments of pixels
+ * [frames,H,W,3]. XD_EINVAL: the autoencoder does not accept such a shape. */
 XD_API xd_status xd_module_decoded(const xd_module *m, const int64_t latents[4], int64_t pixels[4],
                                    xd_err *e);
 XD_API xd_status xd_module_encoded(const xd_module *m, const int64_t pixels[4], int64_t moments[4],
