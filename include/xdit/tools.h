@@ -450,8 +450,8 @@ typedef struct xd_bench_args {  /* call xd_bench_args_init, then set fields */
     int         num_frames;     /* number of frames of a video; 0: the model's default        */
     const char *layers;         /* number of transformer blocks of each kind, as in xd_open_args */
     int         max_sequence_length;    /* number of text tokens; 0: the pipeline's default  */
-    /* number of threads (0: all cores), and number of timed runs (0: at least 3 runs, which
-     * together take half a second) */
+    /* number of threads (0: all cores), and number of timed runs (0: at least 3 runs and
+     * half a second) */
     int         threads, repeats;
     const char *bind;           /* CPU binding, as in xd_open_args                           */
     /* types and device, as in xd_open_args */

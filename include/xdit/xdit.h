@@ -20,46 +20,49 @@
  * The header tools.h declares plans and predictions, benchmarks, inspection and names of output
  * files. The header module.h declares a transformer or an autoencoder without a pipeline.
  *
- * Errors. A function that can fail returns an xd_status and fills the caller's xd_err (which may be
- * NULL) with one sentence. Every function that opens something has a matching close or free
- * function, which accepts NULL and pointers to NULL.
+ * Errors. A function that can fail returns an xd_status. On failure it writes one sentence to the
+ * caller's xd_err; the pointer to the xd_err may be NULL. Every function that opens something has a
+ * matching close or free function, which accepts NULL and pointers to NULL.
  *
  * Records and versions. A record is a struct of this interface. A record that the program allocates
  * begins with its size. The record's init function stores the size with which the program was
- * compiled and sets all defaults; the program then sets the fields that differ. Later versions of
- * the library add fields only at the end of a record. The library reads `size` bytes of a record
- * and uses the defaults for later fields, so a program runs with every later library. A program
- * also runs with an earlier library, which refuses a record only if a field that the library does
- * not know is set. Records without a size (xd_err, xd_parallel, xd_lora, xd_component_file,
- * xd_texts, xd_option) never change their size. Records to which the library passes a pointer
- * (xd_progress, the result of xd_result_image) may have more fields at the end than the program
- * knows.
+ * compiled and sets all defaults. The program then sets the fields that need other values. Later
+ * versions of the library add fields only at the end of a record. The library reads only the first
+ * `size` bytes of a record, and uses defaults for fields that newer versions have added. Therefore
+ * a program also runs with every later library. A program also runs with an earlier library. That
+ * library refuses a record only if a field that it does not know is set. Records without a size
+ * (xd_err, xd_parallel, xd_lora, xd_component_file, xd_texts, xd_option) never change their size.
+ * Some records are allocated by the library, which passes a pointer to the program: xd_progress,
+ * and the result of xd_result_image. In a later version such a record may be longer than in the
+ * program's header.
  *
  * Lifetimes. The library keeps no pointer that a program passes, except `log` and `cookie` of
  * xd_open_args, which it uses until xd_close returns. The program may free strings, arrays and
  * records when the function to which it passed them has returned. A result does not need its engine
- * and can be used after xd_close. Pixels and texts that a function returns for a result belong to
- * the result and are valid until xd_result_free. Arguments of a callback are valid only during the
- * callback.
+ * and can be used after xd_close. Pixels and texts that a function returns for a result are owned
+ * by the result and are valid until xd_result_free. Arguments of a callback are valid only during
+ * the callback.
  *
  * Per process and per engine. An engine owns its model, its weights, its plan, its log and its
- * trace; several engines can be open in one process. All engines of a process share:
- *   - threads: one pool computes for all engines; the engine opened last sets the size of the pool
- *   - CPU affinity: `bind` of xd_open_args binds the calling thread until the process ends
- *   - MPI, if the library initializes it: with the first engine of several ranks. The library
- *     finalizes MPI when the last engine of several ranks closes; the process cannot initialize it
- *     again. With `mpi_comm` the program owns MPI
- *   - output files being written, which xd_output_sweep (tools.h) removes
- *   - environment variables, which the library reads (XDIT_*, HF_*, those of MPI launchers) and
- *     never sets
- * The library installs no signal handler, prints nothing and does not exit, with one exception: if
- * ranks can no longer notify each other of a failure, MPI aborts the job, and the log has the
- * reason.
+ * trace. Several engines can be open in one process. All engines of a process share the following.
+ *   - Threads: one pool of threads computes for all engines. The engine that was opened last sets
+ *     the size of the pool.
+ *   - CPU affinity: if xd_open_args.bind binds the calling thread, the binding lasts until the
+ *     process ends.
+ *   - MPI, unless the program owns MPI (xd_open_args.mpi_comm). The library initializes MPI when
+ *     the first engine of several ranks opens, and finalizes MPI when the last such engine closes.
+ *     The process cannot initialize MPI again after that.
+ *   - Output files that are being written. xd_output_sweep (tools.h) removes them.
+ *   - Environment variables. The library reads some of them (XDIT_*, HF_*, those of MPI launchers)
+ *     and never sets any.
+ * The library installs no signal handler, prints nothing and does not exit. There is one exception:
+ * if ranks can no longer notify each other of a failure, MPI aborts the job, and the reason is in
+ * the log.
  *
- * Threads of the program. One thread at a time uses an engine, and one thread at a time is inside
- * the library; the thread that opened an engine of several ranks makes all its calls. xd_cancel may
- * be called from any thread and from a signal handler. Callbacks run on the thread that called the
- * library. */
+ * Threads of the program. Only one thread at a time may use an engine, and only one thread at a
+ * time may call a function of the library. If an engine has several ranks, the thread that opened
+ * the engine must make all calls with it. xd_cancel may be called from any thread and from a signal
+ * handler. Callbacks run on the thread that called the library. */
 #ifndef XDIT_XDIT_H
 #define XDIT_XDIT_H
 
@@ -89,8 +92,8 @@ extern "C" {
 #define XDIT_VERSION_NUMBER \
     XDIT_VERSION_OF(XDIT_VERSION_MAJOR, XDIT_VERSION_MINOR, XDIT_VERSION_PATCH)
 
-/* Return the version of the library that runs, as text ("0.1.0") and as a number for comparisons
- * with XDIT_VERSION_NUMBER. */
+/* xd_version returns the version of the running library as text ("0.1.0"). xd_version_number
+ * returns the version as a number, which can be compared with XDIT_VERSION_NUMBER. */
 XD_API const char *xd_version(void);
 XD_API int         xd_version_number(void);
 
@@ -98,23 +101,25 @@ XD_API int         xd_version_number(void);
 
 typedef struct xd_engine xd_engine;
 
-/* A plan: the way in which the model is distributed over ranks. A degree of 0 means 1. The options
- * of a plan have the names of xDiT's options. Initialize a plan with {0}. The size of xd_parallel
- * is fixed: later options replace reserved fields. */
+/* A plan describes how the model is distributed over ranks. A degree of 0 means 1. The options of a
+ * plan have the names of xDiT's options. Initialize a plan with {0}. The size of xd_parallel is
+ * fixed: options of later versions will replace reserved fields. */
 typedef struct xd_parallel {
     int tensor_parallel_degree, ulysses_degree, ring_degree, pipefusion_parallel_degree;
     int data_parallel_degree, use_cfg_parallel;
-    int num_pipeline_patch;     /* number of PipeFusion patches; 0: as many as stages         */
-    int warmup_steps;           /* number of exact steps before the first step with stale K and V */
-    int use_displaced_patches;  /* 1: the ring axis uses keys and values of the previous step */
+    int num_pipeline_patch;     /* number of PipeFusion patches; 0: the number of pipeline stages */
+    int warmup_steps;           /* number of steps at the start that use no stale keys and values */
+    int use_displaced_patches;  /* 1: ring attention uses keys and values of the previous step */
     int use_parallel_vae;
-    /* How text tokens pass through the pipeline stages. "first": once per step, with patch 1;
-     * "every": with every patch, as in xDiT; NULL: "first". */
+    /* How text tokens pass through the pipeline stages. "first": once per step, together with the
+     * first patch. "every": with every patch, as in xDiT. NULL: "first". */
     const char *pipefusion_text;
-    const char *attn_layer_num_for_pp; /* blocks of each pipeline stage, "10,9,9"; NULL: balanced */
-    /* Number of ranks, from rank 0 on, over which each text encoder is split. */
+    /* Numbers of blocks of the pipeline stages, "10,9,9"; NULL: balanced. */
+    const char *attn_layer_num_for_pp;
+    /* Number of ranks, beginning with rank 0, over which each text encoder is split. */
     int text_tensor_parallel_degree;
-    int patches_without_stages; /* 1: use patches even with a single stage (for measurements)  */
+    /* 1: use patches even if there is a single pipeline stage (for measurements). */
+    int patches_without_stages;
     int reserved[8];            /* for future options; must be 0                             */
     const char *reserved_text[3];       /* for future options; must be NULL                  */
 } xd_parallel;
@@ -124,9 +129,10 @@ typedef struct xd_lora {        /* a LoRA: a low-rank matrix product added to th
     double      scale;          /* factor of the product, usually 1; 0 leaves the model unchanged */
 } xd_lora;
 
-/* A safetensors or GGUF file with the weights of one component. The file replaces the weights in
- * the component's folder of the model, and this folder then only needs to have the config. Tensors
- * may have the names of diffusers, of the original publications, of ComfyUI or of llama.cpp. */
+/* A safetensors or GGUF file with the weights of one component. The component's weights are read
+ * from this file in place of the files in the model's folder for the component. That folder then
+ * only needs to have the config. Tensors may have the names of diffusers, of the original
+ * publications, of ComfyUI or of llama.cpp. */
 typedef struct xd_component_file {
     /* name of the component: "transformer", "transformer_2" (the second transformer), "vae", or the
      * short name of a text encoder, as `xdit inspect` prints it */
@@ -148,64 +154,74 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
      * "fp8" (e4m3): weights need the memory of int8, and GEMMs are in the compute type. "int4", on
      * the CPU only: weights need slightly more than half the memory of int8; they are stored in
      * groups of 32 elements with a scale; inputs are rotated, and GEMMs are in the compute type.
-     * All quantized types cost accuracy (doc/weights.md). "auto": matrices that the files store as
-     * int8 or fp8 keep that type, without further loss. "f32" and "bf16": the types of `dtype`.
-     * text_weights_dtype accepts the same values and applies to text encoders that are language
-     * models. */
+     * All quantized types cost accuracy (doc/weights.md). "auto": matrices that are stored as int8
+     * or fp8 in the files keep their type, without further loss of accuracy. "f32" and "bf16"
+     * have the same meaning as for `dtype`. text_weights_dtype accepts the same values and applies
+     * to text encoders that are language models. */
     const char *weights_dtype, *text_weights_dtype;
     /* Where the engine computes. "cpu"; "cuda": one GPU per rank; "cuda:1": GPU number 1; "auto":
      * one GPU per rank if the host has a usable GPU for each of its ranks, else the CPU; NULL:
      * "cpu". */
     const char *device;
     int         threads;        /* threads per rank; 0: one for each core that this rank may use */
-    /* nonzero: the engine serves one request. With one rank, the transformer is freed before the
-     * only image or video is decoded; a second request would load it again. */
+    /* nonzero: the engine serves one request. If there is one rank, the transformer's weights are
+     * freed before the image or video is decoded, provided that the request generates only one. A
+     * second request would load the weights again. */
     int         once;
     /* CPU binding. "auto": if several ranks share a host and the launcher has not bound them, each
-     * rank is bound to its share of the cores and to their memory node. Binding sets the affinity
-     * of the calling thread; threads and processes that this thread starts inherit the affinity.
-     * "cores": a single rank is bound as well, to as many cores as it has threads. "none", NULL: no
-     * binding. The binding remains when the engine is closed. */
+     * rank is bound to its share of the host's cores and to the memory node of these cores. Binding
+     * sets the affinity of the calling thread; threads and processes that this thread starts
+     * inherit the affinity. "cores": as "auto", but a single rank is bound too, to as many cores as
+     * it has threads. "none", NULL: no binding. The binding remains when the engine is closed. */
     const char *bind;
-    xd_parallel parallel;       /* the parallel plan (see also the field `plan`)             */
-    /* The ranks of the engine. NULL: the processes that an MPI launcher has started; the library
-     * initializes and finalizes MPI, unless the program does. Not NULL: a pointer to an MPI_Comm of
-     * a program that has initialized MPI; the engine then has the ranks of this communicator. All
-     * messages use duplicates of the communicator, which xd_close frees; the library neither
-     * initializes nor finalizes MPI, and does not change error handlers of the program. Set
-     * `threads` too if other processes of the program need cores. */
+    /* Parallel plan; the field `plan` determines how degrees that are 0 are chosen. */
+    xd_parallel parallel;
+    /* The ranks of the engine. NULL: the processes that an MPI launcher has started. The library
+     * then initializes and finalizes MPI, unless the program has initialized MPI. Not NULL: a
+     * pointer to an MPI_Comm of a program that has initialized MPI; the engine then has the ranks
+     * of this communicator. All messages use duplicates of the communicator, which xd_close frees.
+     * The library neither initializes nor finalizes MPI, and does not change the program's MPI
+     * error handlers. If other processes of the program also need cores, set `threads` to limit the
+     * engine. */
     const void *mpi_comm;
     const char *without;        /* short name of a text encoder that is not loaded, for models
                                    that support this; NULL: load all */
-    int         keep;           /* nonzero: keep text encoders loaded between requests, and a
-                                   cache of prompt embeddings of up to 256 MiB (at most a
-                                   sixteenth of the free memory of the host), so that a repeated
-                                   prompt is not encoded again */
+    /* Nonzero: text encoders stay loaded between requests, and prompt embeddings are cached, so
+     * that a repeated prompt is not encoded again. The cache has up to 256 MiB, and at most a
+     * sixteenth of the free memory of the host. */
+    int         keep;
     int         log_level;      /* log lines up to this level are passed to `log`            */
     void      (*log)(void *cookie, int level, const char *line);
     void       *cookie;
-    /* Output file that rank 0 writes: a timeline of all ranks as a Chrome trace (JSON) for
-     * chrome://tracing or Perfetto. Each request replaces the file when it ends, even if the
-     * request fails after validation. The first request's trace includes xd_open. NULL: none. */
+    /* Output file for a timeline of all ranks, which rank 0 writes as a Chrome trace (JSON).
+     * chrome://tracing and Perfetto display such files. Each request overwrites the file when the
+     * request ends. This is also done if the request fails after it was validated. The trace of the
+     * first request also has the time of xd_open. NULL: none. */
     const char *trace;
     const xd_component_file *files;     /* [nfiles] files that replace the weights of components */
     const xd_lora *loras;       /* [nloras] LoRA files, added in this order                     */
     int         nfiles, nloras;
-    /* How to choose the degrees that are 0 in `parallel` if there are more ranks than the other
-     * degrees use. NULL: the degrees that are 0 count as 1, and the other ranks are idle. "auto":
-     * the plan with the lowest predicted time among those that fit into memory and generate the
-     * image of one rank. "auto-stale": includes plans with PipeFusion, which uses keys and values
-     * of the previous step. Rank 0 chooses the plan and logs the plan at XD_LOG_INFO. */
+    /* How to choose the degrees of `parallel` that are 0, if there are more ranks than the degrees
+     * above 0 use. NULL: degrees that are 0 count as 1, and ranks that are left over are idle.
+     * "auto": the plan with the lowest predicted time, among the plans that fit into memory and
+     * generate the same image as one rank. "auto-stale": as "auto", but plans with PipeFusion,
+     * which uses keys and values of the previous step, are also considered. Rank 0 chooses the plan
+     * and logs it at level XD_LOG_INFO. */
     const char *plan;
-    /* Request for which a plan is chosen; NULL: a default request. */
+    /* The request whose predicted time the choice of a plan minimizes; NULL: a request with default
+     * values. */
     const struct xd_request *plan_for;
-    /* Machine for predictions: "8xH100" or a file of `xdit probe`; NULL: this machine, measured
-     * by a probe or estimated. */
+    /* The machine for which times are predicted: "8xH100", or a file that `xdit probe` has written.
+     * NULL: this machine, with the rates measured by a probe or, if there are none, with estimated
+     * rates. */
     const char *cluster;
-    const char *balance;        /* "measured": tokens, heads, blocks and image rows of a rank
-                                   follow its speed in a short test; "even", NULL: equal shares */
-    const char *layers;         /* for measurements only: number of blocks of each kind, "2,4"
-                                   (text encoders use the first number); NULL: as in the configs */
+    /* How work is distributed over ranks. "measured": each rank's number of tokens, heads,
+     * blocks and image rows is proportional to its speed in a short test. "even", NULL: equal
+     * shares. */
+    const char *balance;
+    /* For measurements only: number of transformer blocks of each kind, "2,4". Text encoders use
+     * the first number. NULL: as in the configs. */
+    const char *layers;
     /* What to do if weights exceed the memory. "auto": as many blocks of the transformer and of
      * text encoders as necessary remain in pinned host memory (on the CPU: in their files), and
      * their weights are fetched while the blocks before them compute. "stream": all blocks are
@@ -213,30 +229,32 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
      * refused. NULL means "auto" on a GPU and "none" on the CPU. Results do not depend on
      * `offload`. */
     const char *offload;
-    /* [nloras_2] LoRA files that are added to the second transformer of a model with two, which
-     * computes the last (low-noise) steps. `loras` are added to the first transformer and to text
-     * encoders. */
+    /* [nloras_2] LoRA files for the second transformer, if the model has two transformers; the
+     * second one computes the last (low-noise) steps. The files in `loras` are added to the first
+     * transformer and to text encoders. */
     const xd_lora *loras_2;
     int64_t     nloras_2;
-    /* Tiny autoencoder (AutoencoderTiny of diffusers) that decodes previews: its directory, or
-     * "org/name" in the local Hugging Face cache. NULL: previews are a linear map from latents to
-     * colours. */
+    /* Directory of a tiny autoencoder (AutoencoderTiny of diffusers), which decodes previews; or
+     * its name "org/name" in the local Hugging Face cache. NULL: a linear map converts latents to
+     * the colours of previews. */
     const char *preview_decoder;
-    /* Limit, in bytes, on the memory that all ranks of a host and all engines of the process
-     * together use for weights, activations and kernels. With device "cuda": the limit for the
-     * memory of a GPU. A request that needs more memory is refused. 0: all free memory. */
+    /* Memory limit in bytes for weights, activations and kernels. The limit applies to the sum over
+     * all ranks of a host and all engines of the process. With device "cuda": the limit for the
+     * memory of each GPU. A request that needs more memory is refused. 0: all free memory. */
     int64_t     memory;
-    /* What to do if a request does not fit into memory. "auto": makes the first of these changes
-     * with which the request fits: `offload` "auto"; type int8 (fp8 if the files store fp8) for
-     * weight types that are not set here; on the CPU, type int4 for these weight types. The change
-     * is logged and applies to later requests too. "none", NULL: the request is refused. */
+    /* What to do if a request does not fit into memory. "auto": the following changes are tried in
+     * this order until the request fits: `offload` "auto"; then int8 for the weight types that are
+     * not set in these arguments (fp8 if the files store fp8); then, on the CPU, int4 for the same
+     * weight types. The change is logged and also applies to later requests. "none", NULL: the
+     * request is refused. */
     const char *fit;
-    /* 1: tensors of LoRA files that do not match the model are skipped, and a warning lists these
-     * tensors (e.g. of image-to-video files on a text-to-video model). 0: a file with such tensors
-     * is refused. */
+    /* 1: tensors of LoRA files that do not match the model are skipped, and a warning lists them.
+     * For example, files for an image-to-video model have such tensors if the model is
+     * text-to-video. 0: a file with such tensors is refused. */
     int64_t     lora_partial;
-    /* 1: in xd_open, ranks compare every byte of all weight files; the error names a file that
-     * differs. 0: ranks compare configs, headers and 64 pages of each file, in negligible time. */
+    /* 1: xd_open compares every byte of all weight files between the ranks, and the error names a
+     * file that differs. 0: xd_open compares configs, headers and 64 pages of each file, which
+     * takes negligible time. */
     int64_t     verify_weights;
 } xd_open_args;
 
@@ -249,32 +267,35 @@ XD_API void      xd_open_args_init_size(xd_open_args *a, size_t size);
 XD_API xd_status xd_open(xd_engine **g, const xd_open_args *a, xd_err *e);
 XD_API void      xd_close(xd_engine **g);
 
-/* xd_rank returns the rank of this process. xd_ranks returns the number of ranks that compute a
- * request; ranks from this number on are idle. Calls with an engine are collective over all ranks.
- * Only rank 0 gets results and callbacks, unless a comment says otherwise.
+/* xd_rank returns the rank of this process. xd_ranks returns the number n of ranks that compute a
+ * request; ranks n and above are idle. Calls with an engine are collective over all ranks. Only
+ * rank 0 gets results, and callbacks run only on rank 0, unless a comment states otherwise.
  *
  * If one rank fails, all ranks return that rank's error, with the rank's number in xd_err.rank, and
- * the engine can be used again. XD_ECOMM is the exception: messages failed, or a rank failed where
- * it could not notify the other ranks, which may still wait for it. After XD_ECOMM the program must
- * neither use nor close the engine, and must exit; the MPI launcher kills the other processes. */
+ * the engine can be used again. XD_ECOMM is the exception: either messages failed, or a rank failed
+ * in a place where it could not notify the other ranks, so that these may still be waiting for it.
+ * After XD_ECOMM the program must neither use nor close the engine, and must exit; the MPI launcher
+ * kills the other processes. */
 XD_API int       xd_rank(const xd_engine *g);
 XD_API int       xd_ranks(const xd_engine *g);
 
 /* Cancels the running request, which soon fails with XD_ECANCELLED. xd_cancel may be called from
  * any thread, and is async-signal-safe. */
 XD_API void xd_cancel(xd_engine *g);
-/* Cancels the running request as xd_cancel does, with a reason: on all ranks the request fails with
- * the error message `reason` (copied) and the calling rank in xd_err.rank. xd_cancel_because is for
- * a program whose callback fails on one rank. Only the first call has an effect. xd_cancel_because
- * may be called from any thread, but not from a signal handler. */
+/* Cancels the running request as xd_cancel does, but with a reason: the request fails on all ranks
+ * with the error message `reason`, which is copied, and xd_err.rank is the calling rank. Use
+ * xd_cancel_because in a program whose callback fails on one rank. If the request is cancelled
+ * several times, only the first reason is used. xd_cancel_because may be called from any thread,
+ * but not from a signal handler. */
 XD_API void xd_cancel_because(xd_engine *g, const char *reason);
 
 /* ---- images and requests --------------------------------------------------------------------- */
 
 struct xd_result;
 
-/* An image or a video as pixels of 8 bits per channel, with rows from the top and frames one after
- * the other. An image of a result can be the input image of the next request. */
+/* An image or a video with 8 bits per channel. Rows of pixels are stored from top to bottom, and
+ * frames one after the other. An image that xd_result_image returned can be the input image of the
+ * next request. */
 typedef struct xd_image {       /* call xd_image_init, then set fields                        */
     size_t   size;              /* sizeof(xd_image) of the program                           */
     int64_t  frames, height, width;     /* frames is 1 by default                            */
@@ -291,9 +312,9 @@ typedef struct xd_image {       /* call xd_image_init, then set fields          
 XD_API void xd_image_init_size(xd_image *i, size_t size);
 
 typedef struct xd_progress {    /* a denoising step that has ended                           */
-    int    step, steps;         /* number of the step (1 .. steps); number of steps          */
-    int    image, images;       /* number of the image (1 .. images); number of images of the
-                                   request */
+    int    step, steps;         /* number of this step, from 1 to `steps`; number of steps   */
+    /* Number of this image, from 1 to `images`; number of images of the request. */
+    int    image, images;
     double step_s;              /* seconds of this step                                      */
     double since_start_s;       /* seconds since the start of the request                    */
     double timestep;            /* timestep of this step, in the scheduler's scale           */
@@ -304,52 +325,56 @@ typedef struct xd_texts {       /* a list of texts; n 0: none                   
     int64_t            n;
 } xd_texts;
 
-/* The settings of a request by subject. The structs for the subjects have no size field: a field
- * that a later version adds follows the last field of xd_request. */
+/* The settings of a request by subject. The structs for the subjects have no size field. If a later
+ * version adds a setting, its field is added at the end of xd_request. */
 
-/* The other texts of a request. prompt_2, prompt_3: texts that the second and the third text
- * encoder read in place of the prompt, the same texts for all prompts; negative_prompt_2,
- * negative_prompt_3: the same for the negative prompt. The pipeline defines the order of its
- * encoders. If such a text is NULL or "", its encoder reads the prompt or the negative prompt. */
+/* Further texts of a request. prompt_2 and prompt_3 are texts that the second and the third text
+ * encoder read in place of the prompt; they are used for all prompts. negative_prompt_2 and
+ * negative_prompt_3 replace the negative prompt in the same way. The order of the text encoders
+ * depends on the pipeline. If one of these texts is NULL or "", its text encoder reads the prompt
+ * or the negative prompt. */
 typedef struct xd_request_texts {
     const char *prompt_2, *prompt_3, *negative_prompt_2, *negative_prompt_3;
     /* Lists of texts in place of negative_prompt, prompt_2 and so on. Each list has one text per
      * prompt, or a single text for all prompts. */
     xd_texts    negative_prompts, prompts_2, prompts_3, negative_prompts_2, negative_prompts_3;
     int         max_sequence_length; /* max number of text tokens; 0: the pipeline's default    */
-    /* For pipelines that remove remains of web pages (addresses, tags, file names) from prompts. 1,
-     * the default: clean prompts; 0: only convert prompts to lower case. */
+    /* 1 (the default): the pipeline cleans prompts, if it was trained with cleaned prompts: remains
+     * of web pages (addresses, tags, file names) are removed. 0: prompts are only converted to
+     * lower case. */
     int         clean_caption;
 } xd_request_texts;
 
-/* The input images of a request: each is a PNG, JPEG, WebP, GIF or PPM file, which is rotated by
- * its Exif orientation, or pixels in place of the file. Rank 0 reads the pixels during the call;
- * other ranks pass any image. NULL: none. Input images are resized. */
+/* The input images of a request. Each is either a PNG, JPEG, WebP, GIF or PPM file, which is
+ * rotated by its Exif orientation, or an array of pixels that replaces the file. Rank 0 reads the
+ * pixels during the call. On other ranks the pixels are ignored and may have any values. NULL:
+ * none. Input images are resized. */
 typedef struct xd_request_images {
-    /* Start image. A model that edits images edits this image. */
+    /* Start image. If the model edits images, this is the image that it edits. */
     const char *image;
     const xd_image *image_pixels;
     /* [nmore_images] further images after `image`, for models that read several images. Image i is
-     * the pixels more_pixels[i] or, if that is NULL, the file more_images[i]. more_images and
-     * more_pixels may each be NULL. */
+     * more_pixels[i] or, if that is NULL, the file more_images[i]. Each of the arrays more_images
+     * and more_pixels may be NULL. */
     const char *const     *more_images;
     const xd_image *const *more_pixels;
     int64_t     nmore_images;
     const char *last_image;     /* last frame of a video, for models that support one        */
     const xd_image *last_pixels;
-    /* Inpainting mask for `image`, resized to the image's size. Bright parts (at least 128 of 255)
-     * are generated, dark parts are kept. */
+    /* Inpainting mask for `image`, resized to the image's size. Parts of the image where the mask
+     * is bright (at least 128 of 255) are generated; the other parts are kept. */
     const char *mask_image;
     const xd_image *mask_pixels;
-    /* Inpainting of a crop: the bounding box of the mask plus this many pixels is cut out,
-     * generated at width x height, and pasted back, so the result has the size of the input image.
-     * A negative number: the complete image is generated. */
+    /* Inpainting of a crop. The bounding box of the mask, extended by this many pixels, is cut out,
+     * generated at width x height, and pasted back. The result then has the size of the input
+     * image. A negative number: the complete image is generated. */
     int64_t     padding_mask_crop;
-    /* Fraction of the steps that run, starting from the start image with noise added; 0: the
-     * pipeline's default. */
+    /* Fraction of the denoising steps that are computed. These steps begin with the start image, to
+     * which noise is added. 0: the pipeline's default. */
     double      strength;
-    /* Nonzero: a reference image keeps its own size, also if the model was trained on certain sizes
-     * of reference images. 0: such a model resizes the image to one of these sizes. */
+    /* Nonzero: reference images keep their size, even if the model was trained with certain sizes
+     * of reference images. 0: for such a model, reference images are resized to one of these
+     * sizes. */
     int         no_auto_resize;
     int         reserved;       /* must be 0                                                 */
 } xd_request_images;
@@ -358,16 +383,16 @@ typedef struct xd_request_images {
 typedef struct xd_request_schedule {
     /* Name of a scheduler (listed by xd_request_options); NULL: the model's scheduler. */
     const char *scheduler;
-    /* Shift of the noise levels (sigmas) of rectified flow, also in place of a shift by image size;
-     * 0: the shift of the config. */
+    /* Shift of the noise levels (sigmas) of rectified flow. The value also replaces a shift that
+     * depends on the image size. 0: the shift in the scheduler's config. */
     double      flow_shift;
     /* Lists of the noise levels or the timesteps of all steps, "1,0.75,0.5", for schedulers that
      * accept such a list. NULL: the schedule is computed from num_inference_steps. */
     const char *sigmas, *timesteps;
-    /* Values that replace those of the same keys in scheduler_config.json. A field that is 0 or
-     * NULL (eta and shift_terminal: a negative number) leaves the file's value unchanged. In the
-     * first five fields, 1 is true and -1 is false. use_flow_sigmas also sets prediction_type to
-     * flow_prediction. */
+    /* Values that replace the values of the same keys in scheduler_config.json. A value of 0 or
+     * NULL leaves the file's value unchanged; for eta and shift_terminal, a negative number does.
+     * Fields that are true or false in the file (the first five) are set with 1 for true and -1 for
+     * false. use_flow_sigmas also sets prediction_type to flow_prediction. */
     int         use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_flow_sigmas;
     int         stochastic_sampling, solver_order;
     const char *algorithm_type, *solver_type, *timestep_spacing, *final_sigmas_type;
@@ -377,70 +402,78 @@ typedef struct xd_request_schedule {
 } xd_request_schedule;
 
 typedef struct xd_request_guidance {
-    /* Classifier-free guidance scale for models whose guidance_scale is a distilled input. If the
-     * scale is above 1 and there is a negative prompt, each step has a second pass. 0: the
-     * pipeline's default, usually no second pass. */
+    /* Classifier-free guidance scale for models whose guidance_scale is a distilled input. If this
+     * scale is above 1 and there is a negative prompt, the transformer also predicts with the
+     * negative prompt in each step. 0: the pipeline's default, usually no such second
+     * prediction. */
     double      true_cfg_scale;
-    /* For models with two transformers: the guidance scale of the second transformer (negative:
-     * guidance_scale), and the noise level, as a fraction of the training timesteps, below which
-     * the second transformer is used (negative: the model's default). */
+    /* For models with two transformers. guidance_scale_2 is the guidance scale of the second
+     * transformer (negative: guidance_scale). boundary_ratio is the noise level, as a fraction of
+     * the training timesteps, below which the second transformer is used (negative: the model's
+     * default). */
     double      guidance_scale_2, boundary_ratio;
-    /* Rescales the guided prediction towards the standard deviation of the conditional prediction
-     * (Lin et al. 2023, 3.4), for models that support it. 0: off; 1: to the full standard
-     * deviation. */
+    /* Guidance rescale (Lin et al. 2023, section 3.4), for models that support it: scales the
+     * guided prediction so that its standard deviation approaches that of the conditional
+     * prediction. 0: off. 1: the standard deviations become equal. */
     double      guidance_rescale;
     /* Maximum norm of the guided prediction, as a multiple of the conditional prediction's norm,
      * for models that support it; 0: no limit. */
     double      cfg_normalization;
-    /* Fraction of the way from noise to image in which guidance is used, for models that support
-     * it; 1: guidance in all steps. */
+    /* Guidance is used only in the first part of the way from noise to image, for models that
+     * support this. The value is the length of that part as a fraction of the way. 1: guidance is
+     * used in all steps. */
     double      cfg_truncation;
-    int         use_dynamic_cfg;        /* 1: the guidance scale grows from step to step      */
+    int         use_dynamic_cfg;        /* 1: the guidance scale increases from step to step  */
     int         reserved;       /* must be 0                                                 */
-    /* Skip layer guidance, for models that support it: in the steps i of n with start < i / n <
-     * stop, a third pass with the prompt skips the listed layers, "7,8,9". The difference between
-     * the conditional prediction and the third pass's prediction, times `scale`, is added to the
-     * guided prediction. NULL: no third pass. */
+    /* Layers that skip layer guidance skips, "7,8,9", for models that support it. In step i of n
+     * steps, if start < i / n < stop, a third prediction is computed with the prompt and without
+     * these layers. The difference between the conditional prediction and the third prediction is
+     * multiplied by the scale and added to the guided prediction. NULL: no third pass. */
     const char *skip_guidance_layers;
     double      skip_layer_guidance_scale, skip_layer_guidance_start, skip_layer_guidance_stop;
 } xd_request_guidance;
 
 typedef struct xd_request_noise {
-    const char *rng; /* generator of noise: "philox", or "torch" (as PyTorch on the CPU) */
-    /* Initial noise in place of noise drawn from the seed: [count] normally distributed values,
-     * which are [frames,channels,rows,columns] of the latents for each image, as on_tensor passes
-     * "noise". Rank 0 reads the values during the call; other ranks pass any values. NULL: noise is
-     * drawn from the seed. */
+    /* Random generator of noise: "philox", or "torch" (the numbers of PyTorch on the CPU). */
+    const char *rng;
+    /* Initial noise, used in place of noise drawn from the seed: [count] normally distributed
+     * values. The layout is [frames,channels,rows,columns] of the latents for each image, the same
+     * as that of the tensor "noise" that on_tensor gets. Rank 0 reads the values during the call.
+     * On other ranks the values are ignored. NULL: noise is drawn from the seed. */
     const float *values;
     int64_t     count;
 } xd_request_noise;
 
-/* Methods that save time. Values other than the defaults change the image, except as noted. */
+/* Methods that save time. Values other than the defaults change the image, unless a field's comment
+ * states otherwise. */
 typedef struct xd_request_savings {
-    /* Type of the attention scores Q K^T in the transformer: NULL, "auto": the compute type;
-     * "int8": quantized Q and K, faster and slightly less accurate, if the device supports it. */
+    /* How attention scores Q K^T are computed in the transformer. NULL, "auto": in the compute
+     * type. "int8": with Q and K quantized to int8, which is faster and slightly less accurate, if
+     * the device supports it. */
     const char *attention;
     /* Type of the inputs of GEMMs with fp8 weights in the transformer. NULL, "auto": the compute
      * type. "fp8": inputs are quantized to fp8, which is faster and less accurate, if the device
      * supports it. */
     const char *gemm;
-    /* Name and options of a step cache, which skips blocks of a step and reuses their effect in an
-     * earlier step: "fbcache:0.12", "dbcache:Fn=8,threshold=0.08", "teacache:0.2", "taylorseer".
-     * NULL, "none": every step computes every block. */
+    /* Name and options of a step cache. A step cache skips blocks in some steps, and adds the
+     * blocks' effect of an earlier step. Examples: "fbcache:0.12", "dbcache:Fn=8,threshold=0.08",
+     * "teacache:0.2", "taylorseer". NULL, "none": every step computes every block. */
     const char *cache;
-    /* Window of local attention, "T,H,W": an image token attends to a box of this many frames, rows
-     * and columns of tokens around itself, and to all text and reference tokens. A value of 0 means
-     * the complete axis. NULL: full attention. */
+    /* Size of the window of local attention, "T,H,W". An image token attends to the tokens in a box
+     * of T frames, H rows and W columns around it, and to all text and reference tokens. A value of
+     * 0 means the complete axis. NULL: full attention. */
     const char *attention_window;
-    /* DiTFastAttn, which makes attention cheaper in some steps: it reuses the previous step's
-     * attention output, shares an output between the CFG passes, or restricts attention to a
-     * window. Either a list of methods through which the steps after the first one cycle
-     * ("share,full"), or a file "*.json" of `xdit calibrate` or xDiT with the method of each block
-     * and step. Methods: full, full+cfg, window, window+cfg, share. NULL: full attention. */
+    /* DiTFastAttn, which makes attention cheaper in some steps: it reuses the attention output of
+     * the previous step, shares an attention output between the CFG passes, or restricts attention
+     * to a window. The value is either a list of methods, "share,full", which are repeated in this
+     * order after the first step; or the name of a file "*.json" with the method of each block and
+     * step, as `xdit calibrate` or xDiT writes it. Methods: full, full+cfg, window, window+cfg,
+     * share. NULL: full attention. */
     const char *fast_attn;
-    /* Interval, in steps, at which keys and values of reference images are computed. The other
-     * steps reuse these keys and values, and compute no reference tokens. 1: every step; 0: only
-     * the first step. The image stays the same for models that are trained for such reuse. */
+    /* Interval, in steps, at which keys and values of reference images are computed. In the other
+     * steps these keys and values are reused, and no reference tokens are computed. 1: computed in
+     * every step. 0: computed only in the first step. For models that are trained with such reuse,
+     * the image does not change. */
     int64_t     reference_interval;
 } xd_request_savings;
 
@@ -448,25 +481,26 @@ typedef struct xd_request_output {
     /* Length of a video in seconds, in place of num_frames. The nearest number of frames that the
      * model supports is generated. 0: num_frames is used. */
     double      seconds;
-    /* Area in pixels. For models that choose the output's size by the ratio of width and height:
-     * area of the output. For models that resize reference images with their own ratio: area of
-     * reference images. 0: the model's default area. */
+    /* Area in pixels. If the model's output size depends only on the ratio of width and height: the
+     * area of the output. If the model resizes reference images and keeps their ratio of width and
+     * height: the area of reference images. 0: the model's default area. */
     int64_t     max_area;
     /* Quality of JPEG and WebP files that xd_result_save writes, 0 to 100. Negative: 95. */
     int64_t     output_quality;
-    /* 1: keep width and height; do not use the nearest trained size */
+    /* 1: keep width and height; 0: use the nearest size with which the model was trained */
     int         no_resolution_binning;
-    int         latents_only;           /* 1: return latents only, without VAE decoding      */
+    int         latents_only; /* 1: return only latents, without decoding them to images     */
     int         enable_tiling;          /* 1: decode in tiles, which needs less memory       */
-    /* 1: in the parameters that are stored with results, the names of the model and of files have
-     * no folders, so that the results can be published. A model of the Hugging Face cache is
-     * "org/name". */
+    /* 1: the parameters that are stored with results have only the last part of the paths of models
+     * and files, so that results can be published without the names of folders. For a model of the
+     * Hugging Face cache, the stored name is "org/name". */
     int         omit_folders;
 } xd_request_output;
 
-/* `count` is the number of previews per image, which are spread evenly over the steps. With `every`
- * n there is a preview after each n-th step. 0: no previews. A preview is an image of the clean
- * latents that a step predicts, at most 512 pixels a side; for a video, of its first frame.
+/* Previews of the image during denoising. `count` is the number of previews per image, which are
+ * distributed evenly over the steps. If `every` is n, there is a preview after every n-th step. If
+ * both are 0, there are no previews. A preview is an image of at most 512 x 512 pixels, decoded
+ * from the clean latents that a step predicts. The preview of a video shows its first frame.
  * Previews do not change the result. All ranks must pass the same values. */
 typedef struct xd_request_previews { int count, every; } xd_request_previews;
 
@@ -477,36 +511,39 @@ typedef struct xd_request_callbacks {
      * "decode". */
     void      (*on_stage)(void *cookie, const char *stage);
     void      (*on_step)(void *cookie, const xd_progress *p); /* called after each denoising step */
-    /* Called on rank 0 before anything is loaded, once for each image i (from 0), with the image's
-     * number of frames. If the callback returns 0, the image is skipped on all ranks, and the
-     * result has no data for the image. NULL: all images are generated. */
+    /* Called on rank 0 before any weights are loaded, once for each image i (from 0), with the
+     * image's number of frames. If the callback returns 0, the image is skipped on all ranks, and
+     * the result has no data for the image. NULL: all images are generated. */
     int       (*wanted)(void *cookie, int i, int64_t frames);
-    /* Called when image i (from 0) is complete and may be saved; `partial` has images 0 .. i. If
-     * the callback returns a nonzero status, the request stops with this status. */
+    /* Called when image i (from 0) is complete and may be saved. The result `partial` has the
+     * images 0 to i. If the callback returns a nonzero status, the request stops with this
+     * status. */
     xd_status (*on_image)(void *cookie, const struct xd_result *partial, int i, xd_err *e);
     /* Called with intermediate tensors, which are f32 and contiguous, for tests that compare them
      * with a reference. Names of tensors: "ids", "prompt_embeds", "negative_prompt_embeds",
-     * "noise", "latents" (after each step, layout [C,H,W], of a video [T,C,H,W]), "condition"
-     * (channels that image-to-video transformers read in addition to the latents), "image"
-     * ([H,W,3], of a video [T,H,W,3], in [0,1]). `step` is the step for "latents", the number of
-     * the text for text tensors, and 0 otherwise. */
+     * "noise"; "latents" ([C,H,W], for a video [T,C,H,W]), after each step; "condition", the
+     * channels that image-to-video transformers read in addition to the latents; "image" ([H,W,3],
+     * for a video [T,H,W,3]), with values in [0,1]. For "latents", `step` is the number of the
+     * step. For tensors of a text, it is the number of the text. For other tensors, it is 0. */
     void      (*on_tensor)(void *cookie, const char *name, int step, int nd, const int64_t *d,
                            const float *data);
     /* Called after each step, after on_tensor and before on_step, with the latents in the layout of
-     * on_tensor. Returns 1 if the callback has changed the latents, and the request continues with
-     * the new values; else 0. All ranks that compute the image call on_latents, and the values of
-     * the first of these ranks are used. Must be set on all ranks or on none. */
+     * on_tensor. The callback may change the latents. It returns 1 if it has changed them, and the
+     * request continues with the new values; otherwise it returns 0. All ranks that compute the
+     * image call on_latents; the values of the lowest of these ranks are used. Must be set on all
+     * ranks or on none. */
     int       (*on_latents)(void *cookie, const xd_progress *p, int nd, const int64_t *d,
                             float *data);
-    /* Called with each preview, after on_step, on rank 0; with data parallelism also on the first
-     * rank of every other replica, for the image that this replica generates. */
+    /* Called with each preview, after on_step. Without data parallelism, only rank 0 calls
+     * on_preview. With data parallelism, the first rank of each replica calls it for the replica's
+     * own image. */
     void      (*on_preview)(void *cookie, const xd_image *image, const xd_progress *p);
-    /* Called so that the program can do other work: between two steps, images, VAE tiles or chunks
-     * of frames, and, if xd_open_args.keep is set, between texts. on_turn is called equally often
-     * on all ranks. on_turn may generate with other engines, including one of xd_open_beside; the
-     * request continues when on_turn returns. If on_turn returns a failure status, the request
-     * stops. on_turn is not called with data parallelism or if there are idle ranks.
-     * xd_result_seconds does not include the time of these calls. */
+    /* Called at points where the program can do other work: between two steps, images, VAE tiles or
+     * chunks of frames, and between texts if xd_open_args.keep is set. All ranks call on_turn
+     * equally often. on_turn may generate with other engines, including an engine that
+     * xd_open_beside has opened; the request continues when on_turn returns. If on_turn returns a
+     * failure status, the request stops. on_turn is not called with data parallelism or if there
+     * are idle ranks. xd_result_seconds does not include the time spent in on_turn. */
     xd_status (*on_turn)(void *cookie, xd_err *e);
 } xd_request_callbacks;
 
@@ -514,14 +551,14 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     size_t      size;           /* sizeof(xd_request) of the program                         */
     const char *const *prompts;         /* [nprompts] prompts, UTF-8                         */
     int         nprompts;
-    const char *negative_prompt;        /* text that describes what to avoid; NULL: ""       */
-    /* size in pixels; 0: that of the input image, else the model's default */
+    const char *negative_prompt; /* text that describes what the image should not have; NULL: "" */
+    /* size in pixels; 0: the size of the input image or, if there is none, the model's default */
     int64_t     width, height;
     int         num_frames;             /* number of frames of a video; 0: the model's default */
     double      fps;                    /* frames per second in a video file; 0: the model's rate */
     int         num_inference_steps;    /* number of denoising steps; 0: the pipeline's default */
     double      guidance_scale;         /* guidance scale; negative: the pipeline's default  */
-    int64_t     seed; /* seed of 64 bits; seeds above 2^63 - 1 are stored minus 2^64 */
+    int64_t     seed; /* seed of 64 bits; to pass a seed above 2^63 - 1, subtract 2^64 */
     int         random_seed;            /* 1: ignore `seed`; rank 0 draws a random seed      */
     int         num_images_per_prompt;  /* 1 by default                                      */
     xd_request_texts     texts;
@@ -542,29 +579,30 @@ XD_API void xd_request_init_size(xd_request *r, size_t size);
 
 typedef struct xd_result xd_result;     /* the images of one request                         */
 
-/* Generates nprompts x num_images_per_prompt images. Free *out with xd_result_free; *out is NULL
- * after a failure. The call is collective: all ranks pass equal requests, except for pixels, noise
- * and callbacks. */
+/* Generates nprompts x num_images_per_prompt images and returns them in *out. Free *out with
+ * xd_result_free; *out is NULL after a failure. The call is collective: all ranks must pass equal
+ * requests. Only pixels, noise values and callbacks may differ. */
 XD_API xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e);
 XD_API int       xd_result_count(const xd_result *r); /* returns the number of images of a result */
-/* Returns the pixels of image i, RGB without gaps between rows, or NULL if the result has only
+/* Returns image i as RGB pixels without gaps between rows, or NULL if the result has only
  * latents. */
 XD_API const xd_image *xd_result_image(const xd_result *r, int i);
-/* Returns the seed of image i, in the form of xd_request.seed. In the parameters of an image, the
- * seed is a number from 0 to 2^64 - 1, as in torch. */
+/* Returns the seed of image i as an int64_t, as in xd_request.seed. In an image's parameters
+ * (xd_result_json), the seed is printed as a number from 0 to 2^64 - 1, as in torch. */
 XD_API int64_t   xd_result_seed(const xd_result *r, int i);
-/* Return the parameters of image i as one JSON object, and in the text format of A1111
- * (stable-diffusion-webui). */
+/* xd_result_json returns the parameters of image i as a JSON object. xd_result_parameters returns
+ * them in the text format of A1111 (stable-diffusion-webui). */
 XD_API const char *xd_result_json(const xd_result *r, int i);
 XD_API const char *xd_result_parameters(const xd_result *r, int i);
-/* Returns the seconds that a part of the request took: "text", "load", "denoise", "decode",
- * "total", "first_step". Returns -1 if the time is unknown. */
+/* Returns the seconds of one part of the request: "text", "load", "denoise", "decode", "total", or
+ * "first_step". Returns -1 if the time is unknown. */
 XD_API double    xd_result_seconds(const xd_result *r, const char *part);
-/* Writes image i to a file. The file name extension selects the format: .png .jpg .jpeg .webp .ppm,
- * .safetensors (latents). Formats of a video are .mp4 .mov .mkv .webm .gif .rgb (raw frames without
- * a header). If a video is written in an image format, each frame is a file: %d (%04d) in `path` is
- * the frame number, from 1; without a %d, "_%04d" is inserted before the extension. Writing is
- * atomic: a file is complete or does not exist. */
+/* Writes image i to a file. The file name extension selects the format. Image formats are .png .jpg
+ * .jpeg .webp .ppm; .safetensors stores latents. Video formats are .mp4 .mov .mkv .webm .gif .rgb
+ * (frames of raw pixels without a header). If a video is saved with the extension of an image
+ * format, each frame is saved as a file. A %d (or %04d) in `path` is replaced by the frame number,
+ * from 1; if there is no %d, "_%04d" is inserted before the extension. The file is written
+ * atomically: it is either complete or does not exist. */
 XD_API xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e);
 XD_API void      xd_result_free(xd_result **r);
 
