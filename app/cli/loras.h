@@ -7,11 +7,11 @@
 typedef struct xd_loras_read {
     xd_lora *v;                 /* [n] LoRA files with their scales                            */
     int      n;
-    char   **text;              /* [n] paths to which the entries of `v` point, owned          */
+    char   **text;              /* [n] paths, owned; the entries of `v` point to them          */
 } xd_loras_read;
 
-/* Parses the values of an option. flag: name of the option in error messages. The caller frees *l
- * with xd_loras_read_free, also after an error. */
+/* Parses all values of a LoRA option. flag: the option's name, used in error messages. The caller
+ * frees *l with xd_loras_read_free, also after an error. */
 xd_status xd_loras_parse(xd_loras_read *l, const xd_opt_texts *values, const char *flag, xd_err *e);
 void      xd_loras_read_free(xd_loras_read *l);
 

@@ -1,6 +1,6 @@
 /* open_flags.h - parses the options for opening a model (weight files, types, device, memory,
- * ranks), which are the same in all commands that generate. The option --model is not among them,
- * because some commands accept several models. */
+ * ranks), which are the same in all commands that generate. The option --model is not in this
+ * table, because some commands accept several models. */
 #ifndef XD_CLI_OPEN_FLAGS_H
 #define XD_CLI_OPEN_FLAGS_H
 
@@ -17,8 +17,9 @@ typedef struct xd_open_flags {
     int          threads, nproc, start_timeout, no_t5, lora_partial, verify_weights,
         by_model, by_layer;     /* the switches --enable_model_cpu_offload and
                                    --enable_sequential_cpu_offload */
-    xd_parallel  parallel;      /* parallel degrees, the record of the table xd_parallel_options */
-    /* xd_open_flags_read sets the following fields */
+    /* Parallel degrees; the options in the table xd_parallel_options set its fields. */
+    xd_parallel  parallel;
+    /* the following fields are computed by xd_open_flags_read */
     xd_component_file file[XD_OPEN_FILES];
     xd_loras_read     lora, lora_2;
     int64_t           budget;   /* value of --memory in bytes                                   */
@@ -26,13 +27,14 @@ typedef struct xd_open_flags {
 
 void             xd_open_flags_init(xd_open_flags *f);
 void             xd_open_flags_free(xd_open_flags *f);
-/* Returns the table of the options for opening a model, which has n rows. The offsets in its rows
- * are offsets of fields of xd_open_flags. */
+/* Returns an array of the *n options for opening a model. The offsets in the array are offsets of
+ * fields of xd_open_flags. */
 const xd_option *xd_open_flags_rows(int *n);
 /* Parses the values of --lora, --memory and --plan. Call this function after the command line was
  * parsed. */
 xd_status        xd_open_flags_read(xd_open_flags *f, xd_err *e);
-/* Returns arguments for xd_open, which point into `f`. The caller adds the callbacks. */
+/* Returns arguments for xd_open. Their strings and arrays belong to `f`. The caller adds the
+ * callbacks. */
 xd_open_args     xd_open_flags_args(xd_open_flags *f, const char *model);
 
 #endif

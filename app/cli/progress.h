@@ -14,15 +14,18 @@ typedef struct xd_bar {
     int    columns;
     int    drawn;               /* 1: the cursor of the terminal is on the line of the bar     */
     int    timed;               /* number of steps whose time was measured                     */
-    double first_s, rest_s;     /* seconds of the first step; sum of the seconds of all later
-                                   steps */
+    /* Seconds of the first step, and the sum of the seconds of all later steps. */
+    double first_s, rest_s;
     double printed_s;           /* time of the last plain line                                 */
-    double since_s, since;      /* time and bytes of the first call of xd_bar_bytes             */
-    /* During stages that read weights, a thread prints the speed of the disk. */
-    double (*read_bytes)(void); /* returns the bytes that this process has read from disks;
-                                   negative: unknown */
-    double      between_s;      /* seconds between two updates of the reading speed            */
-    const char *reads;          /* printed name of the stage that reads; NULL: no thread runs  */
+    /* Time of the first call of xd_bar_bytes, and bytes that had been read at that time. */
+    double since_s, since;
+    /* During stages that read weights, a thread prints the speed at which the disk is read. */
+    /* Returns the total bytes that this process has read from disks; negative: unknown. */
+    double (*read_bytes)(void);
+    double      between_s;      /* seconds between two measurements of the reading speed       */
+    /* Name of the running stage that reads weights, as it is printed; NULL: the thread does not
+     * run. */
+    const char *reads;
     pthread_t   thread;
     pthread_mutex_t lock;       /* protects the output and the fields below                    */
     pthread_cond_t  change;
@@ -30,15 +33,16 @@ typedef struct xd_bar {
     double clear_s;             /* time of the last xd_bar_clear                               */
 } xd_bar;
 
-/* Initializes a bar that is printed to f. columns: if f is a pipe whose bytes another process
- * prints to a terminal, the width of that terminal; else 0, and the width of f is used. */
+/* Initializes a bar that is printed to f. If f is a pipe to another process that prints to a
+ * terminal, `columns` is the width of that terminal. Otherwise `columns` is 0, and the width of f
+ * is used. */
 void xd_bar_init(xd_bar *b, FILE *f, int columns, int quiet);
 /* Begins a stage. While the stages "text", "load" and "decode" read weights, the reading speed is
  * printed: "load weights ... reading 152 MB/s". Plain lines are printed every 10 updates. */
 void xd_bar_stage(xd_bar *b, const char *stage);
 void xd_bar_step(xd_bar *b, const xd_progress *p);
-/* Prints the progress of reading files: `done` of `total` bytes of all files; `file` is the current
- * file. */
+/* Prints the progress of reading files: `done` of `total` bytes of all files have been read; `file`
+ * is the current file. */
 void xd_bar_bytes(xd_bar *b, const char *file, double done, double total);
 void xd_bar_clear(xd_bar *b);   /* erases the bar, to print another line                       */
 void xd_bar_end(xd_bar *b);     /* erases the bar and ends the thread                           */

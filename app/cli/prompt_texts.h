@@ -9,11 +9,12 @@ typedef struct xd_prompt_texts {
     xd_opt_texts negative, second, third, negative_2, negative_3;
 } xd_prompt_texts;
 
-/* Returns the option table for xd_opt_spec. The returned table must precede the table of the
- * request's options, because it replaces options of the same names. */
+/* Returns a table of these options for xd_opt_spec.tables. The returned table must precede the
+ * table of xd_request's options, because both have options of the same names and the first table is
+ * used. */
 xd_opt_table xd_prompt_texts_table(xd_prompt_texts *t);
-/* Sets the text lists of a request whose prompts are already set; the texts are borrowed.
- * Returns XD_EINVAL if the number of an option's texts is neither 1 nor the number of prompts. */
+/* Sets the text lists of a request, for which the request's prompts must already be set. The texts
+ * are borrowed. Returns XD_EINVAL if an option was given neither once nor once for each prompt. */
 xd_status xd_prompt_texts_set(const xd_prompt_texts *t, xd_request *r, xd_err *e);
 void      xd_prompt_texts_free(xd_prompt_texts *t);
 

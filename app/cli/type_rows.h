@@ -7,8 +7,9 @@
 
 #define XD_WEIGHT_TYPES "f32 bf16 int8 fp8 int4 auto"
 
-/* Three rows of xd_option for element types. The including file defines AT(field), the offset of a
- * field in the record of its option table. */
+/* Three rows of the type xd_option, for the options --dtype, --weights_dtype and
+ * --text_weights_dtype. The including file must define the macro AT(field) as the offset of a field
+ * in the record that its option table fills. */
 #define XD_TYPE_ROWS                                                                              \
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16 f16", "TYPE",                              \
       "compute type: f32, bf16, or f16 (GPU only) (default: the fastest)" },                      \

@@ -1,8 +1,8 @@
-/* xdit_flags.h - declares the table of all command line flags of xDiT. A row has the flag's effect
- * in xDiT, and the flag of xdit that replaces it.
+/* xdit_flags.h - declares the table of all command line flags of xDiT. Each row of the table
+ * describes a flag's effect in xDiT, and names the flag of xdit that replaces it.
  *
- * The table is used by `xdit generate`, which accepts these flags, by `xdit from-xdit`, which
- * translates them, and by doc/from-xdit.md, which lists them. xDiT has two programs: the example
+ * Three places use the table: `xdit generate` accepts these flags, `xdit from-xdit` translates
+ * them, and doc/from-xdit.md lists them. xDiT has two programs with different flags: the example
  * scripts and the runner (`xdit`). */
 #ifndef XD_CLI_XDIT_FLAGS_H
 #define XD_CLI_XDIT_FLAGS_H
@@ -11,35 +11,40 @@
 
 typedef enum xd_flag_kind {
     XD_FLAG_SAME,               /* xdit has a flag with the same name and meaning              */
-    XD_FLAG_OTHER,              /* xdit has another flag (own) with the same value             */
-    XD_FLAG_VALUE,              /* the flag equals a value of a flag of xdit; `own` is then, for
-                                   example, "weights_dtype int8" */
-    XD_FLAG_NOT_NEEDED,         /* the flag has no effect on the result; xdit reports and ignores
-                                   it */
-    XD_FLAG_SLOWER,             /* xdit does not support the flag; the image is exact, but takes
-                                   longer */
+    XD_FLAG_OTHER, /* xdit has a flag with another name (the field `own`) that has the same value */
+    /* The flag has the effect of a flag of xdit with a certain value; `own` has both, for
+     * example "weights_dtype int8". */
+    XD_FLAG_VALUE,
+    /* The flag does not change the image and is not needed in xdit, which prints a line and
+     * ignores the flag. */
+    XD_FLAG_NOT_NEEDED,
+    /* The flag only saves time; xdit warns and ignores the flag: the image is exact, but takes
+     * longer. */
+    XD_FLAG_SLOWER,
     XD_FLAG_REFUSED             /* xdit refuses the flag, because the image would differ */
 } xd_flag_kind;
 
 typedef struct xd_xdit_flag {
     const char *name;           /* name without dashes: "ulysses_degree"                       */
-    char        value;          /* type of the flag's value: 'i' integer, 'r' number, 's' text, 0 no
-                                   value, 'b' no value and a form --no-NAME; a capital letter: any
-                                   number of values */
+    /* Type of the flag's value: 'i' integer, 'r' real number, 's' text, 0 no value, 'b' no
+     * value, with a second form --no-NAME. A capital letter: any number of such values. */
+    char        value;
     char        in;             /* program of xDiT that has the flag: 'e' example scripts, 'r'
                                    runner, 'b' both, 'f' the scripts of benchmark/fid */
     xd_flag_kind kind;
-    const char *own;            /* flag of xdit, for XD_FLAG_OTHER and XD_FLAG_VALUE           */
-    const char *there, *here;   /* effect in xDiT, effect in xdit: clauses without a full stop */
+    /* Flag of xdit that replaces this flag, if `kind` is XD_FLAG_OTHER or XD_FLAG_VALUE. */
+    const char *own;
+    /* Effect in xDiT and effect in xdit, as clauses without a full stop. */
+    const char *there, *here;
 } xd_xdit_flag;
 
 extern const xd_xdit_flag xd_xdit_flags[];      /* all flags; the last row has no name         */
 enum { XD_XDIT_FLAGS_MAX = 128 };
 
-/* Finds a flag by name. `-` counts as `_`, and names of flags whose value is 'b' may begin with
- * no_. NULL: not found. */
+/* Finds a flag by name. A `-` in `name` is treated as `_`. If the value of a flag is 'b', its name
+ * may also begin with no_. NULL: not found. */
 const xd_xdit_flag *xd_xdit_flag_find(const char *name);
-const char *xd_flag_kind_name(xd_flag_kind kind);       /* returns the name of a kind: "same", "not
-                                                           needed" */
+/* Returns the name of a kind, for example "same" or "not needed". */
+const char *xd_flag_kind_name(xd_flag_kind kind);
 
 #endif

@@ -1,8 +1,9 @@
 /* script.h - splits a text into commands as a shell does, to find the commands that start xDiT.
  *
  * No command is run. Supported are quotes, comments, lines joined with a backslash, redirections,
- * NAME=VALUE lines, $NAME and ${NAME}. Unset variables are empty. The text of other expansions is
- * kept unchanged. A variable that other commands of the script set is kept as $NAME. */
+ * NAME=VALUE lines, $NAME and ${NAME}. Unset variables are empty. Expansions of other kinds are not
+ * expanded: their text is kept unchanged. A variable whose value is set by other commands of the
+ * script is kept as $NAME. */
 #ifndef XD_FROM_XDIT_SCRIPT_H
 #define XD_FROM_XDIT_SCRIPT_H
 
@@ -18,21 +19,26 @@ typedef struct xd_command_line {
     char    *devices;           /* value of CUDA_VISIBLE_DEVICES for the command; NULL: unset   */
 } xd_command_line;
 
-typedef struct xd_script {      /* the commands of a text; initialize with {0}, then set `wanted` */
-    int            (*wanted)(int n, char **word);       /* returns 1 if the command is to be
-                                                           collected */
+/* The commands that were found in a text; initialize with {0}, then set `wanted`. */
+typedef struct xd_script {
+    /* Returns 1 if a command, given as n words, should be collected. */
+    int            (*wanted)(int n, char **word);
     int              n;
     xd_command_line *command;
-    char            *unset;     /* unset variables in the commands: "$A, $B"; NULL: none        */
-    char            *other;     /* text of the first command that is not collected; NULL: none  */
+    /* Variables that are used in the commands and were not set: "$A, $B"; NULL: none. */
+    char            *unset;
+    /* Text of the first command for which `wanted` returned 0; NULL: none. */
+    char            *other;
 } xd_script;
 
-/* Collects the wanted commands of a text; finding none is no error. XD_EINVAL: a quote or bracket
- * is not closed, or a wanted command is part of a loop, condition or function. */
+/* Collects all commands of a text for which `wanted` returns 1. It is no error if there are none.
+ * XD_EINVAL: a quote or bracket is not closed, or a command to collect is inside a loop, condition
+ * or function. */
 xd_status   xd_script_read(xd_script *s, const char *text, xd_err *e);
-/* Collects the wanted command of words that the shell has already split; see xd_script_read. */
+/* Does the same as xd_script_read for a single command whose words the shell has already split. */
 xd_status   xd_script_read_words(xd_script *s, int argc, char **argv, xd_err *e);
-/* Returns the part of a word that begins with its first unsupported expansion, or NULL. */
+/* Returns the part of a word that begins with its first expansion of an unsupported kind, or NULL
+ * if there is none. */
 const char *xd_script_unread(const char *word);
 void        xd_script_free(xd_script *s);
 

@@ -1,5 +1,6 @@
 /* xdit_line.h - parses a command line of xDiT (launcher, script, flags) and predicts whether xDiT
- * would accept the command. The rules of xDiT are applied in xDiT's order. */
+ * would accept the command. The rules are applied in the same order as in xDiT, so that the same
+ * error is found first. */
 #ifndef XD_FROM_XDIT_XDIT_LINE_H
 #define XD_FROM_XDIT_XDIT_LINE_H
 
@@ -13,51 +14,57 @@ typedef struct xd_given {       /* a flag of xDiT with its values on the command
     int          n, count;      /* number of occurrences of the flag; number of values of its
                                    last occurrence */
     int          off;           /* 1: the flag was written as --no-NAME                        */
-    const char **v;             /* [count] values of the flag: borrowed strings in a malloc'ed
-                                   list */
+    /* [count] values of the flag; the list is malloc'ed, its strings are borrowed. */
+    const char **v;
 } xd_given;
 
 typedef enum xd_starter { XD_BY_TORCHRUN, XD_BY_PYTHON, XD_BY_ACCELERATE, XD_BY_RUNNER } xd_starter;
 
-typedef struct xd_line {        /* a parsed command line; initialize with {0}; texts are borrowed
-                                   from the words of the command line */
+/* A parsed command line; initialize with {0}; its strings are borrowed from the words of the
+ * command. */
+typedef struct xd_line {
     xd_starter  by;
     int         nproc, nnodes;  /* number of processes per host; number of hosts               */
     int         node_rank;
-    int         auto_nproc;     /* 1: nproc was "gpu" or "auto"; the number in CUDA_VISIBLE_DEVICES,
-                                   else 8, is assumed */
+    /* 1: the number of processes was given as "gpu" or "auto". nproc is then the number of GPUs
+     * in CUDA_VISIBLE_DEVICES or, if that is unset, 8. */
+    int         auto_nproc;
     const char *master;         /* host of rank 0; NULL: this host                             */
     const char *script;         /* name of the example script; "xdit" for the runner           */
     int         runner;         /* 1: the command starts xDiT's runner, which has its own flags */
     int         world;          /* number of processes on all hosts                            */
     const xd_xdit_model *model; /* row of the model; NULL: unknown                             */
-    int         heads, blocks, cross;   /* numbers of attention heads, blocks and cross-attention
-                                           heads of the transformer; 0: unknown */
-    int         from_config;    /* 1: heads, blocks and cross were read from the config of the model
-                                   directory */
-    xd_given    given[XD_XDIT_FLAGS_MAX];       /* flags of the command, by their index in
-                                                   xd_xdit_flags */
-    char        refusal[512];   /* error that argparse of xDiT would print; empty: none         */
+    /* Number of attention heads, of blocks and of cross-attention heads of the transformer; 0:
+     * unknown. */
+    int         heads, blocks, cross;
+    /* 1: these numbers (heads, blocks, cross) were read from the config in the model directory. */
+    int         from_config;
+    /* The flags on the command line; given[i] belongs to the flag xd_xdit_flags[i]. */
+    xd_given    given[XD_XDIT_FLAGS_MAX];
+    /* Error that xDiT's parser of arguments (argparse) would print; empty: none. */
+    char        refusal[512];
     char        why[128];       /* explanation of the error in `refusal`; may be empty          */
     const xd_xdit_flag *no_dashes;      /* a flag written without dashes; NULL: none            */
-    int         known_model;    /* 1: the script, the name or the directory identifies the model */
+    /* 1: xDiT's model is known from the script, the model's name or its directory. */
+    int         known_model;
 } xd_line;
 
-/* Parses a command. XD_EINVAL: the command is not a command line of xDiT. If the parser of xDiT
- * would refuse a flag, sets l->refusal and returns XD_OK. */
+/* Parses a command. XD_EINVAL: the command is not a command line of xDiT. If xDiT's parser would
+ * refuse a flag, stores xDiT's error in l->refusal and returns XD_OK. */
 xd_status   xd_line_read(xd_line *l, const xd_script *text, const xd_command_line *s, xd_err *e);
 /* Returns 1 if the n words of a command start xDiT. Used as xd_script.wanted. */
 int         xd_line_wanted(int n, char **w);
 void        xd_line_free(xd_line *l);
-/* Returns the last value of a flag, or `none` if the flag is not given. */
+/* xd_line_int, xd_line_real and xd_line_text return the last value of a flag. If the command line
+ * does not have the flag, numbers are `none` and texts are NULL. */
 int         xd_line_int(const xd_line *l, const char *flag, int none);
 double      xd_line_real(const xd_line *l, const char *flag, double none);
 const char *xd_line_text(const xd_line *l, const char *flag);
 int         xd_line_on(const xd_line *l, const char *flag);
 const xd_given *xd_line_given(const xd_line *l, const char *flag);
-/* Returns the sum of the numbers of transformer blocks of all pipeline stages. If a number is out
- * of range, the nearest number in range is added, and *bad becomes that number's text; else *bad
- * becomes NULL. */
+/* Returns the sum of the numbers of transformer blocks of all pipeline stages. A number that is out
+ * of range counts as the nearest allowed number; *bad becomes its text. If all numbers are in
+ * range, *bad becomes NULL. */
 int64_t     xd_line_sum(const xd_given *list, const char **bad);
 /* Returns the product of the parallel degrees that the flags set. */
 int         xd_line_product(const xd_line *l);
@@ -67,9 +74,10 @@ typedef struct xd_possible {    /* an error of xDiT that occurs only in some ins
     char        error[320], because[256];
 } xd_possible;
 
-typedef struct xd_verdict {     /* the prediction whether xDiT would run the command           */
-    const char *when;           /* time of the error, for example "when its flags are read"; NULL:
-                                   xDiT runs the command */
+typedef struct xd_verdict {     /* the prediction of whether xDiT would run the command        */
+    /* When xDiT would fail, for example "when its flags are read"; NULL: xDiT would run the
+     * command. */
+    const char *when;
     char        error[512], because[512];
     int         nnotes;
     char        note[8][256];   /* further remarks about the command                           */
@@ -77,7 +85,7 @@ typedef struct xd_verdict {     /* the prediction whether xDiT would run the com
     xd_possible possible[2];
 } xd_verdict;
 
-/* Applies the rules of xDiT to a parsed command line, and sets *v. */
+/* Applies the rules of xDiT to a parsed command line, and stores the prediction in *v. */
 void xd_line_judge(const xd_line *l, xd_verdict *v);
 
 #endif

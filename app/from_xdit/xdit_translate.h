@@ -7,7 +7,8 @@
 #include "from_xdit/xdit_line.h"
 #include "xdit/tools.h"
 
-typedef struct xd_translation {        /* a translated command; initialize with {0} */
+/* A command of xdit, translated from a command of xDiT; initialize with {0}. */
+typedef struct xd_translation {
     int         n, cap;
     char      **word;           /* words of the translated command; the array and its words are
                                    malloc'ed */
@@ -17,14 +18,16 @@ typedef struct xd_translation {        /* a translated command; initialize with 
     const char *model;          /* value of --model, borrowed; NULL: the command line names no
                                    model */
     int         failed;         /* 1: memory was exhausted                                     */
-    int         nleft;          /* number of xDiT flags that are omitted; the row of each flag in
-                                   xd_xdit_flags has the reason */
+    /* Number of flags of xDiT that the translation omits; their rows in xd_xdit_flags have the
+     * reasons. */
+    int         nleft;
     const xd_xdit_flag *left[XD_XDIT_FLAGS_MAX];
     char        note[512];      /* a further remark about the translation; may be empty        */
 } xd_translation;
 
 void xd_translate(xd_translation *o, const xd_line *l);
-/* Prints the translated command for a shell, broken into several lines. */
+/* Prints the translated command as shell input of several lines, each of which but the last ends
+ * with a backslash. */
 void xd_translation_print(FILE *f, const xd_translation *o);
 /* Prints a word, quoted for a shell, and returns the number of printed columns. If f is NULL, only
  * counts the columns. */

@@ -5,8 +5,9 @@
 
 #include <sys/types.h>
 
-/* Counts the living descendants of `pid` that have no children, and sends `sig` (0: none) to all
- * descendants, children first. Returns -1 if /proc does not list children. */
+/* Sends the signal `sig` (0: none) to all descendants of the process `pid`, children before
+ * parents. Returns the number of living descendants that have no children themselves. Returns -1 if
+ * this kernel's /proc does not list children. */
 int xd_descendants_signal(pid_t pid, int sig);
 
 #endif
