@@ -16,16 +16,18 @@ typedef struct xd_launch {
     int    start_timeout;       /* seconds for all ranks to connect; 0: no limit; negative: 60  */
 } xd_launch;
 
-/* For a rank: returns the width, in columns, of the terminal on which the program xdit shows the
- * rank's standard error; 0: there is no such terminal. */
+/* Returns the width in columns of the terminal to which a rank's standard error is forwarded by the
+ * program xdit that started the rank. Returns 0 if there is no such terminal. */
 int  xd_launch_columns(void);
 
-/* Sets *ranks to the number of ranks to start for a plan and --nproc N (0: not given). If *ranks is
- * 1, no launcher is needed: this process runs alone or is a rank of a running launcher. XD_EINVAL:
- * the plan does not work on that number of ranks. */
+/* Sets *ranks to the number of ranks to start for the plan `p` and the value `nproc` of the option
+ * --nproc (0: the option is not given). If *ranks becomes 1, no launcher is needed: either this
+ * process runs alone, or a launcher has already started it as a rank. XD_EINVAL: the plan is not
+ * possible on that number of ranks. */
 xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e);
 
-/* The row of the option --start_timeout. The option's field is -1 if the option is not given. */
+/* The row of the option --start_timeout. The variable of the option is -1 if the command line does
+ * not have the option. */
 #define XD_LAUNCH_TIMEOUT(field) \
     { "start_timeout", XD_OPT_INT, field, 0, 86400, NULL, "SECONDS", \
       "abort if the ranks have not connected after SECONDS; 0: never (default 60; 0 under mpirun " \
@@ -37,13 +39,13 @@ xd_status xd_launch_check_env(xd_err *e);
  * within start_timeout seconds, or if the connection to another host is lost (links.h). */
 void xd_launch_deadline(int start_timeout, int rank);
 
-/* Returns 1 if the ranks that this process starts are all on this host. Batch systems may spread
- * the ranks over several hosts. */
+/* Returns 1 if the ranks that this process starts are all on this host. If a batch system runs the
+ * job, its launcher may place the ranks on several hosts. */
 int xd_launch_here(void);
 
 /* Runs `ranks` copies of this program under the MPI launcher; *code becomes the exit code of the
  * run. The first termination signal cancels the request on all ranks; the second kills the ranks.
- * Returns XD_OK if the ranks ran, or an error if they could not be started. */
+ * Returns XD_OK if the ranks could be started, even if they failed later. */
 xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e);
 
 #endif

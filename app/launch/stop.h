@@ -1,11 +1,13 @@
-/* stop.h - handles signals: the first Ctrl-C cancels the request, the second ends the process */
+/* stop.h - handles signals: the first Ctrl-C cancels the request, the second Ctrl-C ends the
+ * process. */
 #ifndef XD_LAUNCH_STOP_H
 #define XD_LAUNCH_STOP_H
 
 #include "xdit/tools.h"
 
-/* Handles SIGINT, SIGTERM and SIGHUP. While no engine is watched (xd_stop_watch), a signal ends the
- * process at once. No incomplete output file remains, whether an engine is watched or not. */
+/* Handles SIGINT, SIGTERM and SIGHUP. A signal cancels the request of the watched engine
+ * (xd_stop_watch). If no engine is watched, the signal ends the process at once. In both cases,
+ * incomplete output files are removed. */
 void xd_stop_arm(void);
 /* Handles signals in a rank that an MPI launcher has started. SIGUSR1 cancels the request of all
  * ranks, like SIGINT. SIGTERM, which a launcher sends to end a failed run, ends the process at
@@ -15,13 +17,13 @@ void xd_stop_arm_rank(void);
  * prints a sentence with the name of the file, and ends the process. Every command calls this
  * function. */
 void xd_stop_arm_sigbus(void);
-/* Handles the limit of CPU time (ulimit -t): prints a sentence and ends the process shortly before
- * the system would kill it. Every command calls this function. */
+/* Handles the limit of CPU time (ulimit -t): shortly before the system would kill the process,
+ * prints a sentence and ends the process. Every command calls this function. */
 void xd_stop_arm_sigxcpu(void);
-void xd_stop_watch(xd_engine *g);       /* sets the engine that the first signal cancels; NULL:
-                                           none */
+/* Sets the engine whose request the first signal cancels; NULL: no engine. */
+void xd_stop_watch(xd_engine *g);
 /* Returns the signal that was received, or 0. If a signal was received, cancels the watched engine
- * again, because a signal just before a request began would be lost otherwise. */
+ * again: a signal that arrived just before a request began would be lost otherwise. */
 int  xd_stop_signal(void);
 
 #endif

@@ -1,14 +1,15 @@
 /* streams.h - connects the output of ranks directly to the program that started them. The output
  * bypasses mpirun, because mpirun of Open MPI 5 mixes up standard output and standard error.
  *
- * The two output streams of mpirun are pipes to the program that started the ranks. A rank whose
- * parent is mpirun opens the output pipes of mpirun as /proc/PID/fd/1 and 2. Other ranks print to
- * mpirun as usual. */
+ * mpirun's standard output and standard error are pipes to the program that started the ranks. A
+ * rank whose parent is mpirun opens the output pipes of mpirun as /proc/PID/fd/1 and 2. Other ranks
+ * print to mpirun as usual. */
 #ifndef XD_LAUNCH_STREAMS_H
 #define XD_LAUNCH_STREAMS_H
 
-/* Stores the names of the output pipes in the environment. xd_streams_export is called in the
- * process that becomes mpirun, after the output streams of the process were set. */
+/* Stores the names of the output pipes in environment variables, for the ranks. The process that
+ * becomes mpirun calls xd_streams_export after its standard output and standard error were replaced
+ * by the pipes. */
 void xd_streams_export(void);
 /* Replaces standard output and standard error of a rank. Called before the rank prints anything. */
 void xd_streams_attach(void);

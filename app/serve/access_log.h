@@ -1,5 +1,5 @@
-/* access_log.h - writes a log line per HTTP request, in the common log format plus seconds and task
- * id */
+/* access_log.h - writes one log line per HTTP request. The line has the common log format, followed
+ * by the seconds of the request and the id of its task. */
 #ifndef XD_SERVE_ACCESS_LOG_H
 #define XD_SERVE_ACCESS_LOG_H
 
@@ -21,8 +21,8 @@ typedef struct xd_access {      /* a request, as it is logged                   
     const char *task;           /* id of the request's task; "": none                          */
 } xd_access;
 
-/* Opens the log file `path`; "-" is standard output. If the file is moved later (log rotation), a
- * new file is created. */
+/* Opens the log file `path`; "-" is standard output. If another program moves the file (log
+ * rotation), later lines are written to a new file of the same name. */
 xd_status xd_access_log_open(xd_access_log **l, const char *path, xd_err *e);
 /* Writes the log line of a request. Thread-safe. */
 void      xd_access_log_add(xd_access_log *l, const xd_access *a);

@@ -1,8 +1,9 @@
 /* fetch.h - fetches images that requests name by URL (--allow_url).
  *
- * A URL must not let a client reach services that only this host can reach, such as its private
- * network or the metadata address of a cloud. Therefore the address of every connection, also after
- * a redirect, must be public, unless the host is named on the command line. */
+ * A client must not use a URL to reach services that are reachable only from this host, such as
+ * services of its private network or the metadata address of a cloud. Therefore the address of
+ * every connection, also after a redirect, must be public, unless the host is named on the command
+ * line. */
 #ifndef XD_SERVE_FETCH_H
 #define XD_SERVE_FETCH_H
 
@@ -12,8 +13,9 @@
 #include "base/err.h"
 
 typedef struct xd_fetch_rules {
-    const char *const *hosts;   /* [nhosts] allowed hosts: "host", "host:port", "any" (all public
-                                   addresses) */
+    /* [nhosts] hosts from which images may be fetched: "host" or "host:port", or "any" for all
+     * public addresses. */
+    const char *const *hosts;
     int      nhosts;            /* number of hosts; 0: no URL is allowed                       */
     size_t   max_bytes;         /* maximum bytes of an image                                   */
     double   seconds;           /* time limit of a fetch in seconds, including redirects       */
@@ -23,8 +25,8 @@ typedef struct xd_fetch_rules {
 xd_status xd_fetch_begin(xd_err *e);
 void      xd_fetch_end(void);
 /* Fetches an http or https URL into *data, which is malloc'ed. XD_EINVAL: the URL is not allowed,
- * not found, too long or too slow; *e has a sentence. Stops early if is_gone(cookie) returns
- * true. */
+ * was not found, has too many bytes, or takes too long; the message in *e has the reason.
+ * is_gone(cookie) is called during the transfer; if it returns true, the transfer stops. */
 xd_status xd_fetch_read(const xd_fetch_rules *f, const char *url, int (*is_gone)(void *cookie),
                         void *cookie, char **data, size_t *bytes, xd_err *e);
 /* Returns nonzero if the address is public: neither local, nor private, nor reserved for a special

@@ -18,9 +18,10 @@ typedef struct xd_folder {
 /* Creates and locks a temporary directory in $TMPDIR, else in /dev/shm or /tmp. Also removes the
  * temporary directories that dead servers have left in the same place. */
 xd_status xd_folder_create(xd_folder *f, xd_err *e);
-/* Locks the directory --results. If another server is exiting, waits some seconds, or until *stop,
- * for its end. Removes incomplete files of a killed server. XD_EIO: the path is not a directory, or
- * another server has locked the directory. */
+/* Locks the directory --results. If a server that is exiting still holds the lock, waits some
+ * seconds until the lock is released, or until *stop is nonzero. Removes incomplete files that a
+ * killed server has left in the directory. XD_EIO: the path is not a directory, or another server
+ * has locked the directory. */
 xd_status xd_folder_lock(xd_folder *f, const char *path, const volatile sig_atomic_t *stop,
                          xd_err *e);
 void      xd_folder_remove(xd_folder *f);       /* removes the directory with its files        */

@@ -1,10 +1,10 @@
-/* http.h - receives complete HTTP requests, calls the handler that a table of routes has for a
- * path, and sends the reply.
+/* http.h - receives complete HTTP requests, calls the handler that a table (xd_route) assigns to
+ * the request's path, and sends the reply.
  *
  * libmicrohttpd implements the protocol with a thread per connection, so handlers may block. The
- * module http.c implements the functions that all interfaces share: checks of API keys, requests
- * from web pages of other origins, limits of headers, bodies and time, and replies for unknown
- * paths and methods. */
+ * module http.c implements what all interfaces have in common: it checks API keys, refuses requests
+ * from web pages of other origins, limits the size of headers and bodies and the time to receive
+ * them, and replies to unknown paths and methods. */
 #ifndef XD_SERVE_HTTP_H
 #define XD_SERVE_HTTP_H
 
@@ -19,9 +19,10 @@ struct MHD_Connection;
 struct MHD_Response;
 
 typedef struct xd_part {        /* a field of multipart/form-data or of a form                  */
-    char  *name, *file, *type;  /* names of the field and the file, and media type; NULL: the client
-                                   sent none */
-    char  *data;                /* content of the field: [bytes], then a NUL                   */
+    /* Name of the field, name of its file, and media type; each is NULL if the client did not
+     * send it. */
+    char  *name, *file, *type;
+    char  *data;                /* content of the field: `bytes` bytes, followed by a NUL      */
     size_t bytes;
 } xd_part;
 
@@ -29,26 +30,28 @@ typedef struct xd_http_call {   /* a request and its reply                      
     struct MHD_Connection *connection;
     void       *server;         /* `server` of xd_http_args, for handlers                      */
     const char *method, *path, *version;
-    char        arg[64];        /* the part of the path that matches the * of the route         */
+    char        arg[64]; /* the part of the path that corresponds to the * in the route's path  */
     const char *owner;          /* hash of the request's API key; "": the server has no keys    */
-    char       *body;           /* body of the request; NULL: there is none, or its fields are in
-                                   `parts` */
+    /* Body of the request; NULL if there is none or if its fields are in `parts`. */
+    char       *body;
     size_t      bytes;
     xd_json    *json;           /* the parsed body of the request; NULL: the body is not JSON  */
-    xd_part    *parts;          /* [nparts] fields of the body, if it is a form                */
+    xd_part    *parts;          /* [nparts] fields of the body, if the body is a form          */
     int         nparts;
     struct MHD_Response *reply; /* NULL: no reply has been created yet                         */
     unsigned    status;         /* HTTP status of the reply                                    */
     int         streams;        /* 1: the reply is a stream of events                          */
-    double      probed_s;       /* time of the last probe of xd_http_client_left               */
+    double      probed_s;       /* time at which xd_http_client_left last checked the connection */
     int64_t     sent;           /* bytes of the reply's body so far                            */
     char        task[40];       /* id of the task of this request; "": none                    */
 } xd_http_call;
 
-typedef struct xd_route {       /* handles requests with one method and path; the first route that
-                                   matches a request is used */
-    const char *method, *path;  /* a * matches one segment of a path; at the end of the path it
-                                   matches all remaining segments */
+/* Assigns a handler to requests with one method and path; if several routes match a request, the
+ * first one is used. */
+typedef struct xd_route {
+    /* A * in the path matches any single segment of a request's path; at the end of the path, it
+     * matches all remaining segments. */
+    const char *method, *path;
     void      (*handle)(xd_http_call *c);       /* creates the reply to the request            */
     int         open;           /* 1: no key is required                                       */
 } xd_route;
@@ -58,17 +61,19 @@ typedef struct xd_http_args {
     int             port;       /* 0: any free port                                            */
     const xd_route *routes;     /* the last row has no method                                  */
     void           *server;     /* passed to handlers as xd_http_call.server                   */
-    const char *const *keys;    /* accepted API keys; the list ends with NULL; NULL: no key is
-                                   required */
-    const char *const *origins; /* origins of web pages that may send requests; the list ends with
-                                   NULL */
+    /* Accepted API keys, followed by NULL. If `keys` is NULL, requests need no key. */
+    const char *const *keys;
+    /* Origins of other web pages that may send requests, followed by NULL. */
+    const char *const *origins;
     size_t          max_body;   /* maximum bytes of a request body                             */
-    size_t          max_bodies; /* maximum bytes of all request bodies in memory; 0: no limit  */
+    /* Maximum total bytes of all request bodies that are in memory at a time; 0: no limit. */
+    size_t          max_bodies;
     int             connections;        /* maximum number of connections                       */
     double          timeout_s;  /* time limit for receiving a request, in seconds              */
     struct xd_access_log *log;  /* NULL: none                                                  */
-    char           *tls_cert, *tls_key; /* contents of PEM files, read when the server starts; both
-                                           NULL: the server uses no TLS */
+    /* Contents of the PEM files with the certificate and its key, which are read before the
+     * server starts; both NULL: the server does not use TLS. */
+    char           *tls_cert, *tls_key;
 } xd_http_args;
 
 /* Starts a server that listens and handles requests. XD_EIO: the address is in use, or TLS
@@ -87,12 +92,13 @@ size_t    xd_http_body_bytes(const xd_http *h); /* bytes of all request bodies i
 const char    *xd_http_query(const xd_http_call *c, const char *name);
 const char    *xd_http_header(const xd_http_call *c, const char *name);
 /* Returns nonzero if the client has disconnected. Handlers may call this function before the reply
- * has begun. A client that has closed its sending side may still read. A client that has closed its
- * sending side is sent an interim reply (100) two seconds later and then every second; sending
- * fails if the client has disconnected. */
+ * has begun. A client that has only closed its sending side may still read the reply. Therefore
+ * such a client is sent an interim reply (100) after two seconds and then every second; if sending
+ * fails, the client has disconnected. */
 int            xd_http_client_left(xd_http_call *c);
-/* Returns nonzero if the client of a stream of events has disconnected. Works like
- * xd_http_client_left, but appends a comment to `events` in place of the interim reply. */
+/* Returns nonzero if the client of a stream of events has disconnected. Does the same as
+ * xd_http_client_left, but instead of sending an interim reply, appends a comment line to the
+ * stream `events`. */
 int            xd_http_reader_left(xd_http_call *c, xd_text_buf *events);
 
 /* ---- replies; the last call counts ---------------------------------------------------------- */
@@ -106,8 +112,9 @@ void xd_reply_file(xd_http_call *c, const char *path, const char *type);
 void xd_reply_error(xd_http_call *c, unsigned status, const char *param, const char *code,
                     const char *fmt, ...) XD_PRINTF(5, 6);
 void xd_reply_header(xd_http_call *c, const char *name, const char *value);
-/* Replies with a stream of events (text/event-stream). `more` waits for the next events, appends
- * them to b, and returns 0 at the end of the stream. `done` is called once after the reply. */
+/* Replies with a stream of events (text/event-stream). `more` is called repeatedly. It waits for
+ * the next events, appends them to b, and returns 0 at the end of the stream. `done` is called once
+ * after the reply. */
 void xd_reply_events(xd_http_call *c, int (*more)(void *cookie, xd_text_buf *b),
                      void (*done)(void *cookie), void *cookie);
 

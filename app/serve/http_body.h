@@ -9,7 +9,8 @@
 
 struct MHD_PostProcessor;
 
-/* The memory of all request bodies. A body counts from its first byte until the reply is sent. */
+/* The memory of all request bodies. A body is counted from the arrival of its first byte until
+ * the reply is sent. */
 typedef struct xd_body_pool {
     atomic_size_t bytes;
     size_t        max;          /* maximum bytes of all bodies; 0: no limit                    */
@@ -19,12 +20,13 @@ typedef struct xd_body {
     xd_http_call *call;
     struct MHD_PostProcessor *form;     /* parser of a form; NULL: the body is no form         */
     char    *data;
-    size_t   bytes, cap;        /* received bytes in `data`; allocated bytes                   */
-    size_t   total, max;        /* bytes received so far; maximum bytes of a body              */
+    size_t   bytes, cap;        /* bytes in `data`, and allocated bytes of `data`              */
+    size_t   total, max;        /* bytes received so far, and maximum bytes of a body          */
     xd_body_pool *pool;
     size_t   pooled;            /* bytes of this body that the pool counts                     */
     int      status;            /* HTTP status if the body is refused; 0: not refused          */
-    int      pool_full;         /* 1: the body is refused because of the memory of other bodies */
+    /* 1: the body is refused because the bodies of all requests together need too much memory. */
+    int      pool_full;
 } xd_body;
 
 void xd_body_begin(xd_body *b, xd_http_call *c, size_t max, xd_body_pool *pool);

@@ -20,17 +20,18 @@ typedef struct xd_head {        /* state of the parser; starts as {0} at the fir
     int      in_body;           /* 1: the head of the request is complete                      */
     char     name[24], value[24];       /* header name and value of the current line, truncated */
     size_t   nname, nvalue;
-    char     version[8];        /* last bytes of the request line, which have the HTTP version */
-    int      hosts, lengths, codings;   /* number of Host, Content-Length and Transfer-Encoding
-                                           lines in the head */
-    uint64_t left;              /* remaining bytes of the body or of the current chunk         */
+    char     version[8];        /* last bytes of the request line, which contain the HTTP version */
+    /* Numbers of header lines Host, Content-Length and Transfer-Encoding in this request. */
+    int      hosts, lengths, codings;
+    uint64_t left; /* bytes of the body or of the current chunk that have not arrived yet      */
     int      digits;            /* number of digits of the chunk size                          */
 } xd_head;
 
 /* Returns the error message for a request that is refused with `status`. */
 const char *xd_head_sentence(int status);
-/* Parses the next n bytes. Returns how many of the n bytes at p may be forwarded, which are those
- * before a refused request. Removes chunk extensions from the bytes in place. */
+/* Parses the next n bytes. Returns how many of the n bytes may be forwarded. If a request is
+ * refused, these are the bytes before this request. Chunk extensions are removed from the array p
+ * in place. */
 size_t xd_head_read(xd_head *h, char *p, size_t n);
 
 #endif

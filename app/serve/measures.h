@@ -1,16 +1,18 @@
-/* measures.h - collects histograms of ended requests per model, for /metrics */
+/* measures.h - collects histograms of the durations and speeds of ended requests, one set of
+ * histograms per model, for the path /metrics */
 #ifndef XD_SERVE_MEASURES_H
 #define XD_SERVE_MEASURES_H
 
 #include "base/json.h"
 
 /* The measured values of a request. DURATION: seconds from the request's arrival to its end. WAIT:
- * seconds in the queue. SPEED: steps per second. */
+ * seconds in the queue. SPEED: denoising steps per second. */
 enum { XD_MEASURE_DURATION, XD_MEASURE_WAIT, XD_MEASURE_SPEED, XD_MEASURES, XD_BUCKETS = 16 };
 
 typedef struct xd_histogram {
-    long long counts[XD_BUCKETS + 1];   /* requests per bucket, not cumulative; the last bucket has
-                                           no upper limit */
+    /* Number of requests in each bucket, without the requests in lower buckets; the last bucket
+     * has no upper limit. */
+    long long counts[XD_BUCKETS + 1];
     double    sum;
 } xd_histogram;
 
@@ -25,7 +27,7 @@ typedef struct xd_measures {
     int          n;
 } xd_measures;
 
-/* Returns the histograms of a model, which are created if necessary. NULL: out of memory. */
+/* Returns the histograms of a model, and creates them at the first call. NULL: out of memory. */
 xd_measured *xd_measures_of(xd_measures *m, const char *model, int video);
 void         xd_measure_add(xd_measured *d, int what, double value);
 /* Appends all histograms in Prometheus' text format. */

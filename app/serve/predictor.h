@@ -1,5 +1,5 @@
-/* predictor.h - predicts the duration of tasks. The predictions of the library's planner are
- * corrected by the measured durations of earlier tasks. */
+/* predictor.h - predicts the duration of tasks. The planner of the library predicts the durations,
+ * and the measured durations of earlier tasks are used to correct the predictions. */
 #ifndef XD_SERVE_PREDICTOR_H
 #define XD_SERVE_PREDICTOR_H
 
@@ -8,17 +8,18 @@
 
 typedef struct xd_predictor xd_predictor;
 
-/* Creates a predictor. open: the options with which the worker opens models; borrowed. */
+/* Creates a predictor. `open` has the options with which the worker opens models; it is
+ * borrowed. */
 xd_status xd_predictor_open(xd_predictor **p, xd_tasks *tasks, const xd_open_flags *open,
                             xd_err *e);
 /* Sets the number of ranks. The first call starts the thread that predicts queued tasks. */
 void      xd_predictor_ranks(xd_predictor *p, int ranks);
-/* Records the measured time of a task, to improve predictions. alone 1: one rank has run the task;
- * 0: all ranks. */
+/* Records the measured time of a task, to improve later predictions. `alone` is 1 if a single rank
+ * ran the task, and 0 if all ranks ran it. */
 void      xd_predictor_learn(xd_predictor *p, const xd_task *task, int alone,
                              const xd_task_time *t);
-/* Frees the predictor. Call this function after xd_tasks_shut_down, which ends the predictor's
- * thread. */
+/* Frees the predictor. Before this call, xd_tasks_shut_down must have been called, which makes the
+ * predictor's thread end. */
 void      xd_predictor_close(xd_predictor **p);
 
 #endif

@@ -1,19 +1,21 @@
 /* schedule.h - determines the order in which queued tasks run.
  *
- * The task with the shortest remaining time runs first, with three rules for fairness. Waiting
- * improves a task's score; tasks of an owner (API key) that has used more time than other owners
- * are put back; a near deadline counts as little remaining time. All times are in seconds of all
- * ranks together. */
+ * The task with the shortest remaining time runs first, but three rules keep the order fair. First,
+ * waiting improves a task's score. Second, tasks of an owner (API key) that has used more time than
+ * other owners get a worse score. Third, a task with a near deadline is treated as if it had little
+ * remaining time. All times are sums of the seconds of all ranks. */
 #ifndef XD_SERVE_SCHEDULE_H
 #define XD_SERVE_SCHEDULE_H
 
 #include "serve/task.h"
 
-/* Seconds of waiting that improve a task's score by one second, so that a long task is not
- * postponed for ever. While a long task runs, the bonus that it got by waiting is used up, so that
- * short tasks can preempt the task. */
+/* Number of seconds of waiting that improve a task's score as much as one second less of remaining
+ * time. Waiting counts, so that a long task is not postponed for ever. A long task that was started
+ * because it waited long loses this advantage while it runs, so that short tasks can interrupt it
+ * again. */
 #define XD_SCHEDULE_WAIT 4.0
-/* Half-life, in seconds, of an owner's used time: the used time counts half after this time. */
+/* Half-life, in seconds, of the time that an owner has used: after this many seconds, the used time
+ * counts half. */
 #define XD_SCHEDULE_HALF 600.0
 
 typedef struct xd_schedule_owner { char *name; double used_s, updated_s; } xd_schedule_owner;
@@ -21,12 +23,13 @@ typedef struct xd_schedule_owner { char *name; double used_s, updated_s; } xd_sc
 typedef struct xd_schedule {
     xd_schedule_owner *owner;   /* [nowners] owners with their used time                       */
     int                nowners;
-    double             default_s;       /* seconds that are assumed for a task without a
-                                           prediction */
+    /* Duration that is assumed for a task without a prediction, in seconds. */
+    double             default_s;
 } xd_schedule;
 
 void   xd_schedule_free(xd_schedule *s);
-/* Adds the seconds of a task that ended at `now` to its owner's used time. */
+/* Adds `seconds`, the duration of a task that ended at `now`, to the used time of the task's
+ * owner. */
 void   xd_schedule_charge(xd_schedule *s, const char *owner, double seconds, double now);
 /* Returns the predicted remaining seconds of a task. */
 double xd_schedule_remaining(const xd_schedule *s, const xd_task *t);
@@ -35,8 +38,10 @@ double xd_schedule_score(const xd_schedule *s, const xd_task *t, double now);
 /* Returns nonzero if the task t should interrupt the task `running`. */
 int    xd_schedule_preempts(const xd_schedule *s, const xd_task *t, const xd_task *running,
                             double now);
-/* Returns nonzero if n equal tasks finish sooner when each of `ranks` ranks runs its own tasks
- * alone. `together`: seconds of one task on all ranks; `alone`: seconds of one task on one rank. */
+/* Compares two ways to run n equal tasks. Returns nonzero if the tasks finish sooner when each of
+ * the `ranks` ranks runs some of the tasks alone than when all ranks run each task together.
+ * `together` is the duration in seconds of one task on all ranks; `alone` is the duration of one
+ * task on one rank. */
 int    xd_schedule_should_split(int n, int ranks, double together, double alone);
 
 #endif

@@ -5,23 +5,28 @@
 #include "cli/open_flags.h"
 #include "serve/defaults.h"
 
-typedef struct xd_serve_model { /* a value of --model: [NAME=]DIR[,OPTION=VALUE...]             */
-    char       *text;           /* owned copy of the value, into which name and path point     */
-    const char *name, *path;    /* name in requests (NULL: derived from the path); directory   */
-    xd_defaults defaults;       /* defaults of requests to this model, including the defaults for
-                                   all models */
+/* An argument of the option --model: [NAME=]DIR[,OPTION=VALUE...]. */
+typedef struct xd_serve_model {
+    char       *text; /* owned copy of the argument; `name` and `path` point into this copy    */
+    /* Name of the model in requests (NULL: derived from its path), and path of its directory. */
+    const char *name, *path;
+    /* Defaults for requests to this model, including the defaults that apply to all models. */
+    xd_defaults defaults;
 } xd_serve_model;
 
 typedef struct xd_serve_flags {
     const char   *host, *loras, *results, *tls_cert, *tls_key, *access_log;
-    xd_opt_texts  texts, keys, origins, urls;   /* values of --model, --api_key, --cors,
-                                                   --allow_url */
+    /* Arguments of the options --model, --api_key, --cors and --allow_url. */
+    xd_opt_texts  texts, keys, origins, urls;
     int           port, queue, connections, no_auth, omit_folders, verbose, quiet;
-    int64_t       max_body, max_bodies; /* limits in bytes of one body and of all bodies; max_bodies
-                                           0: 8 times max_body */
-    int64_t       max_pixels;   /* maximum pixels of a generated image; 0: 16 times the model's
-                                   default size */
-    double        keep_s, keep_mb;      /* time and size limits for results that are kept      */
+    /* Maximum bytes of one request body and of all request bodies together. If max_bodies is 0,
+     * its value is 8 times max_body. */
+    int64_t       max_body, max_bodies;
+    /* Maximum number of pixels of a generated image; 0: 16 times the number of pixels of the
+     * model's default size. */
+    int64_t       max_pixels;
+    /* Limits for stored results: seconds for which they are kept, and their total size in MB. */
+    double        keep_s, keep_mb;
     double        request_timeout, worker_timeout;      /* time limits in seconds              */
     xd_open_flags open;
     xd_opt_table  tables[4];
@@ -31,11 +36,12 @@ typedef struct xd_serve_flags {
     xd_serve_model *models;     /* [nmodels] values of --model                                 */
     int             nmodels;
     xd_defaults     defaults;   /* defaults of requests to all models                          */
-    xd_defaults     worker;     /* arguments of the worker: options of models and of the log    */
+    /* Command line of the worker: options for opening models and for the log. */
+    xd_defaults     worker;
 } xd_serve_flags;
 
-/* Parses argv[0..argc); *f points into argv. XD_EINVAL: the message names the option. Call
- * xd_serve_flags_free also after a failure. */
+/* Parses argv[0..argc). Strings in *f point into argv. XD_EINVAL: the message names the option.
+ * Call xd_serve_flags_free also after a failure. */
 xd_status xd_serve_flags_read(xd_serve_flags *f, int argc, char **argv, xd_err *e);
 void      xd_serve_flags_free(xd_serve_flags *f);
 void      xd_serve_flags_help(FILE *out);

@@ -14,32 +14,40 @@
 
 typedef struct xd_served_model {
     const char *path;           /* directory of the model, from --model                        */
-    char        name[128];      /* NAME of --model NAME=DIR, else "org/name" or the last part of the
-                                   path */
+    /* NAME if the model was given as --model NAME=DIR; else "org/name" or the last part of the
+     * path. */
+    char        name[128];
     xd_defaults defaults;       /* defaults of requests to this model; borrowed                */
-    char       *uses;           /* outputs, inputs and defaults of the model ("uses" of xdit inspect
-                                   --json), as members of a JSON object with a comma before each;
-                                   NULL: unknown */
+    /* Outputs, inputs and defaults of the model, as the command xdit inspect --json prints them
+     * in "uses". The text has members of a JSON object, with a comma before each member. NULL:
+     * unknown. */
+    char       *uses;
 } xd_served_model;
 
-/* Parses the model's `uses` into a JSON object, which the caller frees. */
+/* Parses the text `uses` of a model into a JSON object, which the caller frees. */
 xd_json *xd_served_model_uses(const xd_served_model *m);
 
 typedef struct xd_server {
-    xd_served_model   *models;  /* [nmodels]; the first suitable model is the default          */
+    /* [nmodels] models; if a request names no model, the first suitable one is used. */
+    xd_served_model   *models;
     int                nmodels;
-    atomic_int         chosen;  /* index of the default model for clients of A1111             */
-    const char        *loras;   /* folder of the LoRA files that requests may name; NULL: none  */
+    /* Index of the model that is used for clients of A1111's interface. */
+    atomic_int         chosen;
+    /* Directory of the LoRA files that requests may use by name; NULL: requests cannot use LoRA
+     * files. */
+    const char        *loras;
     const char        *dir;     /* directory for files of tasks                                */
     const char        *own_dir; /* temporary directory, removed at exit                        */
     double             keep_s;  /* seconds for which results are kept                          */
     double             started; /* date of the server's start, in seconds of the Unix clock    */
     int                tls;     /* 1: the server uses HTTPS                                    */
     int                queue;   /* maximum number of queued requests                           */
-    int64_t            max_pixels;      /* maximum pixels of a generated image; 0: 16 times the
-                                           model's default size */
-    double             silent_s;        /* seconds of silence of the worker after which /health
-                                           reports "silent" */
+    /* Maximum number of pixels of a generated image; 0: 16 times the number of pixels of the
+     * model's default size. */
+    int64_t            max_pixels;
+    /* Seconds without a message from the worker, after which /health reports the worker as
+     * "silent". */
+    double             silent_s;
     xd_fetch_rules     fetch;   /* rules for images that requests name by URL                  */
     xd_tasks           *tasks;
     xd_worker_process *worker;
@@ -57,14 +65,16 @@ char **xd_server_loras(const char *folder, int *n);
 
 /* ---- a request that becomes a task (request.c) ----------------------------------------------- */
 
-/* Converts the fields of an HTTP request to the arguments of a task. The first failure creates the
- * reply and sets `failed`; later calls of the xd_api_req functions do nothing. */
+/* Converts the fields of an HTTP request to the arguments of a task. If a function whose name
+ * begins with xd_api_req fails, it creates the reply and sets `failed`; later calls of these
+ * functions then do nothing. */
 typedef struct xd_api_req {
     xd_http_call    *call;
     const char *kind;           /* what the request generates: "image" or "video"              */
     xd_task     *task;
     const xd_served_model *model;       /* model of the request; NULL: not chosen yet          */
-    int         images, files;  /* number of start images; number of all image files           */
+    /* Number of start images, and number of all image files of the request. */
+    int         images, files;
     int64_t     pixels;         /* total pixels of the request's image files                   */
     int         lenient;        /* 1: unknown fields are ignored                               */
     int         random_seed;    /* 1: the request has the seed -1                              */
@@ -74,22 +84,24 @@ typedef struct xd_api_req {
 } xd_api_req;
 
 void xd_api_req_begin(xd_api_req *r, xd_http_call *call, const char *kind);
-/* Chooses the model with this name. If the name is NULL, "" or that of an OpenAI model, chooses the
- * first model that generates `kind`. */
+/* Chooses the model with this name. If the name is NULL, "" or the name of an OpenAI model, chooses
+ * the first model that generates outputs of the requested kind (image or video). */
 void xd_api_req_model(xd_api_req *r, const char *name);
-/* Sets an option of xd_request by its name. */
+/* Sets the option `name` of the request to a value. Names are those of xd_request_options. */
 void xd_api_req_option(xd_api_req *r, const char *name, const char *value);
-/* The kinds of samplers that use eta, the amount of new noise per step, are DDIM and ancestral
- * samplers. Other samplers ignore eta. A request's eta must be set after its scheduler. */
+/* How a scheduler uses eta, the amount of new noise per step. DDIM and ancestral samplers use eta
+ * in different ways. Other samplers ignore eta. The scheduler of a request must be set before its
+ * eta. */
 typedef enum xd_eta_kind { XD_ETA_NONE, XD_ETA_DDIM, XD_ETA_ANCESTRAL } xd_eta_kind;
 xd_eta_kind xd_api_req_eta_kind(const xd_api_req *r);
 void xd_api_req_eta(xd_api_req *r, double eta);
-/* Returns nonzero if the model accepts this input or option ("strength"), or if that is unknown. */
+/* Returns nonzero if the model accepts the input or option `word`, for example "strength", or if it
+ * is unknown whether the model accepts it. */
 int  xd_api_req_model_accepts(const xd_api_req *r, const char *word);
 void xd_api_req_prompt(xd_api_req *r, const char *prompt);
-/* Sets the image size: "512x768" or "auto". */
+/* Sets the image size from a text "512x768" or "auto". */
 void xd_api_req_size(xd_api_req *r, const char *size);
-/* Adds a LoRA file from the server's folder: "name" or "name:0.8". */
+/* Adds a LoRA file of the server's directory to the request: "name", or "name:0.8" with a scale. */
 void xd_api_req_lora(xd_api_req *r, const char *value);
 /* Add an input image to the request. xd_api_req_file accepts the content of a file; xd_api_req_url
  * accepts a data URL, base64 or, with --allow_url, a URL. option: "image", "mask_image" or
@@ -98,66 +110,72 @@ void xd_api_req_file(xd_api_req *r, const char *option, const char *data, size_t
 void xd_api_req_url(xd_api_req *r, const char *option, const char *url);
 /* Sets the format of the result files, "png" or "mp4". param: name of the field in errors. */
 void xd_api_req_format(xd_api_req *r, const char *param, const char *format);
-/* Set a field that has the same name in all interfaces: an option, "lora", "priority", "deadline".
- * Return 0 if there is no such field. */
+/* Set a field that has the same name in all HTTP interfaces: an option of xd_request, "lora",
+ * "priority" or "deadline". Return 0 if there is no such field. */
 int  xd_api_req_by_name(xd_api_req *r, const char *name, const xd_json *value);
 int  xd_api_req_by_name_text(xd_api_req *r, const char *name, const char *value);
-/* A field of requests in one interface, and the function that handles it. */
+/* A field that requests of one HTTP interface can have, and the function that handles the field's
+ * value. */
 typedef struct xd_api_req_field {
     const char *name;
     void      (*set)(void *cookie, const char *name, const char *value);
-    const char *file;           /* option to which an image field is added, such as "image" or
-                                   "mask_image"; NULL: the field is a text */
+    /* For a field with an image: the option for the image, "image" or "mask_image"; NULL: the
+     * field has a text. */
+    const char *file;
 } xd_api_req_field;
-/* Reads all fields of the request: the fields of the table, whose last row has no name; prompt,
- * model, size and output_format; and options by their names. Refuses other fields, unless
- * r->lenient is set. */
+/* Reads all fields of a request. Accepted fields are those in the table `fields`, whose last row
+ * has no name; prompt, model, size and output_format; and all options of xd_request. Other fields
+ * are refused, or ignored if r->lenient is set. */
 void xd_api_req_fields(xd_api_req *r, const xd_api_req_field *fields, void *cookie);
-/* Sets an option, unless the request already has it. */
+/* Sets an option to a default value, if the request does not set the option. */
 void xd_api_req_default(xd_api_req *r, const char *name, const char *value);
-/* If the request names no model, chooses a model. Then sets the server's defaults for all options
- * that the request does not have. */
+/* If the request names no model, chooses a model. Then sets all options that the request does not
+ * set to the server's defaults. */
 void xd_api_req_defaults(xd_api_req *r);
 /* Sets a random seed if the request has none. */
 void xd_api_req_seed(xd_api_req *r);
 void xd_api_req_refuse(xd_api_req *r, unsigned status, const char *param, const char *fmt, ...)
     XD_PRINTF(4, 5);
-/* Validates the request and queues its task, which the caller releases. NULL: the request was
- * refused, and the reply was created. Call xd_api_req_submit also after a failure, because it frees
- * the task. */
+/* Validates the request and queues its task, which the caller releases. Returns NULL if the request
+ * was refused; the reply with the error was then created. Call xd_api_req_submit also after a
+ * failure, because it frees the task. */
 xd_task *xd_api_req_submit(xd_api_req *r);
 
 /* ---- replies --------------------------------------------------------------------------------- */
 
 /* Waits until the task has ended. Cancels the task if the client disconnects. */
 void xd_answer_wait(xd_http_call *c, xd_task *task);
-/* Copies a message of the library to `to`, for a client: paths of models are replaced by the names
- * that requests use, and the folders in other paths are removed. Returns `to`. */
+/* Copies a message of the library to `to`, in a form that may be sent to a client: paths of models
+ * are replaced by the models' names in requests, and all other paths are shortened to file names.
+ * Returns `to`. */
 const char *xd_answer_text(const xd_server *s, const char *text, char *to, size_t size);
 /* Copies the error message of a task to `to` for a client, like xd_answer_text. */
 const char *xd_answer_error(const xd_server *s, const xd_task *task, char *to, size_t size);
 /* Replies with the error of a failed or cancelled task. */
 void xd_answer_failure(xd_http_call *c, const xd_task *task);
-/* Replies with a job: the progress and the results of a task. */
+/* Replies with a JSON object that describes a task: its state, its progress and its results. */
 void xd_answer_job(xd_http_call *c, unsigned status, const xd_task *task);
-/* Returns the state of a task: "queued", "in_progress", "cancelling", "completed", "failed" or
- * "cancelled"; under the lock. */
+/* Returns the state of a task for replies: "queued", "in_progress", "cancelling", "completed",
+ * "failed" or "cancelled". The caller holds the lock of the tasks. */
 const char *xd_answer_state(const xd_task *task);
-int  xd_answer_percent(const xd_task *task);    /* progress of a task, 0 to 100; under the lock */
-/* Returns the HTTP status for a failure of the library. */
+/* Progress of a task in percent; the caller holds the lock of the tasks. */
+int  xd_answer_percent(const xd_task *task);
+/* Returns the HTTP status of a reply to a request that failed with the status `s`. */
 unsigned xd_answer_status(xd_status s);
 /* Appends the content of a file in base64. Returns 0 if the file cannot be opened. */
 int  xd_answer_base64(xd_text_buf *b, const char *path);
-const char *xd_answer_type(const char *path);   /* media type of a file by its extension:
-                                                   "image/png" */
-/* Writes the origin "http://host:port" that the client has used for this server to `text`. */
+/* Returns the media type for a file name extension: "image/png". */
+const char *xd_answer_type(const char *path);
+/* Writes the origin of this server to `text`, in the form "http://host:port" that the client has
+ * used in its request. */
 void xd_answer_origin(const xd_http_call *c, char *text, size_t size);
 void xd_cancel_task(xd_server *s, xd_task *task);
-/* Returns the task whose id is in the path, with a reference. NULL: there is no such task, or the
- * task belongs to another API key. */
+/* Returns the task whose id is in the request's path. The caller must release the task. NULL: there
+ * is no such task, or the task belongs to another API key. */
 xd_task *xd_answer_find(const xd_http_call *c);
-/* Returns the tasks with the API key of the request, oldest first. If `videos` is set, returns only
- * tasks that generate videos. The caller holds the lock, and frees the list. */
+/* Returns the tasks that were requested with the same API key as this request, oldest first. If
+ * `videos` is set, returns only tasks that generate videos. The caller holds the lock, and frees
+ * the list. */
 const xd_task **xd_answer_tasks(const xd_http_call *c, int videos, int *n);
 
 /* ---- interfaces ------------------------------------------------------------------------------ */
@@ -194,10 +212,11 @@ void xd_api_webui_scripts(xd_http_call *c);
 void xd_api_webui_refresh(xd_http_call *c);
 void xd_api_page(xd_http_call *c);
 void xd_api_openapi(xd_http_call *c);
-/* Appends the OpenAPI document: the bytes of openapi.json, with the options of a request. */
+/* Appends the OpenAPI document, which consists of the text of openapi.json and a description of all
+ * options of a request. */
 void xd_openapi_document(const char *data, size_t bytes, xd_text_buf *b);
-/* Returns nonzero if a request may set the option with a list: a list of numbers, or a list with
- * one text per prompt. */
+/* xd_option_takes_numbers returns nonzero if the value of an option may be a JSON list of numbers.
+ * xd_option_takes_texts returns nonzero if the value may be a list with one text per prompt. */
 int  xd_option_takes_numbers(const xd_option *o);
 int  xd_option_takes_texts(const xd_option *o);
 void xd_api_sdcpp_capabilities(xd_http_call *c);

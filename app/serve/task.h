@@ -1,10 +1,11 @@
-/* task.h - declares the tasks of a server and the queue of these tasks. A task has its progress and
- * its results; clients can wait for it.
+/* task.h - declares the tasks of a server and the queue of these tasks. A task has a record of its
+ * progress and its results; clients can wait for its end.
  *
- * Every function acquires the lock of the tasks, unless its comment has the words "under the lock";
- * the caller of such a function holds xd_tasks_lock. Tasks are reference-counted. A function that
- * returns a task adds a reference for the caller, which the caller drops with xd_task_release.
- * Fields of a task are read under the lock, except the constant fields. */
+ * Every function acquires the lock of the tasks, with one exception: if a function's comment has
+ * the words "under the lock", the caller must hold the lock (xd_tasks_lock). Tasks are
+ * reference-counted. A function that returns a task adds a reference for the caller, which the
+ * caller drops with xd_task_release. Fields of a task are read under the lock, except the constant
+ * fields. */
 #ifndef XD_SERVE_TASK_H
 #define XD_SERVE_TASK_H
 
@@ -19,34 +20,37 @@ typedef enum xd_task_state {
 
 typedef struct xd_task_image {  /* a finished image or video                                   */
     char   *file;               /* path of the image or video                                  */
-    char   *seed, *json, *parameters;   /* seed of the image, and the texts that xd_result_json
-                                           and xd_result_parameters return */
+    /* Seed of the image, and the texts of xd_result_json and xd_result_parameters. */
+    char   *seed, *json, *parameters;
     int64_t width, height, frames;
     double  fps;                /* frames per second of a video; 0: a single image             */
-    int64_t text_tokens, reference_tokens, image_tokens;        /* numbers of tokens
-                                                                   (xd_result_tokens); not stored in
-                                                                   the task's file */
-    int     previews;           /* number of the task's previews when this image was finished; not
-                                   stored in the task's file */
+    /* Numbers of tokens as xd_result_tokens returns them. They are not stored in the task's
+     * file. */
+    int64_t text_tokens, reference_tokens, image_tokens;
+    /* Number of previews that the task had when this image was finished. It is not stored in the
+     * task's file. */
+    int     previews;
 } xd_task_image;
 
 typedef struct xd_task {
-    /* The following fields are constant after the task was added to the queue. */
+    /* The following fields are not changed after the task was added to the queue. */
     char    id[40];
     int     video;              /* 1: the task's results are videos                            */
     int     nargs;
     char  **args;               /* [nargs] arguments for the worker, see task_flags.h; the first one
                                    is the task's id */
     const char *model;          /* name of the model in requests                               */
-    char   *prompt, *size;      /* prompt and size as in the request; size NULL: none          */
+    /* Prompt and size as texts of the request; size is NULL if the request has none. */
+    char   *prompt, *size;
     char   *owner;              /* hash of the API key of the request; "": the server has no keys */
-    char    seconds_asked[16];  /* length of a video in seconds, as the request has it         */
-    char    remixed[40];        /* id of the video of which this task is a remix; "": none     */
-    double  created;            /* date of arrival, in seconds of the Unix clock, which users may
-                                   set */
-    double  arrived_s;          /* time of arrival by the monotonic clock xd_now_s              */
+    char    seconds_asked[16];  /* length of a video in seconds, as a text of the request      */
+    /* Id of the original video if this task is a remix of a video; "": no remix. */
+    char    remixed[40];
+    /* Date of arrival in seconds of the Unix clock, which can jump when the clock is set. */
+    double  created;
+    double  arrived_s;          /* time of arrival in seconds of the monotonic clock xd_now_s   */
     int     priority;           /* priority in the queue: 1 high, 0 normal, -1 low             */
-    double  deadline_s;         /* time by xd_now_s at which the task is cancelled; 0: none    */
+    double  deadline_s; /* time on the clock xd_now_s at which the task is cancelled; 0: never */
     /* The following fields are read and written under the lock. */
     xd_task_state state;
     unsigned changes;           /* number of changes of this task so far                       */
@@ -57,8 +61,8 @@ typedef struct xd_task {
     /* Predicted seconds of the task, on all ranks and on one rank; 0: not predicted yet; negative:
      * unknown. */
     double  expected_s, alone_s;
-    double  text_part, decode_part;     /* predicted fractions of the time for text encoding and for
-                                           decoding; 0: unknown */
+    /* Predicted fractions of the task's time that text encoding and decoding take; 0: unknown. */
+    double  text_part, decode_part;
     int     previews;           /* number of previews so far                                   */
     char   *preview;            /* file of the latest preview; NULL: none                      */
     xd_task_image *done;        /* [ndone] finished images or videos                           */
@@ -66,9 +70,9 @@ typedef struct xd_task {
     xd_status code;             /* status of a failed task                                     */
     char   *error;              /* error message of a failed task                              */
     int     cancel;             /* 1: the client has cancelled the task                        */
-    char   *seconds;            /* seconds of the stages of a finished task: {"text":0.1,...}   */
+    char   *seconds; /* seconds of each stage of a finished task, as JSON: {"text":0.1,...}     */
     /* The following fields are private to tasks.c. */
-    char   *model_name;         /* owned copy of `model`, if the task was read from a file     */
+    char   *model_name; /* owned name to which `model` points if the task was read from a file */
     int     refs;               /* number of references                                        */
     int     deleted;            /* 1: the task is freed when its last reference is released    */
     int     awaited;            /* 1: a client waits for the end of the task                   */
@@ -76,14 +80,15 @@ typedef struct xd_task {
     struct xd_task *next;       /* the task added after this one                               */
 } xd_task;
 
-/* Suffixes of the names of the two image files that are written next to a video: a file with the
- * video's first frame, and a file with a sheet of several frames. */
+/* Two image files are stored next to each video: the video's first frame, and a contact sheet of
+ * several frames. Their names end with these suffixes. */
 #define XD_TASK_THUMBNAIL ".thumbnail.webp"
 #define XD_TASK_SHEET ".sheet.webp"
 
 typedef struct xd_task_time {   /* duration of a task, predicted or measured                   */
-    double together, alone;     /* seconds on all ranks, on one rank; 0 or negative: unknown    */
-    double text, decode;        /* fractions of the time for text encoding and for decoding    */
+    /* Seconds on all ranks, and seconds on one rank; 0 or negative: unknown. */
+    double together, alone;
+    double text, decode;        /* fractions of the time that text encoding and decoding take  */
 } xd_task_time;
 
 typedef struct xd_tasks xd_tasks;
@@ -94,20 +99,21 @@ double xd_unix_s(void);         /* returns seconds of the Unix clock, for dates 
 typedef struct xd_tasks_counts { int64_t queued, running, done, failed, cancelled, refused; }
     xd_tasks_counts;
 
-/* Creates the queue. dir: directory in whose files all tasks are stored (task_store.h); NULL: tasks
- * are not stored. Tasks that are already stored in this directory are loaded, and tasks that did
- * not end are queued again. queue: maximum number of queued tasks. Ended tasks are kept for
- * `seconds`, with at most `bytes` of files. */
+/* Creates the queue. `dir` is the directory in which each task is stored as a file (task_store.h);
+ * if it is NULL, tasks are not stored. Tasks that are already stored in the directory are loaded;
+ * those that have not ended are queued again. `queue` is the maximum number of queued tasks. Ended
+ * tasks and their files are kept for `seconds` seconds, as long as the files have at most `bytes`
+ * bytes in total. */
 xd_status xd_tasks_open(xd_tasks **j, const char *dir, int queue, double seconds, int64_t bytes,
                         xd_err *e);
 void      xd_tasks_close(xd_tasks **j);
-/* Stops accepting and running tasks. Queued tasks fail, except stored tasks for which no client
- * waits. Stored tasks for which no client waits are queued again by the next server. */
+/* Stops accepting and running tasks. Queued tasks fail, unless they are stored and no client is
+ * waiting for them. The next server queues these stored tasks again. */
 void      xd_tasks_shut_down(xd_tasks *j);
 void      xd_tasks_lock(xd_tasks *j);
 void      xd_tasks_unlock(xd_tasks *j);
 xd_tasks_counts xd_tasks_count(xd_tasks *j);
-/* Creates the histograms of a model before its first request. */
+/* Creates the histograms of a model, so that /metrics has them before the model's first request. */
 void      xd_tasks_add_model(xd_tasks *j, const char *model, int video);
 void      xd_tasks_measures(xd_tasks *j, xd_text_buf *b);      /* appends the histograms for
                                                                   /metrics */
@@ -118,12 +124,13 @@ void      xd_task_preview_file(const xd_task *task, int i, char *path, size_t si
 void      xd_task_name(char id[40], const char *kind);
 xd_task  *xd_task_new(void);    /* returns a task with zero fields; NULL: out of memory        */
 xd_status xd_task_arg(xd_task *task, const char *name, const char *value, xd_err *e);
-/* Returns nonzero if an argument of the task begins with this text, such as "--lora=". */
+/* Returns nonzero if one of the task's arguments begins with the text `beginning`, for example
+ * "--lora=". */
 int       xd_task_has(const xd_task *task, const char *beginning);
 void      xd_task_images_free(xd_task *task);   /* frees all results of the task               */
 void      xd_task_free(xd_task *task);          /* frees a task that was not added             */
-/* Queues a task, takes ownership of it, and adds a reference for the caller. After an error the
- * caller still owns the task. XD_ENOMEM: the queue is full; XD_ECANCELLED: the server shuts
+/* Queues a task, takes ownership of it, and adds a reference for the caller. If the function fails,
+ * the caller still owns the task. XD_ENOMEM: the queue is full; XD_ECANCELLED: the server shuts
  * down. */
 xd_status xd_tasks_add(xd_tasks *j, xd_task *task, xd_err *e);
 xd_task  *xd_tasks_find(xd_tasks *j, const char *id);   /* returns the task, with a reference; NULL:
@@ -131,8 +138,8 @@ xd_task  *xd_tasks_find(xd_tasks *j, const char *id);   /* returns the task, wit
 void      xd_task_release(xd_tasks *j, xd_task *task);
 /* Marks that a client waits for the task. */
 void      xd_task_mark_awaited(xd_tasks *j, xd_task *task);
-/* Waits until task->changes differs from `since`, but at most for `seconds`. Returns
- * task->changes. */
+/* Waits until the counter task->changes is no longer equal to `since`, but for at most `seconds`
+ * seconds. Returns task->changes. */
 unsigned  xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, double seconds);
 /* Returns nonzero if the task is done, failed or cancelled; under the lock. */
 int       xd_task_has_ended(const xd_task *task);
@@ -141,15 +148,16 @@ int       xd_task_has_ended(const xd_task *task);
  * The caller holds the lock. */
 int       xd_task_position(xd_tasks *j, const xd_task *task);
 double    xd_task_seconds_left(xd_tasks *j, const xd_task *task);
-/* Returns in how many seconds, as predicted, a full queue can accept another task; at least 1. */
+/* Returns the predicted number of seconds, at least 1, until a full queue can accept another
+ * task. */
 double    xd_tasks_retry_after_s(xd_tasks *j);
 /* Cancels a task: a queued task at once, a running task soon. Returns 0 if the task has already
  * ended. */
 int       xd_tasks_cancel(xd_tasks *j, xd_task *task);
 /* Deletes an ended task and its files. Returns 0 if the task has not ended. */
 int       xd_tasks_delete(xd_tasks *j, xd_task *task);
-/* Removes all files of a task, including files that a worker has written and not reported. The file
- * in which the task itself is stored (task_store.h) is kept. */
+/* Removes all result files of a task, including files that a worker has written but not yet
+ * reported to the server. The file in which the task itself is stored (task_store.h) is kept. */
 void      xd_task_remove_files(const xd_task *task);
 /* Calls `visit` for every task, oldest first; under the lock. */
 void      xd_tasks_each(xd_tasks *j, void (*visit)(void *cookie, const xd_task *task),
@@ -159,16 +167,17 @@ void      xd_tasks_delete_expired(xd_tasks *j);
 
 /* ---- running tasks --------------------------------------------------------------------------- */
 
-/* Returns a file descriptor that becomes readable when a task was queued, cancelled or predicted,
- * and stays readable until xd_tasks_clear_wakeup. */
+/* Returns a file descriptor for poll. It becomes readable when a task was queued, cancelled or
+ * predicted, and stays readable until xd_tasks_clear_wakeup is called. */
 int      xd_tasks_wakeup_fd(xd_tasks *j);
 void     xd_tasks_clear_wakeup(xd_tasks *j);
 /* Marks the queued task with the lowest score as running and returns it. NULL: no task can run, or
- * the server shuts down. `score` is called under the lock; a score of NaN excludes the task. */
+ * the server shuts down. `score` is called while the lock of the tasks is held. A task whose
+ * score is NaN is not started. */
 xd_task *xd_tasks_start_best(xd_tasks *j, double (*score)(void *cookie, const xd_task *task),
                              void *cookie);
-/* Queues a task again that was marked as running but that no worker has started, and releases the
- * task. */
+/* Puts a task back into the queue and releases it. The task was marked as running, but no worker
+ * has started it. */
 void     xd_task_requeue(xd_tasks *j, xd_task *task);
 /* Cancels queued tasks whose deadline has passed. */
 void     xd_tasks_cancel_overdue(xd_tasks *j);
@@ -176,8 +185,8 @@ void     xd_tasks_cancel_overdue(xd_tasks *j);
  * down. */
 xd_task *xd_tasks_next_unpredicted(xd_tasks *j);
 void     xd_task_set_prediction(xd_tasks *j, xd_task *task, const xd_task_time *t);
-/* Returns the running task of this owner (NULL: any owner) that was started last. NULL: no task is
- * running. */
+/* Of the running tasks of the owner `owner` (NULL: of all owners), returns the task that was
+ * started last. NULL: no task is running. */
 xd_task *xd_tasks_running(xd_tasks *j, const char *owner);
 void     xd_task_stage(xd_tasks *j, xd_task *task, const char *stage);
 void     xd_task_step(xd_tasks *j, xd_task *task, int step, int steps, int image, int images);
