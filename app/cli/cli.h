@@ -18,8 +18,8 @@ extern const xd_command xd_cmd_generate, xd_cmd_plan, xd_cmd_inspect, xd_cmd_ben
                         xd_cmd_convert, xd_cmd_compare, xd_cmd_models, xd_cmd_doctor,
                         xd_cmd_from_xdit, xd_cmd_calibrate, xd_cmd_completion, xd_cmd_serve,
                         xd_cmd_worker, xd_cmd_man, xd_cmd_trace;
-/* Number of main commands, which come first in xd_commands; `xdit` without arguments prints an
- * explanation of them. */
+/* Number of main commands, which are the first ones in xd_commands; `xdit` without arguments
+ * explains them. */
 enum { XD_MAIN_COMMANDS = 5 };
 extern const xd_command *const xd_commands[];   /* all commands; the array ends with NULL       */
 
@@ -39,8 +39,8 @@ int  xd_cli_flush(void);
  * code. */
 int  xd_cli_end(xd_status s, const xd_err *e);
 /* Prints the error of a rank and returns the exit code; `rank` is 0 in a process without MPI. If
- * all ranks have the same error, only rank 0 prints the error. If a rank alone has an error, that
- * rank prints it. */
+ * all ranks have the same error, only rank 0 prints the error. If only one rank has an error, that
+ * rank prints the error. */
 int  xd_cli_failed(xd_status s, const xd_err *e, int rank);
 /* Ends a command: prints its error, or flushes standard output; returns the exit code. Does not
  * return if messages between ranks failed (XD_ECOMM). */

@@ -11,7 +11,8 @@ typedef enum xd_check_state { XD_CHECK_OK, XD_CHECK_WARN, XD_CHECK_FAIL } xd_che
 
 typedef struct xd_finding {
     xd_check_state state;
-    /* Name of the check; its result as a text; advice to the user, empty if the check succeeded. */
+    /* Name of the check; result of the check, as a text; advice to the user, empty if the check
+     * succeeded. */
     char      name[16], text[384], advice[256];
 } xd_finding;
 
@@ -23,7 +24,7 @@ typedef struct xd_findings {    /* a list of results; initialize with {0}       
 /* Adds a result to the list; `advice` is ignored for XD_CHECK_OK. */
 void xd_findings_add(xd_findings *f, xd_check_state state, const char *name, const char *advice,
              const char *fmt, ...) XD_PRINTF(5, 6);
-/* Prints the results from index `from` on, one line each. */
+/* Prints all results of the list from index `from` on, one line each. */
 void xd_findings_print(const xd_findings *f, int from);
 void xd_findings_json(const xd_findings *f);            /* prints the findings as a JSON object */
 int  xd_findings_worst(const xd_findings *f);

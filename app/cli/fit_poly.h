@@ -5,8 +5,8 @@
 enum { XD_FIT_POWERS = 5 };     /* number of coefficients, for a polynomial of degree 4         */
 
 /* Fits the polynomial `poly` to n points (x, y). The coefficients begin with the highest power, as
- * in numpy.polyfit. Returns 0 if there is no unique solution, because the points have fewer
- * different values of x than the polynomial has coefficients, or if a point is not finite. */
+ * in numpy.polyfit. Returns 0 if a point is not finite, or if the solution is not unique because
+ * the points have fewer different values of x than the polynomial has coefficients. */
 int    xd_fit_poly(const double (*points)[2], int n, double poly[XD_FIT_POWERS]);
 /* Returns the value of the polynomial at x. */
 double xd_fit_at(const double poly[XD_FIT_POWERS], double x);

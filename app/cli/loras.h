@@ -7,11 +7,12 @@
 typedef struct xd_loras_read {
     xd_lora *v;                 /* [n] LoRA files with their scales                            */
     int      n;
-    char   **text;              /* [n] paths, owned; the entries of `v` point to them          */
+    /* [n] paths of LoRA files, owned by this list; the entries of `v` point to them. */
+    char   **text;
 } xd_loras_read;
 
-/* Parses all values of a LoRA option. flag: the option's name, used in error messages. The caller
- * frees *l with xd_loras_read_free, also after an error. */
+/* Parses all values of the option --lora or --lora_2. flag: the option's name, used in error
+ * messages. The caller frees *l with xd_loras_read_free, also after an error. */
 xd_status xd_loras_parse(xd_loras_read *l, const xd_opt_texts *values, const char *flag, xd_err *e);
 void      xd_loras_read_free(xd_loras_read *l);
 

@@ -1,6 +1,6 @@
 /* open_flags.h - parses the options for opening a model (weight files, types, device, memory,
- * ranks), which are the same in all commands that generate. The option --model is not in this
- * table, because some commands accept several models. */
+ * ranks), which are the same in all commands that generate. The option --model is not one of these
+ * options, because some commands accept several models. */
 #ifndef XD_CLI_OPEN_FLAGS_H
 #define XD_CLI_OPEN_FLAGS_H
 
@@ -27,8 +27,8 @@ typedef struct xd_open_flags {
 
 void             xd_open_flags_init(xd_open_flags *f);
 void             xd_open_flags_free(xd_open_flags *f);
-/* Returns an array of the *n options for opening a model. The offsets in the array are offsets of
- * fields of xd_open_flags. */
+/* Returns an array of the *n options for opening a model. The offsets in the array of options are
+ * offsets of fields of xd_open_flags. */
 const xd_option *xd_open_flags_rows(int *n);
 /* Parses the values of --lora, --memory and --plan. Call this function after the command line was
  * parsed. */

@@ -1,9 +1,9 @@
 /* opt.h - parses command lines by tables of xd_option, which also validate requests of the server.
  *
- * The options of a command are in several tables. Each table has a record, to which the values of
- * its options are written. In the name of an option, `-` and `_` are equivalent. `--name value` and
- * `--name=value` are equivalent too. The last value of an option counts, unless the option may be
- * repeated. */
+ * The options of a command are in several tables. Each table of options has a record, to which the
+ * values of the options are written. In the name of an option, `-` and `_` are equivalent. On the
+ * command line, `--name value` and `--name=value` are equivalent. The last value of an option
+ * counts, unless the option may be repeated. */
 #ifndef XD_CLI_OPT_H
 #define XD_CLI_OPT_H
 
@@ -36,9 +36,10 @@ typedef struct xd_opt_alias {   /* another name of an option                    
 
 typedef struct xd_opt_group {   /* a section of a help text                                     */
     const char *title;
-    /* Names of options, separated by spaces. The word "|" separates main options from other
-     * options. If any group has the word "|", --help prints only the options before it in each
-     * group, and --help all prints all options. NULL: all options that no group names. */
+    /* Names of options, separated by spaces. In this list of option names, the word "|" separates
+     * main options from other options. If any group has the word "|", --help prints only the
+     * options before the "|" of each group, and --help all prints all options. NULL: all options
+     * that no group names. */
     const char *names;
 } xd_opt_group;
 
@@ -50,14 +51,16 @@ typedef struct xd_opt_spec {
     int                 operands;       /* maximum number of arguments that are not options     */
     const char         *once;           /* names of text options that may be given only once,
                                            separated by spaces; NULL: none */
-    /* Text that the error about too many operands adds, to tell the user what to do. */
+    /* Text that the error about too many operands adds, as advice to the user. */
     const char         *extra_hint;
     /* Name of a text option whose value may also be given as an operand, without the option's name.
-     * After this option on the command line, no operand is accepted. NULL: none. */
+     * If this option precedes the operand on the command line, the operand is refused. NULL:
+     * none. */
     const char         *operand_of;
     /* Called for a long option that no table has, to accept flags of another program; NULL: no
-     * function. The function sets *values to the number of values that the flag has, 0 or 1. It
-     * sets *values to 2 if the flag has any number of values, and to -1 if the flag is unknown. */
+     * function. other_flag sets *values to the number of values that the flag has, 0 or 1.
+     * other_flag sets *values to 2 if the flag has any number of values, and to -1 if the flag is
+     * unknown. */
     xd_status         (*other_flag)(void *cookie, const char *name, int *values, xd_err *e);
     void               *cookie;
     /* Called for every parsed option, with its value (NULL for a switch). NULL: no function. */
@@ -65,8 +68,8 @@ typedef struct xd_opt_spec {
 } xd_opt_spec;
 
 /* Parses argv[0..argc). Text fields point into argv. XD_EINVAL: an option or its value is wrong.
- * The message names the option and the accepted values; for an unknown option, it names the known
- * option with the most similar spelling. */
+ * The error message names the option and the accepted values; for an unknown option, it names the
+ * known option with the most similar spelling. */
 xd_status xd_opt_parse(const xd_opt_spec *s, int argc, char **argv, xd_opt_texts *operands,
                        xd_err *e);
 void      xd_opt_texts_free(xd_opt_texts *t);
@@ -88,12 +91,12 @@ void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int 
 /* Prints all options in one group, "Options"; see xd_opt_help. */
 void xd_opt_help_all(FILE *f, const xd_opt_spec *s);
 /* Calls `help` and returns the help text with only the main options, one line each. Main options
- * are those before "|" in a group. The text is malloc'ed; NULL: no memory. *left becomes the number
- * of options that were omitted. 0: all options are in the text, because the help text has no
- * "|". */
+ * are those before "|" in a help text's group of options. The text is malloc'ed; NULL: no memory.
+ * *left becomes the number of options that were omitted. 0: all options are in the text, because
+ * the help text has no "|". */
 char *xd_opt_main_help(void (*help)(FILE *f), int *left);
-/* Returns a malloc'ed list of names for xd_opt_group.names, separated by spaces: `first`, and then
- * the names of all rows that are not in `first`. NULL: no memory. */
+/* Returns a malloc'ed list of names for xd_opt_group.names, separated by spaces. The list has the
+ * names in `first`, followed by the names of all rows that are not in `first`. NULL: no memory. */
 char *xd_opt_names(const char *first, const xd_option *rows, int n);
 /* Sets the help text of the row `name`, for a text that is known only at run time. `help` is
  * borrowed. */
@@ -101,9 +104,9 @@ void xd_opt_explain(xd_option *rows, int n, const char *name, const char *help);
 /* Returns 1 if the option's name is in one of the groups. */
 int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name);
 
-/* Returns in *text the parts of a help text about a word: groups whose title contains the word, and
- * the option whose name is the word. *text is malloc'ed. Returns 0 if no group and no option match
- * the word, or if memory is exhausted. */
+/* Returns in *text all parts of a help text that are about a word: groups whose title contains the
+ * word, and the option whose name is the word. *text is malloc'ed. Returns 0 if no group and no
+ * option match the word, or if memory is exhausted. */
 int  xd_opt_topic(void (*help)(FILE *f), const char *word, char **text);
 /* Called for each option of a help text; `letter` is the option's short form, or NULL if it has
  * none. */
@@ -128,8 +131,9 @@ const char *xd_opt_typography(const char *word);
 /* Returns the name with the spelling most similar to `word`, or NULL if no name is similar. */
 const char *xd_opt_nearest(const char *word, const char *const *names, int n);
 /* Translates the name of an option or command of another program to its name in xdit, if that is
- * one of `names`. Otherwise returns NULL and sets *hint to a clause that explains the other
- * program's option. If there is no such clause, *hint becomes NULL. */
+ * one of `names`. If there is no such name in xdit, returns NULL and sets *hint to a clause that
+ * explains the other program's option. If there is no clause about the option, *hint becomes
+ * NULL. */
 const char *xd_opt_synonym(const char *word, const char *const *names, int n, const char **hint);
 const char *xd_opt_command(const char *word, const char *const *names, int n, const char **hint);
 

@@ -33,9 +33,9 @@ typedef struct xd_bar {
     double clear_s;             /* time of the last xd_bar_clear                               */
 } xd_bar;
 
-/* Initializes a bar that is printed to f. If f is a pipe to another process that prints to a
- * terminal, `columns` is the width of that terminal. Otherwise `columns` is 0, and the width of f
- * is used. */
+/* Initializes a bar that is printed to f. If the bar's output f is a pipe to another process that
+ * prints to a terminal, `columns` is the width of that terminal. If the output f is no such pipe,
+ * `columns` is 0, and the width of f is used. */
 void xd_bar_init(xd_bar *b, FILE *f, int columns, int quiet);
 /* Begins a stage. While the stages "text", "load" and "decode" read weights, the reading speed is
  * printed: "load weights ... reading 152 MB/s". Plain lines are printed every 10 updates. */

@@ -9,9 +9,9 @@ typedef struct xd_prompt_texts {
     xd_opt_texts negative, second, third, negative_2, negative_3;
 } xd_prompt_texts;
 
-/* Returns a table of these options for xd_opt_spec.tables. The returned table must precede the
- * table of xd_request's options, because both have options of the same names and the first table is
- * used. */
+/* Returns an option table with options such as --negative_prompt, for xd_opt_spec.tables. The
+ * returned table must precede the table of xd_request's options. Both tables have options of the
+ * same names, and the parser uses the first one. */
 xd_opt_table xd_prompt_texts_table(xd_prompt_texts *t);
 /* Sets the text lists of a request, for which the request's prompts must already be set. The texts
  * are borrowed. Returns XD_EINVAL if an option was given neither once nor once for each prompt. */

@@ -1,9 +1,9 @@
 /* xdit_flags.h - declares the table of all command line flags of xDiT. Each row of the table
  * describes a flag's effect in xDiT, and names the flag of xdit that replaces it.
  *
- * Three places use the table: `xdit generate` accepts these flags, `xdit from-xdit` translates
- * them, and doc/from-xdit.md lists them. xDiT has two programs with different flags: the example
- * scripts and the runner (`xdit`). */
+ * Three places use the table: `xdit generate` accepts the flags in this table, `xdit from-xdit`
+ * translates them, and doc/from-xdit.md lists them. xDiT has two programs with different flags: the
+ * example scripts and the runner (`xdit`). */
 #ifndef XD_CLI_XDIT_FLAGS_H
 #define XD_CLI_XDIT_FLAGS_H
 
@@ -26,8 +26,9 @@ typedef enum xd_flag_kind {
 
 typedef struct xd_xdit_flag {
     const char *name;           /* name without dashes: "ulysses_degree"                       */
-    /* Type of the flag's value: 'i' integer, 'r' real number, 's' text, 0 no value, 'b' no
-     * value, with a second form --no-NAME. A capital letter: any number of such values. */
+    /* Type of the flag's value: 'i' integer, 'r' real number, 's' text, 0 no value, 'b' no value,
+     * with a second form --no-NAME. A capital letter means that the flag has any number of values
+     * of that type. */
     char        value;
     char        in;             /* program of xDiT that has the flag: 'e' example scripts, 'r'
                                    runner, 'b' both, 'f' the scripts of benchmark/fid */

@@ -1,9 +1,9 @@
 /* script.h - splits a text into commands as a shell does, to find the commands that start xDiT.
  *
  * No command is run. Supported are quotes, comments, lines joined with a backslash, redirections,
- * NAME=VALUE lines, $NAME and ${NAME}. Unset variables are empty. Expansions of other kinds are not
- * expanded: their text is kept unchanged. A variable whose value is set by other commands of the
- * script is kept as $NAME. */
+ * NAME=VALUE lines, $NAME and ${NAME}. Unset variables are empty. Other kinds of shell expansions
+ * are not expanded: their text is kept unchanged. A variable whose value is set by other commands
+ * of the script is kept as $NAME. */
 #ifndef XD_FROM_XDIT_SCRIPT_H
 #define XD_FROM_XDIT_SCRIPT_H
 
@@ -35,7 +35,8 @@ typedef struct xd_script {
  * XD_EINVAL: a quote or bracket is not closed, or a command to collect is inside a loop, condition
  * or function. */
 xd_status   xd_script_read(xd_script *s, const char *text, xd_err *e);
-/* Does the same as xd_script_read for a single command whose words the shell has already split. */
+/* Does the same as xd_script_read, but for a single command whose words the shell has already
+ * split. */
 xd_status   xd_script_read_words(xd_script *s, int argc, char **argv, xd_err *e);
 /* Returns the part of a word that begins with its first expansion of an unsupported kind, or NULL
  * if there is none. */

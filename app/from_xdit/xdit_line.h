@@ -1,6 +1,6 @@
 /* xdit_line.h - parses a command line of xDiT (launcher, script, flags) and predicts whether xDiT
- * would accept the command. The rules are applied in the same order as in xDiT, so that the same
- * error is found first. */
+ * would accept the command. The rules of xDiT are checked in the same order as in xDiT, so that the
+ * same error is found first. */
 #ifndef XD_FROM_XDIT_XDIT_LINE_H
 #define XD_FROM_XDIT_XDIT_LINE_H
 
@@ -37,7 +37,7 @@ typedef struct xd_line {
     /* Number of attention heads, of blocks and of cross-attention heads of the transformer; 0:
      * unknown. */
     int         heads, blocks, cross;
-    /* 1: these numbers (heads, blocks, cross) were read from the config in the model directory. */
+    /* 1: the numbers heads, blocks and cross were read from the config in the model directory. */
     int         from_config;
     /* The flags on the command line; given[i] belongs to the flag xd_xdit_flags[i]. */
     xd_given    given[XD_XDIT_FLAGS_MAX];
@@ -56,15 +56,15 @@ xd_status   xd_line_read(xd_line *l, const xd_script *text, const xd_command_lin
 int         xd_line_wanted(int n, char **w);
 void        xd_line_free(xd_line *l);
 /* xd_line_int, xd_line_real and xd_line_text return the last value of a flag. If the command line
- * does not have the flag, numbers are `none` and texts are NULL. */
+ * does not have the flag, the result is `none` for numbers and NULL for texts. */
 int         xd_line_int(const xd_line *l, const char *flag, int none);
 double      xd_line_real(const xd_line *l, const char *flag, double none);
 const char *xd_line_text(const xd_line *l, const char *flag);
 int         xd_line_on(const xd_line *l, const char *flag);
 const xd_given *xd_line_given(const xd_line *l, const char *flag);
-/* Returns the sum of the numbers of transformer blocks of all pipeline stages. A number that is out
- * of range counts as the nearest allowed number; *bad becomes its text. If all numbers are in
- * range, *bad becomes NULL. */
+/* Returns the sum of the numbers of transformer blocks of all pipeline stages. A number of blocks
+ * that is out of range counts as the nearest allowed number; *bad becomes its text. If all numbers
+ * of blocks are in range, *bad becomes NULL. */
 int64_t     xd_line_sum(const xd_given *list, const char **bad);
 /* Returns the product of the parallel degrees that the flags set. */
 int         xd_line_product(const xd_line *l);

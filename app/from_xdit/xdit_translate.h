@@ -18,8 +18,8 @@ typedef struct xd_translation {
     const char *model;          /* value of --model, borrowed; NULL: the command line names no
                                    model */
     int         failed;         /* 1: memory was exhausted                                     */
-    /* Number of flags of xDiT that the translation omits; their rows in xd_xdit_flags have the
-     * reasons. */
+    /* Number of flags of xDiT that the translation omits; the rows of these flags in xd_xdit_flags
+     * have the reasons. */
     int         nleft;
     const xd_xdit_flag *left[XD_XDIT_FLAGS_MAX];
     char        note[512];      /* a further remark about the translation; may be empty        */

@@ -26,8 +26,8 @@ int  xd_launch_columns(void);
  * possible on that number of ranks. */
 xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e);
 
-/* The row of the option --start_timeout. The variable of the option is -1 if the command line does
- * not have the option. */
+/* The row of the option --start_timeout. The variable of the option --start_timeout is -1 if the
+ * command line does not have the option. */
 #define XD_LAUNCH_TIMEOUT(field) \
     { "start_timeout", XD_OPT_INT, field, 0, 86400, NULL, "SECONDS", \
       "abort if the ranks have not connected after SECONDS; 0: never (default 60; 0 under mpirun " \

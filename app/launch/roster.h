@@ -47,7 +47,7 @@ typedef struct xd_roster {
     /* Number of ranks to start; number of entries in `m`, one per rank that has connected to the
      * socket. */
     int        ranks, n;
-    xd_member *m;               /* [ranks] the ranks' entries, of which the first n are used    */
+    xd_member *m;               /* [ranks] entries of the ranks, of which the first n are used  */
     int        error_reported;  /* 1: a rank has printed an error                               */
     /* Number of processes that are descendants of the launcher: the last count, and the maximum
      * of all counts. */

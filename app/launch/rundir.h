@@ -15,13 +15,15 @@ typedef struct xd_rundir {
 } xd_rundir;
 
 /* Creates a temporary directory for `ranks` ranks on this host. Also removes directories that were
- * left behind by killed programs. r->path becomes empty if no file system has enough free space. */
+ * left behind by killed programs. r->path becomes empty if no file system has enough free space for
+ * the new directory. */
 void   xd_rundir_make(xd_rundir *r, int ranks);
 void   xd_rundir_close(xd_rundir *r);
 
 /* xd_rundir_need returns how many bytes the files of the launcher and the messages between `ranks`
  * ranks need at most on one host. xd_rundir_space returns the free bytes of the file system of a
- * directory. If there are fewer free bytes than needed, access to shared memory raises SIGBUS. */
+ * directory. If the file system has fewer free bytes than needed, access to shared memory raises
+ * SIGBUS. */
 double xd_rundir_need(int ranks);
 double xd_rundir_space(const char *dir);
 

@@ -5,9 +5,9 @@
 
 #include "xdit/tools.h"
 
-/* Handles SIGINT, SIGTERM and SIGHUP. A signal cancels the request of the watched engine
- * (xd_stop_watch). If no engine is watched, the signal ends the process at once. In both cases,
- * incomplete output files are removed. */
+/* Handles SIGINT, SIGTERM and SIGHUP. A signal cancels the request of the engine that xd_stop_watch
+ * has set. If xd_stop_watch has set no engine, a signal ends the process at once. Incomplete output
+ * files are removed, whether a signal cancels a request or ends the process. */
 void xd_stop_arm(void);
 /* Handles signals in a rank that an MPI launcher has started. SIGUSR1 cancels the request of all
  * ranks, like SIGINT. SIGTERM, which a launcher sends to end a failed run, ends the process at

@@ -1,5 +1,5 @@
-/* access_log.h - writes one log line per HTTP request. The line has the common log format, followed
- * by the seconds of the request and the id of its task. */
+/* access_log.h - writes one log line per HTTP request. Each log line has the common log format,
+ * followed by the seconds of the request and the id of its task. */
 #ifndef XD_SERVE_ACCESS_LOG_H
 #define XD_SERVE_ACCESS_LOG_H
 

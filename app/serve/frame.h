@@ -17,35 +17,41 @@ typedef enum xd_frame_kind {
     XD_FRAME_RUN = 1,           /* the arguments of a task (task_flags.h)                       */
     XD_FRAME_CANCEL,            /* id of the task to cancel; ignored if that task is not running */
     XD_FRAME_QUIT,              /* the worker exits after the running task                     */
-    /* The worker is ready for its first task. Texts of the frame: number of ranks, version, rank
-     * of the sender. */
+    /* The worker is ready for its first task. Texts of the frame XD_FRAME_READY: number of ranks,
+     * version, rank of the sender. */
     XD_FRAME_READY,
-    /* A stage begins. Texts of the frame: task id, and "open", "text", "denoise" or "decode". */
+    /* A stage begins. Texts of the frame XD_FRAME_STAGE: task id, and "open", "text", "denoise" or
+     * "decode". */
     XD_FRAME_STAGE,
-    /* A step has ended. Texts of the frame: task id, step, number of steps, image, number of
-     * images. */
+    /* A step has ended. Texts of the frame XD_FRAME_STEP: task id, step, number of steps, image,
+     * number of images. */
     XD_FRAME_STEP,
-    /* A preview was written. Texts of the frame: task id, step, name of the preview's file. */
+    /* A preview was written. Texts of the frame XD_FRAME_PREVIEW: task id, step, name of the
+     * preview's file. */
     XD_FRAME_PREVIEW,
-    /* An image is finished. Texts of the frame: task id, file, seed, parameters as JSON,
-     * parameters in A1111's text format, width, height, frames, frames per second, and the
+    /* An image is finished. Texts of the frame XD_FRAME_IMAGE: task id, file, seed, parameters as
+     * JSON, parameters in A1111's text format, width, height, frames, frames per second, and the
      * numbers of tokens of the prompt, of the reference images and of the image. */
     XD_FRAME_IMAGE,
-    /* A task is done. Texts of the frame: task id, then, for each stage, its name and its
-     * seconds. */
+    /* A task is done. Texts of the frame XD_FRAME_DONE: task id, then, for each stage, its name and
+     * its seconds. */
     XD_FRAME_DONE,
-    /* A task has failed. Texts of the frame: task id, xd_status as a number, error message. */
+    /* A task has failed. Texts of the frame XD_FRAME_FAILED: task id, xd_status as a number, error
+     * message. */
     XD_FRAME_FAILED,
-    /* State of the worker. Texts of the frame: resident bytes of rank 0, number of open models. */
+    /* State of the worker. Texts of the frame XD_FRAME_MEMORY: resident bytes of rank 0, number of
+     * open models. */
     XD_FRAME_MEMORY,
-    /* Sent to rank 0 with the arguments of a task: the ranks are split, so that each rank alone
-     * runs tasks that use the same model as this task. Each rank replies with a frame of this kind:
-     * the text "1" if it can run alone, or the text "0" and the reason why it cannot. */
+    /* XD_FRAME_SPLIT is sent to rank 0 with the arguments of a task: the ranks are split, so that
+     * each rank alone runs tasks that use the same model as this task. Each rank replies to
+     * XD_FRAME_SPLIT with a frame of the same kind: the text "1" if it can run tasks alone, or the
+     * text "0" and the reason why it cannot. */
     XD_FRAME_SPLIT,
-    /* Sent to each rank after its last task alone: from now on, all ranks run each task together
-     * again. */
+    /* XD_FRAME_JOIN is sent to each rank after the last task that it ran alone: from now on, all
+     * ranks run each task together again. */
     XD_FRAME_JOIN,
-    /* Sent by each rank every second, with the CPU seconds that the rank has used so far. */
+    /* XD_FRAME_ALIVE is sent by each rank every second, with the CPU seconds that the rank has used
+     * so far. */
     XD_FRAME_ALIVE
 } xd_frame_kind;
 

@@ -92,13 +92,13 @@ size_t    xd_http_body_bytes(const xd_http *h); /* bytes of all request bodies i
 const char    *xd_http_query(const xd_http_call *c, const char *name);
 const char    *xd_http_header(const xd_http_call *c, const char *name);
 /* Returns nonzero if the client has disconnected. Handlers may call this function before the reply
- * has begun. A client that has only closed its sending side may still read the reply. Therefore
- * such a client is sent an interim reply (100) after two seconds and then every second; if sending
- * fails, the client has disconnected. */
+ * has begun. A client that has only closed its sending side may still read the reply. A client that
+ * has closed its sending side is sent an interim reply (100) after two seconds and then every
+ * second; if sending fails, the client has disconnected. */
 int            xd_http_client_left(xd_http_call *c);
 /* Returns nonzero if the client of a stream of events has disconnected. Does the same as
- * xd_http_client_left, but instead of sending an interim reply, appends a comment line to the
- * stream `events`. */
+ * xd_http_client_left, but appends a comment line to the stream `events` instead of sending an
+ * interim reply. */
 int            xd_http_reader_left(xd_http_call *c, xd_text_buf *events);
 
 /* ---- replies; the last call counts ---------------------------------------------------------- */
@@ -112,9 +112,9 @@ void xd_reply_file(xd_http_call *c, const char *path, const char *type);
 void xd_reply_error(xd_http_call *c, unsigned status, const char *param, const char *code,
                     const char *fmt, ...) XD_PRINTF(5, 6);
 void xd_reply_header(xd_http_call *c, const char *name, const char *value);
-/* Replies with a stream of events (text/event-stream). `more` is called repeatedly. It waits for
- * the next events, appends them to b, and returns 0 at the end of the stream. `done` is called once
- * after the reply. */
+/* Replies with a stream of events (text/event-stream). `more` is called repeatedly. `more` waits
+ * for the next events, appends them to b, and returns 0 at the end of the stream. `done` is called
+ * once after the reply. */
 void xd_reply_events(xd_http_call *c, int (*more)(void *cookie, xd_text_buf *b),
                      void (*done)(void *cookie), void *cookie);
 

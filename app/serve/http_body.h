@@ -9,8 +9,8 @@
 
 struct MHD_PostProcessor;
 
-/* The memory of all request bodies. A body is counted from the arrival of its first byte until
- * the reply is sent. */
+/* The memory of all request bodies. The bytes of a request body count from the arrival of its first
+ * byte until the reply is sent. */
 typedef struct xd_body_pool {
     atomic_size_t bytes;
     size_t        max;          /* maximum bytes of all bodies; 0: no limit                    */
@@ -21,7 +21,7 @@ typedef struct xd_body {
     struct MHD_PostProcessor *form;     /* parser of a form; NULL: the body is no form         */
     char    *data;
     size_t   bytes, cap;        /* bytes in `data`, and allocated bytes of `data`              */
-    size_t   total, max;        /* bytes received so far, and maximum bytes of a body          */
+    size_t   total, max; /* bytes of this body received so far, and maximum bytes of a body    */
     xd_body_pool *pool;
     size_t   pooled;            /* bytes of this body that the pool counts                     */
     int      status;            /* HTTP status if the body is refused; 0: not refused          */

@@ -29,9 +29,9 @@ typedef struct xd_head {        /* state of the parser; starts as {0} at the fir
 
 /* Returns the error message for a request that is refused with `status`. */
 const char *xd_head_sentence(int status);
-/* Parses the next n bytes. Returns how many of the n bytes may be forwarded. If a request is
- * refused, these are the bytes before this request. Chunk extensions are removed from the array p
- * in place. */
+/* Parses the next n bytes. Returns how many of the n bytes at p may be forwarded to libmicrohttpd.
+ * If a request is refused, only the bytes before this request may be forwarded. Chunk extensions
+ * are removed from the array p in place. */
 size_t xd_head_read(xd_head *h, char *p, size_t n);
 
 #endif

@@ -10,8 +10,8 @@
 enum { XD_MEASURE_DURATION, XD_MEASURE_WAIT, XD_MEASURE_SPEED, XD_MEASURES, XD_BUCKETS = 16 };
 
 typedef struct xd_histogram {
-    /* Number of requests in each bucket, without the requests in lower buckets; the last bucket
-     * has no upper limit. */
+    /* Number of requests in each bucket of the histogram, without the requests in lower buckets;
+     * the last bucket has no upper limit. */
     long long counts[XD_BUCKETS + 1];
     double    sum;
 } xd_histogram;

@@ -3,16 +3,16 @@
  * The task with the shortest remaining time runs first, but three rules keep the order fair. First,
  * waiting improves a task's score. Second, tasks of an owner (API key) that has used more time than
  * other owners get a worse score. Third, a task with a near deadline is treated as if it had little
- * remaining time. All times are sums of the seconds of all ranks. */
+ * remaining time. All times in this module are sums of the seconds of all ranks. */
 #ifndef XD_SERVE_SCHEDULE_H
 #define XD_SERVE_SCHEDULE_H
 
 #include "serve/task.h"
 
 /* Number of seconds of waiting that improve a task's score as much as one second less of remaining
- * time. Waiting counts, so that a long task is not postponed for ever. A long task that was started
- * because it waited long loses this advantage while it runs, so that short tasks can interrupt it
- * again. */
+ * time. The time of waiting counts, so that a long task is not postponed for ever. A long task that
+ * was started because it waited long loses this advantage while it runs, so that short tasks can
+ * interrupt it again. */
 #define XD_SCHEDULE_WAIT 4.0
 /* Half-life, in seconds, of the time that an owner has used: after this many seconds, the used time
  * counts half. */

@@ -19,8 +19,8 @@ typedef struct xd_serve_flags {
     /* Arguments of the options --model, --api_key, --cors and --allow_url. */
     xd_opt_texts  texts, keys, origins, urls;
     int           port, queue, connections, no_auth, omit_folders, verbose, quiet;
-    /* Maximum bytes of one request body and of all request bodies together. If max_bodies is 0,
-     * its value is 8 times max_body. */
+    /* Maximum bytes of one request body and of all request bodies together. If max_bodies is 0, the
+     * limit for all request bodies is 8 times max_body. */
     int64_t       max_body, max_bodies;
     /* Maximum number of pixels of a generated image; 0: 16 times the number of pixels of the
      * model's default size. */

@@ -18,8 +18,8 @@ typedef struct xd_served_model {
      * path. */
     char        name[128];
     xd_defaults defaults;       /* defaults of requests to this model; borrowed                */
-    /* Outputs, inputs and defaults of the model, as the command xdit inspect --json prints them
-     * in "uses". The text has members of a JSON object, with a comma before each member. NULL:
+    /* Outputs, inputs and defaults of the model, as the command xdit inspect --json prints them in
+     * "uses". The text `uses` has members of a JSON object, with a comma before each member. NULL:
      * unknown. */
     char       *uses;
 } xd_served_model;
@@ -90,8 +90,8 @@ void xd_api_req_model(xd_api_req *r, const char *name);
 /* Sets the option `name` of the request to a value. Names are those of xd_request_options. */
 void xd_api_req_option(xd_api_req *r, const char *name, const char *value);
 /* How a scheduler uses eta, the amount of new noise per step. DDIM and ancestral samplers use eta
- * in different ways. Other samplers ignore eta. The scheduler of a request must be set before its
- * eta. */
+ * in different ways. Other samplers ignore eta. The scheduler of a request must be set before
+ * xd_api_req_eta is called. */
 typedef enum xd_eta_kind { XD_ETA_NONE, XD_ETA_DDIM, XD_ETA_ANCESTRAL } xd_eta_kind;
 xd_eta_kind xd_api_req_eta_kind(const xd_api_req *r);
 void xd_api_req_eta(xd_api_req *r, double eta);
@@ -124,21 +124,21 @@ typedef struct xd_api_req_field {
     const char *file;
 } xd_api_req_field;
 /* Reads all fields of a request. Accepted fields are those in the table `fields`, whose last row
- * has no name; prompt, model, size and output_format; and all options of xd_request. Other fields
- * are refused, or ignored if r->lenient is set. */
+ * has no name; prompt, model, size and output_format; and all options of xd_request. Fields of
+ * other names are refused, or ignored if r->lenient is set. */
 void xd_api_req_fields(xd_api_req *r, const xd_api_req_field *fields, void *cookie);
 /* Sets an option to a default value, if the request does not set the option. */
 void xd_api_req_default(xd_api_req *r, const char *name, const char *value);
-/* If the request names no model, chooses a model. Then sets all options that the request does not
- * set to the server's defaults. */
+/* If the request names no model, chooses a model. After that, sets all options that the request
+ * does not set to the server's defaults. */
 void xd_api_req_defaults(xd_api_req *r);
 /* Sets a random seed if the request has none. */
 void xd_api_req_seed(xd_api_req *r);
 void xd_api_req_refuse(xd_api_req *r, unsigned status, const char *param, const char *fmt, ...)
     XD_PRINTF(4, 5);
 /* Validates the request and queues its task, which the caller releases. Returns NULL if the request
- * was refused; the reply with the error was then created. Call xd_api_req_submit also after a
- * failure, because it frees the task. */
+ * was refused; in this case the reply with the error exists already. Call xd_api_req_submit also
+ * after a failure, because it frees the task. */
 xd_task *xd_api_req_submit(xd_api_req *r);
 
 /* ---- replies --------------------------------------------------------------------------------- */

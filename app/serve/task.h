@@ -100,15 +100,15 @@ typedef struct xd_tasks_counts { int64_t queued, running, done, failed, cancelle
     xd_tasks_counts;
 
 /* Creates the queue. `dir` is the directory in which each task is stored as a file (task_store.h);
- * if it is NULL, tasks are not stored. Tasks that are already stored in the directory are loaded;
- * those that have not ended are queued again. `queue` is the maximum number of queued tasks. Ended
- * tasks and their files are kept for `seconds` seconds, as long as the files have at most `bytes`
- * bytes in total. */
+ * if it is NULL, tasks are not stored. Tasks that are already stored in the directory are loaded,
+ * and those that have not ended are queued again. `queue` is the maximum number of queued tasks.
+ * Ended tasks and their files are kept for `seconds` seconds, as long as the files have at most
+ * `bytes` bytes in total. */
 xd_status xd_tasks_open(xd_tasks **j, const char *dir, int queue, double seconds, int64_t bytes,
                         xd_err *e);
 void      xd_tasks_close(xd_tasks **j);
 /* Stops accepting and running tasks. Queued tasks fail, unless they are stored and no client is
- * waiting for them. The next server queues these stored tasks again. */
+ * waiting for them. Stored tasks for which no client waits are queued again by the next server. */
 void      xd_tasks_shut_down(xd_tasks *j);
 void      xd_tasks_lock(xd_tasks *j);
 void      xd_tasks_unlock(xd_tasks *j);
@@ -129,7 +129,7 @@ xd_status xd_task_arg(xd_task *task, const char *name, const char *value, xd_err
 int       xd_task_has(const xd_task *task, const char *beginning);
 void      xd_task_images_free(xd_task *task);   /* frees all results of the task               */
 void      xd_task_free(xd_task *task);          /* frees a task that was not added             */
-/* Queues a task, takes ownership of it, and adds a reference for the caller. If the function fails,
+/* Queues a task, takes ownership of it, and adds a reference for the caller. If xd_tasks_add fails,
  * the caller still owns the task. XD_ENOMEM: the queue is full; XD_ECANCELLED: the server shuts
  * down. */
 xd_status xd_tasks_add(xd_tasks *j, xd_task *task, xd_err *e);
@@ -167,17 +167,17 @@ void      xd_tasks_delete_expired(xd_tasks *j);
 
 /* ---- running tasks --------------------------------------------------------------------------- */
 
-/* Returns a file descriptor for poll. It becomes readable when a task was queued, cancelled or
- * predicted, and stays readable until xd_tasks_clear_wakeup is called. */
+/* Returns a file descriptor for poll. The descriptor becomes readable when a task was queued,
+ * cancelled or predicted, and stays readable until xd_tasks_clear_wakeup is called. */
 int      xd_tasks_wakeup_fd(xd_tasks *j);
 void     xd_tasks_clear_wakeup(xd_tasks *j);
 /* Marks the queued task with the lowest score as running and returns it. NULL: no task can run, or
- * the server shuts down. `score` is called while the lock of the tasks is held. A task whose
- * score is NaN is not started. */
+ * the server shuts down. The callback `score` is called while the lock of the tasks is held. A task
+ * whose score is NaN is not started. */
 xd_task *xd_tasks_start_best(xd_tasks *j, double (*score)(void *cookie, const xd_task *task),
                              void *cookie);
-/* Puts a task back into the queue and releases it. The task was marked as running, but no worker
- * has started it. */
+/* Puts a task back into the queue and releases it. The task must be marked as running, but no
+ * worker may have started it. */
 void     xd_task_requeue(xd_tasks *j, xd_task *task);
 /* Cancels queued tasks whose deadline has passed. */
 void     xd_tasks_cancel_overdue(xd_tasks *j);

@@ -43,10 +43,11 @@ typedef struct xd_module_args { /* call xd_module_args_init, then set fields    
     int64_t         nweights;
     /* compute type and type of the weight matrices, with the same values as in xd_open_args */
     const char     *dtype, *weights_dtype;
-    /* Nonzero: f32 weight matrices are not copied. Each GEMM reads them from the program's arrays
-     * and packs its rows group by group. The program keeps all weights allocated and unchanged
-     * until xd_module_close. 0: all weights are copied, and the program may free them when
-     * xd_module_open has returned. Results do not depend on in_place: they are bit-identical. */
+    /* Nonzero: f32 weight matrices are not copied. Each GEMM reads the f32 matrices from the
+     * program's arrays and packs their rows group by group. If in_place is nonzero, the program
+     * must keep all weights unchanged until xd_module_close; if it is 0, all weights are copied,
+     * and the program may free them when xd_module_open has returned. Results do not depend on
+     * in_place: they are bit-identical. */
     int             in_place;
     int             threads;    /* number of threads; 0: all cores that this process may use  */
     int             log_level;  /* log lines up to this level are passed to `log`               */
@@ -77,10 +78,11 @@ XD_API void      xd_module_cancel(xd_module *m);
 typedef struct xd_pass {        /* inputs of a transformer, for one sample; call xd_pass_init,
                                    then set fields */
     size_t   size;
-    /* The latents as an array [T,C,h,w], or [C,h,w] for one frame. Alternatively, the latents as
-     * tokens [N,F], where the field `grid` is nonzero and the F values of a token's patch are in
-     * the order (channel, frame, row, column). If the model has further input channels, such as a
-     * mask or an encoded image, the values of these channels follow those of the latents. */
+    /* The latents as an array [T,C,h,w], or [C,h,w] for one frame. If the field `grid` is nonzero,
+     * the latents are tokens [N,F] in place of this array. The F values of a token are those of a
+     * patch, in the order (channel, frame, row, column). If the model has further input channels,
+     * such as a mask or an encoded image, the values of these channels follow those of the
+     * latents. */
     xd_array latents;
     /* Numbers of frames, rows and columns of tokens; all 0 if latents are not tokens. */
     int64_t  grid[3];
@@ -93,8 +95,8 @@ typedef struct xd_pass {        /* inputs of a transformer, for one sample; call
     /* [n,E] text embeddings; rows of padding that the attention mask excludes are omitted. */
     xd_array text;
     /* If `text` concatenates the embeddings of two text encoders: the number of rows of each
-     * encoder that are not padding. Models that replace padding by learned embeddings read these
-     * two numbers. If both are 0, no row is padding. */
+     * encoder that are not padding. Models that replace padding by learned embeddings read the two
+     * numbers in text_real. If both are 0, no row is padding. */
     int64_t  text_real[2];
     xd_array image;             /* [m,E] embeddings of an image encoder                        */
     xd_array pooled;            /* [P] or [1,P]: pooled text embedding                         */
@@ -115,9 +117,9 @@ XD_API void      xd_pass_init_size(xd_pass *p, size_t size);
  * cached text. XD_EINVAL: an array has a wrong shape; nothing is computed. */
 XD_API xd_status xd_module_pass(xd_module *m, const xd_pass *p, float *prediction, xd_err *e);
 
-/* Computes the shape of the prediction for latents whose shape is latents[0..nd). The prediction
- * has the same number of dimensions, nd. XD_EINVAL: the transformer does not accept such
- * latents. */
+/* Computes the shape of the prediction for latents whose shape is latents[0..nd). The shape of the
+ * prediction has the same number of dimensions, nd, as the shape of the latents. XD_EINVAL: the
+ * transformer does not accept such latents. */
 XD_API xd_status xd_module_predicted(const xd_module *m, int nd, const int64_t *latents,
                                      int64_t *prediction, xd_err *e);
 
@@ -129,9 +131,9 @@ XD_API xd_status xd_module_predicted(const xd_module *m, int nd, const int64_t *
  * their shape. */
 XD_API xd_status xd_module_decode(xd_module *m, const xd_array *latents, int tiled, float *pixels,
                                   xd_err *e);
-/* Encodes pixels [frames,H,W,3] in -1 to 1 to the moments of the latents, f32 [T,h,w,2C]: C
- * channels of means, then C channels of logarithms of variances. The caller allocates `moments`;
- * xd_module_encoded computes their shape. */
+/* Encodes pixels [frames,H,W,3] in -1 to 1 to the moments of the latents, f32 [T,h,w,2C]. The 2C
+ * channels of the moments are C means, followed by C logarithms of variances. The caller allocates
+ * `moments`; xd_module_encoded computes their shape. */
 XD_API xd_status xd_module_encode(xd_module *m, const xd_array *pixels, int tiled, float *moments,
                                   xd_err *e);
 /* xd_module_decoded computes the shape [frames,H,W,3] of the pixels that latents of shape [T,C,h,w]

@@ -23,8 +23,8 @@ extern "C" {
  * "shared_dir", "shared_free": directory and free bytes of the shared memory of ranks; "hub": the
  * Hugging Face cache. For GPUs, the names are: "cuda", whose value is the reason why no GPU can be
  * used, or else "cuda_driver", "cuda:0", "cuda:1" and so on ("cuda_old:0" for an unsupported GPU).
- * Further names are "cuda_peers", "cublaslt" or "cublaslt_error", "nccl" or "nccl_error", and
- * "cuda_kernels_error". */
+ * Further names that describe GPUs and their libraries are "cuda_peers", "cublaslt" or
+ * "cublaslt_error", "nccl" or "nccl_error", and "cuda_kernels_error". */
 XD_API void xd_about(xd_fact *fact, void *cookie);
 
 /* Returns nonzero if an MPI launcher (mpirun, srun) has started this process. If a launcher has
@@ -66,9 +66,9 @@ XD_API xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *byte
 /* Opens a second engine *g on the weights and settings of the engine `of`. The new engine can
  * generate while a request of the engine `of` is paused in its callback on_turn. If `alone` is 0,
  * the new engine has the ranks and the plan of `of`, and calls are collective over these ranks. If
- * `alone` is 1, the new engine has only this rank, and the call is local. Before such an engine
- * generates, xd_load_everywhere must have been called. A rank must not use an engine with `alone` 1
- * and an engine of several ranks at the same time. Close *g before `of`. */
+ * `alone` is 1, the new engine has only this rank, and the call is local. Before an engine with
+ * `alone` 1 generates, xd_load_everywhere must have been called. A rank must not use an engine with
+ * `alone` 1 and an engine of several ranks at the same time. Close *g before `of`. */
 XD_API xd_status xd_open_beside(xd_engine **g, xd_engine *of, int alone, xd_err *e);
 /* Loads the weights of all components on all ranks, one copy per host. XD_EINVAL: the engine was
  * opened without `keep` or by xd_open_beside. XD_EUNSUPPORTED: the plan splits weights over ranks,
@@ -77,14 +77,14 @@ XD_API xd_status xd_open_beside(xd_engine **g, xd_engine *of, int alone, xd_err 
  * nothing if all weights are loaded. The call is collective. */
 XD_API xd_status xd_load_everywhere(xd_engine *g, xd_err *e);
 /* Selects the LoRA files v[0..n) for the following requests, in place of xd_open_args.loras. The
- * selection is valid until xd_leave_loras is called. After xd_leave_loras no selection is valid:
- * the program must call xd_use_loras before every later request, with n 0 for a request without
- * LoRA files. The next request reloads only the components that a LoRA file changes; other
- * components and cached embeddings are kept. Weights that were computed for other selections of
- * LoRA files stay in memory, for the last four selections. Calls nest: a request inside on_turn of
- * another request may select other LoRA files, and then calls xd_leave_loras before on_turn
- * returns. If xd_use_loras fails, the selection does not change. xd_use_loras, xd_leave_loras and
- * xd_drop_loras are collective. */
+ * selection of LoRA files is valid until xd_leave_loras is called. After xd_leave_loras no
+ * selection is valid: the program must call xd_use_loras before every later request, with n 0 for a
+ * request without LoRA files. The next request reloads only the components that a LoRA file
+ * changes; other components and cached embeddings are kept. Weights that were computed for other
+ * selections of LoRA files stay in memory, for the last four selections. Calls nest: a request
+ * inside on_turn of another request may select other LoRA files, and then calls xd_leave_loras
+ * before on_turn returns. If xd_use_loras fails, the selection does not change. xd_use_loras,
+ * xd_leave_loras and xd_drop_loras are collective. */
 XD_API xd_status xd_use_loras(xd_engine *g, const xd_lora *v, int n, xd_err *e);
 XD_API void      xd_leave_loras(xd_engine *g);
 /* Frees the weights that were computed for one selection of LoRA files: the least recently used
@@ -166,13 +166,14 @@ XD_API xd_status xd_parallel_read(xd_parallel *p, const char *text, xd_err *e);
 /* Returns the predicted seconds of one part of a request: "text", "denoise", "decode" (all images),
  * or "total". The prediction is for the request in xd_open_args.plan_for. Returns a negative value
  * if the time is unknown. Times are known if xd_open chose a plan, or if weights must be read from
- * a disk of known speed. Predicted times include waiting for the disk. The part "reading" is the
- * time of waiting for all weights; the part "load" is the time of waiting for weights that are
- * needed before the first step. Other loading time is not included. */
+ * a disk of known speed. Predicted times include waiting for the disk. For xd_predicted, the part
+ * "reading" is the time of waiting for all weights; the part "load" is the time of waiting for
+ * weights that are needed before the first step. Other loading time is not included. */
 XD_API double    xd_predicted(const xd_engine *g, const char *part);
 /* Returns how many bytes of weights a part of a request ("text", "load", "decode" or "total") must
- * read from disk. These weights were not in the page cache of rank 0's host when xd_open chose a
- * plan. Returns 0 if all weights were in the page cache or the number is unknown. */
+ * read from disk. Only weights are counted that were not in the page cache of rank 0's host when
+ * xd_open chose a plan. Returns 0 if all weights were in the page cache or the number is
+ * unknown. */
 XD_API double    xd_cold_bytes(const xd_engine *g, const char *part);
 
 /* Returns 1 if the last request was refused before its start because it does not fit into the
@@ -201,7 +202,7 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
      * limit */
     int         columns;
     int         reserved;       /* must be 0                                                 */
-    /* What to do with weights that exceed the memory, with the values of xd_open_args.offload.
+    /* What to do with weights that exceed the memory; the values are those of xd_open_args.offload.
      * NULL: "auto" for GPUs, and "none" for CPUs or if `cluster` is set without `device`. */
     const char *offload;
     /* "cuda": predicts plans with one rank per GPU of this machine. If `cluster` names another
@@ -217,8 +218,8 @@ XD_API void      xd_advise_args_init_size(xd_advise_args *a, size_t size);
 
 /* The predictions of all plans that match the arguments in an xd_advise_args. Predicting loads no
  * weights. Records and texts belong to the xd_plans and are freed with it; the program may free the
- * arguments earlier. The arguments `all`, `explain`, `json` and `line` are ignored. The list has
- * all details; impossible plans come after the possible ones. */
+ * arguments earlier. The arguments `all`, `explain`, `json` and `line` are ignored. The list of
+ * plans has all details of each plan; impossible plans come after the possible ones. */
 typedef struct xd_plans xd_plans;
 
 typedef struct xd_plans_info {
@@ -257,7 +258,8 @@ typedef struct xd_plan_info {   /* the prediction of one plan; the fastest plan 
     double      load_s, text_s, exact_step_s, step_s, decode_s, vae_s, request_s;
     /* Seconds of waiting for weights, which text_s, vae_s and request_s include. */
     double      read_text_s, read_transformer_s, read_vae_s;
-    /* Peak bytes of memory, of the GPU or (on the CPU) of the host that needs the most. */
+    /* Peak bytes of the memory of one GPU or, on the CPU, of one host: the maximum over all GPUs or
+     * hosts. */
     double      peak;
     double      sent;           /* bytes that all ranks send for the request                  */
 } xd_plan_info;
@@ -271,19 +273,19 @@ typedef struct xd_plan_rank {   /* one rank of a plan                           
     /* Seconds of computing, and seconds of waiting for messages, in a step after the first
      * steps. */
     double  busy_s, wait_s;
-    /* bytes that the rank sends in a step after the first steps: to all ranks, and to ranks on
-     * other hosts only */
+    /* bytes that the rank sends per step after the first steps: to all ranks, and to ranks on other
+     * hosts only */
     double  sent, sent_hosts;
 } xd_plan_rank;
 
 /* Predicts all plans that match `a`. If no plan is possible, xd_plans_predict fails and *out is
- * NULL. The error then has the reason why one plan, the one closest to being possible, is
- * impossible. Free *out with xd_plans_free. */
+ * NULL. If no plan is possible, the error has the reason for one plan, the plan that is closest to
+ * being possible. Free *out with xd_plans_free. */
 XD_API xd_status            xd_plans_predict(xd_plans **out, const xd_advise_args *a, xd_err *e);
 XD_API const xd_plans_info *xd_plans_about(const xd_plans *p);
 /* xd_plans_get returns plan i (from 0) of the xd_plans_info.count plans; xd_plans_rank returns the
- * record of rank `rank` in plan i. Both return NULL if there is no such plan or rank; xd_plans_rank
- * also if the plan was not predicted. */
+ * record of rank `rank` in plan i. xd_plans_get and xd_plans_rank return NULL if there is no such
+ * plan or rank. xd_plans_rank also returns NULL if the plan was not predicted. */
 XD_API const xd_plan_info  *xd_plans_get(const xd_plans *p, int i);
 XD_API const xd_plan_rank  *xd_plans_rank(const xd_plans *p, int i, int rank);
 XD_API void                 xd_plans_free(xd_plans **p);
@@ -312,8 +314,8 @@ XD_API int64_t   xd_result_tokens(const xd_result *r, int i, const char *what);
 XD_API xd_status xd_output_check(const char *path, int images, xd_err *e);
 /* Returns 1 if the engine's model generates videos, 0 if it generates images. */
 XD_API int       xd_makes_videos(const xd_engine *g);
-/* The second part of xd_output_check, for which the model must be known: refuses the name of a
- * video file if `video` is 0. */
+/* Completes the checks of xd_output_check, as soon as the program knows whether the model generates
+ * videos. Refuses the name of a video file if `video` is 0. */
 XD_API xd_status xd_output_check_video(const char *path, int video, xd_err *e);
 /* Returns the default name of an output file: "output.png"; for a video "output.mp4", or
  * "output.gif" without FFmpeg. */
@@ -351,8 +353,8 @@ XD_API xd_status xd_image_file_load_mask(const char *path, xd_image *im, uint8_t
  * extension selects the format, as in xd_result_save. */
 XD_API xd_status xd_image_file_save(const xd_image *im, const char *path, xd_err *e);
 /* Writes a contact sheet of a video, an image with a black background. The sheet has at most `most`
- * frames at equal distances, including the first and the last. Its rows have `columns` frames, each
- * at most `width` pixels wide. */
+ * frames at equal distances, including the first and the last. The rows of the contact sheet have
+ * `columns` frames each; each frame is at most `width` pixels wide. */
 XD_API xd_status xd_image_file_sheet(const xd_image *im, int columns, int most, int64_t width,
                                      const char *path, xd_err *e);
 
@@ -418,7 +420,7 @@ typedef struct xd_inspect_args { /* call xd_inspect_args_init, then set fields *
     const char *model;          /* model directory (configs are enough) or a weight file      */
     /* If `model` is a directory: the name of a component. xd_inspect then prints a line "name
      * shape" for every tensor in the component's files. If `model` is a weight file: any text that
-     * is not NULL. xd_inspect then prints such a line for every tensor of the file. NULL:
+     * is not NULL. xd_inspect then prints a line "name shape" for every tensor of the file. NULL:
      * xd_inspect prints a summary. */
     const char *tensors;
     int         json;           /* 1: print JSON, not text                                    */
@@ -428,15 +430,16 @@ typedef struct xd_inspect_args { /* call xd_inspect_args_init, then set fields *
 #define xd_inspect_args_init(a) xd_inspect_args_init_size((a), sizeof *(a))
 XD_API void      xd_inspect_args_init_size(xd_inspect_args *a, size_t size);
 /* Prints the components of a model, and lists tensors that are missing or have a wrong shape. If
- * there are such tensors, prints all lines first and then returns an error. */
+ * tensors are missing or have a wrong shape, xd_inspect prints all lines first and then returns an
+ * error. */
 XD_API xd_status xd_inspect(const xd_inspect_args *a, xd_err *e);
 
 typedef struct xd_bench_turn {  /* the timed runs of a stage of a benchmark                   */
     int         n; /* number of timed runs so far; if it is 0, the fields below are not valid */
     /* Time of the last run, and its floating-point operations in units of 1e9. */
     double      seconds, gflop;
-    /* The processor's peak rate for code without memory accesses. The rate is measured before and
-     * after the run, and the higher value is used. */
+    /* The processor's peak rate for code without memory accesses. The peak rate is measured before
+     * and after each timed run, and the higher value is used. */
     double      peak_gflops;
 } xd_bench_turn;
 
@@ -462,20 +465,20 @@ typedef struct xd_bench_args {  /* call xd_bench_args_init, then set fields */
     int         json;           /* 1: print JSON, not text                                   */
     void      (*line)(void *cookie, const char *line);  /* called with each line of the output */
     void       *cookie;
-    /* The plan to time, if there are several ranks. Its times for the stages "step" and (with
-     * use_parallel_vae) "vae" are compared with the times of one rank. xd_bench is then collective,
-     * and rank 0 gets the output lines. */
+    /* The plan to time, if there are several ranks. The plan's times for the stages "step" and
+     * (with use_parallel_vae) "vae" are compared with the times of one rank. With several ranks,
+     * xd_bench is collective, and rank 0 gets the output lines. */
     xd_parallel parallel;
     int         log_level;      /* lines up to this level are passed to `log`                   */
     void      (*log)(void *cookie, int level, const char *line);
     /* If there is a single rank, `turn` is called before every timed run of a stage and after the
      * last run. If `turn` returns 0, no further runs of the stage are timed, regardless of
-     * `repeats`. If `turn` is set, blocks are timed only if `parts` names them. Large GEMMs are
-     * then not timed, so the peak rates of GEMMs are 0. NULL: none. */
+     * `repeats`. If `turn` is set, blocks are timed only if `parts` names them. If `turn` is set,
+     * large GEMMs are not timed, so that the peak rates of GEMMs are 0. NULL: none. */
     int       (*turn)(void *cookie, const xd_bench_turn *last);
     /* If there is a single rank, on_stage is called when weights begin to be created or loaded,
-     * with their size in `bytes`. It is also called when the timing of a stage begins, with `bytes`
-     * 0. NULL: none. */
+     * with their size in `bytes`. on_stage is also called when the timing of a stage begins, with
+     * `bytes` 0. NULL: none. */
     void      (*on_stage)(void *cookie, const char *what, double bytes);
     const char *gemm;           /* type of the inputs of GEMMs with fp8 weights, as in xd_request */
 } xd_bench_args;
@@ -486,7 +489,7 @@ XD_API xd_status xd_bench(const xd_bench_args *a, xd_err *e);
 
 typedef struct xd_probe_args {  /* call xd_probe_args_init, then set fields */
     size_t      size;
-    /* Threads per rank; 0: the cores of the host divided by its number of ranks. */
+    /* Threads per rank; 0: the cores of the host, divided by the number of ranks on the host. */
     int         threads;
     /* Output file, which can be used as xd_advise_args.cluster. "-": the content is passed to
      * `line`, and no file is written. NULL: this machine's default file below $XDG_CACHE_HOME or

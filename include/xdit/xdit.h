@@ -28,13 +28,14 @@
  * begins with its size. The record's init function stores the size with which the program was
  * compiled and sets all defaults. The program then sets the fields that need other values. Later
  * versions of the library add fields only at the end of a record. The library reads only the first
- * `size` bytes of a record, and uses defaults for fields that newer versions have added. Therefore
- * a program also runs with every later library. A program also runs with an earlier library. That
- * library refuses a record only if a field that it does not know is set. Records without a size
- * (xd_err, xd_parallel, xd_lora, xd_component_file, xd_texts, xd_option) never change their size.
- * Some records are allocated by the library, which passes a pointer to the program: xd_progress,
- * and the result of xd_result_image. In a later version such a record may be longer than in the
- * program's header.
+ * `size` bytes of a record, and uses defaults for fields beyond them, which newer versions have
+ * added. Therefore a program also runs with every later version of the library. A program also runs
+ * with an earlier version of the library. The earlier version refuses a record only if a field is
+ * set that this version does not know. Records without a size (xd_err, xd_parallel, xd_lora,
+ * xd_component_file, xd_texts, xd_option) never change their size. Some records are allocated by
+ * the library, which passes a pointer to the program: xd_progress, and the result of
+ * xd_result_image. In a later version of the library, a record that the library allocates may be
+ * longer than in the program's header.
  *
  * Lifetimes. The library keeps no pointer that a program passes, except `log` and `cookie` of
  * xd_open_args, which it uses until xd_close returns. The program may free strings, arrays and
@@ -44,20 +45,16 @@
  * the callback.
  *
  * Per process and per engine. An engine owns its model, its weights, its plan, its log and its
- * trace. Several engines can be open in one process. All engines of a process share the following.
- *   - Threads: one pool of threads computes for all engines. The engine that was opened last sets
- *     the size of the pool.
- *   - CPU affinity: if xd_open_args.bind binds the calling thread, the binding lasts until the
- *     process ends.
- *   - MPI, unless the program owns MPI (xd_open_args.mpi_comm). The library initializes MPI when
- *     the first engine of several ranks opens, and finalizes MPI when the last such engine closes.
- *     The process cannot initialize MPI again after that.
- *   - Output files that are being written. xd_output_sweep (tools.h) removes them.
- *   - Environment variables. The library reads some of them (XDIT_*, HF_*, those of MPI launchers)
- *     and never sets any.
- * The library installs no signal handler, prints nothing and does not exit. There is one exception:
- * if ranks can no longer notify each other of a failure, MPI aborts the job, and the reason is in
- * the log.
+ * trace. Several engines can be open in one process. All engines of a process use one pool of
+ * threads, whose size is set by the engine that was opened last. If xd_open_args.bind binds the
+ * calling thread to cores, this CPU affinity lasts until the process ends. Unless the program owns
+ * MPI (xd_open_args.mpi_comm), the library initializes MPI when the first engine of several ranks
+ * opens, and finalizes MPI when the last engine of several ranks closes. After that, the process
+ * cannot initialize MPI again. xd_output_sweep (tools.h) removes the incomplete output files of all
+ * engines. The library reads environment variables (XDIT_*, HF_*, those of MPI launchers) and never
+ * sets them. The library installs no signal handler, prints nothing and does not exit. There is one
+ * exception: if ranks can no longer notify each other of a failure, MPI aborts the job, and the
+ * reason is in the log.
  *
  * Threads of the program. Only one thread at a time may use an engine, and only one thread at a
  * time may call a function of the library. If an engine has several ranks, the thread that opened
@@ -130,9 +127,9 @@ typedef struct xd_lora {        /* a LoRA: a low-rank matrix product added to th
 } xd_lora;
 
 /* A safetensors or GGUF file with the weights of one component. The component's weights are read
- * from this file in place of the files in the model's folder for the component. That folder then
- * only needs to have the config. Tensors may have the names of diffusers, of the original
- * publications, of ComfyUI or of llama.cpp. */
+ * from this file in place of the files in the model's folder for the component. The model's folder
+ * for the component then only needs to have the config. Tensors may have the names of diffusers, of
+ * the original publications, of ComfyUI or of llama.cpp. */
 typedef struct xd_component_file {
     /* name of the component: "transformer", "transformer_2" (the second transformer), "vae", or the
      * short name of a text encoder, as `xdit inspect` prints it */
@@ -155,9 +152,9 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
      * the CPU only: weights need slightly more than half the memory of int8; they are stored in
      * groups of 32 elements with a scale; inputs are rotated, and GEMMs are in the compute type.
      * All quantized types cost accuracy (doc/weights.md). "auto": matrices that are stored as int8
-     * or fp8 in the files keep their type, without further loss of accuracy. "f32" and "bf16"
-     * have the same meaning as for `dtype`. text_weights_dtype accepts the same values and applies
-     * to text encoders that are language models. */
+     * or fp8 keep their type, without further loss of accuracy. "f32" and "bf16" mean the same as
+     * for `dtype`. text_weights_dtype has the same values, for text encoders that are language
+     * models. */
     const char *weights_dtype, *text_weights_dtype;
     /* Where the engine computes. "cpu"; "cuda": one GPU per rank; "cuda:1": GPU number 1; "auto":
      * one GPU per rank if the host has a usable GPU for each of its ranks, else the CPU; NULL:
@@ -166,18 +163,19 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
     int         threads;        /* threads per rank; 0: one for each core that this rank may use */
     /* nonzero: the engine serves one request. If there is one rank, the transformer's weights are
      * freed before the image or video is decoded, provided that the request generates only one. A
-     * second request would load the weights again. */
+     * second request would load the transformer's weights again. */
     int         once;
-    /* CPU binding. "auto": if several ranks share a host and the launcher has not bound them, each
-     * rank is bound to its share of the host's cores and to the memory node of these cores. Binding
-     * sets the affinity of the calling thread; threads and processes that this thread starts
-     * inherit the affinity. "cores": as "auto", but a single rank is bound too, to as many cores as
-     * it has threads. "none", NULL: no binding. The binding remains when the engine is closed. */
+    /* Binding of threads to CPU cores. "auto": if several ranks share a host and the launcher has
+     * not bound them, each rank is bound to its share of the host's cores and to the memory node of
+     * these cores. Binding sets the affinity of the calling thread; threads and processes that this
+     * thread starts inherit the affinity. "cores": as "auto", but a single rank is bound too, to as
+     * many cores as it has threads. "none", NULL: no binding. The binding remains when the engine
+     * is closed. */
     const char *bind;
     /* Parallel plan; the field `plan` determines how degrees that are 0 are chosen. */
     xd_parallel parallel;
-    /* The ranks of the engine. NULL: the processes that an MPI launcher has started. The library
-     * then initializes and finalizes MPI, unless the program has initialized MPI. Not NULL: a
+    /* The ranks of the engine. NULL: the processes that an MPI launcher has started. With NULL, the
+     * library initializes and finalizes MPI, unless the program has initialized MPI. Not NULL: a
      * pointer to an MPI_Comm of a program that has initialized MPI; the engine then has the ranks
      * of this communicator. All messages use duplicates of the communicator, which xd_close frees.
      * The library neither initializes nor finalizes MPI, and does not change the program's MPI
@@ -187,16 +185,16 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
     const char *without;        /* short name of a text encoder that is not loaded, for models
                                    that support this; NULL: load all */
     /* Nonzero: text encoders stay loaded between requests, and prompt embeddings are cached, so
-     * that a repeated prompt is not encoded again. The cache has up to 256 MiB, and at most a
-     * sixteenth of the free memory of the host. */
+     * that a repeated prompt is not encoded again. The cache of prompt embeddings has up to 256
+     * MiB, and at most a sixteenth of the free memory of the host. */
     int         keep;
     int         log_level;      /* log lines up to this level are passed to `log`            */
     void      (*log)(void *cookie, int level, const char *line);
     void       *cookie;
     /* Output file for a timeline of all ranks, which rank 0 writes as a Chrome trace (JSON).
-     * chrome://tracing and Perfetto display such files. Each request overwrites the file when the
-     * request ends. This is also done if the request fails after it was validated. The trace of the
-     * first request also has the time of xd_open. NULL: none. */
+     * chrome://tracing and Perfetto display such files. Each request overwrites the trace file when
+     * the request ends. The trace file is also overwritten if the request fails after it was
+     * validated. The trace of the first request also has the time of xd_open. NULL: none. */
     const char *trace;
     const xd_component_file *files;     /* [nfiles] files that replace the weights of components */
     const xd_lora *loras;       /* [nloras] LoRA files, added in this order                     */
@@ -238,19 +236,20 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
      * its name "org/name" in the local Hugging Face cache. NULL: a linear map converts latents to
      * the colours of previews. */
     const char *preview_decoder;
-    /* Memory limit in bytes for weights, activations and kernels. The limit applies to the sum over
-     * all ranks of a host and all engines of the process. With device "cuda": the limit for the
-     * memory of each GPU. A request that needs more memory is refused. 0: all free memory. */
+    /* Memory limit in bytes for weights, activations and kernels. The memory limit applies to the
+     * sum over all ranks of a host and all engines of the process. With device "cuda": the limit
+     * for the memory of each GPU. A request that needs more memory is refused. 0: all free
+     * memory. */
     int64_t     memory;
-    /* What to do if a request does not fit into memory. "auto": the following changes are tried in
-     * this order until the request fits: `offload` "auto"; then int8 for the weight types that are
-     * not set in these arguments (fp8 if the files store fp8); then, on the CPU, int4 for the same
-     * weight types. The change is logged and also applies to later requests. "none", NULL: the
-     * request is refused. */
+    /* What to do if a request does not fit into memory. "auto": the engine tries, until the request
+     * fits, first `offload` "auto"; then int8 (fp8 if the files store fp8) for weight types that
+     * the program has not set; then, on the CPU, int4 for these weight types. The change that makes
+     * a request fit is logged and also applies to later requests. "none", NULL: the request is
+     * refused. */
     const char *fit;
     /* 1: tensors of LoRA files that do not match the model are skipped, and a warning lists them.
-     * For example, files for an image-to-video model have such tensors if the model is
-     * text-to-video. 0: a file with such tensors is refused. */
+     * For example, files for an image-to-video model have tensors that do not match a text-to-video
+     * model. 0: a file with such tensors is refused. */
     int64_t     lora_partial;
     /* 1: xd_open compares every byte of all weight files between the ranks, and the error names a
      * file that differs. 0: xd_open compares configs, headers and 64 pages of each file, which
@@ -331,8 +330,8 @@ typedef struct xd_texts {       /* a list of texts; n 0: none                   
 /* Further texts of a request. prompt_2 and prompt_3 are texts that the second and the third text
  * encoder read in place of the prompt; they are used for all prompts. negative_prompt_2 and
  * negative_prompt_3 replace the negative prompt in the same way. The order of the text encoders
- * depends on the pipeline. If one of these texts is NULL or "", its text encoder reads the prompt
- * or the negative prompt. */
+ * depends on the pipeline. If one of the texts prompt_2, prompt_3 and so on is NULL or "", its text
+ * encoder reads the prompt or the negative prompt. */
 typedef struct xd_request_texts {
     const char *prompt_2, *prompt_3, *negative_prompt_2, *negative_prompt_3;
     /* Lists of texts in place of negative_prompt, prompt_2 and so on. Each list has one text per
@@ -345,12 +344,12 @@ typedef struct xd_request_texts {
     int         clean_caption;
 } xd_request_texts;
 
-/* The input images of a request. Each is either a PNG, JPEG, WebP, GIF or PPM file, which is
- * rotated by its Exif orientation, or an array of pixels that replaces the file. Rank 0 reads the
- * pixels during the call. On other ranks the pixels are ignored and may have any values. NULL:
- * none. Input images are resized. */
+/* The input images of a request. Each input image is either a PNG, JPEG, WebP, GIF or PPM file,
+ * which is rotated by its Exif orientation, or an array of pixels that replaces the file. Rank 0
+ * reads the pixels during the call. On ranks other than 0, the pixels of input images are ignored
+ * and may have any values. NULL: none. Input images are resized. */
 typedef struct xd_request_images {
-    /* Start image. If the model edits images, this is the image that it edits. */
+    /* Start image. If the model edits images, `image` is the image that it edits. */
     const char *image;
     const xd_image *image_pixels;
     /* [nmore_images] further images after `image`, for models that read several images. Image i is
@@ -366,11 +365,11 @@ typedef struct xd_request_images {
     const char *mask_image;
     const xd_image *mask_pixels;
     /* Inpainting of a crop. The bounding box of the mask, extended by this many pixels, is cut out,
-     * generated at width x height, and pasted back. The result then has the size of the input
-     * image. A negative number: the complete image is generated. */
+     * generated at width x height, and pasted back. With this option, the result has the size of
+     * the input image. A negative number: the complete image is generated. */
     int64_t     padding_mask_crop;
-    /* Fraction of the denoising steps that are computed. These steps begin with the start image, to
-     * which noise is added. 0: the pipeline's default. */
+    /* Fraction of the denoising steps that are computed. The steps that are computed begin with the
+     * start image, to which noise is added. 0: the pipeline's default. */
     double      strength;
     /* Nonzero: reference images keep their size, even if the model was trained with certain sizes
      * of reference images. 0: for such a model, reference images are resized to one of these
@@ -383,16 +382,17 @@ typedef struct xd_request_images {
 typedef struct xd_request_schedule {
     /* Name of a scheduler (listed by xd_request_options); NULL: the model's scheduler. */
     const char *scheduler;
-    /* Shift of the noise levels (sigmas) of rectified flow. The value also replaces a shift that
+    /* Shift of the noise levels (sigmas) of rectified flow. flow_shift also replaces a shift that
      * depends on the image size. 0: the shift in the scheduler's config. */
     double      flow_shift;
     /* Lists of the noise levels or the timesteps of all steps, "1,0.75,0.5", for schedulers that
      * accept such a list. NULL: the schedule is computed from num_inference_steps. */
     const char *sigmas, *timesteps;
     /* Values that replace the values of the same keys in scheduler_config.json. A value of 0 or
-     * NULL leaves the file's value unchanged; for eta and shift_terminal, a negative number does.
-     * Fields that are true or false in the file (the first five) are set with 1 for true and -1 for
-     * false. use_flow_sigmas also sets prediction_type to flow_prediction. */
+     * NULL leaves the value in scheduler_config.json unchanged; for eta and shift_terminal, a
+     * negative number does. The first five fields, which are true or false in
+     * scheduler_config.json, are set with 1 for true and -1 for false. use_flow_sigmas also sets
+     * prediction_type to flow_prediction. */
     int         use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_flow_sigmas;
     int         stochastic_sampling, solver_order;
     const char *algorithm_type, *solver_type, *timestep_spacing, *final_sigmas_type;
@@ -402,9 +402,9 @@ typedef struct xd_request_schedule {
 } xd_request_schedule;
 
 typedef struct xd_request_guidance {
-    /* Classifier-free guidance scale for models whose guidance_scale is a distilled input. If this
-     * scale is above 1 and there is a negative prompt, the transformer also predicts with the
-     * negative prompt in each step. 0: the pipeline's default, usually no such second
+    /* Classifier-free guidance scale for models whose guidance_scale is a distilled input. If
+     * true_cfg_scale is above 1 and there is a negative prompt, the transformer also predicts with
+     * the negative prompt in each step. 0: the pipeline's default, usually no such second
      * prediction. */
     double      true_cfg_scale;
     /* For models with two transformers. guidance_scale_2 is the guidance scale of the second
@@ -419,16 +419,17 @@ typedef struct xd_request_guidance {
     /* Maximum norm of the guided prediction, as a multiple of the conditional prediction's norm,
      * for models that support it; 0: no limit. */
     double      cfg_normalization;
-    /* Guidance is used only in the first part of the way from noise to image, for models that
-     * support this. The value is the length of that part as a fraction of the way. 1: guidance is
-     * used in all steps. */
+    /* Guidance is used only in the first part of the denoising, from noise towards the image, for
+     * models that support this. cfg_truncation is the length of the first part as a fraction of the
+     * way from noise to image. 1: guidance is used in all steps. */
     double      cfg_truncation;
     int         use_dynamic_cfg;        /* 1: the guidance scale increases from step to step  */
     int         reserved;       /* must be 0                                                 */
     /* Layers that skip layer guidance skips, "7,8,9", for models that support it. In step i of n
      * steps, if start < i / n < stop, a third prediction is computed with the prompt and without
-     * these layers. The difference between the conditional prediction and the third prediction is
-     * multiplied by the scale and added to the guided prediction. NULL: no third pass. */
+     * the skipped layers. The difference between the conditional prediction and the prediction
+     * without the skipped layers is multiplied by the scale and added to the guided prediction.
+     * NULL: no third pass. */
     const char *skip_guidance_layers;
     double      skip_layer_guidance_scale, skip_layer_guidance_start, skip_layer_guidance_stop;
 } xd_request_guidance;
@@ -437,9 +438,10 @@ typedef struct xd_request_noise {
     /* Random generator of noise: "philox", or "torch" (the numbers of PyTorch on the CPU). */
     const char *rng;
     /* Initial noise, used in place of noise drawn from the seed: [count] normally distributed
-     * values. The layout is [frames,channels,rows,columns] of the latents for each image, the same
-     * as that of the tensor "noise" that on_tensor gets. Rank 0 reads the values during the call.
-     * On other ranks the values are ignored. NULL: noise is drawn from the seed. */
+     * values. The initial noise has the layout [frames,channels,rows,columns] of the latents for
+     * each image, the same as the tensor "noise" that on_tensor gets. Rank 0 reads the values
+     * during the call. On other ranks the values are ignored. NULL: noise is drawn from the
+     * seed. */
     const float *values;
     int64_t     count;
 } xd_request_noise;
@@ -447,9 +449,9 @@ typedef struct xd_request_noise {
 /* Methods that save time. Values other than the defaults change the image, unless a field's comment
  * states otherwise. */
 typedef struct xd_request_savings {
-    /* How attention scores Q K^T are computed in the transformer. NULL, "auto": in the compute
-     * type. "int8": with Q and K quantized to int8, which is faster and slightly less accurate, if
-     * the device supports it. */
+    /* How attention scores Q K^T are computed in the transformer. NULL, "auto": attention scores
+     * are computed in the compute type. "int8": Q and K are quantized to int8, which is faster and
+     * slightly less accurate, if the device supports it. */
     const char *attention;
     /* Type of the inputs of GEMMs with fp8 weights in the transformer. NULL, "auto": the compute
      * type. "fp8": inputs are quantized to fp8, which is faster and less accurate, if the device
@@ -465,15 +467,15 @@ typedef struct xd_request_savings {
     const char *attention_window;
     /* DiTFastAttn, which makes attention cheaper in some steps: it reuses the attention output of
      * the previous step, shares an attention output between the CFG passes, or restricts attention
-     * to a window. The value is either a list of methods, "share,full", which are repeated in this
+     * to a window. fast_attn is either a list of methods, "share,full", which are repeated in this
      * order after the first step; or the name of a file "*.json" with the method of each block and
      * step, as `xdit calibrate` or xDiT writes it. Methods: full, full+cfg, window, window+cfg,
      * share. NULL: full attention. */
     const char *fast_attn;
     /* Interval, in steps, at which keys and values of reference images are computed. In the other
-     * steps these keys and values are reused, and no reference tokens are computed. 1: computed in
-     * every step. 0: computed only in the first step. For models that are trained with such reuse,
-     * the image does not change. */
+     * steps, the keys and values of reference images are reused, and no reference tokens are
+     * computed. 1: computed in every step. 0: computed only in the first step. For models that are
+     * trained with reused keys and values, the image does not change. */
     int64_t     reference_interval;
 } xd_request_savings;
 
@@ -516,27 +518,27 @@ typedef struct xd_request_callbacks {
      * the result has no data for the image. NULL: all images are generated. */
     int       (*wanted)(void *cookie, int i, int64_t frames);
     /* Called when image i (from 0) is complete and may be saved. The result `partial` has the
-     * images 0 to i. If the callback returns a nonzero status, the request stops with this
-     * status. */
+     * images 0 to i, where i is the image that is complete. If the callback returns a nonzero
+     * status, the request stops with this status. */
     xd_status (*on_image)(void *cookie, const struct xd_result *partial, int i, xd_err *e);
     /* Called with intermediate tensors, which are f32 and contiguous, for tests that compare them
      * with a reference. Names of tensors: "ids", "prompt_embeds", "negative_prompt_embeds",
      * "noise"; "latents" ([C,H,W], for a video [T,C,H,W]), after each step; "condition", the
      * channels that image-to-video transformers read in addition to the latents; "image" ([H,W,3],
      * for a video [T,H,W,3]), with values in [0,1]. For "latents", `step` is the number of the
-     * step. For tensors of a text, it is the number of the text. For other tensors, it is 0. */
+     * step. For tensors of a text, `step` is the number of the text. For other tensors, it is 0. */
     void      (*on_tensor)(void *cookie, const char *name, int step, int nd, const int64_t *d,
                            const float *data);
     /* Called after each step, after on_tensor and before on_step, with the latents in the layout of
-     * on_tensor. The callback may change the latents. It returns 1 if it has changed them, and the
-     * request continues with the new values; otherwise it returns 0. All ranks that compute the
-     * image call on_latents; the values of the lowest of these ranks are used. Must be set on all
-     * ranks or on none. */
+     * on_tensor. The callback may change the latents. on_latents returns 1 if it has changed the
+     * latents, and the request continues with the new values; otherwise it returns 0. All ranks
+     * that compute the image call on_latents; the values of the lowest of these ranks are used.
+     * Must be set on all ranks or on none. */
     int       (*on_latents)(void *cookie, const xd_progress *p, int nd, const int64_t *d,
                             float *data);
     /* Called with each preview, after on_step. Without data parallelism, only rank 0 calls
-     * on_preview. With data parallelism, the first rank of each replica calls it for the replica's
-     * own image. */
+     * on_preview. With data parallelism, the first rank of each replica calls on_preview for the
+     * replica's own image. */
     void      (*on_preview)(void *cookie, const xd_image *image, const xd_progress *p);
     /* Called at points where the program can do other work: between two steps, images, VAE tiles or
      * chunks of frames, and between texts if xd_open_args.keep is set. All ranks call on_turn
@@ -581,7 +583,7 @@ typedef struct xd_result xd_result;     /* the images of one request            
 
 /* Generates nprompts x num_images_per_prompt images and returns them in *out. Free *out with
  * xd_result_free; *out is NULL after a failure. The call is collective: all ranks must pass equal
- * requests. Only pixels, noise values and callbacks may differ. */
+ * requests. Only pixels, noise values and callbacks may differ between the ranks. */
 XD_API xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e);
 XD_API int       xd_result_count(const xd_result *r); /* returns the number of images of a result */
 /* Returns image i as RGB pixels without gaps between rows, or NULL if the result has only
@@ -600,9 +602,9 @@ XD_API double    xd_result_seconds(const xd_result *r, const char *part);
 /* Writes image i to a file. The file name extension selects the format. Image formats are .png .jpg
  * .jpeg .webp .ppm; .safetensors stores latents. Video formats are .mp4 .mov .mkv .webm .gif .rgb
  * (frames of raw pixels without a header). If a video is saved with the extension of an image
- * format, each frame is saved as a file. A %d (or %04d) in `path` is replaced by the frame number,
- * from 1; if there is no %d, "_%04d" is inserted before the extension. The file is written
- * atomically: it is either complete or does not exist. */
+ * format, each frame is saved as a file. For a video that is saved as images, a %d (or %04d) in
+ * `path` is replaced by the frame number, from 1; if there is no %d, "_%04d" is inserted before the
+ * extension. The file is written atomically: it is complete, or it does not exist. */
 XD_API xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e);
 XD_API void      xd_result_free(xd_result **r);
 
