@@ -19,9 +19,9 @@ typedef struct xd_model_list { xd_listed *v; int n; } xd_model_list;
  * newest snapshot with a model_index.json is listed. A missing cache counts as empty. Copies the
  * path of the cache to `cache`, unless it is NULL. */
 xd_status xd_model_list_hub(xd_model_list *l, char *cache, size_t size, xd_err *e);
-/* Appends the models and the weight files (*.safetensors, *.gguf) in `dir` and one level deeper
- * (org/name, diffusion_models/file). If `dir` itself is a model, appends only `dir`. XD_EIO: `dir`
- * cannot be read. */
+/* Appends the models and the weight files (*.safetensors, *.gguf) in `dir` and in its
+ * subdirectories, one level deep, such as org/name or diffusion_models/file. If `dir` itself is a
+ * model, appends only `dir`. XD_EIO: `dir` cannot be read. */
 xd_status xd_model_list_dir(xd_model_list *l, const char *dir, xd_err *e);
 void      xd_model_list_free(xd_model_list *l);
 

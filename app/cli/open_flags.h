@@ -17,7 +17,8 @@ typedef struct xd_open_flags {
     int          threads, nproc, start_timeout, no_t5, lora_partial, verify_weights,
         by_model, by_layer;     /* the switches --enable_model_cpu_offload and
                                    --enable_sequential_cpu_offload */
-    /* Parallel degrees; the options in the table xd_parallel_options set its fields. */
+    /* Plan with the parallel degrees; the options in the table xd_parallel_options set its
+     * fields. */
     xd_parallel  parallel;
     /* the following fields are computed by xd_open_flags_read */
     xd_component_file file[XD_OPEN_FILES];
@@ -30,8 +31,8 @@ void             xd_open_flags_free(xd_open_flags *f);
 /* Returns an array of the *n options for opening a model. The offsets in the array of options are
  * offsets of fields of xd_open_flags. */
 const xd_option *xd_open_flags_rows(int *n);
-/* Parses the values of --lora, --memory and --plan. Call this function after the command line was
- * parsed. */
+/* Parses the values of --lora, --memory and --plan. Call xd_open_flags_read after the command line
+ * was parsed. */
 xd_status        xd_open_flags_read(xd_open_flags *f, xd_err *e);
 /* Returns arguments for xd_open. Their strings and arrays belong to `f`. The caller adds the
  * callbacks. */

@@ -112,9 +112,10 @@ int  xd_opt_topic(void (*help)(FILE *f), const char *word, char **text);
  * none. */
 typedef void xd_opt_visit(void *cookie, const xd_option *o, const char *letter);
 void xd_opt_each(void (*help)(FILE *f), xd_opt_visit *visit, void *cookie);
-/* Returns a help text with marked lines. The line of a group is XD_OPT_TITLE and the title. The
- * line of an option is XD_OPT_ROW, letter, tab, name, tab, argument, tab, help text; letter and
- * argument may be empty. The text is malloc'ed; NULL: no memory. */
+/* Returns a help text with marked lines. The line of a group consists of the byte XD_OPT_TITLE and
+ * the group's title. The line of an option consists of the byte XD_OPT_ROW, the option's letter, a
+ * tab, its name, a tab, its argument, a tab, and its help text; letter and argument may be empty.
+ * The text is malloc'ed; NULL: no memory. */
 enum { XD_OPT_TITLE = 2, XD_OPT_ROW = 3 };
 char *xd_opt_marked(void (*help)(FILE *f));
 /* Returns the short form of an option, or NULL. A letter means the same in all commands. */

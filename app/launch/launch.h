@@ -13,7 +13,8 @@ typedef struct xd_launch {
     int    argc;                /* arguments of the command, without its name                  */
     char **argv;
     const char *command;        /* name of the command, for example "generate"                 */
-    int    start_timeout;       /* seconds for all ranks to connect; 0: no limit; negative: 60  */
+    /* Seconds within which all ranks must connect; 0: no limit; negative: 60. */
+    int    start_timeout;
 } xd_launch;
 
 /* Returns the width in columns of the terminal to which a rank's standard error is forwarded by the

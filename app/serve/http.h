@@ -18,7 +18,7 @@ typedef struct xd_http xd_http;
 struct MHD_Connection;
 struct MHD_Response;
 
-typedef struct xd_part {        /* a field of multipart/form-data or of a form                  */
+typedef struct xd_part { /* a field of a request body that is multipart/form-data or another form */
     /* Name of the field, name of its file, and media type; each is NULL if the client did not
      * send it. */
     char  *name, *file, *type;
@@ -88,7 +88,8 @@ size_t    xd_http_body_bytes(const xd_http *h); /* bytes of all request bodies i
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-/* Return a parameter of the query or a header of the request; NULL: none. */
+/* xd_http_query returns a parameter of the request's query, and xd_http_header returns a header of
+ * the request; NULL: there is none. */
 const char    *xd_http_query(const xd_http_call *c, const char *name);
 const char    *xd_http_header(const xd_http_call *c, const char *name);
 /* Returns nonzero if the client has disconnected. Handlers may call this function before the reply

@@ -3,10 +3,10 @@
  *
  * A proxy in front of the server and libmicrohttpd must agree where each request ends, otherwise
  * clients could smuggle requests. Requests that the proxy and libmicrohttpd may interpret
- * differently are refused before libmicrohttpd reads them. Refused requests have line ends other
- * than CR LF, control characters, blanks before colons, folded lines, repeated or non-numeric
- * lengths, transfer codings other than chunked, or a missing or repeated Host. Chunk extensions,
- * which libmicrohttpd 1.0.1 reads as part of the body, are removed. */
+ * differently are refused before libmicrohttpd reads them. A request is refused if it has line ends
+ * other than CR LF, control characters, blanks before colons, folded lines, repeated or non-numeric
+ * lengths, transfer codings other than chunked, or a missing or repeated Host header. Chunk
+ * extensions, which libmicrohttpd 1.0.1 reads as part of the body, are removed. */
 #ifndef XD_SERVE_HTTP_HEAD_H
 #define XD_SERVE_HTTP_HEAD_H
 

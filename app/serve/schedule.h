@@ -3,7 +3,8 @@
  * The task with the shortest remaining time runs first, but three rules keep the order fair. First,
  * waiting improves a task's score. Second, tasks of an owner (API key) that has used more time than
  * other owners get a worse score. Third, a task with a near deadline is treated as if it had little
- * remaining time. All times in this module are sums of the seconds of all ranks. */
+ * remaining time. All times in this module are in seconds of all ranks together: a second in which
+ * one of n ranks runs a task alone counts 1/n. */
 #ifndef XD_SERVE_SCHEDULE_H
 #define XD_SERVE_SCHEDULE_H
 

@@ -66,8 +66,8 @@ XD_API void      xd_module_close(xd_module **m);
 /* Returns the name of the i-th (from 0) class that xd_module_open supports, or NULL if there are no
  * more classes. `kind` is "transformer" or "vae". */
 XD_API const char *xd_module_class(const char *kind, int i);
-/* Returns the bytes of memory that the module has allocated for weights, without the weights used
- * in place. */
+/* Returns the bytes of memory that the module has allocated for weights; weights that are used in
+ * place are not counted. */
 XD_API int64_t   xd_module_bytes(const xd_module *m);
 /* Cancels the module's running call, which soon returns XD_ECANCELLED. The rules are those of
  * xd_cancel. */
@@ -119,7 +119,7 @@ XD_API xd_status xd_module_pass(xd_module *m, const xd_pass *p, float *predictio
 
 /* Computes the shape of the prediction for latents whose shape is latents[0..nd). The shape of the
  * prediction has the same number of dimensions, nd, as the shape of the latents. XD_EINVAL: the
- * transformer does not accept such latents. */
+ * transformer does not accept latents of this shape. */
 XD_API xd_status xd_module_predicted(const xd_module *m, int nd, const int64_t *latents,
                                      int64_t *prediction, xd_err *e);
 
@@ -138,7 +138,7 @@ XD_API xd_status xd_module_encode(xd_module *m, const xd_array *pixels, int tile
                                   xd_err *e);
 /* xd_module_decoded computes the shape [frames,H,W,3] of the pixels that latents of shape [T,C,h,w]
  * decode to. xd_module_encoded computes the shape [T,h,w,2C] of the moments of pixels
- * [frames,H,W,3]. XD_EINVAL: the autoencoder does not accept such a shape. */
+ * [frames,H,W,3]. XD_EINVAL: the autoencoder does not accept latents or pixels of this shape. */
 XD_API xd_status xd_module_decoded(const xd_module *m, const int64_t latents[4], int64_t pixels[4],
                                    xd_err *e);
 XD_API xd_status xd_module_encoded(const xd_module *m, const int64_t pixels[4], int64_t moments[4],

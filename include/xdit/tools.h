@@ -65,16 +65,16 @@ XD_API xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *byte
 
 /* Opens a second engine *g on the weights and settings of the engine `of`. The new engine can
  * generate while a request of the engine `of` is paused in its callback on_turn. If `alone` is 0,
- * the new engine has the ranks and the plan of `of`, and calls are collective over these ranks. If
- * `alone` is 1, the new engine has only this rank, and the call is local. Before an engine with
- * `alone` 1 generates, xd_load_everywhere must have been called. A rank must not use an engine with
- * `alone` 1 and an engine of several ranks at the same time. Close *g before `of`. */
+ * the new engine has the ranks and the plan of the engine `of`, and calls are collective over these
+ * ranks. If `alone` is 1, the new engine has only this rank, and the call is local. Before an
+ * engine with `alone` 1 generates, xd_load_everywhere must have been called. A rank must not use an
+ * engine with `alone` 1 and an engine of several ranks at the same time. Close *g before `of`. */
 XD_API xd_status xd_open_beside(xd_engine **g, xd_engine *of, int alone, xd_err *e);
 /* Loads the weights of all components on all ranks, one copy per host. XD_EINVAL: the engine was
- * opened without `keep` or by xd_open_beside. XD_EUNSUPPORTED: the plan splits weights over ranks,
- * generates a different image than one rank does, or leaves ranks idle; or the model has two
- * transformers. XD_ENOMEM: the weights do not fit in memory; later requests are not affected. Does
- * nothing if all weights are loaded. The call is collective. */
+ * opened without xd_open_args.keep, or by xd_open_beside. XD_EUNSUPPORTED: the plan splits weights
+ * over ranks, generates a different image than one rank does, or leaves ranks idle; or the model
+ * has two transformers. XD_ENOMEM: the weights do not fit in memory; later requests are not
+ * affected. Does nothing if all weights are loaded. The call is collective. */
 XD_API xd_status xd_load_everywhere(xd_engine *g, xd_err *e);
 /* Selects the LoRA files v[0..n) for the following requests, in place of xd_open_args.loras. The
  * selection of LoRA files is valid until xd_leave_loras is called. After xd_leave_loras no
@@ -102,14 +102,17 @@ typedef enum xd_option_kind { XD_OPT_FLAG, XD_OPT_INT, XD_OPT_INT64, XD_OPT_REAL
                               XD_OPT_SEED }
     xd_option_kind;
 
-/* Values of two kinds of options. XD_OPT_FLAG: the value 1 switches the option on. If `min` is -1,
- * the value -1 switches the option off, and 0 keeps the setting of the model's config. XD_OPT_SEED:
- * the field is an int64_t. Values from -2^63 to 2^64 - 1 are allowed and stored modulo 2^64. The
- * value -1 means a random seed: it sets the int that follows the seed's field in the record. */
+/* Values of two kinds of options. XD_OPT_FLAG: the value 1 switches the option on. For a flag whose
+ * `min` is -1, the value -1 switches the option off, and 0 keeps the setting of the model's config.
+ * XD_OPT_SEED: the field is an int64_t. Values from -2^63 to 2^64 - 1 are allowed and stored modulo
+ * 2^64. The value -1 means a random seed: it sets the int that follows the seed's field in the
+ * record. */
 #define XD_ABOVE_ZERO 1e-6              /* `min` of an option whose number must be greater than 0 */
 typedef struct xd_option {
     const char    *name;        /* name of the option, "num_inference_steps"                 */
-    xd_option_kind kind;        /* C type of the field: int (FLAG, INT), int64_t, double, char * */
+    /* Kind of the value, from which the C type of the field follows: int (XD_OPT_FLAG,
+     * XD_OPT_INT), int64_t, double or char *. */
+    xd_option_kind kind;
     size_t         offset;      /* offset of the field in xd_request or xd_parallel          */
     double         min, max;    /* smallest and largest allowed value of a number            */
     /* For an option whose value is a text: the allowed texts, such as "philox torch". For an option
@@ -217,9 +220,10 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
 XD_API void      xd_advise_args_init_size(xd_advise_args *a, size_t size);
 
 /* The predictions of all plans that match the arguments in an xd_advise_args. Predicting loads no
- * weights. Records and texts belong to the xd_plans and are freed with it; the program may free the
- * arguments earlier. The arguments `all`, `explain`, `json` and `line` are ignored. The list of
- * plans has all details of each plan; impossible plans come after the possible ones. */
+ * weights. The records and texts of the predictions belong to the xd_plans object and are freed
+ * with it; the program may free the arguments earlier. The arguments `all`, `explain`, `json` and
+ * `line` are ignored. The list of plans has all details of each plan; impossible plans come after
+ * the possible ones. */
 typedef struct xd_plans xd_plans;
 
 typedef struct xd_plans_info {
@@ -253,8 +257,8 @@ typedef struct xd_plan_info {   /* the prediction of one plan; the fastest plan 
      * and values */
     int         steps, exact_steps;
     /* Seconds of, in the order of the fields: waiting for weights before the first step; encoding
-     * the text; one exact step; one step with stale keys and values; decoding one image; decoding
-     * and waiting for the VAE's weights; the complete request. */
+     * the text; one step without stale keys and values; one step with them; decoding one image;
+     * decoding and waiting for the VAE's weights; the complete request. */
     double      load_s, text_s, exact_step_s, step_s, decode_s, vae_s, request_s;
     /* Seconds of waiting for weights, which text_s, vae_s and request_s include. */
     double      read_text_s, read_transformer_s, read_vae_s;
@@ -344,9 +348,9 @@ XD_API xd_status xd_image_file_size(const char *path, int64_t *width, int64_t *h
 /* Reads a PNG, JPEG, WebP, GIF or PPM file as RGB into *data, which is malloc'ed and freed by the
  * caller; im->data points to it. */
 XD_API xd_status xd_image_file_load(const char *path, xd_image *im, uint8_t **data, xd_err *e);
-/* Reads an image file as an inpainting mask by OpenAI's rule: if a PNG or WebP file has transparent
- * pixels, these become white and all other pixels black. Files without transparent pixels are read
- * as xd_image_file_load does. */
+/* Reads an image file as an inpainting mask. As in OpenAI's API, if a PNG or WebP file has
+ * transparent pixels, these become white and all other pixels black. Files without transparent
+ * pixels are read as xd_image_file_load does. */
 XD_API xd_status xd_image_file_load_mask(const char *path, xd_image *im, uint8_t **data,
                                          xd_err *e);
 /* Writes one frame of RGB pixels, without gaps between rows, to an image file. The file name

@@ -20,9 +20,9 @@
  * The header tools.h declares plans and predictions, benchmarks, inspection and names of output
  * files. The header module.h declares a transformer or an autoencoder without a pipeline.
  *
- * Errors. A function that can fail returns an xd_status. On failure it writes one sentence to the
- * caller's xd_err; the pointer to the xd_err may be NULL. Every function that opens something has a
- * matching close or free function, which accepts NULL and pointers to NULL.
+ * Errors. A function that can fail returns an xd_status. On failure, the function writes one
+ * sentence to the caller's xd_err; the pointer to the xd_err may be NULL. Every function that opens
+ * something has a matching close or free function, which accepts NULL and pointers to NULL.
  *
  * Records and versions. A record is a struct of this interface. A record that the program allocates
  * begins with its size. The record's init function stores the size with which the program was
@@ -49,12 +49,12 @@
  * threads, whose size is set by the engine that was opened last. If xd_open_args.bind binds the
  * calling thread to cores, this CPU affinity lasts until the process ends. Unless the program owns
  * MPI (xd_open_args.mpi_comm), the library initializes MPI when the first engine of several ranks
- * opens, and finalizes MPI when the last engine of several ranks closes. After that, the process
- * cannot initialize MPI again. xd_output_sweep (tools.h) removes the incomplete output files of all
- * engines. The library reads environment variables (XDIT_*, HF_*, those of MPI launchers) and never
- * sets them. The library installs no signal handler, prints nothing and does not exit. There is one
- * exception: if ranks can no longer notify each other of a failure, MPI aborts the job, and the
- * reason is in the log.
+ * opens, and finalizes MPI when the last engine of several ranks closes. After MPI was finalized,
+ * the process cannot initialize it again. xd_output_sweep (tools.h) removes the incomplete output
+ * files of all engines. The library reads environment variables (XDIT_*, HF_*, those of MPI
+ * launchers) and never sets them. The library installs no signal handler, prints nothing and does
+ * not exit. There is one exception: if ranks can no longer notify each other of a failure, MPI
+ * aborts the job, and the reason is in the log.
  *
  * Threads of the program. Only one thread at a time may use an engine, and only one thread at a
  * time may call a function of the library. If an engine has several ranks, the thread that opened
@@ -156,9 +156,9 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
      * for `dtype`. text_weights_dtype has the same values, for text encoders that are language
      * models. */
     const char *weights_dtype, *text_weights_dtype;
-    /* Where the engine computes. "cpu"; "cuda": one GPU per rank; "cuda:1": GPU number 1; "auto":
-     * one GPU per rank if the host has a usable GPU for each of its ranks, else the CPU; NULL:
-     * "cpu". */
+    /* Where the engine computes: "cpu"; "cuda", one GPU per rank; "cuda:1", the GPU with the number
+     * 1; "auto", one GPU per rank if the host has a usable GPU for each of its ranks, else the CPU;
+     * NULL: "cpu". */
     const char *device;
     int         threads;        /* threads per rank; 0: one for each core that this rank may use */
     /* nonzero: the engine serves one request. If there is one rank, the transformer's weights are
@@ -169,8 +169,8 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
      * not bound them, each rank is bound to its share of the host's cores and to the memory node of
      * these cores. Binding sets the affinity of the calling thread; threads and processes that this
      * thread starts inherit the affinity. "cores": as "auto", but a single rank is bound too, to as
-     * many cores as it has threads. "none", NULL: no binding. The binding remains when the engine
-     * is closed. */
+     * many cores as it has threads. "none", NULL: no binding. The CPU binding remains when the
+     * engine is closed. */
     const char *bind;
     /* Parallel plan; the field `plan` determines how degrees that are 0 are chosen. */
     xd_parallel parallel;
@@ -238,8 +238,8 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
     const char *preview_decoder;
     /* Memory limit in bytes for weights, activations and kernels. The memory limit applies to the
      * sum over all ranks of a host and all engines of the process. With device "cuda": the limit
-     * for the memory of each GPU. A request that needs more memory is refused. 0: all free
-     * memory. */
+     * for the memory of each GPU. A request that needs more memory than this limit is refused. 0:
+     * all free memory. */
     int64_t     memory;
     /* What to do if a request does not fit into memory. "auto": the engine tries, until the request
      * fits, first `offload` "auto"; then int8 (fp8 if the files store fp8) for weight types that
@@ -358,15 +358,15 @@ typedef struct xd_request_images {
     const char *const     *more_images;
     const xd_image *const *more_pixels;
     int64_t     nmore_images;
-    const char *last_image;     /* last frame of a video, for models that support one        */
+    const char *last_image; /* last frame of a video, for models that support a given last frame */
     const xd_image *last_pixels;
     /* Inpainting mask for `image`, resized to the image's size. Parts of the image where the mask
      * is bright (at least 128 of 255) are generated; the other parts are kept. */
     const char *mask_image;
     const xd_image *mask_pixels;
     /* Inpainting of a crop. The bounding box of the mask, extended by this many pixels, is cut out,
-     * generated at width x height, and pasted back. With this option, the result has the size of
-     * the input image. A negative number: the complete image is generated. */
+     * generated at width x height, and pasted back. With padding_mask_crop, the result has the size
+     * of the input image. A negative number: the complete image is generated. */
     int64_t     padding_mask_crop;
     /* Fraction of the denoising steps that are computed. The steps that are computed begin with the
      * start image, to which noise is added. 0: the pipeline's default. */
@@ -450,8 +450,8 @@ typedef struct xd_request_noise {
  * states otherwise. */
 typedef struct xd_request_savings {
     /* How attention scores Q K^T are computed in the transformer. NULL, "auto": attention scores
-     * are computed in the compute type. "int8": Q and K are quantized to int8, which is faster and
-     * slightly less accurate, if the device supports it. */
+     * are computed in the compute type. "int8": attention scores are computed from Q and K that are
+     * quantized to int8, which is faster and slightly less accurate, if the device supports it. */
     const char *attention;
     /* Type of the inputs of GEMMs with fp8 weights in the transformer. NULL, "auto": the compute
      * type. "fp8": inputs are quantized to fp8, which is faster and less accurate, if the device
