@@ -2,15 +2,15 @@
  * the kernels take
  *
  * A device owns memory and a table of kernels (xd_ops) that is chosen once, when the device is
- * opened. Every kernel takes one struct of arguments; an optional tensor is absent when its p is
- * NULL. Kernels return a status and never allocate memory: `scratch` returns the number of bytes
- * that a call needs in addition to its operands, and the caller passes that memory. Counts of rows,
- * heads and keys may be 0 everywhere.
+ * opened. Every kernel takes one struct of arguments; an optional tensor is absent if its data
+ * pointer (`p`) is NULL. Kernels return a status and never allocate memory. The function `scratch`
+ * returns the number of bytes of scratch memory that a kernel needs, and the caller passes this
+ * memory to the kernel. Every kernel accepts operands with 0 rows, heads or keys.
  *
- * Element types: an activation is F32 or BF16, and on some devices F16 (the device's compute types;
- * below, BF16 includes F16 on those devices). Softmax, norms and sums are always computed in f32.
- * Unless an op documents otherwise, the last dimension of every operand has stride 1 and the other
- * strides are arbitrary.
+ * The type of an activation is one of the device's compute types, which are F32, BF16 and, on some
+ * devices, F16. Where this file says BF16, devices that compute in F16 also accept F16. Softmax,
+ * norms and sums are always computed in f32. Unless an op documents otherwise, the last dimension
+ * of every operand has stride 1 and the other strides are arbitrary.
  *
  * The count device ("count") computes nothing: its kernels add up flops and bytes, and its memory
  * is a range of addresses without storage. A run of a model on a count device yields the model's
@@ -22,7 +22,7 @@
 #include "tensor/tensor.h"
 
 typedef struct xd_dev    xd_dev;
-/* A queue of work of a device. NULL stands for the device's default queue. */
+/* A queue of work of a device. A queue pointer of NULL stands for the device's default queue. */
 typedef struct xd_stream xd_stream;
 typedef struct xd_ops    xd_ops;
 /* functions that queue work on a device's lanes, which are its queues (backend/lanes.h) */
@@ -44,7 +44,7 @@ typedef struct xd_dev_ops {
      * bytes of device memory. */
     void  (*memory)(xd_dev *d, size_t *available, size_t *total);
     /* Copies bytes from host memory to device memory, after the earlier work and before the later
-     * work of stream s. The caller may reuse the memory at `from` when the function returns. */
+     * work of stream s. The caller may reuse the host memory when the function returns. */
     xd_status (*upload)(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes);
     /* Copies bytes from device memory to host memory after all earlier work of stream s. Returns
      * when the copy has ended. */
@@ -58,14 +58,14 @@ typedef struct xd_dev_ops {
      * directly). On devices that use the host's memory, the pointers to these copy functions are
      * NULL. `pin` allocates pinned host memory, and returns NULL if out of memory. `unpin` waits
      * for the copies that read the pinned memory, then frees the memory. `fetch` queues a copy from
-     * pinned memory to the device. The copy starts when the work that is queued now has ended, and
-     * runs concurrently with work that is queued later. `fetched` makes work that is queued later
-     * wait for the last copy with the same `place`, a number from 0 to XD_FETCH_PLACES - 1. Copies
-     * run one after the other. */
+     * pinned memory to the device. The copy waits for all work that was queued before it, and runs
+     * concurrently with work that is queued later. The caller gives each copy a number `place` from
+     * 0 to XD_FETCH_PLACES - 1. `fetched` makes work that is queued later wait for the last copy
+     * with the number `place`. Copies run one after the other. */
     void     *(*pin)(xd_dev *d, size_t bytes);
     void      (*unpin)(xd_dev *d, void *p);
-    /* `pin_pages` pins complete pages of memory that the caller has allocated (other processes may
-     * share this memory). `unpin_pages` ends the pinning of such pages. */
+    /* `pin_pages` pins complete pages of memory that the caller has allocated and may share with
+     * other processes. `unpin_pages` unpins pages that `pin_pages` has pinned. */
     xd_status (*pin_pages)(xd_dev *d, void *p, size_t bytes);
     void      (*unpin_pages)(xd_dev *d, void *p);
     xd_status (*fetch)(xd_dev *d, int place, void *to, const void *from, size_t bytes);
@@ -77,10 +77,11 @@ typedef struct xd_dev_ops {
      * second, or 0 if the rate is unknown. */
     double    (*bandwidth)(xd_dev *d);
     /* Returns an id of the device's memory, which is equal for all devices (of any process) that
-     * share the memory. The pointer is NULL if the device uses the host's memory. */
+     * share the memory. The function pointer `identity` is NULL if the device uses the host's
+     * memory. */
     uint64_t  (*identity)(const xd_dev *d);
-    /* Writes the product name of the device, for example "NVIDIA H100 80GB HBM3". The pointer is
-     * NULL if the device has no product name. */
+    /* Writes the product name of the device, for example "NVIDIA H100 80GB HBM3". The function
+     * pointer `product` is NULL if the device has no product name. */
     void      (*product)(const xd_dev *d, char *name, size_t size);
     /* Implementations for this device of the functions xd_dev_compute, xd_dev_best, xd_dev_peak,
      * xd_dev_kernel_bytes and xd_dev_forget. */
@@ -93,8 +94,8 @@ typedef struct xd_dev_ops {
      * devices whose ops return only after their work has ended. `stamp` queues a timestamp for the
      * moment when all earlier work has ended, and returns the index of the timestamp (counted from
      * 0), or -1 on failure. `stamps` waits for all timestamps, writes the first `most` of them (ns,
-     * on the clock of xd_now_ns), and returns the number of timestamps written. The next timestamp
-     * has the index 0 again. */
+     * on the clock of xd_now_ns), and returns the number of timestamps written. A call of `stamps`
+     * discards all timestamps, so the index of the next timestamp is 0. */
     int64_t   (*stamp)(xd_dev *d, xd_stream *s);
     int64_t   (*stamps)(xd_dev *d, int64_t *ns, int64_t most);
     void  (*close)(xd_dev *d);
@@ -111,7 +112,8 @@ struct xd_dev {
     int               host_memory;      /* 1: the host may access device memory              */
     int               rotates;          /* 1: the device implements `rotate` of xd_ops       */
     /* The set of query types (with bit 1u << type for each type) for which attention computes int8
-     * scores if xd_attn_args.int8 is 1. Attention with other query types ignores this flag. */
+     * scores if xd_attn_args.int8 is 1. Attention with other query types ignores
+     * xd_attn_args.int8. */
     unsigned          int8_attn;
     int               fp8_gemm;         /* 1: GEMMs multiply fp8 inputs on request (xd_gemm.fp8) */
     int               narrow_bias;      /* 1: linear layers accept biases of the compute type  */
@@ -128,11 +130,11 @@ xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e);
  * of scratch memory and of packed weights. `name` is as in xd_dev_open. Returns XD_EINVAL if there
  * is no such kind. */
 xd_status xd_dev_open_sizes(xd_dev **d, const char *name, xd_err *e);
-/* Chooses the device of rank number `rank`. All `ranks` ranks of this host were started with the
- * device name `name`. "cuda" means one GPU per rank, so *out becomes "cuda:<rank>". *out stays
- * empty if `name` itself is to be opened, because `name` is an instance ("cuda:0") that all ranks
- * share, or because the kind has no instances. Returns XD_EINVAL if there are fewer instances than
- * ranks. */
+/* Chooses the device of rank number `rank`. All ranks of this host (their number is `ranks`) have
+ * requested the device `name`. The name "cuda" means one GPU per rank, so *out becomes
+ * "cuda:<rank>". *out stays empty if the rank opens `name` itself. This is the case if `name` is an
+ * instance ("cuda:0"), which all ranks share, or if the kind has no instances. Returns XD_EINVAL if
+ * there are fewer instances than ranks. */
 xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks, xd_err *e);
 /* Opens a device of a kind that is faster than the first kind of the registry. The device is for
  * rank number `rank` of the `ranks` ranks on this host, and is used by no other rank. Returns
@@ -153,7 +155,7 @@ typedef struct xd_counts { /* work that a count device has counted since the las
     double gemm_flops, attn_flops, conv_flops;
     double bytes;                       /* bytes of operands that ops read, and that ops write */
     int64_t calls;
-    int64_t small;                      /* number of op calls below 4 GFLOP and below 20 MB    */
+    int64_t small; /* calls with fewer than 4e9 operations and less than 20 MB of operands */
 } xd_counts;
 /* Reads the work that a count device has counted. If `reset` is 1, the counts are then set to
  * zero. */
@@ -166,49 +168,51 @@ xd_dtype xd_dev_compute(const xd_dev *d, xd_dtype want);
 /* Returns the default compute type of the device: bf16 if the device has native bf16 dot products,
  * else f32. */
 xd_dtype xd_dev_best(const xd_dev *d);
-/* Measures the peak GFLOP/s of GEMMs of type F32 or BF16 on operands in registers, with `threads`
- * host threads (0: as many as kernels use; devices with processors of their own ignore `threads`).
- * Each thread measures short bursts of operations for `seconds` seconds, but at least five bursts.
- * If the device has no bf16 dot products, the peak of BF16 is that of F32. Do not call for count
- * devices. */
+/* Measures the peak GFLOP/s of matrix multiplications of type F32 or BF16. On the CPU, the operands
+ * are in registers and `threads` threads run, or as many threads as kernels use if `threads` is 0.
+ * Devices with their own processors, such as GPUs, ignore `threads`. Each thread measures short
+ * bursts of operations for `seconds` seconds, but at least five bursts. If the device has no bf16
+ * dot products, the peak of BF16 is that of F32. Do not call for count devices. */
 double   xd_dev_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
-/* Returns the approximate number of bytes that kernels will still allocate for code and tables,
- * when the calls that a count device has counted run for the first time. Kernels allocate these
- * bytes in device memory if the device has its own memory, else in host memory. */
+/* Returns the approximate number of bytes that kernels will allocate for code and tables when they
+ * first run. The estimate covers the calls that a count device has counted but that have not run
+ * yet. Kernels allocate these bytes in device memory if the device has its own memory, else in host
+ * memory. */
 size_t   xd_dev_kernel_bytes(const xd_dev *d);
 /* Returns an id of the device's memory, which is equal for all devices that share the memory; 0 for
  * the host's memory. A count device returns the id of the real device for which it counts. */
 uint64_t xd_dev_identity(const xd_dev *d);
-/* Forgets the calls that a count device has counted but that have not run, so that
- * xd_dev_kernel_bytes no longer includes their bytes. */
+/* Discards the calls that a count device has counted but that have not run yet, so that
+ * xd_dev_kernel_bytes no longer includes the memory of these calls. */
 void     xd_dev_forget(xd_dev *d);
 
 /* ---- device kinds ------------------------------------------------------------------------- */
 
-/* A device kind, such as "cpu" or "cuda". Each kind is one folder of backend/ and one entry of the
- * list in registry.c. */
+/* A device kind, such as "cpu" or "cuda". Each device kind has its own folder in backend/ and an
+ * entry in the list of registry.c. */
 typedef struct xd_dev_kind {
     const char *name;              /* kind name, e.g. "cpu": the part of a device name before ':' */
     /* Opens a device. `which` is the part of the device name after ':', or "". Returns XD_EINVAL if
      * there is no such device. */
     xd_status (*open)(xd_dev **d, const char *which, xd_err *e);
-    /* Implements xd_dev_open_sizes. If the pointer is NULL, `open` is called instead. */
+    /* Implements xd_dev_open_sizes. If the function pointer `open_sizes` is NULL, `open` is called
+     * instead. */
     xd_status (*open_sizes)(xd_dev **d, xd_err *e);
     /* Writes to *n the number of instances of the kind on this host, which are named "kind:0" to
-     * "kind:<n-1>". The pointer is NULL if the kind has one instance, which all ranks of a host
-     * share. */
+     * "kind:<n-1>". The function pointer `instances` is NULL if the kind has only one device, which
+     * all ranks of a host share. */
     xd_status (*instances)(int *n, xd_err *e);
     /* Starts loading, in the background, the libraries for which `open` will wait. May be NULL. */
     void      (*early)(void);
     /* Reports the kind's libraries and their versions. May be NULL. */
     void      (*about)(xd_fact *fact, void *cookie);
-    /* Returns the bytes of address space that kernels will map in this process when they first run
-     * and that no memory plan counts. May be NULL. */
+    /* Returns the bytes of address space that kernels will map in this process when they first run.
+     * Memory plans do not include these bytes. May be NULL. */
     double    (*address_space)(void);
 } xd_dev_kind;
 
-/* Counts the devices "kind:0", "kind:1", ... of the kind in `name`. *n is 1 if all ranks share the
- * kind's only device or if `name` includes an instance. */
+/* Writes to *n the number of devices of the kind that `name` names. *n is 1 if the kind has only
+ * one device, which all ranks share, or if `name` is an instance such as "cuda:1". */
 xd_status xd_dev_instances(const char *name, int *n, xd_err *e);
 
 /* all device kinds; the array ends with NULL, and the first kind is the default */
@@ -236,41 +240,42 @@ void     xd_host_memory_free(size_t *available, size_t *total);
  * `p` is NULL), calls pack_size, sets p to memory of that many bytes, and calls pack. The caller
  * owns the memory at p.
  *
- * A linear layer (nk 0) may be quantized, with one scale sw[o] per output:
+ * The weight of a linear layer (nk is 0) may be quantized, with one scale sw[o] per output channel
+ * o:
  *   I8       w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 127, q = w / sw rounded to nearest
  *            even. The GEMM quantizes its input row by row in the same way:
  *            sx[n] = max_i |x[n,i]| / 127, q = x * (127 / max).
- *            Sums are exact in int32, so every device gives the same bits:
- *            epilogue((float)sum * (sx[n] * sw[o])). in <= XD_INT8_MAX_INPUTS.
- *            If `floats` is 1, the input is not quantized: the f32 input is multiplied by q, and
- *            the sum of products by sw[o]. Callers set `floats` if the input has few rows, because
- *            reading the weight then dominates the time.
+ *            The result is epilogue((float)sum * (sx[n] * sw[o])). Sums of up to XD_INT8_MAX_INPUTS
+ *            products are exact in int32, so all devices compute bit-identical results. If `floats`
+ *            is 1, the input is not quantized: the f32 input is multiplied by q, and the sum of the
+ *            products is multiplied by sw[o]. Callers set `floats` if the input has few rows,
+ *            because reading the weight then dominates the time.
  *   F8E4M3   w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 448, q = w / sw rounded to the nearest
- *            e4m3. The GEMM multiplies by q, which is exact in every type, in the type of its
- *            input; the f32 sum is multiplied by sw[o].
- * Each quotient is computed by one f32 division, and each product by one f32 multiplication.
- * Integers are clamped to +-127, e4m3 values to +-448. A row whose scale would be below FLT_MIN
- * becomes zeros (scale 0); a row with a NaN or an infinity gets the scale NaN. The memory at p
- * includes the scales. */
+ *            e4m3. The GEMM converts q to the type of its input, which is exact for every type, and
+ *            multiplies the input by q. Then the f32 sum is multiplied by sw[o].
+ * In these formulas, each quotient is one f32 division, and each product is one f32 multiplication.
+ * The quantized elements q are clamped to +-127 (I8) or +-448 (F8E4M3). If the scale of a row would
+ * be below FLT_MIN, the scale and all elements of the row become 0. If a row has a NaN or an
+ * infinity, the scale of the row becomes NaN. The memory at p includes the scales. */
 enum { XD_INT8_MAX_INPUTS = 130000 };
 
 typedef struct xd_weight {
     xd_dtype type;              /* type of the packed elements: compute type, I8 or F8E4M3     */
-    /* number of the packed layout, which the device chooses; 0: plain [out,in] rows */
+    /* number that identifies the packed layout, chosen by the device; 0: rows [out,in] */
     int      layout;
     int64_t  out, in;           /* number of output channels; of input channels of one group  */
     int      nk;                /* number of spatial dimensions: 0 (linear), 2 or 3            */
     int      kernel[3];         /* kernel size along t,h,w; 1 in unused dimensions            */
     int      stride[3];         /* stride of a convolution, on which packing may depend       */
     int      groups;            /* number of groups of a convolution; 1: not grouped          */
-    int      floats;            /* for I8 weights, 1: the GEMM does not quantize its input    */
+    int      floats;            /* 1: a GEMM with I8 weights keeps its input in f32           */
     void    *p;
     size_t   bytes;
     /* Set by the caller before `pack` of a quantized weight: the scales sw[out] if the caller knows
      * them (because the rows belong to a larger matrix), else NULL. If source and weight are both
-     * F8E4M3, `pack` copies the elements unchanged, and NULL stands for scales of 1. If the source
-     * is I8, `pack` copies the elements (-128 becomes -127), and `scale` must not be NULL. Only
-     * devices that use the host's memory support I8 sources. */
+     * F8E4M3, `pack` copies the elements unchanged, and a `scale` of NULL stands for scales of 1.
+     * If the source is I8, `pack` copies the elements (-128 becomes -127), and `scale` must not be
+     * NULL. Only devices that use the host's memory support I8 sources. */
     const float *scale;
 } xd_weight;
 
@@ -279,8 +284,8 @@ int xd_is_quantized(xd_dtype t);        /* returns 1 if t is I8 or F8E4M3       
  * elements). */
 float xd_quant_scale(xd_dtype t, float most);
 
-/* Applies the rotation of ConvRot in place: x becomes x R, where R, of n = 4^k rows, is a
- * Kronecker power of H/2, with
+/* Applies the rotation of ConvRot in place: x becomes x R. The matrix R has n = 4^k rows and is the
+ * k-th Kronecker power of H/2, with
  *   H = [1 1 1 -1; 1 1 -1 1; 1 -1 1 1; -1 1 1 1].
  * R is symmetric and orthogonal, so a second rotation restores x. n <= XD_ROTATE_MAX. */
 enum { XD_ROTATE_MAX = 1024 };
@@ -305,7 +310,8 @@ typedef enum xd_act {
  * same way as the rows of the weight: x ~ sx q, sx = m / 448 with m = max |x|, q = x (448 / m)
  * rounded to nearest. Devices without fp8_gemm ignore `fp8`. Devices with fp8_gemm also accept
  * input rows that a norm has already quantized to F8E4M3:
- *   sx       [n]    F32, or absent: the scales of the F8E4M3 input rows, as written by the norm */
+ *   sx       [n] F32: the scales that the norm has written for the F8E4M3 input rows; absent if
+ *            `in` is not F8E4M3 */
 typedef struct xd_gemm {
     xd_tensor        out, in, bias, gate, residual;
     const xd_weight *w;
@@ -325,18 +331,18 @@ typedef struct xd_qo { xd_tensor q, out; } xd_qo;
  *           NULL: to all keys
  *   bias    [H,n,m] F32, strides free (also of the last dimension), or absent
  *   lse     [B,n,H] F32: log of the sum of exponentials, exact in f32; absent: not computed
- *   part    `nparts` pieces [B,n_s,H,D], which together hold all rows of q and out; q and out
- *           then only define shapes, and their p is not read. If nparts is 0, q and out hold all
- *           rows
+ *   part    `nparts` pieces [B,n_s,H,D], which together hold all rows of the queries and the
+ *           output. The tensors q and out then only define shapes, and their data pointers are not
+ *           read. If nparts is 0, q and out hold all rows
  *   cap     cap(s) = softcap tanh(s / softcap); with softcap 0, cap(s) = s
- * Without any keys, out = 0 and lse = -inf.
+ * If there are no keys, out is 0 and lse is -infinity.
  *
  * If `int8` is 1 and there is no bias, cap, window or causal mask, the scores are computed as
  *   q.k ~ q.mean + sq[i] sk[j] sum_d iq[i,d] ik[j,d]
  * where mean is the mean of all keys of a head (the same term for all keys, so softmax cancels it),
  * and iq, ik are q and k - mean quantized as rows of an I8 weight are, with a scale for each query
- * and key (SageAttention, Zhang et al. 2024). A NaN or an infinity in a query or key makes all
- * results that depend on this query or key NaN. */
+ * and key (SageAttention, Zhang et al. 2024). If a query or key has a NaN or an infinity, all
+ * outputs that depend on it are NaN. */
 typedef struct xd_attn_args {
     xd_tensor      out, lse, q, bias;
     const xd_kv   *kv;
@@ -356,8 +362,8 @@ typedef struct xd_attn_args {
  *   scale, shift [1,C] or [n,C] F32, or absent
  *   like         [n,C] F32, or absent. If present, each row of norm(in) is multiplied by the RMS of
  *                the same row of `like`, which must not be `out`
- *   add          [n,C] F32 or BF16, or absent. If present, `in` is first replaced by
- *                in + gate * add, as by xd_addmul, and `in` must not be `out`
+ *   add          [n,C] F32 or BF16, or absent. If present, in + gate * add is first stored to `in`
+ *                (as by xd_addmul) and then normalized; `in` must not be `out`
  *   gate         [1,C] or [n,C] F32, or absent (gate 1)
  *   sx           [n] F32, or absent; only for devices with fp8_gemm. If present, `out` is quantized
  *                to F8E4M3 as a GEMM with `fp8` quantizes rows of type `via`, and the scales of the
@@ -370,15 +376,17 @@ typedef struct xd_norm {
     xd_dtype  via;
 } xd_norm;
 
-/* Group norm is computed in three steps, so that an image may be split into bands of rows. First
- * `moments` sums each row of the image. Then `moments` with groups 0 adds the sums of all rows (in
- * [R,n], out [n], F64; out may be the first row). Last `gnorm` normalizes the image with these
- * sums.
- *   moments: in [R,P,C] (R rows of P positions), out [R,G,2] F64: sum and sum of squares
+/* Group norm is computed in three steps, so that an image may be split into bands of rows. First,
+ * the op `moments` computes the sums and sums of squares of each row of the image. Then a second
+ * call of `moments`, with groups = 0, adds the sums of all R rows: in [R,n], out [n], both F64; out
+ * may be the first row of in. Last, the op `gnorm` normalizes the image with these sums.
+ *   moments: in [R,P,C] has R rows of P positions; out [R,G,2] F64 receives the sum and the sum of
+ *   squares of each group of channels in each row
  *   gnorm:   in, out [n,C], out may be in; sums [G,2] F64 over `count` elements; gain, bias [C]
- *            F32; silu: applied last. With scale and shift [t,h,w,C] F32, in and out are [T,H,W,C],
- *            whole multiples of [t,h,w], and norm(in) * scale + shift is computed before silu; each
- *            element of scale and shift applies to T/t x H/h x W/w elements */
+ *            F32. If `silu` is 1, SiLU is applied last. If scale and shift [t,h,w,C] F32 are
+ *            present, in and out are [T,H,W,C], where T, H and W are multiples of t, h and w.
+ *            norm(in) * scale + shift is then computed before SiLU, and each element of scale and
+ *            shift applies to T/t x H/h x W/w positions */
 typedef struct xd_moments { xd_tensor out, in; int groups; } xd_moments;
 typedef struct xd_gnorm {
     xd_tensor out, in, sums, gain, bias, scale, shift;
@@ -387,8 +395,8 @@ typedef struct xd_gnorm {
     float     eps;
 } xd_gnorm;
 
-/* Computes out = act(a) * b, elementwise; if b is absent, out = act(a). All are [n,C], F32 or BF16;
- * out may be a. */
+/* Computes out = act(a) * b, elementwise; if b is absent, out = act(a). All tensors are [n,C], F32
+ * or BF16; out may be a. */
 typedef struct xd_glu { xd_tensor out, a, b; xd_act act; } xd_glu;
 
 /* Computes acc[n,C] += gate * in. acc is F32 or BF16; gate is [1,C] or [n,C] F32, or absent: 1. */
@@ -425,15 +433,16 @@ typedef struct xd_lookup { xd_tensor out, table, ids; } xd_lookup;
  *                rotation; with them D is even
  * The rotation (rotary embedding, Su et al. 2021) replaces pair i, (x, y), by
  * (x cos[i] - y sin[i], y cos[i] + x sin[i]).
- * Pair i consists of the elements 2i and 2i + 1 or, if `halves` is 1, of the elements i and i +
- * D/2. All arithmetic is in f32.
- *   also         a second tensor of heads of the same rows (keys in addition to queries) with its
- *                own gain and bias, or absent (in.p NULL); same types, H may differ */
+ * The pair with number i consists of the elements 2i and 2i + 1 of a head. If `halves` is 1, it
+ * consists of the elements i and i + D/2. All arithmetic is in f32.
+ *   also         a second tensor of heads with its own gain and bias, for example the keys of the
+ *                same rows, or absent (in.p is NULL). Its types equal those of the first tensor;
+ *                its H may differ */
 enum { XD_QKNORM_MAX = 1024 };
 typedef struct xd_qk_heads { xd_tensor out, in, gain, bias; } xd_qk_heads;
 typedef struct xd_qknorm {
     xd_tensor out, in, gain, bias, cos, sin;
-    int       norm;             /* 1: with the norm; 0: only gain, bias and the rotation      */
+    int       norm;             /* 1: computes the norm; 0: only gain, bias and rotation      */
     int       rms;              /* 1: the norm is an RMS norm; 0: it is a layer norm          */
     int       halves;
     float     eps;
@@ -459,7 +468,8 @@ typedef enum xd_op {
 } xd_op;
 
 /* The kernels of a device. `scratch` returns the number of bytes of scratch memory that the caller
- * must pass to an op as `tmp`. `tmp` is aligned to XD_ALIGN, and may be NULL if the number is 0. */
+ * must pass to an op as `tmp`. `tmp` is aligned to XD_ALIGN, and may be NULL if `scratch` returns
+ * 0. */
 struct xd_ops {
     const char *name;    /* name of the table, e.g. "c", "avx2", "avx512", "amx", "cuda", "count" */
     size_t    (*scratch)(xd_dev *d, xd_op op, const void *args);
@@ -471,10 +481,12 @@ struct xd_ops {
     size_t    (*pack_tmp)(xd_dev *d, const xd_weight *w, xd_dtype src);
     xd_status (*pack)(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp);
     /* Returns the number of rows in a band. A linear layer is packed in bands, which several
-     * threads may pack concurrently. Returns 0 if all rows must be packed in one call. */
+     * threads may pack concurrently. The function returns 0 if all rows must be packed in one
+     * call. */
     int64_t   (*pack_band)(xd_dev *d, const xd_weight *w);
-    /* Packs the rows of src as the rows of w from row0 on. row0 is a multiple of the result of
-     * pack_band, and so is the number of rows, except for the last rows of w. */
+    /* Packs all rows of `src`, which are the rows of weight w from row `row0` on. `row0` is a
+     * multiple of the band that pack_band returns. The number of rows is also such a multiple,
+     * unless they are the last rows of w. */
     xd_status (*pack_rows)(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0);
     xd_status (*gemm)   (xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp);
     xd_status (*attn)   (xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp);

@@ -2,8 +2,8 @@
  * bytes
  *
  * Unless a kernel documents otherwise, tiles 0 to 3 hold accumulators, tiles 4 and 5 hold inputs,
- * and tiles 6 and 7 hold weights. Files with AMX kernels are compiled with -mamx-tile and the
- * options of their tile multiplies. */
+ * and tiles 6 and 7 hold weights. Files with AMX kernels are compiled with -mamx-tile and with the
+ * compiler option of the tile multiply that they use, such as -mamx-bf16. */
 #ifndef XD_BACKEND_CPU_AMX_H
 #define XD_BACKEND_CPU_AMX_H
 
@@ -27,7 +27,7 @@ static inline void xd_tiles_begin(void)
     _tile_loadconfig(&whole);
 }
 
-/* Releases the tiles. Released tiles cost nothing at a context switch. */
+/* Releases the tiles. The operating system does not save released tiles at a context switch. */
 static inline void xd_tiles_end(void)
 {
     _tile_release();

@@ -2,10 +2,10 @@
  * instruction set, and the functions that use oneDNN
  *
  * The instruction set is chosen once, when the device is opened. The instruction set selects the
- * table of small kernels (kernels.c, which is compiled once per instruction set), the attention
- * function (attn/), our own GEMMs if the instruction set has any (gemm/), and the limit on the
- * instruction sets that oneDNN may use. The instruction set "c" runs without oneDNN: plain.c has
- * the GEMM and convolution of "c". */
+ * table of small kernels, the attention function (attn/) and our own GEMMs (gemm/), if there are
+ * any for this instruction set. It also limits the instruction sets that oneDNN may use. The small
+ * kernels are in kernels.c, which is compiled once per instruction set. The instruction set "c"
+ * does not use oneDNN; its GEMM and convolution are in plain.c. */
 #ifndef XD_BACKEND_CPU_CPU_H
 #define XD_BACKEND_CPU_CPU_H
 
@@ -55,10 +55,11 @@ typedef struct xd_kernels {
     /* Converts n elements of any float type to f32. The kernel runs on one thread. */
     void (*widen)(float *to, const void *from, xd_dtype t, int64_t n);
     /* Kernels of quantdot.c, which run on one thread. `most` returns the largest magnitude of a row
-     * of n F32 or BF16 elements, or NaN if an element is not finite. `integers` multiplies a row by
-     * `by`, and writes the products as int8, rounded and clamped. `int_dot` computes the dot
-     * products of the int8 row x and m int8 rows of a weight, which are `ldw` bytes apart; the row
-     * length n is a multiple of 64. `float_dot` does the same for a row x of floats. */
+     * of n F32 or BF16 elements, or NaN if an element is not finite. `integers` multiplies the
+     * elements of a row by the factor `by`, and stores the products as int8, rounded and clamped.
+     * `int_dot` computes the dot products of the int8 row x and m int8 rows of a weight, which are
+     * `ldw` bytes apart; the row length n is a multiple of 64. `float_dot` computes the dot
+     * products of the float row x and such int8 rows. */
     float (*most)(const void *x, xd_dtype t, int64_t n);
     void (*integers)(int8_t *q, const void *x, xd_dtype t, float by, int64_t n);
     void (*int_dot)(int32_t *sum, const int8_t *x, const int8_t *w, int64_t ldw, int64_t m,

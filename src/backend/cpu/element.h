@@ -74,7 +74,7 @@ static inline uint16_t to_f16(float f)
     return (uint16_t)(s | (m >= 0x477ff000u ? special : r));
 }
 
-/* Two functions that convert n bf16 values to floats, and n floats to bf16. */
+/* Converts n bf16 values to floats. */
 static inline void from_bf16s(float *to, const void *from, int64_t n)
 {
     int64_t i = 0;
@@ -93,7 +93,7 @@ static inline void from_bf16s(float *to, const void *from, int64_t n)
 }
 
 /* Converts results of arithmetic to bf16. With AVX512_BF16 the conversion flushes denormals to 0,
- * so this function is not for copies. */
+ * so a kernel that copies tensors must not use this function. */
 static inline void to_bf16s(void *to, const float *from, int64_t n)
 {
     uint16_t *p = to;

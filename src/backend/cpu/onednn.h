@@ -19,12 +19,13 @@ typedef const dnnl_memory_desc_t *xd_md_ref;
 
 enum { XD_PRIM_KEY = 32, XD_PRIM_ARGS = 8 };
 
-/* A cached primitive for one kind of call. The key holds everything that the primitive depends on.
- * The primitive descriptor is created at once, because it determines the scratch bytes; the code is
- * created at the first run. */
+/* A cached primitive for one kind of call. The key holds all types, shapes and options that
+ * determine the primitive. The primitive descriptor is created together with the cache entry,
+ * because it determines the scratch bytes. The primitive, which has the generated code, is created
+ * at the first run. */
 typedef struct xd_prim {
     int64_t               key[XD_PRIM_KEY];
-    dnnl_primitive_desc_t pd;          /* NULL: oneDNN has no implementation of this kind of call */
+    dnnl_primitive_desc_t pd;          /* NULL: oneDNN cannot compute this kind of call */
     dnnl_primitive_t      p;
     dnnl_memory_t         mem[XD_PRIM_ARGS];
     int                   arg[XD_PRIM_ARGS], nargs;
@@ -48,11 +49,11 @@ struct xd_dnn {
 /* Post-operations of a primitive, which are applied in the order of the fields. */
 typedef struct xd_post {
     xd_act  act;
-    int64_t gate; /* number of columns of the row by which outputs are gated; 0: no gate */
+    int64_t gate; /* columns of the gate row that multiplies the output; 0: no gate */
     int     sum;                /* 1: adds the previous values of the output                   */
 } xd_post;
 
-/* Returns the cached primitive of this key, or NULL if the cache has none. */
+/* Returns the cached primitive that has this key, or NULL if the cache has no such primitive. */
 xd_prim *xd_prim_find(xd_dnn *d, const int64_t key[XD_PRIM_KEY]);
 /* Adds a primitive descriptor (or NULL) to the cache, which then owns the descriptor. */
 xd_prim *xd_prim_add(xd_dnn *d, const int64_t key[XD_PRIM_KEY], dnnl_primitive_desc_t pd);
@@ -62,7 +63,8 @@ void     xd_prim_free(xd_prim *p);
 /* Exchanges the contents of primitive `p`, which is in the cache, and primitive `q`. */
 void     xd_prim_swap(xd_prim *p, xd_prim *q);
 /* Prepares argument `arg` of a call, whose data is at `data`. The argument's memory object is
- * created once, from the descriptor query(what, index) of the primitive descriptor. */
+ * created once, with the memory descriptor that the primitive descriptor returns for the query
+ * `what` and the index `index`. */
 void      xd_prim_arg(xd_dnn *d, xd_prim *p, int arg, dnnl_query_t what, int index, void *data);
 void      xd_prim_post(xd_dnn *d, xd_prim *p, int arg, int64_t n, void *data);
 xd_status xd_prim_run(xd_dnn *d, xd_prim *p, void *tmp);

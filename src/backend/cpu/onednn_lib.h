@@ -2,9 +2,10 @@
  * the first CPU device is opened
  *
  * Loading oneDNN takes some 2 ms and starts OpenMP. Therefore the program is not linked to the
- * library; xd_cpu_early loads the library on a thread while the program starts. The included
- * headers are those of the build machine, and the loaded library must have the same major version
- * as these headers. The macros at the end let the code call the functions by their usual names. */
+ * library; xd_cpu_early loads the library on a thread while the program starts. The program is
+ * compiled with the oneDNN headers of the build machine, and the loaded library must have the same
+ * major version as these headers. The macros at the end let the code call the functions by their
+ * usual names. */
 #ifndef XD_BACKEND_CPU_ONEDNN_LIB_H
 #define XD_BACKEND_CPU_ONEDNN_LIB_H
 
@@ -53,9 +54,10 @@ extern xd_dnn_api xd_dnn_lib;           /* pointers to the functions, set by xd_
 xd_status xd_dnn_load(xd_err *e);
 int       xd_dnn_is_loaded(void);
 int       xd_dnn_has_run(void);         /* returns 1 if a primitive has run in this process     */
-/* These functions return the approximate bytes of code that oneDNN will still allocate for
- * primitives that are described but not yet created. xd_dnn_to_come counts convolutions on AMX
- * tiles, and xd_dnn_plain_to_come counts all other primitives. */
+/* Two functions that return the approximate number of bytes that oneDNN will allocate for the code
+ * of convolutions of which only the primitive descriptor exists so far. The function xd_dnn_to_come
+ * counts convolutions on AMX tiles. The function xd_dnn_plain_to_come counts convolutions without
+ * AMX tiles. */
 size_t    xd_dnn_to_come(void);
 size_t    xd_dnn_plain_to_come(void);
 

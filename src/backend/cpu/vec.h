@@ -1,14 +1,15 @@
 /* vec.h - defines vectors of floats and their operations, for files that are compiled once per
  * instruction set
  *
- * An instruction set without vectors does not define V_LOAD. The scalar loop that ends every vector
- * loop then does all the work. */
+ * If the instruction set has no vectors, V_LOAD is not defined. Every function ends with a scalar
+ * loop for the last elements, and without V_LOAD this scalar loop processes all elements. */
 #ifndef XD_BACKEND_CPU_VEC_H
 #define XD_BACKEND_CPU_VEC_H
 
 #include <stdint.h>
 
-/* V_SWAP exchanges neighbouring lanes; V_TWICE loads LANES / 2 floats, each into two lanes. */
+/* V_SWAP exchanges each even lane with the next lane. V_TWICE loads LANES / 2 floats and copies
+ * each float to two neighbouring lanes. */
 #if defined(__AVX512F__)
 #include <immintrin.h>
 typedef __m512 vec;

@@ -17,8 +17,8 @@
 int xd_attn_in_int8(const xd_attn_args *a);
 
 /* Attention in plain C, which is slow and is the reference for the other implementations. xd_attn_c
- * also computes int8 scores if the arguments request them, unlike the other functions of this
- * type. */
+ * also computes int8 scores if the arguments request them; of the other functions, only
+ * xd_attn_int8 does. */
 size_t    xd_attn_scratch_c(const xd_attn_args *a, int threads);
 xd_status xd_attn_c(const xd_attn_args *a, void *tmp);
 
@@ -31,15 +31,14 @@ xd_status xd_attn_avx2(const xd_attn_args *a, void *tmp);
 size_t    xd_attn_scratch_avx512(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx512(const xd_attn_args *a, void *tmp);
 
-/* Attention for processors with AVX-512 and AVX512_BF16. BF16 operands are multiplied as pairs by
- * dot products, and the probabilities are rounded to bf16. F32 operands are computed by
- * xd_attn_avx512. */
+/* Attention for processors with AVX-512 and AVX512_BF16. BF16 operands are multiplied by
+ * dot-product instructions on pairs of elements, and the probabilities are rounded to bf16.
+ * Attention with F32 operands is computed by xd_attn_avx512. */
 size_t    xd_attn_scratch_avx512bf16(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx512bf16(const xd_attn_args *a, void *tmp);
 
 /* Attention for processors with AVX512_BF16 and VNNI, for BF16 operands for which xd_attn_in_int8
- * returns 1: scores are computed from int8 queries and keys, while probabilities and values are
- * bf16. */
+ * returns 1: scores are computed from int8 queries and keys; probabilities and values are bf16. */
 size_t    xd_attn_scratch_int8(const xd_attn_args *a, int threads);
 xd_status xd_attn_int8(const xd_attn_args *a, void *tmp);
 

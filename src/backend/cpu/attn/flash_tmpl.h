@@ -5,8 +5,9 @@
  * so far, and then the weighted sums of the values. The weighted sums are rescaled when a much
  * larger score appears in a later block of keys. Because of the blocks, scores never leave the
  * cache. All exponentials are powers of two (log2 e is part of the scale). This file has the code
- * that all instruction sets share: packing, bias and masks, blocks and their output. vector_tmpl.h
- * and amx.c have the multiplications. plan.h defines units, steps and blocks.
+ * that all instruction sets share: packing, bias and masks, blocks and their output. The matrix
+ * multiplications are in vector_tmpl.h and amx.c. The header plan.h explains the words unit, step
+ * and block.
  *
  * The including file defines these macros, types and functions:
  *   LANES              floats in a vector
@@ -50,7 +51,7 @@ typedef struct job {
     const xd_attn_args *a;
     xd_attn_plan        p;
     char               *threads, *packed;
-    /* number of the first (batch, key head) pair of this group of pairs; number of pairs in the
+    /* number of the first (batch, key head) pair of the current group; number of pairs in the
      * group */
     int64_t             first, count;
     /* number of work items into which the packing of one block of keys is split */
@@ -65,13 +66,13 @@ static int64_t step_count(int64_t n)
     return (n + STEP_KEYS - 1) / STEP_KEYS;
 }
 
-/* 1: values are padded with zeros to full steps of STEP_KEYS keys. */
+/* If WHOLE_STEPS is 1, the packed values are padded with zeros to a multiple of STEP_KEYS keys. */
 enum { WHOLE_STEPS = TILES || QUADS };
 
-/* Returns the number of the key in the low half of packed unit u of the values. The high half holds
- * the next key or, with padding to full steps, the key 16 positions later within each group of 32
- * keys. With padding, two vectors of probabilities form 32-bit units without a shuffle across
- * lanes. */
+/* Returns the number of the key whose value is in the low half of the packed 32-bit unit u. With
+ * bf16 values, the high half holds the value of another key. Without WHOLE_STEPS, this is the next
+ * key. With WHOLE_STEPS, it is the key 16 positions later within a group of 32 keys, so that two
+ * vectors of probabilities are combined to 32-bit units without a shuffle across lanes. */
 static int64_t key_of_unit(int64_t u)
 {
     if (WHOLE_STEPS)
@@ -85,8 +86,9 @@ static int64_t unit_count(int64_t n)
     return WHOLE_STEPS ? step_count(n) * STEP_KEYS / 2 : PAIRS ? (n + 1) / 2 : n;
 }
 
-/* Packs nv vectors of columns, from column c on, of the n value rows. The layout is [unit][column],
- * where a unit is 32 bits: the value of one key as a float, or of two keys as bf16. */
+/* Packs columns of n rows of values: nv vectors of columns, from column c on. The layout is
+ * [unit][column], where a unit is 32 bits: the value of one key as a float, or of two keys as
+ * bf16. */
 static void pack_values(const job *w, const char **rows, int64_t n, int64_t c, int64_t nv,
                         unit *to)
 {
@@ -109,21 +111,24 @@ static unit *packed_pair(const job *w, int64_t pair)
     return (unit *)(void *)(w->packed + (size_t)pair * w->p.pair_bytes);
 }
 
-/* Measures all keys of the group before they are packed (int8.c needs the mean of the keys). */
+/* Computes statistics of all keys of a group before the keys are packed. Only int8.c defines a
+ * function that does something: it computes the mean of the keys. */
 static void measure_keys(job *w);
 
-/* Packs the n keys of key block kb into the memory `pair` of a (batch, key head) pair, in the
- * layout that the multiplications read. v holds the addresses of the values of these keys, which
- * are packed next. */
+/* Packs n keys of a (batch, key head) pair, which form key block kb, in the layout that the
+ * multiplications read. The packed block is stored in the pair's memory, which begins at `pair`.
+ * The array v holds the addresses of the values of these keys, so that the function can prefetch
+ * them. */
 static void place_keys(const job *w, const char **k, const char **v, int64_t n, int64_t kb,
                        unit *pair);
 
-/* Packs the n value rows of key block kb into the memory `pair` of a (batch, key head) pair, in the
- * layout that the multiplications read. */
+/* Packs n rows of values of a (batch, key head) pair, which belong to key block kb, in the layout
+ * that the multiplications read. The packed block is stored in the pair's memory, which begins at
+ * `pair`. */
 static void place_values(const job *w, const char **rows, int64_t n, int64_t kb, unit *pair);
 
-/* Prefetches a row into the L2 cache. The hardware prefetcher does not predict rows of heads,
- * because these rows are far apart. */
+/* Prefetches a row into the L2 cache. The hardware prefetcher does not predict the next row of a
+ * head, because the rows of a head are far apart in memory. */
 static inline void prefetch_row(const char *row, size_t bytes)
 {
     for (size_t c = 0; c < bytes; c += LINE)
@@ -171,17 +176,17 @@ typedef struct block {
     unit   *q;                  /* [n][ldq] packed queries, in 32-bit units                   */
     float  *s; /* [n][LDS] scores, then probabilities; with AMX tiles, the workspace of amx.c */
     float  *o;                  /* [n][dp] accumulators of the weighted sums of values        */
-    /* [n][LANES] largest scores of each row in this key block, by vector lane; with AMX tiles, the
-     * sums of all probabilities */
+    /* [n][LANES] for each row and each vector lane, the largest score in this key block. With AMX
+     * tiles, this memory holds the sums of all probabilities instead. */
     float  *lane_max;
-    /* [n][LANES] sums of this key block's probabilities, by vector lane; with AMX tiles, the
-     * addends of the scaled scores of each row */
+    /* [n][LANES] for each row and each vector lane, the sum of the probabilities in this key block.
+     * With AMX tiles, this memory holds the addend of each row's scaled scores instead. */
     float  *sum;
     float  *l;                  /* [n] the sums of the probabilities of earlier key blocks    */
-    /* [n] `top`: each row's reference score, to which probabilities are relative, as an exponent of
-     * two. `low`: the negative reference, or 0 if the reference is -infinity. */
+    /* [n] `top` is the reference score of each row, as an exponent of two; all probabilities of the
+     * row are computed relative to this score. `low` is -top, or 0 if `top` is -infinity. */
     float  *top, *low;
-    int     begun;              /* 1: `o` has the accumulators of earlier key blocks          */
+    int     begun;              /* 1: `o` holds sums over earlier key blocks                  */
     const char *in[XD_ATTN_TILE_ROWS];  /* addresses of the rows of queries                   */
     /* addresses of the query rows of the next block; after the last block, of any valid rows */
     const char *next[XD_ATTN_TILE_ROWS];
@@ -220,8 +225,8 @@ static void put_row(const xd_attn_plan *p, char *row, xd_dtype type, const float
         put_out(row + c * size, type, v_mul(r, v_load(from + c)), p->D - c);
 }
 
-/* Returns the part of row i's scores that is the same for all keys and that the multiplications
- * omit. */
+/* Returns a term that all scores of row i have in common and that the multiplications omit: in
+ * int8.c, the dot product of the query and the mean of the keys; otherwise 0. */
 static double left_out(const job *w, const block *k, int64_t i);
 
 static void store_rows(const job *w, const block *k)
@@ -240,9 +245,9 @@ static void store_rows(const job *w, const block *k)
     }
 }
 
-/* Processes key blocks `first` to `end` for the queries of block k: updates the block's o, l and
- * top, and prefetches all its rows. `packed` holds the packed keys and values of the block's
- * (batch, key head) pair. */
+/* Processes key blocks `first` to `end` for the queries of block k: updates the fields o, l and top
+ * of k, and prefetches the output rows and the queries of the next block. `packed` holds the packed
+ * keys and values of the block's (batch, key head) pair. */
 static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed);
 
 static void attend_item(const job *w, int64_t item, int thread)

@@ -12,8 +12,9 @@ static int64_t vector_count(int64_t n)
     return (n + LANES - 1) / LANES;
 }
 
-/* Packs the n keys at `rows` as [unit][key], where a unit is 32 bits of a row. Each [unit] row is
- * padded to `nv` vectors by repeating the last key, which changes no maximum of the scores. */
+/* Packs the n keys at `rows`. The layout is [unit][key], where a unit is 32 bits of a key. The
+ * number of keys is padded to `nv` vectors by copies of the last key, whose scores do not change
+ * the maximum of a row. */
 static void pack_keys(const job *w, const char **rows, int64_t n, int64_t nv, unit *to)
 {
     const xd_attn_plan *p = &w->p;

@@ -10,8 +10,9 @@ typedef __m256i vuh;
 static inline vu   v_units(const unit *p) { return _mm512_loadu_si512(p); }
 static inline vuh  v_units_half(const unit *p) { return _mm256_loadu_si256((const __m256i *)p); }
 
-/* Broadcasts a 32-bit unit to all lanes. The unit is not loaded as uint32_t, because the memory of
- * probabilities was written as float. */
+/* Broadcasts a 32-bit unit to all lanes. The intrinsic for float is used instead of a load as
+ * uint32_t, because probabilities were stored as floats and strict aliasing would forbid the
+ * load. */
 static inline vu v_spread(const unit *p)
 {
     return _mm512_castps_si512(_mm512_broadcastss_ps(_mm_load_ss((const float *)(const void *)p)));

@@ -1,15 +1,16 @@
 /* plan.h - describes how an attention call is split into blocks, for all instruction sets
  *
- * The files of this directory use these words. A unit is 32 bits of a query, key or value row: one
- * float, two bf16 or four int8. A block of queries is processed against one key block after the
- * other. A pair is a key head of one batch (sample). A strip, with AMX tiles, is the 32 queries of
- * a block that are multiplied together. A step is the keys whose scores become probabilities
- * together. A part, with AMX tiles, is 8 steps, whose values are multiplied together.
+ * The files of this directory use the following words. A unit is 32 bits of a row of queries, keys
+ * or values: one float, two bf16 or four int8. A block is a number of queries or keys; a block of
+ * queries is processed with one key block after the other. A pair is a combination of a batch
+ * (sample) and a key head. A step is a number of keys whose scores become probabilities together.
+ * Two words apply only to AMX tiles: a strip is 32 queries of a block that are multiplied together,
+ * and a part is 8 steps of keys whose values are multiplied together.
  *
  * The keys and values of a group of pairs are packed into scratch memory, which all query blocks of
- * those pairs read. The keys of all segments are split into blocks in the order of tokens, and the
- * split depends only on the number of keys. Nothing else affects the order in which products are
- * added. */
+ * those pairs read. The keys of all segments are split into blocks in the order of tokens. The
+ * split, and therefore the order in which products are added, depends only on the number of
+ * keys. */
 #ifndef XD_BACKEND_CPU_ATTN_PLAN_H
 #define XD_BACKEND_CPU_ATTN_PLAN_H
 
@@ -22,7 +23,7 @@ enum {
     XD_ATTN_INT_KEYS = 768,             /* maximum keys of a block with 16-bit scores         */
     /* 32-bit words from the start of one row of 16-bit scores to the next row */
     XD_ATTN_INT_LDS = XD_ATTN_INT_KEYS / 2 + 16,
-    XD_ATTN_INT_ROW = 8,                /* floats for the parameters of a query row in int8.c */
+    XD_ATTN_INT_ROW = 8,                /* floats reserved for a struct `query` of int8.c */
     XD_ATTN_TILE_ROWS = 512,            /* maximum queries of a block with AMX tiles          */
     /* With AMX tiles, the size of a block of queries is halved while the queries and accumulators
      * of the block exceed this many bytes. All keys and values are read once for each block of
@@ -31,7 +32,8 @@ enum {
     XD_ATTN_TILE_KEYS = 64,
     XD_ATTN_STRIP = 32,         /* queries of a strip, which are multiplied together in AMX tiles */
     XD_ATTN_STEP_KEYS = 32,             /* keys in a step of the softmax                      */
-    /* number of softmax steps (a part) whose probabilities are multiplied by the values together */
+    /* number of softmax steps in a part; the probabilities of a part are multiplied by the values
+     * together */
     XD_ATTN_PART = 8,
     /* number of floats in the workspace of amx.c */
     XD_ATTN_WORKSPACE = XD_ATTN_STRIP * XD_ATTN_STEP_KEYS * (XD_ATTN_PART / 2 + 4),
@@ -58,19 +60,20 @@ typedef struct xd_attn_plan {
     int64_t kdu;                /* 32-bit units of a packed key                               */
     int64_t dp;                 /* floats in a row of value accumulators: D rounded up         */
     int64_t group;              /* number of (batch, key head) pairs that are packed at a time */
-    int64_t kunits, vunits;     /* 32-bit units in a packed block of keys; of values            */
+    int64_t kunits, vunits;     /* 32-bit units in a packed block of keys, and of values        */
     /* Number of 32-bit units from the first key of one key block to the first key of the next key
-     * block. The values of a block are stored between its keys and the keys of the next block; with
-     * tiles, all values follow the keys of all blocks. */
+     * block. Without AMX tiles, the values of a block are stored between its keys and the keys of
+     * the next block. With AMX tiles, the values of all blocks follow the keys of all blocks. */
     int64_t knext;
-    /* with AMX tiles: offset, in 32-bit units, of the largest key norm of each key block */
+    /* offset, in 32-bit units, of an array with the largest norm of a key in each key block; only
+     * with AMX tiles */
     int64_t lengths;
-    /* with quads (four int8 a unit): offset, in 32-bit units, of the keys' scales in a key block,
-     * and of the keys' means in the data of a (batch, key head) pair */
+    /* Two offsets in 32-bit units, only for int8 scores: of the scales of the keys in the data of a
+     * key block, and of the mean of the keys in the data of a (batch, key head) pair. */
     int64_t scales, means;
     size_t  pair_bytes; /* bytes of the packed keys and values of one (batch, key head) pair */
-    /* offsets in a thread's scratch of the queries, the scores, the accumulators, and the maxima
-     * and sums of rows */
+    /* Four offsets in the scratch memory of a thread: of the queries, of the scores, of the
+     * accumulators, and of the maxima and sums of the rows. */
     size_t  q, s, o, ml;
     size_t  thread_bytes;
     /* bytes of all scratch memory: the scratch of each thread, then the packed keys and values of a

@@ -1,12 +1,13 @@
-/* powers.h - a correction table for powers of two in fixed point (powers_tmpl.h). The entries are
- * the excess of the mantissa 1 + f over 2^f for a fraction f of the exponent. */
+/* powers.h - a correction table for powers of two in fixed point (powers_tmpl.h). Each entry is the
+ * difference 1 + f - 2^f for a fraction f of the exponent. The fixed-point method computes the
+ * mantissa 1 + f instead of 2^f, so this difference is subtracted. */
 #ifndef XD_BACKEND_CPU_ATTN_POWERS_H
 #define XD_BACKEND_CPU_ATTN_POWERS_H
 
 enum { XD_POWERS = 64 };        /* number of entries of the table                             */
 
-/* 128 (1 + f - 2^f), the excess of the mantissa 1 + f over 2^f, for the first six bits of the
- * fraction f. */
+/* The table of 128 (1 + f - 2^f), the error of the mantissa 1 + f. The index of an entry is the
+ * first six bits of the fraction f. */
 #define XD_POWERS_LESS \
     0, 1, 1, 2, 2, 3, 4, 4, 5, 5, 5, 6, 6, 7, 7, 8, 8, 8, 9, 9, 9, 9, 10, 10, 10, 10, 10, 11, \
     11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 10, 10, 10, 10, 10, 9, 9, 9, 8, 8, 8, 7, \

@@ -4,16 +4,17 @@
  * The including file defines STRIP, STEP_KEYS, DEEP and ALWAYS_INLINE, and has included pairs.h and
  * flash_tmpl.h.
  *
- * A power of two is computed from its exponent in fixed point with 7 fraction bits. Adding the
- * exponent bias gives a bf16 value whose mantissa is the fraction f of the exponent instead of 2^f
- * - 1; a table corrects the difference. The rms error of a power over all f is 0.23 %; the
- * rms error of rounding to bf16 alone is 0.17 %.
+ * A power of two is computed from its exponent in fixed point with 7 fraction bits. The sum of this
+ * fixed-point number and bf16's exponent bias, interpreted as the bits of a bf16 value, has the
+ * mantissa 1 + f instead of 2^f, where f is the fraction of the exponent. A table corrects the
+ * difference. The rms error of a power over all f is 0.23 %; the rms error of rounding to bf16
+ * alone is 0.17 %.
  *
- * 1.5 * 2^23 is also added, so that the low half of the float is the fixed-point sum; the low
- * halves of two powers form a 32-bit unit of bf16 probabilities. A sum that does not fit into 16
- * bits wraps around, so the range of the scores must be known in advance. All variants (BOUNDED,
- * WATCHED, CLAMPED) round once and at the same place, so that the bits of a row's probabilities do
- * not depend on the variant that neighbouring rows need. */
+ * The sum is computed as a float to which 1.5 * 2^23 is also added, so that the low 16 bits of the
+ * float are the fixed-point sum. The low 16 bits of two such floats form a 32-bit unit of two bf16
+ * probabilities. A sum that does not fit into 16 bits wraps around, so the range of the scores must
+ * be known in advance. All variants (BOUNDED, WATCHED, CLAMPED) round once and at the same place,
+ * so that a row's probabilities are bit-identical whichever variant the neighbouring rows need. */
 #ifndef XD_BACKEND_CPU_ATTN_POWERS_TMPL_H
 #define XD_BACKEND_CPU_ATTN_POWERS_TMPL_H
 
@@ -21,17 +22,19 @@
 
 static const float ONE = 128;           /* 1.0 in fixed point with 7 fraction bits            */
 static const float BASE = 0x1.8p23f;    /* a float whose low 16 bits are 0                    */
-/* bf16's exponent bias, plus 2^15 that is subtracted later */
+/* The exponent bias of bf16 (127) plus 256, in fixed point. The 256, which is 2^15 in fixed point,
+ * is subtracted later. */
 static const float BIAS = (127 + 256) * 128;
 /* largest fixed-point sum, for which the probability becomes NaN */
 static const float MOST = 65535;
 /* scores below BOUND need no reference score, because their powers of two fit bf16 */
 static const float BOUND = 126;
-/* Scores below FAR, relative to a reference score, stay within 2^15, so a wraparound of the low
- * half is visible in the high half. */
+/* If the scores of a row, relative to the row's reference score, are below FAR, the magnitudes of
+ * their exponents are below 2^15. A fixed-point sum that does not fit into 16 bits then changes the
+ * high 16 bits of the float. */
 static const float FAR = 10000;
-/* Replaces -infinity in scores that are not clamped: the power of two is 0, and the fixed-point sum
- * is still above 0. */
+/* The value that replaces a score of -infinity in variants that do not clamp scores. With LEAST,
+ * the power of two is 0 and the fixed-point sum is still positive. */
 static const float LEAST = -255;
 /* a row is computed again if its sum of probabilities is above LIFT or below 1 / LIFT */
 static const float LIFT = 0x1p60f;
@@ -52,7 +55,7 @@ typedef struct curve {
     vf      low;                /* addend of scaled scores if the reference score is 0        */
     vf      min_sum, max_sum;   /* range of fixed-point sums that fit into 16 bits            */
     __m512i less, high, six, halves;
-    __m512i met; /* all bits that were set in powers of two so far (only for WATCHED) */
+    __m512i met; /* WATCHED only: bitwise OR of all floats with fixed-point sums */
 } curve;
 
 static const uint8_t LESS[XD_POWERS] __attribute__((aligned(64))) = { XD_POWERS_LESS };
@@ -105,8 +108,8 @@ ALWAYS_INLINE void softmax_row(const softmax_state *a, int64_t r, curve *k, how 
         k->met = _mm512_ternarylogic_epi32(k->met, even, odd, 0xfe);
 }
 
-/* Returns 1 if all powers of two fitted into the low half of a lane. With scores below FAR, a power
- * that did not fit has set other bits in the high half. */
+/* Returns 1 if all fixed-point sums so far fitted into the low 16 bits of a lane. A sum that did
+ * not fit has changed the high 16 bits of the lane, if all scores were below FAR. */
 ALWAYS_INLINE int all_in_range(const curve *k)
 {
     const __m512i base = _mm512_castps_si512(v_set(BASE)),
@@ -114,8 +117,8 @@ ALWAYS_INLINE int all_in_range(const curve *k)
     return _mm512_test_epi32_mask(_mm512_andnot_si512(base, k->met), high) == 0;
 }
 
-/* Turns those rows among [row, row + n) that exist in `soft` into probabilities. Returns the next
- * row. */
+/* Turns the scores of rows [row, row + n) of `soft` into probabilities, and stops after the strip's
+ * last row. Returns the row after the last processed row. */
 ALWAYS_INLINE int64_t softmax_rows(const softmax_state *soft, int64_t row, int64_t n, curve *k,
                                    how h)
 {

@@ -31,9 +31,8 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
     }
 }
 
-/* Initializes the accumulators and references of a block of queries. The last tile may have more
- * rows than the block has left, so the scores after the block's last row are set to
- * zero. */
+/* Initializes the accumulators and references of a block of queries. The last tile may read up to
+ * 12 rows of scores after the block's last row, so these rows are set to zero. */
 static void init_block(const job *w, const block *k)
 {
     if (k->n % 12)
@@ -59,10 +58,11 @@ static void softmax(softmax_state *s)
         softmax_next(s);
 }
 
-/* Turns scores s into probabilities 2^(c s - top), and sums the values with these weights. In a row
- * whose maximum is -infinity, a score is either -infinity and becomes 0, or NaN (which the vector
- * maximum may ignore) and stays NaN. The softmax of the next rows runs during the first columns of
- * the value sums. */
+/* Turns each score s into the probability 2^(c s - top), where top is the row's reference score,
+ * and computes the sum of the values weighted by the probabilities. In a row whose maximum is
+ * -infinity, a score is either -infinity and becomes 0, or NaN (which the vector maximum may
+ * ignore) and stays NaN. The softmax of the next rows runs during the first columns of the value
+ * sums. */
 static void softmax_and_sum(const job *w, const block *k, int64_t n, const unit *values, float c)
 {
     const xd_attn_plan *p = &w->p;

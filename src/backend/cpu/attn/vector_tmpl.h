@@ -54,8 +54,8 @@ static vf add_bias(const job *w, const block *k, int64_t i, float *s, int64_t j0
 }
 
 /* Applies the soft cap to the raw scores of n keys: each score s becomes the value whose product
- * with the scale is capped. tanh is computed by the C library, one score at a time. The padding of
- * the last vector is capped like the key that it repeats. */
+ * with the scale is capped. tanh is computed by the C library, one score at a time. The last vector
+ * is padded with copies of the last key's score, and these copies are capped too. */
 static void cap_scores(const job *w, float *s, int64_t n)
 {
     const float in = w->a->scale / w->a->softcap, out = in != 0 ? 1 / in : 0;
@@ -114,8 +114,8 @@ enum {
 static void compute_scores(const job *w, const block *k, int64_t n, const unit *keys)
 {
     const xd_attn_plan *p = &w->p;
-    /* Memory after the maxima of the block's rows, for the maxima of incomplete sums, which nothing
-     * reads. */
+    /* While the sums of scores are incomplete, tiles write their maxima to this unused memory,
+     * which follows the maxima of the block's rows. */
     float *none = k->lane_max + XD_ATTN_ROWS * LANES;
     for (int64_t i = 0; i < k->n; i++)
         v_store(k->lane_max + i * LANES, v_set(-INFINITY));
@@ -130,13 +130,15 @@ static void compute_scores(const job *w, const block *k, int64_t n, const unit *
     }
 }
 
-/* Sets the reference score of row i to its largest score, or keeps an earlier reference that is
- * lower by less than LIFT. Sums up to 2^LIFT lose no accuracy, and rows are seldom rescaled. */
+/* Sets the reference score of row i to its largest score, or keeps the earlier reference score if
+ * that is lower by at most LIFT. Sums up to 2^LIFT lose no accuracy, and rows are seldom
+ * rescaled. */
 static void set_reference(const job *w, const block *k, int64_t i, float c)
 {
     float top = v_hmax(v_load(k->lane_max + i * LANES)) * c;
     if (top > k->top[i] + (float)LIFT) {        /* if `top` is NaN, the comparison is false    */
-        if (k->top[i] > -INFINITY) {    /* otherwise the accumulators are still zero or unset  */
+        /* with a reference of -infinity, the accumulators are zero or unset */
+        if (k->top[i] > -INFINITY) {
             float by = v_first(v_exp2(v_set(k->top[i] - top)));
             k->l[i] *= by;
             scale_row(k->o + i * w->p.dp, w->p.dp, by);

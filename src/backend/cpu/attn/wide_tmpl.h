@@ -62,8 +62,8 @@ static inline vm v_not_below(vf x, float least)
     return _mm512_cmp_ps_mask(x, v_set(least), _CMP_NLT_UQ);
 }
 
-/* Returns p times 2^n, where n is the integer in the low bits of t; 0 in lanes that are not
- * `live`. */
+/* Returns p times 2^n, where n is the integer in the low bits of t. Lanes whose bit in the mask
+ * `live` is 0 become 0. */
 static inline vf v_power(vf p, vf t, vm live)
 {
     return _mm512_castsi512_ps(_mm512_maskz_add_epi32(
@@ -72,14 +72,14 @@ static inline vf v_power(vf p, vf t, vm live)
 
 /* Computes 2^x for x < 100.
  *
- * With PAIRS the result is rounded to bf16, and 2^(x - floor(x)) is computed by a minimax
- * polynomial p with p(0) = 1 and a relative error of 9e-5. The scaling instruction turns 2^-inf
- * into 0.
+ * If PAIRS is 1, probabilities are later rounded to bf16, so a short polynomial suffices. It is a
+ * minimax polynomial p with p(0) = 1, which computes 2^(x - floor(x)) with a relative error of
+ * 9e-5. The scaling instruction turns 2^-inf into 0.
  *
- * Without PAIRS the result is 0 below -100, because an f32 sum that begins at 1 is too coarse for a
- * term of 2^-100, and so that sums of products never become denormal. Adding 1.5 2^23 to x rounds
- * x to an integer n and leaves n in the low bits; a shift moves n to the exponent. 2^(x - n) is a
- * polynomial of degree 5 on [-1/2, 1/2] with a relative error of 9e-8. */
+ * If PAIRS is 0, the result is 0 for x < -100. Such a term does not change an f32 sum that is at
+ * least 1, and without such terms, sums of products never become denormal. Adding 1.5 2^23 to x
+ * rounds x to an integer n and leaves n in the low bits; a shift moves n to the exponent. 2^(x - n)
+ * is a polynomial of degree 5 on [-1/2, 1/2] with a relative error of 9e-8. */
 static inline vf v_exp2(vf x)
 {
     if (PAIRS) {
