@@ -4,7 +4,7 @@
  * Kernels that are called while a device records are recorded instead of run. A recorded kernel
  * keeps its arguments, including all addresses. While a device records, the caller must not request
  * anything else from the device: no copy between host and device, no allocation, no wait.
- * xd_dev.graphs is NULL for a device that cannot record. */
+ * If a device cannot record kernels, its field xd_dev.graphs is NULL. */
 #ifndef XD_BACKEND_GRAPHS_H
 #define XD_BACKEND_GRAPHS_H
 
@@ -14,10 +14,10 @@ typedef struct xd_graph xd_graph;
 
 struct xd_dev_graphs {
     xd_status (*begin)(xd_dev *d);
-    /* Ends the recording of kernels and returns it as a graph in *g. If the work could not be
-     * recorded, *g is NULL and nothing has run. */
+    /* Ends the recording of kernels and returns it as a graph in *g. If the recording failed, *g is
+     * NULL and no kernel has run. */
     xd_status (*end)(xd_dev *d, xd_graph **g);
-    /* Queues the work recorded in graph g on the device, after all earlier work. */
+    /* Queues the recorded kernels of graph g on the device, after all earlier work. */
     xd_status (*run)(xd_dev *d, xd_graph *g);
     /* frees a graph, which may be NULL or still running */
     void      (*drop)(xd_dev *d, xd_graph *g);

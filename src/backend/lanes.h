@@ -1,10 +1,10 @@
 /* lanes.h - the lanes of a device, which are queues: messages on one lane are transferred while
- * kernels run on another.
+ * kernels run on another lane.
  *
- * Work queued on a lane runs in order, and different lanes run concurrently. To order the work of
- * two lanes, the caller sets a mark (an event) on one lane, after the work that is queued there,
- * and makes the other lane wait for this mark. Only the thread that opened the device uses lanes.
- * xd_dev.lanes is NULL for a device that has a single queue. */
+ * Work queued on a lane runs in order, and different lanes run concurrently. The caller orders the
+ * work of two lanes with a mark (an event). It sets the mark on the first lane, after the work that
+ * must run first, and makes the second lane wait for the mark. Only the thread that opened the
+ * device uses lanes. If a device has a single queue, its field xd_dev.lanes is NULL. */
 #ifndef XD_BACKEND_LANES_H
 #define XD_BACKEND_LANES_H
 
@@ -20,8 +20,8 @@ typedef enum xd_dev_lane {
 typedef struct xd_mark xd_mark;
 typedef struct xd_handle { char bytes[64]; } xd_handle;
 
-/* A link is a group of ranks that exchange messages between their devices. The messages of a link
- * have a queue of their own. */
+/* A link is a group of ranks that exchange messages between their devices. Each link has its own
+ * queue for messages. */
 typedef struct xd_link    xd_link;
 typedef struct xd_link_id { char bytes[128]; } xd_link_id;
 
@@ -30,7 +30,7 @@ typedef struct xd_link_id { char bytes[128]; } xd_link_id;
  * have been sent and received. All ranks must queue the messages of a link in the same order. */
 typedef struct xd_dev_links {
     const char *name;
-    /* Creates, on one rank, the id of a link to be opened. With id NULL, only checks that the
+    /* Creates, on one rank, the id of a link to be opened. If `id` is NULL, only checks that the
      * library is available. */
     xd_status (*id)(xd_dev *d, xd_link_id *id, xd_err *e);
     /* Opens a link. All `size` ranks of the link call this function together. Returns NULL on
@@ -39,7 +39,8 @@ typedef struct xd_dev_links {
     void      (*begin)(xd_link *k, xd_mark *behind);
     void      (*send)(xd_link *k, const void *p, size_t bytes, int to);
     void      (*recv)(xd_link *k, void *p, size_t bytes, int from);
-    /* ends a group of messages; the mark `done` is reached when all of them have completed */
+    /* ends a group of messages; the mark `done` is reached when all messages of the group have
+     * completed */
     void      (*end)(xd_link *k, xd_mark *done);
     xd_status (*check)(xd_link *k, xd_err *e);        /* returns XD_ECOMM if a message has failed */
     /* closes a link; if `abort` is 1, cancels the link's messages that have not completed */
@@ -63,23 +64,25 @@ struct xd_dev_lanes {
      * memory. */
     void     *(*pinned_get)(xd_dev *d, size_t bytes);
     void      (*pinned_put)(xd_dev *d, void *p);
-    /* Each of these functions queues a copy on a lane: `down` from the device to pinned host
-     * memory, `up` from pinned host memory to the device, and `copy` within device memory. */
+    /* Three functions that queue a copy on a lane. `down` copies from device memory to pinned host
+     * memory, `up` copies from pinned host memory to device memory, and `copy` copies within device
+     * memory. */
     xd_status (*down)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
     xd_status (*up)  (xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
     xd_status (*copy)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
     /* Functions that share this device's memory and marks (events) with other processes of the
-     * host. `lend` and `mark_lend` write a handle to *h, by which another process opens the memory
-     * or the mark (CUDA IPC). Borrowed memory may only be read, by `copy`. A borrowed mark may only
-     * be waited for, by `follow`. All functions return NULL if the device or the system does not
-     * allow such sharing. */
+     * host. `lend` allocates memory, and `mark_lend` creates a mark. Both write a handle (of CUDA
+     * IPC) to *h. Another process passes this handle to `borrow` or `mark_borrow`, which return the
+     * shared memory or mark. The other process may use borrowed memory only as the source of
+     * `copy`, and a borrowed mark only as the argument of `follow`. The four functions return NULL
+     * if the device or the system does not support such sharing. */
     void     *(*lend)(xd_dev *d, size_t bytes, xd_handle *h);
     xd_mark  *(*mark_lend)(xd_dev *d, xd_handle *h);
     void     *(*borrow)(xd_dev *d, const xd_handle *h);
     xd_mark  *(*mark_borrow)(xd_dev *d, const xd_handle *h);
     void      (*lend_end)(xd_dev *d, void *p);
     void      (*borrow_end)(xd_dev *d, void *p);
-    const xd_dev_links *links;          /* NULL: the device has no library for messages        */
+    const xd_dev_links *links;          /* NULL: there is no library for messages              */
 };
 
 #endif

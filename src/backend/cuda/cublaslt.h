@@ -51,12 +51,12 @@ enum {
     XD_LT_DESC_BIAS_POINTER = 8,        /* the value of this attribute is a pointer            */
     XD_LT_DESC_SCALE_POINTER_A = 17,    /* the values of these attributes are pointers         */
     XD_LT_DESC_SCALE_POINTER_B = 18,
-    XD_LT_DESC_FAST_SUMS = 25,   /* type int8; 1: e4m3 sums are not promoted to F32 during a GEMM */
+    XD_LT_DESC_FAST_SUMS = 25,   /* 1 (an int8): e4m3 sums are not promoted to F32 in a GEMM */
     XD_LT_DESC_BIAS_TYPE = 26,
     XD_LT_DESC_SCALE_MODE_A = 31,
     XD_LT_DESC_SCALE_MODE_B = 32,
-    /* the scales are F32 vectors: one vector with a scale for each row of the result, and one
-     * vector with a scale for each column */
+    /* scale mode for two F32 vectors: one has a scale for each row of the result, the other a scale
+     * for each column */
     XD_LT_SCALE_OUTER_VECTOR = 3,
     XD_LT_PREF_WORKSPACE = 1,           /* the value of this attribute is a size_t             */
     XD_LT_PREF_ALIGNMENT_A = 5,         /* alignments of A, B, C and D in bytes, each a uint32 */
@@ -72,7 +72,8 @@ enum {
     XD_LT_EPILOGUE_GELU_BIAS = 36,
 };
 
-/* Calls X(symbol, (arguments)) for each function. All functions return cublasStatus_t. */
+/* Calls the macro X with the symbol and the argument list of each function. All functions return
+ * cublasStatus_t. */
 #define XD_CUBLASLT_FUNCTIONS(X)                                                                   \
     X(cublasLtCreate, (cublasLtHandle_t * h))                                                      \
     X(cublasLtDestroy, (cublasLtHandle_t h))                                                       \

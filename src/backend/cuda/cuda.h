@@ -5,8 +5,8 @@
  * is queued. Kernels are found by name in one module: the fatbin of this build or, if XDIT_CUDA_DIR
  * is set, the file xdit_kernels.so of that directory. A CUDA error is permanent: every later call
  * of the process returns XD_EDEVICE. With XDIT_CUDA_SYNC=1 the host waits after each kernel and
- * each product, so that an error message names the call that caused the error, and no graphs are
- * recorded. */
+ * each GEMM, so that an error message names the call that caused the error. No graphs are recorded
+ * in this mode. */
 #ifndef XD_BACKEND_CUDA_CUDA_H
 #define XD_BACKEND_CUDA_CUDA_H
 
@@ -18,8 +18,8 @@
 #include "backend/lanes.h"
 #include "backend/op_args.h"
 
-/* Calls X for each kernel of kernels/, with its name and the maximum bytes of its dynamic shared
- * memory. */
+/* Calls the macro X with the name of each kernel of kernels/ and the maximum bytes of the kernel's
+ * dynamic shared memory. */
 #define XD_CUDA_KERNELS(X)                                                                         \
     X(norm_5, 0) X(norm_8, 0) X(norm_12, 0) X(norm_16, 0) X(norm_any, 0)                           \
     X(norm_5_e4m3, 0) X(norm_8_e4m3, 0) X(norm_12_e4m3, 0) X(norm_16_e4m3, 0)                      \
@@ -48,8 +48,8 @@
  * wide heads (FLASH_WIDE), tiles have 32 keys, and shared memory also holds the block's queries. */
 #define XD_CUDA_FLASH_SHARED(d, keys) (((d) + 8) * (keys) * 4 * 2)
 #define XD_CUDA_FLASH_WIDE_SHARED(d, queries) (((d) + 8) * ((queries) + 32 * 4) * 2)
-/* number of heads that a warp of qknorm_32 processes (a slice); 16 for qknorm_64, 8 for
- * qknorm_128 */
+/* Number of heads that a warp of the kernel qknorm_32 processes. A warp of qknorm_64 processes half
+ * as many heads (16), and a warp of qknorm_128 a quarter (8). */
 #define XD_CUDA_QKNORM_HEADS    32
 /* bytes of shared memory that a convolution needs for the tiles of three pipeline stages */
 #define XD_CUDA_CONV_SHARED     (3 * 256 * 40 * 2)
@@ -68,11 +68,12 @@ enum {
     XD_CUDA_FP8_CAPABILITY = 89,        /* compute capability 8.9, which has products of e4m3  */
 };
 enum {
-    XD_CUDA_SLOTS = 64,                   /* number of slots, each for one small upload in flight */
-    XD_CUDA_SLOT = 4 << 10,                     /* bytes of a slot: max size of a small upload    */
+    XD_CUDA_SLOTS = 64,                   /* number of small uploads that may be pending */
+    XD_CUDA_SLOT = 4 << 10,                     /* maximum bytes of a small upload                */
     XD_CUDA_STAGE = 8 << 20,                    /* bytes of each of the two staging buffers    */
     XD_CUDA_WORK = 32 << 20,                    /* bytes of cuBLASLt's workspace               */
-    /* maximum bytes that libraries allocate after the device was opened */
+    /* upper limit, in bytes, of the estimate of the memory that CUDA libraries will allocate
+     * later */
     XD_CUDA_LATER = 256 << 20,
     XD_CUDA_FLASH_MOST = 256,                   /* maximum elements of a head in flash attention */
     XD_CUDA_FLASH_BIAS = 64,         /* maximum elements of a head in flash attention with a bias */
@@ -84,13 +85,13 @@ typedef struct xd_cuda_block { char *p; size_t bytes; } xd_cuda_block;
  * to the buffer has ended. */
 typedef struct xd_cuda_pinned { char *p; CUevent done; } xd_cuda_pinned;
 
-/* Two events for one of the XD_FETCH_PLACES buffers that fetches fill (fetch.c). The event `free`
- * is reached when the work queued before the last fetch has ended, the event `filled` when this
- * fetch has ended. */
+/* Two events of the last fetch to one of the XD_FETCH_PLACES buffers (fetch.c). The event `free` is
+ * reached when the work that was queued before the fetch has ended. The event `filled` is reached
+ * when the fetch has ended. */
 typedef struct xd_cuda_place { CUevent free, filled; } xd_cuda_place;
 
-/* Events that record the timestamps of xd_dev_ops.stamp. The event `first` was reached at the time
- * first_ns on the host's clock. */
+/* The events of the timestamps that xd_dev_ops.stamp queues. The event `first` was reached at the
+ * time first_ns on the host's clock. */
 typedef struct xd_cuda_stamps {
     CUevent *v, first;
     int64_t  n, most, first_ns;
@@ -119,11 +120,11 @@ typedef struct xd_cuda_dev {
     int                   ngraphs;      /* number of live CUDA graphs                         */
     int                   captures;     /* 1: a graph is being captured                       */
     CUdeviceptr           work;         /* cuBLASLt's workspace, XD_CUDA_WORK bytes            */
-    /* device address of an int32, which is 1 after a table lookup with an invalid id */
+    /* device address of an int32 that a lookup kernel sets to 1 if an id is invalid */
     CUdeviceptr           failed;
     pthread_mutex_t       lock;  /* guards the fields below, because several threads pack weights */
     xd_cuda_pinned        stage[2], slot[XD_CUDA_SLOTS];
-    char                 *slots;        /* pinned memory of all slots                          */
+    char                 *slots;        /* pinned buffers of small uploads                     */
     int32_t              *failed_now;   /* value of `failed` as last read, in pinned host memory */
     int                   next_stage, next_slot, looked_up;
     xd_cuda_block        *blocks;       /* all allocated blocks of device memory               */
@@ -169,8 +170,8 @@ extern const xd_dev_ops xd_cuda_memory_ops;
 /* Allocates the staging buffers for copies and the workspace of cuBLASLt. */
 xd_status xd_cuda_open_memory(xd_cuda_dev *c, xd_err *e);
 void      xd_cuda_close_memory(xd_cuda_dev *c);
-/* Copies host bytes to the device after all earlier work. May be called by any thread. The caller
- * may reuse the memory at `from` when the function returns. */
+/* Copies bytes from host memory to device memory after all earlier work. May be called by any
+ * thread. The caller may reuse the host memory when the function returns. */
 xd_status xd_cuda_upload(xd_cuda_dev *c, void *to, const void *from, size_t bytes);
 
 /* ---- lanes.c ------------------------------------------------------------------------------ */
@@ -207,7 +208,8 @@ void    xd_cuda_close_stamps(xd_cuda_dev *c);
  * no kernels for this GPU. */
 xd_status xd_cuda_open_kernels(xd_cuda_dev *c, xd_err *e);
 /* Checks that this build's kernels can be loaded. Returns XD_EUNSUPPORTED if the build has no
- * kernels, or the build's nvcc is of a later major version of CUDA than the driver. */
+ * kernels, or if the kernels were compiled by a later major version of CUDA than the driver
+ * supports. */
 xd_status xd_cuda_check_kernels(const xd_cuda_driver *cu, xd_err *e);
 /* Queues a kernel on a grid of gx x gy blocks of `threads` threads with `shared` bytes of shared
  * memory. `args` is the kernel's struct of arguments, which is copied. An empty grid returns
@@ -242,8 +244,8 @@ static inline int64_t xd_cuda_row_stride(const xd_tensor *t, int64_t n)
     return !t->p || (t->d[0] == 1 && n != 1) ? 0 : t->s[0];
 }
 
-/* Returns the offset of the next buffer in a scratch, after a buffer of `elements` elements of
- * `size` bytes at offset `at`. */
+/* Returns the offset of the next buffer in scratch memory. The previous buffer is at offset `at`
+ * and has `elements` elements of `size` bytes. */
 static inline size_t xd_cuda_after(size_t at, int64_t elements, size_t size)
 {
     return at + ((size_t)elements * size + 255) / 256 * 256;
@@ -252,7 +254,8 @@ static inline size_t xd_cuda_after(size_t at, int64_t elements, size_t size)
 /* ---- ops ---------------------------------------------------------------------------------- */
 
 size_t    xd_cuda_gemm_scratch(const xd_gemm *a);
-/* Returns the scratch bytes of an attention. c is NULL if there may be no GPU. */
+/* Returns the scratch bytes of an attention call. The device `c` is NULL on a machine that may have
+ * no GPU. */
 size_t    xd_cuda_attention_scratch(xd_cuda_dev *c, const xd_attn_args *a);
 xd_status xd_cuda_gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp);
 xd_status xd_cuda_conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp);
@@ -274,8 +277,8 @@ xd_status xd_cuda_copy_view(xd_cuda_dev *c, const xd_tensor *out, const xd_tenso
 
 size_t    xd_cuda_attention_products_scratch(const xd_attn_args *a);
 /* Computes attention for the queries q of all samples. The first row of q is query row `row` of the
- * call. Returns 0 if the attention is not computed in this way, or cuBLASLt does not support one of
- * the matrix products; the contents of `out` are then undefined. */
+ * call. Returns 0 if the attention cannot be computed by products of cuBLASLt, or if cuBLASLt does
+ * not support one of the products; the contents of `out` are then undefined. */
 int       xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
                                      const xd_tensor *out, int64_t row, char *tmp, xd_status *s);
 /* ---- attention_cudnn.c: large attention by cuDNN -------------------------------------------- */
@@ -286,16 +289,17 @@ typedef struct xd_cuda_keys {
     char     *tmp;                      /* scratch of the attention call                       */
     xd_tensor k, v;
 } xd_cuda_keys;
-/* Returns the scratch bytes of attention by cuDNN, and makes a background thread compile the plans
- * of this attention. */
+/* Returns the scratch bytes of attention by cuDNN. Also makes a background thread compile cuDNN's
+ * execution plans for this attention. */
 size_t    xd_cuda_attention_cudnn_scratch(xd_cuda_dev *c, const xd_attn_args *a);
-/* Computes attention as xd_cuda_attention_products does, but by cuDNN. */
+/* Computes attention by cuDNN. The arguments and the result are those of
+ * xd_cuda_attention_products. */
 int       xd_cuda_attention_cudnn(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
                                   const xd_tensor *out, int64_t row, xd_cuda_keys *keys,
                                   xd_status *s);
 void      xd_cuda_close_cudnn(xd_cuda_dev *c);
 
-/* Returns 1 if every row of every head begins at a multiple of `bytes`. */
+/* Returns 1 if the addresses of all rows of all heads are multiples of `bytes`. */
 int       xd_cuda_heads_aligned(const xd_tensor *t, int64_t bytes);
 /* Returns 1 if the heads of queries and results begin at multiples of 16 bytes and, if there is
  * only one key segment, the heads of keys and values also begin at such addresses. (Several
@@ -307,16 +311,17 @@ int64_t   xd_cuda_attention_keys(const xd_attn_args *a);
 
 /* ---- cublaslt.c --------------------------------------------------------------------------- */
 
-/* A product of matrices: out[n,O] = act(scales in[n,I] w[O,I]^T + bias). The library's columns are
- * our rows, so all three matrices are contiguous along their last dimension. Types of `in` and `w`:
- * F32, BF16, F16, F8E4M3 (F32 accumulators), or I8 (out I32). xd_cuda_multiply returns 0 if the
- * library does not support the product, and has then queued nothing. */
+/* A product of matrices: out[n,O] = act(scales in[n,I] w[O,I]^T + bias). cuBLASLt's columns are our
+ * rows, so all three matrices must be contiguous along their last dimension. The type of `in` and
+ * `w` is F32, BF16, F16 or F8E4M3 (with F32 accumulators), or I8 (with an I32 output). If the
+ * library does not support the product, xd_cuda_multiply queues nothing and returns 0. */
 typedef struct xd_cuda_product {
     xd_tensor    out, in;
     const void  *w;
     int64_t      s_w;           /* number of elements from one row of w to the next row       */
     const void  *bias;          /* bias [O], or NULL                                          */
-    /* for F8E4M3: scales of the rows of `in`, and of the rows of `w`; or both NULL */
+    /* For F8E4M3 operands: the scales of the rows of `in`, and the scales of the rows of `w`. Both
+     * are NULL if there are no scales. */
     const float *sx, *sw;
     xd_dtype     bias_type;     /* type of the bias; the library only supports the type of out */
     int          gelu;          /* 1: the activation is GELU with tanh                        */
@@ -344,9 +349,9 @@ void xd_cuda_cache_folder(const xd_cuda_dev *c, const char *what, size_t version
 
 /* ---- weights.c: rows [out][taps][in] of the compute type, or 8-bit with scales ------------ */
 
-/* Returns the number of elements between the rows of a packed weight. For a convolution, the number
- * is `in` times the number of taps. For a linear layer, the number is `in` rounded up to a multiple
- * of 8, or of 16 if the elements have 8 bits; zeros pad the rows. */
+/* Returns the number of elements from one row of a packed weight to the next row. For a
+ * convolution, this is `in` times the number of taps. For a linear layer, this is `in` rounded up
+ * to a multiple of 16 if the elements have 8 bits, else of 8; the rows are padded with zeros. */
 int64_t   xd_cuda_weight_stride(const xd_weight *w);
 /* Returns the scales sw[out] of a quantized weight, which follow the weight's rows. */
 const float *xd_cuda_weight_scales(const xd_weight *w);

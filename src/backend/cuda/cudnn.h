@@ -71,12 +71,13 @@ enum {
     XD_DNN_SDPA_OUT = 2803,
     XD_DNN_SDPA_LSE = 2804,
     XD_DNN_SDPA_SCALE = 2805,
-    /* tensors of the number of valid rows of each sample's queries, and of its keys */
+    /* attributes for two tensors: the number of valid query rows of each sample, and the number of
+     * valid key rows of each sample */
     XD_DNN_SDPA_QUERIES = 2809,
     XD_DNN_SDPA_KEYS = 2810,
 };
 
-/* Calls X(return type, symbol, (arguments)) for each function. */
+/* Calls the macro X with the return type, the symbol and the argument list of each function. */
 #define XD_CUDNN_FUNCTIONS(X)                                                                      \
     X(size_t, cudnnGetVersion, (void))                                                             \
     X(void, cudnnGetLastErrorString, (char *text, size_t size))                                    \

@@ -12,14 +12,15 @@
 #include "tensor/tensor.h"
 
 /* The key of a plan: the shape and strides of the attention out[b,i,h] = sum_j softmax_j(scale q k)
- * v. Equal shapes have equal bytes, padding included. Strides are in elements, for the dimensions
- * [B,n,H]. D is contiguous, and rows of heads begin at multiples of 16 bytes. */
+ * v. The bytes of two equal shapes are equal, including padding bytes, so shapes can be compared by
+ * memcmp. Strides are in elements, for the dimensions [B,n,H]. The last dimension D is contiguous,
+ * and the address of each row of a head is a multiple of 16 bytes. */
 typedef struct xd_cudnn_shape {
     int64_t n, m, q[3], k[3], v[3], out[3];
     int64_t lse[3];             /* strides of the F32 log-sum-exp; all 0: not computed         */
     int32_t B, H, Hk, D;
     int32_t type;               /* type of q, k, v and out: XD_BF16 or XD_F16                  */
-    int32_t lengths;            /* 1: samples differ in their number of keys                   */
+    int32_t lengths;            /* 1: samples have different numbers of keys                   */
 } xd_cudnn_shape;
 
 typedef struct xd_cudnn_plan {
@@ -34,8 +35,8 @@ typedef struct xd_cudnn_operands {
     const void    *q, *k, *v;
     void          *out;
     float         *lse;
-    /* [B] number of valid rows of each sample's queries, and of its keys; read only if `lengths` of
-     * the shape is 1 */
+    /* [B] number of valid query rows, and number of valid key rows, of each sample. Not read if the
+     * field `lengths` of the shape is 0. */
     const int32_t *queries, *keys;
     float          scale;
 } xd_cudnn_operands;
@@ -57,7 +58,8 @@ cudnnStatus_t xd_cudnn_plan_run(const xd_cudnn *lib, cudnnHandle_t h, const xd_c
                                 const xd_cudnn_operands *o, void *workspace);
 void      xd_cudnn_plan_drop(const xd_cudnn *lib, xd_cudnn_plan *p);
 /* Returns a finished cuDNN descriptor of GPU number `id` of this process. If `json` is not NULL,
- * the descriptor instead describes the GPU whose properties `json` has. Returns NULL on failure. */
+ * `id` is ignored, and the descriptor describes the GPU whose properties are in the JSON text
+ * `json`. Returns NULL on failure. */
 cudnnBackendDescriptor_t xd_cudnn_device(const xd_cudnn *lib, int id, const char *json);
 
 #endif

@@ -5,8 +5,8 @@
  * <cuda.h> is installed, the test tests/sim/check_driver.c compares the declarations with it; the
  * test defines XD_CUDA_TYPES_GIVEN and includes <cuda.h> first.
  *
- * If XDIT_CUDA_DIR is set, libraries are loaded only from that directory, where tests put stand-ins
- * for the libraries. */
+ * If XDIT_CUDA_DIR is set, the CUDA libraries are loaded only from the directory that it names.
+ * Tests use this to load stand-ins for the libraries. */
 #ifndef XD_BACKEND_CUDA_DRIVER_H
 #define XD_BACKEND_CUDA_DRIVER_H
 
@@ -63,7 +63,8 @@ enum {
     XD_CU_CAPTURE_THREAD_LOCAL = 1,     /* value of CUstreamCaptureMode                        */
 };
 
-/* Calls X(symbol, (arguments)) for each function. All functions return CUresult. */
+/* Calls the macro X with the symbol and the argument list of each function. All functions return
+ * CUresult. */
 #define XD_CUDA_FUNCTIONS(X)                                                                       \
     X(cuInit, (unsigned flags))                                                                    \
     X(cuDriverGetVersion, (int *version))                                                          \

@@ -30,15 +30,17 @@ int       xd_cuda_driver_version(const xd_cuda_driver *cu);
 const unsigned char *xd_cuda_fatbin(int *release);
 /* Writes the path of the file `name` in XDIT_CUDA_DIR. Returns 0 if XDIT_CUDA_DIR is not set. */
 int       xd_cuda_stand_in(char *path, size_t size, const char *name);
-/* Returns the status of a driver call: XD_OK, XD_ENOMEM when memory is short, else XD_EDEVICE. */
+/* Converts the result of a driver call to a status: returns XD_OK on success, XD_ENOMEM if the
+ * device is out of memory, and XD_EDEVICE for any other error. */
 xd_status xd_cuda_status(CUresult r);
-/* Returns the same as xd_cuda_status. Also logs the first error of a process, except a lack of
- * memory: the error's number and name, and `call`, the function that returned it. */
+/* Returns the same as xd_cuda_status. Also logs the number and name of the process's first error,
+ * with the name `call` of the function that returned the error. Out-of-memory errors are not
+ * logged. */
 xd_status xd_cuda_check(const char *call, CUresult r);
 /* Returns 1 if XDIT_CUDA_SYNC=1 is set: the host then waits after each kernel and each GEMM of a
  * library. */
 int       xd_cuda_waits(void);
-/* Returns the driver's message for a result. The message is never NULL. */
+/* Returns the driver's message for the result r of a driver call. The message is never NULL. */
 const char *xd_cuda_words(const xd_cuda_driver *cu, CUresult r);
 
 #endif

@@ -1,7 +1,7 @@
 /* nccl.h - declares the functions of NCCL (libnccl.so.2) that this backend calls
  *
- * NCCL is loaded if each rank has its own GPU. The declarations are our own (driver.h explains
- * why). The test tests/sim/check_nccl.c compares the declarations with <nccl.h>. */
+ * NCCL is loaded if each rank has its own GPU. The declarations are our own, so a build needs no
+ * NCCL header. The test tests/sim/check_nccl.c compares the declarations with <nccl.h>. */
 #ifndef XD_BACKEND_CUDA_NCCL_H
 #define XD_BACKEND_CUDA_NCCL_H
 
@@ -15,7 +15,8 @@ typedef int              ncclResult_t, ncclDataType_t;
 
 enum { XD_NCCL_SUCCESS = 0, XD_NCCL_IN_PROGRESS = 7, XD_NCCL_UINT8 = 1 };
 
-/* Calls X(return type, symbol, (arguments)) for each function of NCCL. */
+/* Calls the macro X with the return type, the symbol and the argument list of each function of
+ * NCCL. */
 #define XD_NCCL_FUNCTIONS(X)                                                                       \
     X(ncclResult_t, ncclGetVersion, (int *version))                                                \
     X(const char *, ncclGetErrorString, (ncclResult_t r))                                          \

@@ -4,16 +4,16 @@
  * A step is XD_STEP_BYTES of each input row, which is the depth of one tile multiply. A strip is 32
  * columns of weights. A chunk is `deep` consecutive steps. A register block is 32 rows by 32
  * columns of accumulators, which stay in four tile registers during a chunk. A thread processes a
- * block of input rows and a group of strips. The block's input rows (or as many of their steps as
- * fit) are copied as tiles to the L2 cache and stay there for all strips of the group. A chunk of a
- * strip stays in the L1 cache for all rows of the block. Between chunks, accumulators are kept in
- * scratch.
+ * block of input rows and a group of strips. The block's input rows are copied as tiles to memory
+ * that stays in the L2 cache for all strips of the group. If complete rows do not fit into the L2
+ * cache, only some steps of the rows are copied at a time. A chunk of a strip stays in the L1 cache
+ * for all rows of the block. Between chunks, accumulators are kept in scratch.
  *
  * An input tile holds one step of 16 rows, row by row. A weight tile holds one step of 16 columns
  * as [unit][16], with the 32-bit units of block.h. Packed weights are [strip][step] of pairs of
  * adjacent weight tiles (XD_PAIR_BYTES, 2 KiB). Zeros pad missing rows, missing columns and the
- * ends of rows. The products of an accumulator are always added in the order of the steps, so the
- * bits of the result do not depend on how the GEMM is split into blocks. */
+ * ends of rows. The products are always added to an accumulator in the order of the steps, so
+ * results are bit-identical however the GEMM is split into blocks. */
 #ifndef XD_BACKEND_CPU_GEMM_AMX_BLOCK_H
 #define XD_BACKEND_CPU_GEMM_AMX_BLOCK_H
 
@@ -32,23 +32,24 @@ typedef struct xd_amx_job {
     xd_gemm_job of;
     int64_t    row_bytes;       /* bytes of an input row                                      */
     int        ready;           /* 1: the input is already stored as tiles, [32 rows][step]   */
-    int        floats;          /* 1: the input is F32, converted to row_bytes of bf16         */
+    int        floats;          /* 1: the input is F32 and is converted to bf16                */
     int        streams;         /* 1: the output is written with non-temporal stores          */
-    /* number of steps (of XD_STEP_BYTES) in an input row; in a chunk of weights */
+    /* number of steps (of XD_STEP_BYTES) in an input row, and in a chunk of weights */
     int64_t    steps, deep;
-    /* steps of an input row (XD_STEP_BYTES each) that stay as tiles in the L2 cache */
+    /* number of steps (of XD_STEP_BYTES) of an input row that are copied to tiles in the L2
+     * cache */
     int64_t    held;
     int64_t    strips;          /* number of strips (of 32 columns) of the weight             */
     int64_t    rows, blocks;    /* input rows in a block; number of row blocks                */
     int64_t    group, groups;   /* strips that a thread processes as a group; number of groups */
-    /* bytes of a thread's scratch memory: for input rows stored as tiles; for accumulators; in
-     * total */
+    /* Bytes of a thread's scratch memory: for input rows stored as tiles (tile_bytes), for
+     * accumulators (sum_bytes), and in total (tmp_bytes). */
     size_t     tile_bytes, sum_bytes, tmp_bytes;
 } xd_amx_job;
 
-/* Computes all other fields of *t except pointers. The caller has set of.a, row_bytes and ready.
- * If `expands` is 1, reserves space in the scratch for a chunk of weights converted to bf16, after
- * the accumulators. */
+/* Computes the fields of *t, except pointers, from the fields of.a, row_bytes and ready, which the
+ * caller has set. If `expands` is 1, the scratch memory also has space, after the accumulators, for
+ * a chunk of weights converted to bf16. */
 void xd_amx_job_cut(xd_amx_job *t, int expands, int threads);
 
 static inline int64_t xd_amx_job_steps(int64_t row_bytes)

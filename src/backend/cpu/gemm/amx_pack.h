@@ -5,8 +5,8 @@
 #include "backend/cpu/gemm/amx_block.h"
 #include "backend/cpu/gemm/finish.h"
 
-/* Returns step k of an existing column o of the weight: 64 bytes, with zeros after the end of the
- * column. */
+/* A function that returns the 64 bytes of step k of column o of the weight, with zeros after the
+ * end of the column. */
 typedef __m512i step_fn(const void *ctx, int64_t o, int64_t k);
 
 static inline int64_t tiled_bytes(const xd_weight *w, int64_t row_bytes)

@@ -3,10 +3,10 @@
  * Steps, strips, chunks and register blocks are defined in amx_block.h.
  *
  * The including file defines TILE_DOT, the tile multiply, and one of these:
- *   TILED_IN_PLACE   weights are packed as in amx_block.h
- *   weights_at       returns the address of packed step k of a strip, which takes at most
- *                    XD_PAIR_BYTES. A file with weights_at also defines expand_step, which expands
- *                    step k of a chunk to tiles
+ *   TILED_IN_PLACE   the packed weights already have the layout of amx_block.h
+ *   weights_at       a function that returns the address of packed step k of a strip. A packed step
+ *                    has at most XD_PAIR_BYTES. A file with weights_at also defines expand_step,
+ *                    which expands step k of a chunk to tiles
  *
  * Tile multiplies leave the other execution units of a core idle. During tile multiplies, the loops
  * prefetch later data, expand the weights of the next step, and run the epilogue (finish.h) of the
@@ -37,8 +37,9 @@ enum {
 /* A strip of 32 output columns, from column c on, whose epilogue is deferred. */
 typedef struct deferred_strip {
     int64_t     c, vectors;
-    /* For the output and the residual: the offset from the first to the last byte of a row's 32
-     * columns if these may span two 128-byte pairs of cache lines, else 0. */
+    /* Offsets from the first to the last byte of 32 columns of a row, of the output (out_more) and
+     * of the residual (res_more). An offset is 0 if the columns of every row are within one
+     * 128-byte pair of cache lines. */
     int64_t     out_more, res_more;
     int         streams;        /* 1: the output is written with non-temporal stores          */
     finish_cols cols[2];
@@ -58,19 +59,21 @@ typedef struct deferred {
 /* The arguments of run_block: one chunk of a register block of 32 rows by 32 columns. */
 typedef struct block {
     const char  *a, *b;
-    const float *from;          /* accumulators of the earlier chunks, or NULL                */
+    const float *from;          /* accumulators of earlier chunks; NULL: start at 0           */
     /* destination of the previous block's accumulators, which are still in tile registers; NULL:
      * there are no accumulators to store */
     float       *to;
-    /* number of steps (XD_STEP_BYTES of each row) in the chunk; number of rows in the block */
+    /* number of steps (XD_STEP_BYTES of each row) in the chunk, and number of rows in the register
+     * block */
     int64_t      ks, n;
     /* Packed weights to expand into `b` before the multiplication, or NULL. `left` is the number of
-     * bytes of a row from this chunk to the end of the row. */
+     * bytes from the beginning of this chunk to the end of an input row. */
     const char  *packed;
     int64_t      left;
     const char  *next;          /* weights to prefetch, `quads` times QUAD_BYTES               */
     int64_t      quads;
-    /* the epilogue that follows this chunk and whose output is prefetched; or NULL */
+    /* the epilogue that follows this chunk, whose output is prefetched; NULL: no epilogue
+     * follows */
     const deferred *output;
 } block;
 
@@ -95,7 +98,7 @@ FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int str
     }
 }
 
-/* Does the same as finish_vector(), with a faster GELU if `brief` is 1. */
+/* Computes the epilogue like finish_vector(), but with the GELU of gelu.h if `brief` is 1. */
 FINISH_INLINE __m512 deferred_sums(const finish_way *w, const float *sum, const float *row,
                                    const finish_cols *k, const char *res, int brief)
 {
@@ -104,8 +107,9 @@ FINISH_INLINE __m512 deferred_sums(const finish_way *w, const float *sum, const 
 }
 
 /* Runs the deferred epilogue of the next `rows` rows, or of all remaining rows. Tile loads and
- * vector loads share the load ports, so values that all rows need are kept in registers. Quantized
- * inputs and weights are both signed, so integer sums need no correction (fix is 0). */
+ * vector loads share the load ports, so values that all rows need are kept in registers. The AMX
+ * instruction multiplies signed inputs by signed weights, so integer sums need no correction, and
+ * the field `fix` is set to 0. */
 FINISH_INLINE void finish_deferred_as(const xd_gemm_job *p, deferred *l, int64_t rows, xd_dtype to,
                                       xd_dtype from, xd_act act, int brief)
 {
@@ -144,7 +148,7 @@ typedef void deferred_fn(const xd_gemm_job *p, deferred *l, int64_t rows);
 ALL_ACTS(DEFERRED_WITH)
 
 /* Variants of the deferred epilogue for the common cases. These variants have fewer instructions
- * per row, so the processor's out-of-order window looks further ahead. */
+ * per row, so more rows fit into the processor's out-of-order window. */
 #define DEFERRED_TYPES(name, type, act, brief)                                                     \
     static void name(const xd_gemm_job *p, deferred *l, int64_t rows)                              \
     {                                                                                              \
@@ -169,9 +173,9 @@ static deferred_fn *deferred_fn_of(const xd_gemm *a)
     }
 }
 
-/* Returns the offset from the first to the last byte of `width` columns from column c on if these
- * may span two pairs of cache lines, else 0. The processor fetches cache lines in pairs of 128
- * bytes. */
+/* Returns the offset from the first to the last byte of `width` columns from column c on. Returns 0
+ * if these columns of every row are within one pair of cache lines. The processor fetches cache
+ * lines in pairs of 128 bytes. */
 static int64_t pair_after(const xd_tensor *t, int64_t c, int64_t width)
 {
     const int64_t size = size_of(t->type);
@@ -221,7 +225,7 @@ static inline deferred deferred_of(const xd_amx_job *t, const deferred_strip *s,
 
 /* Multiplies the first step of a block. The previous block's accumulators are stored between the
  * tile multiplies of this step, because storing them all at the end of the previous block would
- * stall the multiplies. If from = to, the accumulators stay in their tiles. */
+ * stall the multiplies. If `from` equals `to`, the accumulators stay in their tiles. */
 FINISH_INLINE void first_step(const char *a, const char *b, const float *from, float *to, int more)
 {
     const int stay = from && from == to;
@@ -270,8 +274,8 @@ FINISH_INLINE void store_sums(float *to)
     _tile_stored(3, to + 768, 64);
 }
 
-/* Rows to prefetch, `step` bytes apart. Of each row, the cache line at p is prefetched and, unless
- * `more` is 0, the line `more` bytes after it. */
+/* Rows to prefetch, `step` bytes apart. The cache line at p, which is the beginning of a row, is
+ * prefetched. If `more` is not 0, the cache line `more` bytes after p is prefetched too. */
 typedef struct asked { const char *p; int64_t step, more; } asked;
 
 #define PREFETCH_ROWS(name, hint)                                                                  \
@@ -284,7 +288,7 @@ typedef struct asked { const char *p; int64_t step, more; } asked;
         }                                                                                          \
     }
 PREFETCH_ROWS(prefetch_rows_to_read, _MM_HINT_T0)
-/* Prefetches rows for writing, because another core may have copies of the rows' cache lines. */
+/* Prefetches rows for writing, which invalidates copies of the rows' cache lines in other cores. */
 PREFETCH_ROWS(prefetch_rows_to_write, _MM_HINT_ET0)
 
 /* Prefetches four consecutive cache lines with two instructions. The processor's adjacent-line
@@ -353,12 +357,13 @@ typedef struct piece {
     deferred_strip  strip[2];   /* two strips of 32 output columns, used alternately          */
 } piece;
 
-/* A chunk of weights, by which all rows of a block are multiplied: steps [k, k + ks) of a strip of
- * 32 columns. While the rows are multiplied by the chunk, the steps of the rows from k0 on are in
- * the L2 cache. */
+/* A chunk of weights, by which all rows of a block are multiplied. The chunk is steps [k, k + ks)
+ * of a strip of 32 columns. During these multiplications, the L2 cache holds the steps of the input
+ * rows from step k0 on. */
 typedef struct chunk { int64_t strip, k0, k, ks; } chunk;
 
-/* Returns the chunk of weights after c. If c is the last chunk, the result has ks = 0. */
+/* Returns the chunk of weights after c. If c is the last chunk, returns a chunk with 0 steps (ks is
+ * 0). */
 static chunk chunk_after(const piece *p, chunk c)
 {
     const xd_amx_job *t = p->t;
@@ -388,9 +393,9 @@ FINISH_INLINE __m512i step_of_row(const char *x, int64_t n, int floats)
                                         _mm512_maskz_loadu_ps((__mmask16)m, x));
 }
 
-/* Copies the steps of the input rows from step k0 on to tiles, with zeros after the ends of rows
- * and after the last row. Four cache lines of a row are copied at a time, so that the hardware
- * prefetcher recognizes the stream. */
+/* Copies the input rows to tiles, from step k0 on, with zeros after the ends of rows and after the
+ * last row. Four cache lines of a row are copied at a time, so that the hardware prefetcher
+ * recognizes the stream. */
 FINISH_INLINE void copy_tiles_as(const piece *p, int64_t k0, int floats)
 {
     enum { SOME = 4 };
@@ -410,8 +415,8 @@ FINISH_INLINE void copy_tiles_as(const piece *p, int64_t k0, int floats)
             }
 }
 
-/* Copies F32 rows to tiles. This function is not inlined, because inside run_piece the compiler
- * would give these loops registers that the tile loop needs. */
+/* Copies F32 rows to tiles. This function is not inlined into run_piece, because the compiler would
+ * then assign registers to the copy loops that the tile multiplies need. */
 static __attribute__((noinline)) void copy_tiles_floats(const piece *p, int64_t k0)
 {
     copy_tiles_as(p, k0, 1);
@@ -470,9 +475,9 @@ static void run_chunk(piece *p, chunk c, chunk next)
     }
 }
 
-/* Sets the input rows and the strips of columns of work item number i (a piece). Consecutive work
- * items have the same strips and different blocks of rows, so threads that run at the same time
- * mostly read the same weights. */
+/* Sets the input rows and the strips of columns of piece p, which is the work item with number i.
+ * Consecutive work items have the same strips and different blocks of rows, so threads that run at
+ * the same time mostly read the same weights. */
 static void place_piece(piece *p, const xd_amx_job *t, int64_t i)
 {
     p->r0 = i % t->blocks * t->rows;

@@ -1,16 +1,16 @@
 /* block.h - internal declarations of our GEMMs: the blocks into which a GEMM is split, and the
  * table of functions that each kernel file exports
  *
- * The files of this directory use these words. A unit is 32 bits of an input row or of a weight's
- * column: two bf16 values, four int8 values or one float of consecutive inputs, padded with zeros.
- * A panel is XD_PANEL output columns of a weight, packed as [unit][XD_PANEL]. A packed unit
- * consists of one unit of each column of a panel, and takes XD_UNIT_BYTES. A chunk is `deep`
+ * The files of this directory use the following words. A unit is 32 bits of an input row or of a
+ * weight's column: two bf16 values, four int8 values or one float of consecutive inputs, padded
+ * with zeros. A panel is XD_PANEL output columns of a weight, packed as [unit][XD_PANEL]. A packed
+ * unit consists of one unit of each column of a panel, and takes XD_UNIT_BYTES. A chunk is `deep`
  * consecutive units of a panel. A tile is XD_TILE input rows, whose accumulators for a panel are in
  * registers. Packed weights are [panel][unit][XD_PANEL].
  *
  * A thread multiplies a panel by a block of input rows, chunk by chunk. A chunk of the panel stays
  * in the L2 cache for all tiles of the block. Between two chunks, the accumulators are kept in
- * scratch. f32.c has narrower tiles and another order inside a panel. */
+ * scratch. The file f32.c uses narrower tiles and another order of elements inside a panel. */
 #ifndef XD_BACKEND_CPU_GEMM_BLOCK_H
 #define XD_BACKEND_CPU_GEMM_BLOCK_H
 
@@ -20,7 +20,7 @@ enum {
     XD_PANEL = 64,
     XD_TILE = 6,                /* rows of a tile: 6 x 64 accumulators use 24 of 32 registers */
     XD_UNIT_BYTES = 4 * XD_PANEL,       /* bytes of a packed unit                             */
-    XD_DEEP = 1152,             /* maximum packed units of a chunk: 288 KiB of a panel        */
+    XD_DEEP = 1152,             /* maximum packed units of a chunk, which are 288 KiB         */
     XD_BLOCK_ROWS = 192,        /* maximum rows of a block if rows are long                   */
     /* maximum rows of a block if rows are short or weights are expanded to another type */
     XD_BLOCK_MANY = 384,
@@ -35,7 +35,8 @@ typedef struct xd_gemm_job {
     const char    *w;           /* packed panels of the weight, `panel_bytes` each            */
     int64_t        panel_bytes;
     const float   *col, *row;   /* scales of columns and of rows, or NULL                     */
-    const int32_t *fix;         /* integer weights: the value to subtract from each column's sum  */
+    /* for I8 weights: a number per column, which is subtracted from the column's sums */
+    const int32_t *fix;
     int64_t        M, N;
     int64_t        deep;                /* number of packed units in a chunk of a panel       */
     int64_t        rows, blocks;        /* input rows in a block; number of row blocks        */
@@ -43,9 +44,10 @@ typedef struct xd_gemm_job {
      * group of panels before the next group starts. */
     int64_t        panels, group;
     int64_t        per;                 /* number of panels that a thread processes at a time */
-    int64_t        side;  /* maximum number of panels whose chunks are processed together; 0: one */
-    /* scratch memory: `tmp_bytes` bytes per thread, of which the first `sum_bytes` are for
-     * accumulators */
+    /* maximum number of panels whose chunks are multiplied side by side; 0: one panel */
+    int64_t        side;
+    /* Scratch memory, which has `tmp_bytes` bytes for each thread. The first `sum_bytes` of these
+     * bytes are for accumulators. */
     char          *tmp;
     size_t         tmp_bytes, sum_bytes;
 } xd_gemm_job;
@@ -60,10 +62,10 @@ static inline int64_t xd_panels(const xd_weight *w)
     return (w->out + XD_PANEL - 1) / XD_PANEL;
 }
 
-/* Computes all other fields of *p except pointers. The caller has set a, units, rest and
- * panel_bytes. M > 0. The given `deep`, `rows` and `side` are upper limits; 0 selects the limit for
- * tiles of XD_TILE rows. If `expands` is 1, reserves space in tmp for a chunk of weights that is
- * expanded to another type. */
+/* Computes the fields of *p, except pointers, from the fields a, units, rest and panel_bytes, which
+ * the caller has set. M > 0. The caller may also set upper limits in the fields deep, rows and
+ * side; a limit of 0 selects the default limit, which is for tiles of XD_TILE rows. If `expands` is
+ * 1, the scratch memory also has space for a chunk of weights that is expanded to another type. */
 void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads);
 void xd_gemm_job_run(const xd_gemm_job *p, xd_panel_fn *fn);
 /* Runs a GEMM like xd_gemm_job_run, but only in the calling thread. */
@@ -93,14 +95,15 @@ typedef struct xd_gemm_kernels {
     xd_status (*gemm)(const xd_gemm *a, void *tmp);
     /* Packs rows [row0, row0 + src.d[0]) of a weight; row0 is a multiple of XD_PANEL. */
     xd_status (*pack_rows)(const xd_weight *w, xd_tensor src, int64_t row0);
-    /* Runs the GEMM in the calling thread only, with the scratch of one thread. The pointer is NULL
-     * if the kernel file has no such function. */
+    /* Runs the GEMM in the calling thread only, with the scratch of one thread. The function
+     * pointer `gemm_alone` is NULL if the kernel file has no such function. */
     void      (*gemm_alone)(const xd_gemm *a, void *tmp);
 } xd_gemm_kernels;
 
-/* Defines `scratch` and `gemm` for a kernel file. The file's job_of(a, threads) fills in a job
- * except its scratch pointer, the member `place`. `run` is the expression that runs job p. The
- * scratch has tmp_bytes for each thread. */
+/* Defines `scratch` and `gemm` for a kernel file. The kernel file has a function job_of(a,
+ * threads), which returns a job without its scratch pointer. `type` is the job's type, `place` is
+ * the member that is the scratch pointer, and `run` is the expression that runs job p. The scratch
+ * memory has tmp_bytes bytes for each thread. */
 #define XD_OWN_CALLS(type, place, run)                                                             \
     static size_t scratch(const xd_gemm *a, int threads)                                           \
     {                                                                                              \
@@ -114,8 +117,8 @@ typedef struct xd_gemm_kernels {
         return XD_OK;                                                                              \
     }
 
-/* Defines gemm_alone for a kernel file that uses XD_OWN_CALLS. `fn` is the function (xd_panel_fn)
- * of the kernel file that multiplies panels. */
+/* Defines gemm_alone for a kernel file that uses XD_OWN_CALLS. `fn` is the kernel file's function
+ * of type xd_panel_fn, which multiplies panels. */
 #define XD_OWN_CALL_ALONE(fn)                                                                      \
     static void gemm_alone(const xd_gemm *a, void *tmp)                                            \
     {                                                                                              \
@@ -124,15 +127,16 @@ typedef struct xd_gemm_kernels {
         xd_gemm_job_run_alone(&p, fn);                                                             \
     }
 
-/* Returns the kernels for F32 or BF16 operands that have gemm_alone, or NULL if this instruction
- * set has no such kernels. */
+/* Returns the GEMM kernels of an instruction set for F32 or BF16 operands, or NULL if the
+ * instruction set has no such kernels with gemm_alone. */
 const xd_gemm_kernels *xd_cpu_gemm_alone(xd_isa isa, xd_dtype type);
 
 extern const xd_gemm_kernels xd_cpu_gemm_bf16; /* kernels for BF16 weights, with AVX512_BF16 */
 extern const xd_gemm_kernels xd_cpu_gemm_int8; /* kernels for I8 weights, with AVX-512 and VNNI */
 /* kernels for F8E4M3 weights with BF16 inputs, with AVX512_BF16 */
 extern const xd_gemm_kernels xd_cpu_gemm_e4m3;
-/* kernels for F8E4M3 weights, packed as for xd_cpu_gemm_e4m3, with F32 inputs and AVX-512 */
+/* kernels for F8E4M3 weights with F32 inputs, with AVX-512; the layout of packed weights is that of
+ * xd_cpu_gemm_e4m3 */
 extern const xd_gemm_kernels xd_cpu_gemm_e4m3_f32;
 extern const xd_gemm_kernels xd_cpu_gemm_f32;         /* kernels for F32 weights, with AVX2    */
 /* kernels for F32 weights, with AVX-512, only for the low-rank products of product.c. oneDNN

@@ -1,7 +1,8 @@
 /* e4m3_quads.h - describes the packed layout of e4m3 weights, and converts such weights to bf16
  *
- * A packed weight starts with XD_PANEL scales per panel of block.h. The panels follow as
- * [quad][XD_PANEL][4], where a quad is four consecutive inputs. */
+ * A packed weight starts with the scales of its columns, XD_PANEL scales for each panel (block.h).
+ * After the scales, the weight's elements are stored panel by panel, in the layout
+ * [quad][XD_PANEL][4]. A quad is four consecutive inputs. */
 #ifndef XD_BACKEND_CPU_GEMM_E4M3_QUADS_H
 #define XD_BACKEND_CPU_GEMM_E4M3_QUADS_H
 
@@ -24,8 +25,9 @@ static inline char *panels_of(const xd_weight *w)
     return (char *)w->p + xd_panels(w) * XD_PANEL * 4;
 }
 
-/* Byte shuffles for bf16_of. first_pick() selects the bytes of a quad's inputs 0 and 1 in each
- * 32-bit lane, second_pick() the bytes of inputs 2 and 3. */
+/* Two functions that return the byte shuffles for bf16_of. In each 32-bit lane, the shuffle
+ * first_pick() selects the bytes of inputs 0 and 1 of a quad, and second_pick() selects the bytes
+ * of inputs 2 and 3. */
 static inline __m512i first_pick(void)
 {
     return _mm512_broadcast_i32x4(
@@ -37,9 +39,9 @@ static inline __m512i second_pick(void)
     return _mm512_add_epi8(first_pick(), _mm512_set1_epi16(0x200));
 }
 
-/* Converts two e4m3 bytes of each 32-bit lane to bf16: `pick` moves these bytes to the upper halves
- * of 16-bit elements. The exponent bias grows by 127 - 7. Subnormal e4m3 values are looked up in a
- * table. */
+/* Converts two e4m3 bytes of each 32-bit lane to bf16. The byte shuffle `pick` moves each of these
+ * bytes to the upper half of a 16-bit element. The exponent bias is changed from 7 (e4m3) to 127
+ * (bf16). Subnormal e4m3 values are looked up in a table. */
 static inline __m512i bf16_of(__m512i bytes, __m512i pick)
 {
     static const uint16_t few[32] = { 0,      0x3b00, 0x3b80, 0x3bc0,

@@ -6,7 +6,7 @@
 #define XD_BACKEND_CPU_GEMM_FINISH_H
 
 #ifdef __AVX512F__
-enum { PAIRS = 0 };             /* selects the functions of wide_tmpl.h with f32 accuracy     */
+enum { PAIRS = 0 };             /* makes the functions of wide_tmpl.h accurate to f32         */
 #include "backend/cpu/attn/wide_tmpl.h"
 #else
 #include "backend/cpu/attn/narrow.h"
@@ -15,7 +15,7 @@ enum { PAIRS = 0 };             /* selects the functions of wide_tmpl.h with f32
 
 #define FINISH_INLINE static inline __attribute__((always_inline))
 
-/* Returns 2^x for x <= 127 with an error of 1e-7; 0 below -126. */
+/* Returns 2^x for x <= 127 with a relative error of 1e-7; returns 0 for x < -126. */
 FINISH_INLINE vf power_of_2(vf x)
 {
     const vf magic = v_set(12582912.0f), t = v_add(x, magic);
@@ -58,7 +58,8 @@ FINISH_INLINE vf gelu_erf(vf x)
     return v_sub(v_max(v_zero(), x), v_mul(v_abs(x), p));
 }
 
-/* Computes tanh as x (1 - e) / (|x| (1 + e)) with e = 2^(-2 |x| / ln 2); +-1 beyond 20. */
+/* Computes tanh as x (1 - e) / (|x| (1 + e)) with e = 2^(-2 |x| / ln 2). The result is +-1 for |x|
+ * > 20. */
 FINISH_INLINE vf hyperbolic_tangent(vf x)
 {
     const vf one = v_set(1.0f), y = v_max(v_set(-20.0f), v_min(v_set(20.0f), x));
@@ -152,7 +153,7 @@ FINISH_INLINE finish_cols columns_from(const xd_gemm_job *p, int64_t c)
 /* The steps of the epilogue that a GEMM has. The flags are copied once, because reading them from
  * the job would repeat the loads after every store to the output. */
 typedef struct finish_way {
-    int      by, bias, gate;    /* 1 if the GEMM has scales of columns (and rows); a bias; a gate */
+    int      by, bias, gate;    /* three flags, 1 if the GEMM has scales, a bias, a gate       */
     xd_dtype from;              /* type of the residual                                       */
     xd_act   act;
 } finish_way;
@@ -174,7 +175,7 @@ FINISH_INLINE vf scale_sums(const finish_way *w, const float *sum, const float *
     return w->bias ? v_add(v_load(sum), k->bias) : v_load(sum);
 }
 
-/* Multiplies x by the gate and adds the residual at `res` unless `res` is NULL. */
+/* Multiplies x by the gate. If `res` is not NULL, also adds the residual at the address `res`. */
 FINISH_INLINE vf add_residual(const finish_way *w, vf x, const finish_cols *k, const char *res)
 {
     if (!res)
@@ -191,8 +192,8 @@ FINISH_INLINE vf finish_vector(const finish_way *w, const float *sum, const floa
     return add_residual(w, apply_act(scale_sums(w, sum, row, k), w->act), k, res);
 }
 
-/* Runs the epilogue for rows [r0, r0 + n) and columns [c0, c0 + width) of the output, or fewer
- * columns at the end. Each row of accumulators has XD_PANEL elements. */
+/* Runs the epilogue for rows [r0, r0 + n) and columns [c0, c0 + width) of the output; columns after
+ * the last column are skipped. Each row of accumulators has XD_PANEL elements. */
 FINISH_INLINE void finish_as(const xd_gemm_job *p, const float *sums, int64_t c0, int64_t width,
                              int64_t r0, int64_t n, xd_act act)
 {

@@ -1,14 +1,14 @@
 /* gemm.h - our own GEMMs, used where they are faster than oneDNN
  *
- * The weight types that each instruction set supports:
- *   AMX                                bf16, e4m3 and int8 weights
- *   AVX-512 with bf16 dot products     bf16 and e4m3 weights
- *   AVX-512 with VNNI                  int8 weights
- *   AVX2                               f32 weights
+ * On each instruction set, these GEMMs support weights of the following types:
+ *   AMX                                bf16, e4m3, int8
+ *   AVX-512 with bf16 dot products     bf16, e4m3
+ *   AVX-512 with VNNI                  int8
+ *   AVX2                               f32
  *
- * The arguments of the GEMMs are those of backend.h. A row of the output is computed by the same
- * operations in the same order whatever other rows the call has, however many threads it runs on,
- * and whatever the addresses are: the order of additions depends only on the length of a row. */
+ * The arguments of the GEMMs are those of backend.h. A row of the output is always computed by the
+ * same operations in the same order: the order of additions depends only on the length of a row. It
+ * does not depend on the other rows of the call, on the number of threads, or on the addresses. */
 #ifndef XD_BACKEND_CPU_GEMM_GEMM_H
 #define XD_BACKEND_CPU_GEMM_GEMM_H
 

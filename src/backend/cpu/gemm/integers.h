@@ -11,8 +11,8 @@ static inline __m128i to_int8(__m512 x)
     return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x));
 }
 
-/* The addresses of 16 int8 rows of a weight's source, from row o0 on. No byte is read of rows that
- * do not exist or have the scale 0. */
+/* The addresses of 16 int8 rows of a weight's source, from row o0 on. Rows that do not exist, and
+ * rows whose scale is 0, are not read. */
 typedef struct stored_rows { const char *at[16]; __mmask64 mask[16]; int64_t n; } stored_rows;
 
 static inline stored_rows stored_rows_of(const source *s, int64_t o0, const float *scale)
@@ -26,7 +26,7 @@ static inline stored_rows stored_rows_of(const source *s, int64_t o0, const floa
     return r;
 }
 
-/* Returns 64 integers of a single weight row o from input i on. */
+/* Returns 64 int8 elements of row o of a weight's source, from input i on. */
 static inline __m512i one_stored(const source *s, int64_t o, int64_t i, float scale)
 {
     const int64_t   n = scale > 0 ? s->w->in - i : 0;
@@ -35,9 +35,9 @@ static inline __m512i one_stored(const source *s, int64_t o, int64_t i, float sc
                            _mm512_set1_epi8(-127));
 }
 
-/* Reads 64 integers of each of 16 rows from input i on, with zeros after the end. The value -128
- * becomes -127. Sixteen rows are too many for the hardware prefetcher, so this function prefetches
- * the rows. */
+/* Reads 64 int8 elements of each of 16 rows, from input i on, with zeros after the ends of rows.
+ * The value -128 becomes -127. Sixteen rows are too many for the hardware prefetcher, so this
+ * function prefetches the rows. */
 static inline void stored_integers(__m512i to[16], const stored_rows *r, int64_t i)
 {
     enum { AHEAD = 1024 };
@@ -85,8 +85,8 @@ static inline __m512i odd_bf16(__m512i x)
 }
 
 /* Returns the element-wise maximum of m and the magnitudes of 64 elements, from element i on, of a
- * row of n elements. Magnitudes are compared as bits: bf16 in 16-bit lanes, floats in 32-bit
- * lanes. */
+ * row of n elements. The bits of magnitudes are compared as integers: those of bf16 in 16-bit
+ * lanes, those of floats in 32-bit lanes. */
 static inline __m512i max_bits_bf16(__m512i m, const char *x, int64_t i, int64_t n)
 {
     const __m512i size = _mm512_set1_epi16(0x7fff);
@@ -110,8 +110,8 @@ static inline __m512i scale_and_round(__m512i x, __m512 by)
 }
 
 /* Returns 64 elements of a row of n elements, from element i on, times `by`, as int8, with zeros
- * after the end. No result exceeds 127. Pack instructions work within 128-bit lanes, so the last
- * step restores the order of elements. */
+ * after the end. No result exceeds 127. The pack instructions that convert to int8 work within
+ * 128-bit lanes, so a permutation at the end restores the order of the elements. */
 static inline __m512i bf16_integers(const char *x, int64_t i, int64_t n, __m512 by)
 {
     const __m512i p = bf16_pairs(x, i, n), q = bf16_pairs(x, i + 32, n);
@@ -135,8 +135,10 @@ static inline __m512i float_integers(const char *x, int64_t i, int64_t n, __m512
         _mm512_packs_epi16(_mm512_packs_epi32(v[0], v[1]), _mm512_packs_epi32(v[2], v[3])));
 }
 
-/* The quantized rows of a GEMM's input, [rows / side][steps of 64][side], each byte xor'ed with
- * `flip`, and the scales of the rows. A scale of NaN marks a row with non-finite elements. */
+/* The quantized rows of a GEMM's input and the scales of the rows. The layout of the quantized rows
+ * is [rows / side][step][side][64], where a step is 64 consecutive elements. Each byte is xor'ed
+ * with `flip`, which is 0x80 for unsigned bytes with an offset of 128. A scale of NaN marks a row
+ * with non-finite elements. */
 typedef struct integer_rows { char *q; float *scale; int64_t steps, side; char flip; } integer_rows;
 
 /* Quantizes rows [begin, end) of the input of a GEMM, with zeros after the ends of rows. One loop

@@ -3,9 +3,9 @@
  *
  * The including file has included tile_tmpl.h. If tiles read weights as they are packed, the
  * including file defines PANELS_IN_PLACE. If tiles read another layout, the including file defines
- * panel_in_l1 and LINES. panel_in_l1 returns `units` units of the panel, from unit k on, in the
- * layout that tiles read. LINES is the number of cache lines that a unit of the panel occupies
- * before panel_in_l1 expands it. */
+ * panel_in_l1 and LINES. The function panel_in_l1 returns the address of `units` units of the
+ * panel, from unit k on, in the layout that tiles read. LINES is the number of cache lines that one
+ * unit of the panel occupies in the packed weight. */
 #ifndef XD_BACKEND_CPU_GEMM_PANEL_TMPL_H
 #define XD_BACKEND_CPU_GEMM_PANEL_TMPL_H
 

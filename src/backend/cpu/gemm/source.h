@@ -30,8 +30,8 @@ static inline vf source_at(const char *p, xd_dtype type, int64_t n)
     return v_load(some);
 }
 
-/* The rows [row0, row0 + src.d[0]) of weight w that are being packed from `src`. row0 is the first
- * row of a panel. */
+/* The tensor `src` from which rows of weight w are packed. The rows of `src` are the rows of w from
+ * row `row0` on, which is the first row of a panel. */
 typedef struct source { const xd_weight *w; xd_tensor src; int64_t row0; } source;
 
 static inline const char *source_row(const source *s, int64_t o)

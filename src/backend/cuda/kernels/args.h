@@ -4,8 +4,8 @@
  * Pointers are device addresses, or NULL if an operand is absent. Strides (s*) are in elements. The
  * stride between rows is 0 if all rows use the same row of an operand. Fields *_type hold an
  * xd_dtype: F32, F16 or BF16 unless noted otherwise. Some structs end with an explicit padding
- * field, because implicit padding would have arbitrary contents, which the simulated GPU could take
- * for an address. */
+ * field. Implicit padding would have arbitrary contents, and the simulated GPU of the tests could
+ * mistake these contents for an address. */
 #ifndef XD_BACKEND_CUDA_KERNELS_ARGS_H
 #define XD_BACKEND_CUDA_KERNELS_ARGS_H
 
@@ -16,10 +16,10 @@
 #pragma GCC diagnostic error "-Wpadded"
 #endif
 
-/* Arguments of layer norm and RMS norm of rows [n,C], as in xd_norm. If `add` is not NULL, `sum` is
- * the address of `in`, where the sums of `in` and `add` are stored. `wide` is 1 if 16-byte accesses
- * are allowed, `like` is NULL, and `in` is F32 or `add` is NULL. If sx is not NULL, `out` is
- * e4m3. */
+/* Arguments of layer norm and RMS norm of rows [n,C], as in xd_norm. If `add` is not NULL, the
+ * kernel stores in + gate * add to `sum`, which is the address of `in`. `wide` is 1 if 16-byte
+ * accesses are allowed, `like` is NULL, and `in` is F32 or `add` is NULL. If sx is not NULL, `out`
+ * is e4m3. */
 typedef struct norm_args {
     void        *out, *sum;
     const void  *in, *add;
@@ -32,9 +32,10 @@ typedef struct norm_args {
 } norm_args;
 
 /* Arguments of the norm and rotary embedding of heads [n,H,D], as in xd_qknorm. One launch
- * processes queries and keys, or only one of these (the other tensor then has no heads). s_*0 are
- * strides between rows, s_*1 are strides between heads. In qknorm_32 to qknorm_128, a row's heads
- * are split into `slices`, one for each warp. */
+ * processes the queries and the keys, or only the queries or only the keys; the unused tensor then
+ * has 0 heads. The fields s_out0 and s_in0 are strides between rows, s_out1 and s_in1 strides
+ * between heads. In the kernels qknorm_32, qknorm_64 and qknorm_128, the heads of a row are split
+ * into `slices` groups, and a warp processes one group. */
 typedef struct qknorm_heads {
     void        *out;
     const void  *in;
@@ -50,11 +51,11 @@ typedef struct qknorm_args {
     float        eps;
 } qknorm_args;
 
-/* The arguments of attention, like xd_attn_args. Strides are in the order samples, rows, heads. The
- * queries are the rows [first, first + n) of all query rows of the call. A segment holds the keys
- * [start, start + m) of all keys of the call. If there are more than ATTENTION_SEGMENTS segments,
- * they are stored in device memory at `list`; otherwise `list` is NULL. A launch has at most
- * ATTENTION_SAMPLES samples. */
+/* The arguments of attention, like xd_attn_args. Strides are in the order samples, rows, heads. A
+ * launch processes the rows [first, first + n) of all query rows of the attention call. A segment
+ * holds the keys [start, start + m) of all keys of the call. If there are more than
+ * ATTENTION_SEGMENTS segments, the array of segments is in device memory at `list`; otherwise
+ * `list` is NULL. A launch has at most ATTENTION_SAMPLES samples. */
 enum { ATTENTION_SEGMENTS = 40, ATTENTION_SAMPLES = 16 };
 typedef struct attention_segment {
     const void *k, *v;
@@ -76,9 +77,9 @@ typedef struct attention_args {
 } attention_args;
 
 /* Arguments of the epilogue of a GEMM: out = residual + gate * act(acc + bias), rows [n,O]. The
- * accumulators acc are I32 if `integers` is 1, else F32. The accumulators are first multiplied by
- * the scales sx[n] of the input rows and sw[O] of the weight rows. For F32 accumulators, sx or sw
- * may be NULL. */
+ * accumulators acc are I32 if `integers` is 1, else F32. The kernel first multiplies the
+ * accumulators by the scales sx[n] of the input rows and by the scales sw[O] of the weight rows.
+ * For F32 accumulators, sx or sw may be NULL, which stands for scales of 1. */
 typedef struct epilogue_args {
     void        *out;
     const void  *acc, *residual, *bias;
@@ -88,9 +89,9 @@ typedef struct epilogue_args {
 } epilogue_args;
 
 /* Arguments of a convolution of a channels-last image [T,Hin,Win,C] to [To,Ho,Wo,O]. A GEMM is
- * passed as a convolution whose kernel has one tap and whose image has one row. w is
- * [O][kt][kh][kw][C] of the type of `in`. Strides are in the order t, h, w. `wide` is 1 if O is a
- * multiple of 8, and 16-byte accesses of out, residual, bias and gate are allowed. */
+ * passed as a convolution with a kernel of one tap and an image of one row. The weight w is
+ * [O][kt][kh][kw][C] and has the type of `in`. Strides are in the order t, h, w. `wide` is 1 if O
+ * is a multiple of 8, and 16-byte accesses of out, residual, bias and gate are allowed. */
 typedef struct conv_args {
     void        *out;
     const void  *in, *w, *residual, *bias;
@@ -109,7 +110,8 @@ typedef struct copy_args {
     int         out_type, in_type;
 } copy_args;
 
-/* Computes out = a x + b out over a view of F32 elements. If `in` (x) is NULL, out = b out. */
+/* Computes out = a * in + b * out, elementwise on F32 views. If `in` is NULL, computes out = b *
+ * out. */
 typedef struct axpby_args {
     copy_args view;
     float     a, b;
@@ -125,8 +127,9 @@ typedef struct pair_args {
     int          out_type, a_type, b_type, act;
 } pair_args;
 
-/* Computes sums of groups of channels, from in [R,P,C] to sums [R,groups,2]. s_sum_*: strides of
- * `sums` between rows and between groups. */
+/* Computes the sum and the sum of squares of each group of channels in each row, from in [R,P,C] to
+ * sums [R,groups,2]. The strides of `sums` are s_sum_row between rows and s_sum_group between
+ * groups. */
 typedef struct moments_args {
     double     *sums;
     const void *in;
@@ -142,15 +145,16 @@ typedef struct add_rows_args {
     int64_t       R, step;
 } add_rows_args;
 
-/* Arguments of the group norm of an image [d0,d1,d2,C] with the sums [groups,2]. Each element of
- * scale and shift (as in xd_gnorm) applies to a cell of cell[i] positions along axis i. */
+/* Arguments of the group norm of an image [d0,d1,d2,C]. The tensor `sums` [groups,2] has the sum
+ * and the sum of squares of each group. Each element of scale and shift (as in xd_gnorm) applies to
+ * a cell of the image, which has cell[i] positions along axis i. */
 typedef struct gnorm_args {
     void         *out;
     const void   *in;
     const double *sums;
     const float  *gain, *bias, *scale, *shift;
     int64_t       C, n, d[3], s_out[3], s_in[3], s_scale[3], s_shift[3], cell[3];
-    /* strides of `sums` between groups, and between the two moments */
+    /* strides of `sums`: between groups, and between the sum and the sum of squares of a group */
     int64_t       s_group, s_moment;
     int64_t       each;                 /* number of elements that a block of threads normalizes */
     int           in_type, out_type, groups, silu;
@@ -185,8 +189,8 @@ typedef struct resize_args {
     int         factor[3], size;
 } resize_args;
 
-/* Computes weights = softmax(scale scores) over rows of m elements, which are `ld` elements apart
- * in both arrays. `lse` receives the log-sum-exp of each row, or is NULL. */
+/* Computes weights = softmax(scale * scores) for each row of m scores. In both arrays, the rows are
+ * `ld` elements apart. `lse` receives the log-sum-exp of each row, or is NULL. */
 typedef struct softmax_args {
     void        *weights;
     const float *scores;
@@ -196,8 +200,8 @@ typedef struct softmax_args {
     int          type;          /* type of the weights: F16 or BF16                            */
 } softmax_args;
 
-/* Quantizes rows [n,C] to int8 or e4m3 rows [n,wide], padded with zeros, and writes the scales
- * sx[n], as backend.h defines. */
+/* Quantizes rows [n,C] to int8 or e4m3, and writes the scales sx[n] of the rows; backend.h has the
+ * formulas. The quantized rows [n,wide] are padded with zeros. */
 typedef struct integers_args {
     void       *q;
     float      *sx;
