@@ -132,8 +132,8 @@ xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e);
 xd_status xd_dev_open_sizes(xd_dev **d, const char *name, xd_err *e);
 /* Chooses the device of rank number `rank`. All ranks of this host (their number is `ranks`) have
  * requested the device `name`. The name "cuda" means one GPU per rank, so *out becomes
- * "cuda:<rank>". *out stays empty if the rank opens `name` itself. This is the case if `name` is an
- * instance ("cuda:0"), which all ranks share, or if the kind has no instances. Returns XD_EINVAL if
+ * "cuda:<rank>". If `name` is an instance such as "cuda:0", which all ranks share, or if the kind
+ * has no instances, *out stays empty, and every rank opens the device `name`. Returns XD_EINVAL if
  * there are fewer instances than ranks. */
 xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks, xd_err *e);
 /* Opens a device of a kind that is faster than the first kind of the registry. The device is for
@@ -143,8 +143,8 @@ xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks
 xd_status xd_dev_open_best(xd_dev **d, int rank, int ranks, xd_err *e);
 /* Opens a count device, which counts bytes and operations of a real device and computes nothing.
  * On the count device, the sizes of scratch memory and packed weights are those of `real`
- * (borrowed; must outlive the count device). If `real` is NULL, no op needs scratch and packed
- * weights are plain rows. */
+ * (borrowed; must outlive the count device). If `real` is NULL, the ops of the count device need no
+ * scratch memory, and packed weights are rows [out,in]. */
 xd_status xd_dev_open_count(xd_dev **d, xd_dev *real, xd_err *e);
 void      xd_dev_close(xd_dev **d);
 
@@ -153,7 +153,7 @@ typedef struct xd_counts { /* work that a count device has counted since the las
     double flops;
     /* the operations in `flops` that are part of GEMMs, of attention and of convolutions */
     double gemm_flops, attn_flops, conv_flops;
-    double bytes;                       /* bytes of operands that ops read, and that ops write */
+    double bytes;                       /* bytes of operands that ops read and write */
     int64_t calls;
     int64_t small; /* calls with fewer than 4e9 operations and less than 20 MB of operands */
 } xd_counts;
@@ -228,8 +228,8 @@ void     xd_host_memory(size_t *machine, size_t *process);
 /* Returns the bytes of address space that this process may still map, including the address space
  * that kernels will map later. */
 size_t   xd_host_address_space(void);
-/* Sets *available to the smaller of the two values of xd_host_memory, and *total to all memory of
- * the host. */
+/* Sets *available to the smaller of the two values that xd_host_memory returns, and *total to the
+ * size of the host's memory in bytes. */
 void     xd_host_memory_free(size_t *available, size_t *total);
 
 /* ---- weights ------------------------------------------------------------------------------ */
@@ -253,17 +253,18 @@ void     xd_host_memory_free(size_t *available, size_t *total);
  *   F8E4M3   w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 448, q = w / sw rounded to the nearest
  *            e4m3. The GEMM converts q to the type of its input, which is exact for every type, and
  *            multiplies the input by q. Then the f32 sum is multiplied by sw[o].
- * In these formulas, each quotient is one f32 division, and each product is one f32 multiplication.
- * The quantized elements q are clamped to +-127 (I8) or +-448 (F8E4M3). If the scale of a row would
- * be below FLT_MIN, the scale and all elements of the row become 0. If a row has a NaN or an
- * infinity, the scale of the row becomes NaN. The memory at p includes the scales. */
+ * Each quotient of these quantization formulas is one f32 division, and each product is one f32
+ * multiplication. The quantized elements q are clamped to +-127 (I8) or +-448 (F8E4M3). If the
+ * scale of a row would be below FLT_MIN, the scale and all elements of the row become 0. If a row
+ * has a NaN or an infinity, the scale of the row becomes NaN. The memory at p includes the
+ * scales. */
 enum { XD_INT8_MAX_INPUTS = 130000 };
 
 typedef struct xd_weight {
     xd_dtype type;              /* type of the packed elements: compute type, I8 or F8E4M3     */
     /* number that identifies the packed layout, chosen by the device; 0: rows [out,in] */
     int      layout;
-    int64_t  out, in;           /* number of output channels; of input channels of one group  */
+    int64_t  out, in;           /* output channels; input channels of a group                 */
     int      nk;                /* number of spatial dimensions: 0 (linear), 2 or 3            */
     int      kernel[3];         /* kernel size along t,h,w; 1 in unused dimensions            */
     int      stride[3];         /* stride of a convolution, on which packing may depend       */
@@ -271,11 +272,12 @@ typedef struct xd_weight {
     int      floats;            /* 1: a GEMM with I8 weights keeps its input in f32           */
     void    *p;
     size_t   bytes;
-    /* Set by the caller before `pack` of a quantized weight: the scales sw[out] if the caller knows
-     * them (because the rows belong to a larger matrix), else NULL. If source and weight are both
-     * F8E4M3, `pack` copies the elements unchanged, and a `scale` of NULL stands for scales of 1.
-     * If the source is I8, `pack` copies the elements (-128 becomes -127), and `scale` must not be
-     * NULL. Only devices that use the host's memory support I8 sources. */
+    /* The scales sw[out] of a quantized weight. The caller sets `scale` before `pack` if it knows
+     * the scales, because the rows belong to a larger matrix. If `scale` is NULL, `pack` computes
+     * the scales from the float elements of the source. If source and weight are both F8E4M3,
+     * `pack` copies the elements unchanged, and a `scale` of NULL stands for scales of 1. If the
+     * source is I8, `pack` copies the elements (-128 becomes -127), and `scale` must not be NULL.
+     * Only devices that use the host's memory support I8 sources. */
     const float *scale;
 } xd_weight;
 
@@ -311,7 +313,7 @@ typedef enum xd_act {
  * rounded to nearest. Devices without fp8_gemm ignore `fp8`. Devices with fp8_gemm also accept
  * input rows that a norm has already quantized to F8E4M3:
  *   sx       [n] F32: the scales that the norm has written for the F8E4M3 input rows; absent if
- *            `in` is not F8E4M3 */
+ *            `in` has another type */
 typedef struct xd_gemm {
     xd_tensor        out, in, bias, gate, residual;
     const xd_weight *w;
@@ -333,8 +335,9 @@ typedef struct xd_qo { xd_tensor q, out; } xd_qo;
  *   lse     [B,n,H] F32: log of the sum of exponentials, exact in f32; absent: not computed
  *   part    `nparts` pieces [B,n_s,H,D], which together hold all rows of the queries and the
  *           output. The tensors q and out then only define shapes, and their data pointers are not
- *           read. If nparts is 0, q and out hold all rows
- *   cap     cap(s) = softcap tanh(s / softcap); with softcap 0, cap(s) = s
+ *           read. If nparts is 0, q and out hold all rows.
+ *   cap     the soft cap of scores: cap(s) = softcap tanh(s / softcap), or cap(s) = s if softcap
+ *           is 0.
  * If there are no keys, out is 0 and lse is -infinity.
  *
  * If `int8` is 1 and there is no bias, cap, window or causal mask, the scores are computed as
@@ -364,10 +367,11 @@ typedef struct xd_attn_args {
  *                the same row of `like`, which must not be `out`
  *   add          [n,C] F32 or BF16, or absent. If present, in + gate * add is first stored to `in`
  *                (as by xd_addmul) and then normalized; `in` must not be `out`
- *   gate         [1,C] or [n,C] F32, or absent (gate 1)
- *   sx           [n] F32, or absent; only for devices with fp8_gemm. If present, `out` is quantized
- *                to F8E4M3 as a GEMM with `fp8` quantizes rows of type `via`, and the scales of the
- *                rows are written to sx; `out` is contiguous and C is a multiple of 16 */
+ *   gate         [1,C] or [n,C] F32, or absent, which stands for 1
+ *   sx           [n] F32, or absent; only for devices with fp8_gemm. If present, the kernel
+ *                quantizes `out` to F8E4M3, in the same way as a GEMM with `fp8` quantizes input
+ *                rows of type `via`, and writes the scales of the rows to sx. `out` is then
+ *                contiguous, and C is a multiple of 16. */
 typedef struct xd_norm {
     xd_tensor out, in, gain, bias, scale, shift, like;
     int       rms;              /* 1: RMS norm, x / sqrt(mean x^2 + eps); 0: layer norm       */
@@ -378,15 +382,15 @@ typedef struct xd_norm {
 
 /* Group norm is computed in three steps, so that an image may be split into bands of rows. First,
  * the op `moments` computes the sums and sums of squares of each row of the image. Then a second
- * call of `moments`, with groups = 0, adds the sums of all R rows: in [R,n], out [n], both F64; out
- * may be the first row of in. Last, the op `gnorm` normalizes the image with these sums.
- *   moments: in [R,P,C] has R rows of P positions; out [R,G,2] F64 receives the sum and the sum of
- *   squares of each group of channels in each row
+ * call of `moments`, with groups = 0, adds the sums of all R rows: in is [R,n] F64, and out is [n]
+ * F64. out may be the first row of in. Last, the op `gnorm` normalizes the image with these sums.
+ *   moments: in [R,P,C] has R rows of P positions. out [R,G,2] F64 receives the sum and the sum of
+ *            squares of each group of channels in each row.
  *   gnorm:   in, out [n,C], out may be in; sums [G,2] F64 over `count` elements; gain, bias [C]
  *            F32. If `silu` is 1, SiLU is applied last. If scale and shift [t,h,w,C] F32 are
  *            present, in and out are [T,H,W,C], where T, H and W are multiples of t, h and w.
  *            norm(in) * scale + shift is then computed before SiLU, and each element of scale and
- *            shift applies to T/t x H/h x W/w positions */
+ *            shift applies to T/t x H/h x W/w positions. */
 typedef struct xd_moments { xd_tensor out, in; int groups; } xd_moments;
 typedef struct xd_gnorm {
     xd_tensor out, in, sums, gain, bias, scale, shift;
@@ -399,7 +403,8 @@ typedef struct xd_gnorm {
  * or BF16; out may be a. */
 typedef struct xd_glu { xd_tensor out, a, b; xd_act act; } xd_glu;
 
-/* Computes acc[n,C] += gate * in. acc is F32 or BF16; gate is [1,C] or [n,C] F32, or absent: 1. */
+/* Computes acc[n,C] += gate * in. acc is F32 or BF16; gate is [1,C] or [n,C] F32, or absent, which
+ * stands for 1. */
 typedef struct xd_addmul { xd_tensor acc, gate, in; } xd_addmul;
 
 /* Computes y = a x + b y, elementwise over the same shape, in F32. If x is absent, y = b y. If b is
@@ -433,11 +438,11 @@ typedef struct xd_lookup { xd_tensor out, table, ids; } xd_lookup;
  *                rotation; with them D is even
  * The rotation (rotary embedding, Su et al. 2021) replaces pair i, (x, y), by
  * (x cos[i] - y sin[i], y cos[i] + x sin[i]).
- * The pair with number i consists of the elements 2i and 2i + 1 of a head. If `halves` is 1, it
- * consists of the elements i and i + D/2. All arithmetic is in f32.
+ * The pair with number i consists of the elements 2i and 2i + 1 of a head. If `halves` is 1, pair i
+ * consists of the elements i and i + D/2 instead. All arithmetic is in f32.
  *   also         a second tensor of heads with its own gain and bias, for example the keys of the
- *                same rows, or absent (in.p is NULL). Its types equal those of the first tensor;
- *                its H may differ */
+ *                same rows, or absent (in.p is NULL). The second tensor has the types of the first
+ *                one, but may have another number of heads H. */
 enum { XD_QKNORM_MAX = 1024 };
 typedef struct xd_qk_heads { xd_tensor out, in, gain, bias; } xd_qk_heads;
 typedef struct xd_qknorm {
@@ -485,8 +490,8 @@ struct xd_ops {
      * call. */
     int64_t   (*pack_band)(xd_dev *d, const xd_weight *w);
     /* Packs all rows of `src`, which are the rows of weight w from row `row0` on. `row0` is a
-     * multiple of the band that pack_band returns. The number of rows is also such a multiple,
-     * unless they are the last rows of w. */
+     * multiple of the band that pack_band returns. The number of rows of `src` is a multiple of the
+     * band too, unless `src` holds the last rows of w. */
     xd_status (*pack_rows)(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0);
     xd_status (*gemm)   (xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp);
     xd_status (*attn)   (xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp);

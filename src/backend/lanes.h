@@ -2,9 +2,9 @@
  * kernels run on another lane.
  *
  * Work queued on a lane runs in order, and different lanes run concurrently. The caller orders the
- * work of two lanes with a mark (an event). It sets the mark on the first lane, after the work that
- * must run first, and makes the second lane wait for the mark. Only the thread that opened the
- * device uses lanes. If a device has a single queue, its field xd_dev.lanes is NULL. */
+ * work of two lanes with a mark (an event). The caller sets the mark on the first lane, after the
+ * work that must run first, and makes the second lane wait for the mark. Only the thread that
+ * opened the device uses lanes. If a device has a single queue, its field xd_dev.lanes is NULL. */
 #ifndef XD_BACKEND_LANES_H
 #define XD_BACKEND_LANES_H
 
@@ -73,9 +73,9 @@ struct xd_dev_lanes {
     /* Functions that share this device's memory and marks (events) with other processes of the
      * host. `lend` allocates memory, and `mark_lend` creates a mark. Both write a handle (of CUDA
      * IPC) to *h. Another process passes this handle to `borrow` or `mark_borrow`, which return the
-     * shared memory or mark. The other process may use borrowed memory only as the source of
-     * `copy`, and a borrowed mark only as the argument of `follow`. The four functions return NULL
-     * if the device or the system does not support such sharing. */
+     * shared memory or mark. Memory that a process has borrowed may only be the source of `copy`,
+     * and a borrowed mark may only be passed to `follow`. All four functions return NULL if the
+     * device or the system does not support CUDA IPC. */
     void     *(*lend)(xd_dev *d, size_t bytes, xd_handle *h);
     xd_mark  *(*mark_lend)(xd_dev *d, xd_handle *h);
     void     *(*borrow)(xd_dev *d, const xd_handle *h);

@@ -3,9 +3,9 @@
  *
  * The instruction set is chosen once, when the device is opened. The instruction set selects the
  * table of small kernels, the attention function (attn/) and our own GEMMs (gemm/), if there are
- * any for this instruction set. It also limits the instruction sets that oneDNN may use. The small
- * kernels are in kernels.c, which is compiled once per instruction set. The instruction set "c"
- * does not use oneDNN; its GEMM and convolution are in plain.c. */
+ * any for this instruction set. The instruction set also limits the instruction sets that oneDNN
+ * may use. The small kernels are in kernels.c, which is compiled once per instruction set. The
+ * instruction set "c" does not use oneDNN; its GEMM and convolution are in plain.c. */
 #ifndef XD_BACKEND_CPU_CPU_H
 #define XD_BACKEND_CPU_CPU_H
 
@@ -59,7 +59,7 @@ typedef struct xd_kernels {
      * elements of a row by the factor `by`, and stores the products as int8, rounded and clamped.
      * `int_dot` computes the dot products of the int8 row x and m int8 rows of a weight, which are
      * `ldw` bytes apart; the row length n is a multiple of 64. `float_dot` computes the dot
-     * products of the float row x and such int8 rows. */
+     * products of the float row x and m int8 rows of a weight. */
     float (*most)(const void *x, xd_dtype t, int64_t n);
     void (*integers)(int8_t *q, const void *x, xd_dtype t, float by, int64_t n);
     void (*int_dot)(int32_t *sum, const int8_t *x, const int8_t *w, int64_t ldw, int64_t m,

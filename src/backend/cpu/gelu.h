@@ -50,8 +50,8 @@ static inline __m512 gelu_part(int power, __m512i interval)
 
 static inline __m512 brief_gelu(__m512 x)
 {
-    /* In this mode, the instruction vrangeps returns the magnitude of the operand with the smaller
-     * magnitude. If one operand is NaN, it returns the magnitude of the other operand. */
+    /* Mode of the instruction vrangeps: the result is the magnitude of the operand with the smaller
+     * magnitude. If one operand is NaN, the result is the magnitude of the other operand. */
     enum { LEAST_OF_SIZES = 10 };
     const __m512  u = _mm512_range_ps(x, _mm512_set1_ps(5.5f), LEAST_OF_SIZES);
     const __m512i k = _mm512_castps_si512(_mm512_fmadd_ps(u, _mm512_set1_ps(31 / 5.5f),

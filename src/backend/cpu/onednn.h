@@ -103,9 +103,9 @@ xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *
  * such reorder. Reorders are cached, because a network has many weights of a few shapes. */
 xd_prim  *xd_weight_prim(xd_dnn *d, const xd_weight *w);
 xd_md_ref xd_weight_packed(const xd_prim *p);   /* returns the packed descriptor of reorder p  */
-/* Empties a full cache of primitives, so that a server with ever new sizes does not grow without
- * bound. Every entry point of the oneDNN code calls this function first. Primitives stay valid
- * until the next call of this function. */
+/* Empties the cache of primitives if it is full. Otherwise the memory of a server that receives
+ * requests of ever new sizes would grow without bound. Every entry point of the oneDNN code calls
+ * this function first. Primitives stay valid until the next call of this function. */
 void      xd_dnn_enter(xd_dnn *d);
 
 #endif

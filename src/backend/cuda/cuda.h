@@ -5,8 +5,8 @@
  * is queued. Kernels are found by name in one module: the fatbin of this build or, if XDIT_CUDA_DIR
  * is set, the file xdit_kernels.so of that directory. A CUDA error is permanent: every later call
  * of the process returns XD_EDEVICE. With XDIT_CUDA_SYNC=1 the host waits after each kernel and
- * each GEMM, so that an error message names the call that caused the error. No graphs are recorded
- * in this mode. */
+ * each GEMM, so that an error message names the call that caused the error. With XDIT_CUDA_SYNC=1,
+ * no graphs are recorded. */
 #ifndef XD_BACKEND_CUDA_CUDA_H
 #define XD_BACKEND_CUDA_CUDA_H
 
@@ -86,8 +86,8 @@ typedef struct xd_cuda_block { char *p; size_t bytes; } xd_cuda_block;
 typedef struct xd_cuda_pinned { char *p; CUevent done; } xd_cuda_pinned;
 
 /* Two events of the last fetch to one of the XD_FETCH_PLACES buffers (fetch.c). The event `free` is
- * reached when the work that was queued before the fetch has ended. The event `filled` is reached
- * when the fetch has ended. */
+ * reached when the work that was queued before the fetch has ended, so that the fetch may overwrite
+ * the buffer. The event `filled` is reached when the fetch has ended. */
 typedef struct xd_cuda_place { CUevent free, filled; } xd_cuda_place;
 
 /* The events of the timestamps that xd_dev_ops.stamp queues. The event `first` was reached at the
@@ -289,8 +289,8 @@ typedef struct xd_cuda_keys {
     char     *tmp;                      /* scratch of the attention call                       */
     xd_tensor k, v;
 } xd_cuda_keys;
-/* Returns the scratch bytes of attention by cuDNN. Also makes a background thread compile cuDNN's
- * execution plans for this attention. */
+/* Returns the scratch bytes of attention by cuDNN. The function also makes a background thread
+ * compile cuDNN's execution plans for this attention. */
 size_t    xd_cuda_attention_cudnn_scratch(xd_cuda_dev *c, const xd_attn_args *a);
 /* Computes attention by cuDNN. The arguments and the result are those of
  * xd_cuda_attention_products. */
@@ -350,8 +350,9 @@ void xd_cuda_cache_folder(const xd_cuda_dev *c, const char *what, size_t version
 /* ---- weights.c: rows [out][taps][in] of the compute type, or 8-bit with scales ------------ */
 
 /* Returns the number of elements from one row of a packed weight to the next row. For a
- * convolution, this is `in` times the number of taps. For a linear layer, this is `in` rounded up
- * to a multiple of 16 if the elements have 8 bits, else of 8; the rows are padded with zeros. */
+ * convolution, the stride is `in` times the number of taps. For a linear layer, the stride is `in`
+ * rounded up to a multiple of 16 if the elements have 8 bits, else of 8; the rows are padded with
+ * zeros. */
 int64_t   xd_cuda_weight_stride(const xd_weight *w);
 /* Returns the scales sw[out] of a quantized weight, which follow the weight's rows. */
 const float *xd_cuda_weight_scales(const xd_weight *w);

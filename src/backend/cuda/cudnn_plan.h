@@ -35,8 +35,8 @@ typedef struct xd_cudnn_operands {
     const void    *q, *k, *v;
     void          *out;
     float         *lse;
-    /* [B] number of valid query rows, and number of valid key rows, of each sample. Not read if the
-     * field `lengths` of the shape is 0. */
+    /* [B] number of valid query rows, and number of valid key rows, of each sample. If the field
+     * `lengths` of the shape is 0, these two arrays are not read. */
     const int32_t *queries, *keys;
     float          scale;
 } xd_cudnn_operands;

@@ -6,7 +6,7 @@
  * test defines XD_CUDA_TYPES_GIVEN and includes <cuda.h> first.
  *
  * If XDIT_CUDA_DIR is set, the CUDA libraries are loaded only from the directory that it names.
- * Tests use this to load stand-ins for the libraries. */
+ * Tests use XDIT_CUDA_DIR to load stand-ins for the libraries. */
 #ifndef XD_BACKEND_CUDA_DRIVER_H
 #define XD_BACKEND_CUDA_DRIVER_H
 

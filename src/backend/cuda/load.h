@@ -33,9 +33,9 @@ int       xd_cuda_stand_in(char *path, size_t size, const char *name);
 /* Converts the result of a driver call to a status: returns XD_OK on success, XD_ENOMEM if the
  * device is out of memory, and XD_EDEVICE for any other error. */
 xd_status xd_cuda_status(CUresult r);
-/* Returns the same as xd_cuda_status. Also logs the number and name of the process's first error,
- * with the name `call` of the function that returned the error. Out-of-memory errors are not
- * logged. */
+/* Returns the same as xd_cuda_status. For the first error of the process, the function also logs
+ * the number and name of the error and the name `call` of the function that returned the error.
+ * Out-of-memory errors are not logged. */
 xd_status xd_cuda_check(const char *call, CUresult r);
 /* Returns 1 if XDIT_CUDA_SYNC=1 is set: the host then waits after each kernel and each GEMM of a
  * library. */

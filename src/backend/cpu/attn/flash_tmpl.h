@@ -1,13 +1,13 @@
 /* flash_tmpl.h - computes attention block by block; compiled once per instruction set
  *
- * This is FlashAttention (Dao et al. 2022) for a CPU. For a block of queries and a block of keys,
- * the scores are computed first, then the exponentials of the scores relative to the largest score
- * so far, and then the weighted sums of the values. The weighted sums are rescaled when a much
- * larger score appears in a later block of keys. Because of the blocks, scores never leave the
- * cache. All exponentials are powers of two (log2 e is part of the scale). This file has the code
- * that all instruction sets share: packing, bias and masks, blocks and their output. The matrix
- * multiplications are in vector_tmpl.h and amx.c. The header plan.h explains the words unit, step
- * and block.
+ * The algorithm is FlashAttention (Dao et al. 2022), here for a CPU. For a block of queries and a
+ * block of keys, the scores are computed first, then the exponentials of the scores relative to the
+ * largest score so far, and then the weighted sums of the values. The weighted sums are rescaled
+ * when a much larger score appears in a later block of keys. Because of the blocks, scores never
+ * leave the cache. All exponentials are powers of two (log2 e is part of the scale). This file has
+ * the code that all instruction sets share: packing, bias and masks, blocks and their output. The
+ * matrix multiplications are in vector_tmpl.h and amx.c. The header plan.h explains the words unit,
+ * step and block.
  *
  * The including file defines these macros, types and functions:
  *   LANES              floats in a vector
@@ -70,9 +70,10 @@ static int64_t step_count(int64_t n)
 enum { WHOLE_STEPS = TILES || QUADS };
 
 /* Returns the number of the key whose value is in the low half of the packed 32-bit unit u. With
- * bf16 values, the high half holds the value of another key. Without WHOLE_STEPS, this is the next
- * key. With WHOLE_STEPS, it is the key 16 positions later within a group of 32 keys, so that two
- * vectors of probabilities are combined to 32-bit units without a shuffle across lanes. */
+ * bf16 values, the high half holds the value of another key. If WHOLE_STEPS is 0, the other key is
+ * the next key. If WHOLE_STEPS is 1, the other key is 16 positions later within a group of 32 keys.
+ * Because of this order, two vectors of probabilities are combined to 32-bit units without a
+ * shuffle across lanes. */
 static int64_t key_of_unit(int64_t u)
 {
     if (WHOLE_STEPS)
@@ -111,8 +112,8 @@ static unit *packed_pair(const job *w, int64_t pair)
     return (unit *)(void *)(w->packed + (size_t)pair * w->p.pair_bytes);
 }
 
-/* Computes statistics of all keys of a group before the keys are packed. Only int8.c defines a
- * function that does something: it computes the mean of the keys. */
+/* Computes statistics of all keys of a group before the keys are packed. Only int8.c needs this
+ * function, for the mean of the keys; in other files the function is empty. */
 static void measure_keys(job *w);
 
 /* Packs n keys of a (batch, key head) pair, which form key block kb, in the layout that the
@@ -188,13 +189,14 @@ typedef struct block {
     float  *top, *low;
     int     begun;              /* 1: `o` holds sums over earlier key blocks                  */
     const char *in[XD_ATTN_TILE_ROWS];  /* addresses of the rows of queries                   */
-    /* addresses of the query rows of the next block; after the last block, of any valid rows */
+    /* addresses of the query rows of the next block; for the last block, addresses of any valid
+     * rows */
     const char *next[XD_ATTN_TILE_ROWS];
     char   *out[XD_ATTN_TILE_ROWS];     /* addresses of the output rows                       */
 } block;
 
 /* Prefetches output row i of the block, and a query row of the next block of queries. The next
- * block usually belongs to the same head. */
+ * block of queries usually belongs to the same head. */
 static inline void prefetch_next_block(const block *k, int64_t i, size_t out_bytes, size_t bytes)
 {
     for (size_t c = 0; c < out_bytes; c += LINE)

@@ -1,5 +1,5 @@
-/* float_softmax_tmpl.h - turns f32 scores into probabilities: the softmax_state of values_tmpl.h
- * for float scores
+/* float_softmax_tmpl.h - turns f32 scores into probabilities; defines the softmax_state and
+ * softmax_next that values_tmpl.h requires
  *
  * The including file defines the v_ functions of flash_tmpl.h, LANES, PAIRS and put_probs, and has
  * included plan.h. */

@@ -49,8 +49,9 @@ typedef struct softmax_state {
 } softmax_state;
 
 typedef struct curve {
-    /* `natural`: the factor from scores to natural logarithms, in which the bias is given (used
-     * only with a bias); `scale`: the factor from scores to exponents of two in fixed point */
+    /* Two factors. With a bias, a score is first multiplied by `natural`, which is the attention's
+     * scale, and the bias is added. The factor `scale` converts this sum, or the score if there is
+     * no bias, to an exponent of two in fixed point. */
     vf      natural, scale;
     vf      low;                /* addend of scaled scores if the reference score is 0        */
     vf      min_sum, max_sum;   /* range of fixed-point sums that fit into 16 bits            */
@@ -92,8 +93,8 @@ ALWAYS_INLINE __m512i fixed_point_powers(const float *s, const float *bias, vf l
 }
 
 /* Turns the scores of row r into probabilities. The 2^15 in BIAS maps scores that are too large to
- * 65535 and scores that are too small to less than 2^15. The saturating subtraction turns the
- * former into NaN and the latter into 0. */
+ * 65535 and scores that are too small to less than 2^15. The saturating subtraction of 2^15 turns
+ * 65535 into the bits of a bf16 NaN and values below 2^15 into 0. */
 ALWAYS_INLINE void softmax_row(const softmax_state *a, int64_t r, curve *k, how h)
 {
     const float *s = a->s + r * STEP_KEYS, *bias = h.biased ? a->bias + r * a->bias_step : NULL;

@@ -66,8 +66,8 @@ typedef void soft_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t
     }                                                                                              \
     (void)h##i;
 
-/* Stores row i of the tile's scores. Also updates row i of `top`, a vector with the maximum score
- * of the row in each lane. */
+/* Stores row i of the tile's scores. Row i of `top`, a vector with the maximum score of the row in
+ * each lane, is updated too. */
 #define TILE_STORE_TOP(i)                                                                          \
     {                                                                                              \
         vf t = v_max(c##i##_0, v_load(top + (i)*LANES));                                           \
@@ -107,7 +107,8 @@ typedef void soft_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t
     }
 
 /* Defines a function that computes a register tile of value sums. Rows of probabilities are LDS
- * 32-bit units apart. This constant distance saves address registers, which tall tiles lack. */
+ * 32-bit units apart. Because LDS is a constant, the function needs fewer address registers; tall
+ * tiles would need too many. */
 #define SUM_TILE(name, MR, NVS, HALFS)                                                             \
     static void name(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add)     \
     {                                                                                              \

@@ -61,8 +61,8 @@ static void softmax(softmax_state *s)
 /* Turns each score s into the probability 2^(c s - top), where top is the row's reference score,
  * and computes the sum of the values weighted by the probabilities. In a row whose maximum is
  * -infinity, a score is either -infinity and becomes 0, or NaN (which the vector maximum may
- * ignore) and stays NaN. The softmax of the next rows runs during the first columns of the value
- * sums. */
+ * ignore) and stays NaN. While the first columns of the value sums of some rows are computed, the
+ * softmax of the next rows runs too. */
 static void softmax_and_sum(const job *w, const block *k, int64_t n, const unit *values, float c)
 {
     const xd_attn_plan *p = &w->p;

@@ -20,9 +20,9 @@
 
 /* ---- bias and masks ----------------------------------------------------------------------- */
 
-/* Adds the bias to the scores of a row and returns the new maximum. Scores s become s + bias /
- * scale or, if `scaled`, c s + bias log2(e). `scaled` is 1 if the bias cannot be divided by the
- * scale, or if probabilities stay f32. */
+/* Adds the bias to the scores of a row and returns the new maximum. A score s becomes s + bias /
+ * scale or, if `scaled` is 1, scale log2(e) s + log2(e) bias. `scaled` is 1 if the bias cannot be
+ * divided by the scale, or if probabilities stay f32. */
 static vf add_bias(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n,
                    int scaled)
 {
@@ -131,8 +131,8 @@ static void compute_scores(const job *w, const block *k, int64_t n, const unit *
 }
 
 /* Sets the reference score of row i to its largest score, or keeps the earlier reference score if
- * that is lower by at most LIFT. Sums up to 2^LIFT lose no accuracy, and rows are seldom
- * rescaled. */
+ * that is lower by at most LIFT. Rows are therefore seldom rescaled. Probabilities of up to 2^LIFT
+ * cause no loss of accuracy. */
 static void set_reference(const job *w, const block *k, int64_t i, float c)
 {
     float top = v_hmax(v_load(k->lane_max + i * LANES)) * c;

@@ -72,14 +72,14 @@ static inline vf v_power(vf p, vf t, vm live)
 
 /* Computes 2^x for x < 100.
  *
- * If PAIRS is 1, probabilities are later rounded to bf16, so a short polynomial suffices. It is a
- * minimax polynomial p with p(0) = 1, which computes 2^(x - floor(x)) with a relative error of
- * 9e-5. The scaling instruction turns 2^-inf into 0.
+ * If PAIRS is 1, probabilities are later rounded to bf16, so a short polynomial suffices. The
+ * minimax polynomial p, with p(0) = 1, computes 2^(x - floor(x)) with a relative error of 9e-5. The
+ * scaling instruction turns 2^-inf into 0.
  *
- * If PAIRS is 0, the result is 0 for x < -100. Such a term does not change an f32 sum that is at
- * least 1, and without such terms, sums of products never become denormal. Adding 1.5 2^23 to x
- * rounds x to an integer n and leaves n in the low bits; a shift moves n to the exponent. 2^(x - n)
- * is a polynomial of degree 5 on [-1/2, 1/2] with a relative error of 9e-8. */
+ * If PAIRS is 0, the result is 0 for x < -100. A term of 2^-100 does not change an f32 sum that is
+ * at least 1, and without terms below 2^-100, sums of products never become denormal. Adding 1.5
+ * 2^23 to x rounds x to an integer n and leaves n in the low bits; a shift moves n to the exponent.
+ * 2^(x - n) is a polynomial of degree 5 on [-1/2, 1/2] with a relative error of 9e-8. */
 static inline vf v_exp2(vf x)
 {
     if (PAIRS) {

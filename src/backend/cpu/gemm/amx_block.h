@@ -10,10 +10,11 @@
  * for all rows of the block. Between chunks, accumulators are kept in scratch.
  *
  * An input tile holds one step of 16 rows, row by row. A weight tile holds one step of 16 columns
- * as [unit][16], with the 32-bit units of block.h. Packed weights are [strip][step] of pairs of
- * adjacent weight tiles (XD_PAIR_BYTES, 2 KiB). Zeros pad missing rows, missing columns and the
- * ends of rows. The products are always added to an accumulator in the order of the steps, so
- * results are bit-identical however the GEMM is split into blocks. */
+ * as [unit][16], with the 32-bit units of block.h. For each step of each strip, the packed weights
+ * have two adjacent weight tiles, which are XD_PAIR_BYTES (2 KiB); the layout is [strip][step].
+ * Zeros pad missing rows, missing columns and the ends of rows. The products are always added to an
+ * accumulator in the order of the steps, so results are bit-identical however the GEMM is split
+ * into blocks. */
 #ifndef XD_BACKEND_CPU_GEMM_AMX_BLOCK_H
 #define XD_BACKEND_CPU_GEMM_AMX_BLOCK_H
 
@@ -27,8 +28,8 @@ enum {
 };
 
 typedef struct xd_amx_job {
-    /* The input `in` (rows `ldi` bytes apart), the weight `w`, and the fields that finish.h
-     * reads. */
+    /* Holds the input `in`, whose rows are `ldi` bytes apart, the weight `w`, and the operands of
+     * the epilogue, which finish.h reads. */
     xd_gemm_job of;
     int64_t    row_bytes;       /* bytes of an input row                                      */
     int        ready;           /* 1: the input is already stored as tiles, [32 rows][step]   */

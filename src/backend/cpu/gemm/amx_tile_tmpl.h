@@ -3,7 +3,7 @@
  * Steps, strips, chunks and register blocks are defined in amx_block.h.
  *
  * The including file defines TILE_DOT, the tile multiply, and one of these:
- *   TILED_IN_PLACE   the packed weights already have the layout of amx_block.h
+ *   TILED_IN_PLACE   a macro, if the packed weights already have the layout of amx_block.h; or
  *   weights_at       a function that returns the address of packed step k of a strip. A packed step
  *                    has at most XD_PAIR_BYTES. A file with weights_at also defines expand_step,
  *                    which expands step k of a chunk to tiles
@@ -70,7 +70,7 @@ typedef struct block {
      * bytes from the beginning of this chunk to the end of an input row. */
     const char  *packed;
     int64_t      left;
-    const char  *next;          /* weights to prefetch, `quads` times QUAD_BYTES               */
+    const char  *next;          /* weights to prefetch: `quads` * QUAD_BYTES bytes             */
     int64_t      quads;
     /* the epilogue that follows this chunk, whose output is prefetched; NULL: no epilogue
      * follows */
@@ -79,8 +79,8 @@ typedef struct block {
 
 /* ---- epilogue during tile multiplies ------------------------------------------------------ */
 
-/* Stores 32 columns of a row. Complete cache lines of bf16 are stored at once. If `streams` is 1,
- * stores are non-temporal. */
+/* Stores 32 columns of a row. A complete cache line of bf16 is stored by one instruction. If
+ * `streams` is 1, stores are non-temporal. */
 FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int streams, __m512 x,
                            __m512 y)
 {
@@ -147,8 +147,8 @@ typedef void deferred_fn(const xd_gemm_job *p, deferred *l, int64_t rows);
     }
 ALL_ACTS(DEFERRED_WITH)
 
-/* Variants of the deferred epilogue for the common cases. These variants have fewer instructions
- * per row, so more rows fit into the processor's out-of-order window. */
+/* Variants of the deferred epilogue for the common cases. The variants have fewer instructions per
+ * row than the general function, so more rows fit into the processor's out-of-order window. */
 #define DEFERRED_TYPES(name, type, act, brief)                                                     \
     static void name(const xd_gemm_job *p, deferred *l, int64_t rows)                              \
     {                                                                                              \
@@ -174,7 +174,7 @@ static deferred_fn *deferred_fn_of(const xd_gemm *a)
 }
 
 /* Returns the offset from the first to the last byte of `width` columns from column c on. Returns 0
- * if these columns of every row are within one pair of cache lines. The processor fetches cache
+ * if, in every row, the columns are within one pair of cache lines. The processor fetches cache
  * lines in pairs of 128 bytes. */
 static int64_t pair_after(const xd_tensor *t, int64_t c, int64_t width)
 {
@@ -358,8 +358,8 @@ typedef struct piece {
 } piece;
 
 /* A chunk of weights, by which all rows of a block are multiplied. The chunk is steps [k, k + ks)
- * of a strip of 32 columns. During these multiplications, the L2 cache holds the steps of the input
- * rows from step k0 on. */
+ * of a strip of 32 columns. While the rows are multiplied by the chunk, the L2 cache holds the
+ * steps of the rows from step k0 on. */
 typedef struct chunk { int64_t strip, k0, k, ks; } chunk;
 
 /* Returns the chunk of weights after c. If c is the last chunk, returns a chunk with 0 steps (ks is
@@ -415,8 +415,8 @@ FINISH_INLINE void copy_tiles_as(const piece *p, int64_t k0, int floats)
             }
 }
 
-/* Copies F32 rows to tiles. This function is not inlined into run_piece, because the compiler would
- * then assign registers to the copy loops that the tile multiplies need. */
+/* Copies F32 rows to tiles. The copy functions are not inlined into run_piece, because the compiler
+ * would then assign registers to the copy loops that the tile multiplies need. */
 static __attribute__((noinline)) void copy_tiles_floats(const piece *p, int64_t k0)
 {
     copy_tiles_as(p, k0, 1);

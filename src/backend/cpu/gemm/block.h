@@ -46,8 +46,8 @@ typedef struct xd_gemm_job {
     int64_t        per;                 /* number of panels that a thread processes at a time */
     /* maximum number of panels whose chunks are multiplied side by side; 0: one panel */
     int64_t        side;
-    /* Scratch memory, which has `tmp_bytes` bytes for each thread. The first `sum_bytes` of these
-     * bytes are for accumulators. */
+    /* Scratch memory, which has `tmp_bytes` bytes for each thread. The first `sum_bytes` bytes of a
+     * thread's scratch memory are for accumulators. */
     char          *tmp;
     size_t         tmp_bytes, sum_bytes;
 } xd_gemm_job;

@@ -1,22 +1,23 @@
 /* gemm.h - our own GEMMs, used where they are faster than oneDNN
  *
  * On each instruction set, these GEMMs support weights of the following types:
- *   AMX                                bf16, e4m3, int8
- *   AVX-512 with bf16 dot products     bf16, e4m3
- *   AVX-512 with VNNI                  int8
- *   AVX2                               f32
+ *   AMX: bf16, e4m3 and int8;
+ *   AVX-512 with bf16 dot products: bf16 and e4m3;
+ *   AVX-512 with VNNI: int8;
+ *   AVX2: f32.
  *
  * The arguments of the GEMMs are those of backend.h. A row of the output is always computed by the
- * same operations in the same order: the order of additions depends only on the length of a row. It
- * does not depend on the other rows of the call, on the number of threads, or on the addresses. */
+ * same operations in the same order: the order of additions depends only on the length of a row.
+ * The result of a row does not depend on the other rows of the call, on the number of threads, or
+ * on the addresses. */
 #ifndef XD_BACKEND_CPU_GEMM_GEMM_H
 #define XD_BACKEND_CPU_GEMM_GEMM_H
 
 #include "backend/cpu/cpu.h"
 
-/* Returns 1 if the functions below support this weight on this instruction set. Only the weight's
- * type and sizes are read. The other functions of this file require a weight for which this
- * function returns 1. */
+/* Returns 1 if the functions below support this weight on this instruction set. The function reads
+ * only the weight's type and sizes. The other functions of this file require a weight for which
+ * this function returns 1. */
 int       xd_cpu_gemm_takes(xd_isa isa, const xd_weight *w);
 /* Returns 1 if the GEMM reads an F32 input directly, without a previous conversion. */
 int       xd_cpu_gemm_reads_floats(xd_isa isa, const xd_weight *w);

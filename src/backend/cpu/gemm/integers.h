@@ -136,9 +136,9 @@ static inline __m512i float_integers(const char *x, int64_t i, int64_t n, __m512
 }
 
 /* The quantized rows of a GEMM's input and the scales of the rows. The layout of the quantized rows
- * is [rows / side][step][side][64], where a step is 64 consecutive elements. Each byte is xor'ed
- * with `flip`, which is 0x80 for unsigned bytes with an offset of 128. A scale of NaN marks a row
- * with non-finite elements. */
+ * is [rows / side][step][side][64], where a step is 64 consecutive elements. Each byte of the
+ * quantized rows is xor'ed with `flip`, which is 0x80 for unsigned bytes with an offset of 128, and
+ * 0 for signed bytes. A scale of NaN marks a row with non-finite elements. */
 typedef struct integer_rows { char *q; float *scale; int64_t steps, side; char flip; } integer_rows;
 
 /* Quantizes rows [begin, end) of the input of a GEMM, with zeros after the ends of rows. One loop

@@ -189,8 +189,9 @@ typedef struct resize_args {
     int         factor[3], size;
 } resize_args;
 
-/* Computes weights = softmax(scale * scores) for each row of m scores. In both arrays, the rows are
- * `ld` elements apart. `lse` receives the log-sum-exp of each row, or is NULL. */
+/* Computes weights = softmax(scale * scores) for each row of m scores. The rows of scores, and the
+ * rows of weights, are `ld` elements apart. `lse` receives the log-sum-exp of each row, or is
+ * NULL. */
 typedef struct softmax_args {
     void        *weights;
     const float *scores;
