@@ -40,8 +40,8 @@ typedef struct xd_dev_ops {
     void  (*put)(xd_dev *d, void *p, size_t bytes);
     /* blocks the host until all work of stream s has ended */
     void  (*sync)(xd_dev *d, xd_stream *s);
-    /* Writes the number of bytes of device memory that can be allocated now, and the number of all
-     * bytes of device memory. */
+    /* Writes the number of bytes of device memory that can be allocated now to *available, and the
+     * size of the device memory in bytes to *total. */
     void  (*memory)(xd_dev *d, size_t *available, size_t *total);
     /* Copies bytes from host memory to device memory, after the earlier work and before the later
      * work of stream s. The caller may reuse the host memory when the function returns. */
@@ -58,10 +58,10 @@ typedef struct xd_dev_ops {
      * directly). On devices that use the host's memory, the pointers to these copy functions are
      * NULL. `pin` allocates pinned host memory, and returns NULL if out of memory. `unpin` waits
      * for the copies that read the pinned memory, then frees the memory. `fetch` queues a copy from
-     * pinned memory to the device. The copy waits for all work that was queued before it, and runs
-     * concurrently with work that is queued later. The caller gives each copy a number `place` from
-     * 0 to XD_FETCH_PLACES - 1. `fetched` makes work that is queued later wait for the last copy
-     * with the number `place`. Copies run one after the other. */
+     * pinned memory to the device. The copy waits for all work that was queued before the call of
+     * `fetch`, and runs concurrently with work that is queued after it. The caller gives each copy
+     * a number `place` from 0 to XD_FETCH_PLACES - 1. `fetched` makes work that is queued after its
+     * call wait for the last copy with the number `place`. Copies run one after the other. */
     void     *(*pin)(xd_dev *d, size_t bytes);
     void      (*unpin)(xd_dev *d, void *p);
     /* `pin_pages` pins complete pages of memory that the caller has allocated and may share with
@@ -104,8 +104,8 @@ typedef struct xd_dev_ops {
 struct xd_dev {
     const xd_dev_ops *mem;
     const xd_ops     *ops;
-    const xd_dev_lanes *lanes;          /* functions of the lanes (queues); NULL: a single queue */
-    const xd_dev_graphs *graphs;        /* functions that record graphs; NULL: unsupported       */
+    const xd_dev_lanes *lanes; /* functions for lanes (queues); NULL: there is only one queue */
+    const xd_dev_graphs *graphs;        /* functions that record graphs; NULL: no graphs         */
     char              name[32];         /* name of the device, e.g. "cpu-amx", "cuda:0", "count" */
     /* 1: a count device (it computes nothing); never dereference its addresses */
     int               counts;
@@ -115,20 +115,21 @@ struct xd_dev {
      * scores if xd_attn_args.int8 is 1. Attention with other query types ignores
      * xd_attn_args.int8. */
     unsigned          int8_attn;
-    int               fp8_gemm;         /* 1: GEMMs multiply fp8 inputs on request (xd_gemm.fp8) */
+    int               fp8_gemm;         /* 1: GEMMs support fp8 inputs (xd_gemm.fp8) */
     int               narrow_bias;      /* 1: linear layers accept biases of the compute type  */
     /* 1: a norm with `add` is faster than a norm and a separate addition */
     int               norm_adds;
     void             *priv;
 };
 
-/* Opens a device by name: a kind ("cpu"), or a kind and an instance ("cuda:1"). NULL as the name
- * opens the first kind of the registry. Returns XD_EINVAL if there is no such device. */
+/* Opens a device by name: a kind ("cpu"), or a kind and an instance ("cuda:1"). If `name` is NULL,
+ * opens a device of the first kind in the registry. Returns XD_EINVAL if there is no such
+ * device. */
 xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e);
-/* Opens a stand-in for a device that has its own memory (such as a GPU), so that a count device can
- * be opened for this kind of device on a machine without one. The stand-in only returns the sizes
- * of scratch memory and of packed weights. `name` is as in xd_dev_open. Returns XD_EINVAL if there
- * is no such kind. */
+/* Opens a stand-in for a device that has its own memory, such as a GPU. With the stand-in, a count
+ * device for GPUs can be opened on a machine without a GPU. The stand-in only returns the sizes of
+ * scratch memory and of packed weights. `name` is as in xd_dev_open. Returns XD_EINVAL if there is
+ * no such kind. */
 xd_status xd_dev_open_sizes(xd_dev **d, const char *name, xd_err *e);
 /* Chooses the device of rank number `rank`. All ranks of this host (their number is `ranks`) have
  * requested the device `name`. The name "cuda" means one GPU per rank, so *out becomes
@@ -136,10 +137,10 @@ xd_status xd_dev_open_sizes(xd_dev **d, const char *name, xd_err *e);
  * has no instances, *out stays empty, and every rank opens the device `name`. Returns XD_EINVAL if
  * there are fewer instances than ranks. */
 xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks, xd_err *e);
-/* Opens a device of a kind that is faster than the first kind of the registry. The device is for
- * rank number `rank` of the `ranks` ranks on this host, and is used by no other rank. Returns
- * XD_EUNSUPPORTED if this machine has no such device. Any other error means that there are not
- * enough such devices for all ranks, or the device cannot be opened. */
+/* Opens a device of a kind that is faster than the first kind of the registry. The device is used
+ * only by rank number `rank` of the `ranks` ranks on this host. Returns XD_EUNSUPPORTED if this
+ * machine has no device of a faster kind. Any other error means that there are fewer devices of
+ * this kind than ranks, or that the device cannot be opened. */
 xd_status xd_dev_open_best(xd_dev **d, int rank, int ranks, xd_err *e);
 /* Opens a count device, which counts bytes and operations of a real device and computes nothing.
  * On the count device, the sizes of scratch memory and packed weights are those of `real`
@@ -151,14 +152,14 @@ void      xd_dev_close(xd_dev **d);
 typedef struct xd_counts { /* work that a count device has counted since the last reset */
     /* floating-point operations: 2 for each multiply-add of GEMM, convolution, attention */
     double flops;
-    /* the operations in `flops` that are part of GEMMs, of attention and of convolutions */
+    /* parts of `flops`: the operations of GEMMs, of attention and of convolutions */
     double gemm_flops, attn_flops, conv_flops;
     double bytes;                       /* bytes of operands that ops read and write */
     int64_t calls;
     int64_t small; /* calls with fewer than 4e9 operations and less than 20 MB of operands */
 } xd_counts;
-/* Reads the work that a count device has counted. If `reset` is 1, the counts are then set to
- * zero. */
+/* Reads the work that a count device has counted. If `reset` is 1, sets the counts to zero after
+ * they are read. */
 void xd_dev_counts(xd_dev *d, xd_counts *out, int reset);
 
 /* Returns the type in which this device computes if `want` (XD_F32, XD_F16 or XD_BF16) is
@@ -176,8 +177,8 @@ xd_dtype xd_dev_best(const xd_dev *d);
 double   xd_dev_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 /* Returns the approximate number of bytes that kernels will allocate for code and tables when they
  * first run. The estimate covers the calls that a count device has counted but that have not run
- * yet. Kernels allocate these bytes in device memory if the device has its own memory, else in host
- * memory. */
+ * yet. Kernels allocate memory for code and tables in device memory if the device has its own
+ * memory, else in host memory. */
 size_t   xd_dev_kernel_bytes(const xd_dev *d);
 /* Returns an id of the device's memory, which is equal for all devices that share the memory; 0 for
  * the host's memory. A count device returns the id of the real device for which it counts. */
@@ -202,7 +203,8 @@ typedef struct xd_dev_kind {
      * "kind:<n-1>". The function pointer `instances` is NULL if the kind has only one device, which
      * all ranks of a host share. */
     xd_status (*instances)(int *n, xd_err *e);
-    /* Starts loading, in the background, the libraries for which `open` will wait. May be NULL. */
+    /* Starts to load the libraries of the device kind in the background; `open` waits until they
+     * are loaded. May be NULL. */
     void      (*early)(void);
     /* Reports the kind's libraries and their versions. May be NULL. */
     void      (*about)(xd_fact *fact, void *cookie);
@@ -221,9 +223,10 @@ extern const xd_dev_kind *const xd_dev_kinds[];
 void     xd_dev_early(void);            /* calls `early` of every device kind                 */
 void     xd_dev_about(xd_fact *fact, void *cookie);     /* calls `about` of every device kind */
 
-/* Computes how much host memory is left. *machine: bytes that all processes of this machine (or of
- * this control group) may still allocate together. *process: bytes of address space that this
- * process may still map (ulimit -v), minus the address space that kernels will map. */
+/* Computes how much host memory is left. Writes to *machine the number of bytes that all processes
+ * of this machine (or of this control group) together may still allocate. Writes to *process the
+ * number of bytes of address space that this process may still map (ulimit -v), minus the address
+ * space that kernels will map later. */
 void     xd_host_memory(size_t *machine, size_t *process);
 /* Returns the bytes of address space that this process may still map, including the address space
  * that kernels will map later. */
@@ -234,7 +237,7 @@ void     xd_host_memory_free(size_t *available, size_t *total);
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-/* A weight: the matrix of a linear layer or the kernel of a convolution. The weight is packed,
+/* A weight is the matrix of a linear layer or the kernel of a convolution. The weight is packed,
  * which means that its elements are in the order that the device's GEMM or convolution reads
  * fastest. To fill an xd_weight, the caller describes the weight (type, out, in, kernel, groups;
  * `p` is NULL), calls pack_size, sets p to memory of that many bytes, and calls pack. The caller
@@ -245,11 +248,12 @@ void     xd_host_memory_free(size_t *available, size_t *total);
  *   I8       w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 127, q = w / sw rounded to nearest
  *            even. The GEMM quantizes its input row by row in the same way:
  *            sx[n] = max_i |x[n,i]| / 127, q = x * (127 / max).
- *            The result is epilogue((float)sum * (sx[n] * sw[o])). Sums of up to XD_INT8_MAX_INPUTS
- *            products are exact in int32, so all devices compute bit-identical results. If `floats`
- *            is 1, the input is not quantized: the f32 input is multiplied by q, and the sum of the
- *            products is multiplied by sw[o]. Callers set `floats` if the input has few rows,
- *            because reading the weight then dominates the time.
+ *            The int32 sum of products becomes the output epilogue((float)sum * (sx[n] * sw[o])).
+ *            Sums of up to XD_INT8_MAX_INPUTS products are exact in int32, so all devices compute
+ *            bit-identical results. If `floats` is 1, the input is not quantized: the f32 input is
+ *            multiplied by q, and the sum of the products is multiplied by sw[o]. Callers set
+ *            `floats` if the input has few rows, because reading the weight then dominates the
+ *            time.
  *   F8E4M3   w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 448, q = w / sw rounded to the nearest
  *            e4m3. The GEMM converts q to the type of its input, which is exact for every type, and
  *            multiplies the input by q. Then the f32 sum is multiplied by sw[o].
@@ -264,7 +268,7 @@ typedef struct xd_weight {
     xd_dtype type;              /* type of the packed elements: compute type, I8 or F8E4M3     */
     /* number that identifies the packed layout, chosen by the device; 0: rows [out,in] */
     int      layout;
-    int64_t  out, in;           /* output channels; input channels of a group                 */
+    int64_t  out, in;           /* number of output channels; inputs per group                */
     int      nk;                /* number of spatial dimensions: 0 (linear), 2 or 3            */
     int      kernel[3];         /* kernel size along t,h,w; 1 in unused dimensions            */
     int      stride[3];         /* stride of a convolution, on which packing may depend       */
@@ -370,8 +374,8 @@ typedef struct xd_attn_args {
  *   gate         [1,C] or [n,C] F32, or absent, which stands for 1
  *   sx           [n] F32, or absent; only for devices with fp8_gemm. If present, the kernel
  *                quantizes `out` to F8E4M3, in the same way as a GEMM with `fp8` quantizes input
- *                rows of type `via`, and writes the scales of the rows to sx. `out` is then
- *                contiguous, and C is a multiple of 16. */
+ *                rows of type `via`, and writes the scales of the rows to sx. If sx is present,
+ *                `out` must be contiguous and C a multiple of 16. */
 typedef struct xd_norm {
     xd_tensor out, in, gain, bias, scale, shift, like;
     int       rms;              /* 1: RMS norm, x / sqrt(mean x^2 + eps); 0: layer norm       */
@@ -407,8 +411,8 @@ typedef struct xd_glu { xd_tensor out, a, b; xd_act act; } xd_glu;
  * stands for 1. */
 typedef struct xd_addmul { xd_tensor acc, gate, in; } xd_addmul;
 
-/* Computes y = a x + b y, elementwise over the same shape, in F32. If x is absent, y = b y. If b is
- * 0 and x is present, y is not read. */
+/* Computes y = a x + b y, elementwise, for F32 tensors x and y of the same shape. If x is absent, y
+ * = b y. If b is 0 and x is present, y is not read. */
 typedef struct xd_axpby_args { xd_tensor y, x; float a, b; } xd_axpby_args;
 
 /* Computes out[t,h,w,O] = conv(in[T,H,W,C], w) + bias (+ residual), channels last. With a 2-D
@@ -440,8 +444,8 @@ typedef struct xd_lookup { xd_tensor out, table, ids; } xd_lookup;
  * (x cos[i] - y sin[i], y cos[i] + x sin[i]).
  * The pair with number i consists of the elements 2i and 2i + 1 of a head. If `halves` is 1, pair i
  * consists of the elements i and i + D/2 instead. All arithmetic is in f32.
- *   also         a second tensor of heads with its own gain and bias, for example the keys of the
- *                same rows, or absent (in.p is NULL). The second tensor has the types of the first
+ *   also         a second tensor of heads (for example keys, if `in` has queries) with its own gain
+ *                and bias, or absent (in.p is NULL). The second tensor has the types of the first
  *                one, but may have another number of heads H. */
 enum { XD_QKNORM_MAX = 1024 };
 typedef struct xd_qk_heads { xd_tensor out, in, gain, bias; } xd_qk_heads;
@@ -460,8 +464,8 @@ typedef struct xd_qknorm {
 typedef struct xd_rotate { xd_tensor out, in; int64_t group; } xd_rotate;
 
 /* Copies and converts elements from one tensor to another of the same shape. Any strides are
- * allowed, also for the last dimension. The source is F32, F16, BF16, F64, F8E4M3 or F8E5M2, and
- * the result F32, F16 or BF16. */
+ * allowed, also for the last dimension. `in` is F32, F16, BF16, F64, F8E4M3 or F8E5M2, and `out` is
+ * F32, F16 or BF16. */
 typedef struct xd_copy { xd_tensor out, in; } xd_copy;
 
 /* ---- the table of ops --------------------------------------------------------------------- */
@@ -486,8 +490,8 @@ struct xd_ops {
     size_t    (*pack_tmp)(xd_dev *d, const xd_weight *w, xd_dtype src);
     xd_status (*pack)(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp);
     /* Returns the number of rows in a band. A linear layer is packed in bands, which several
-     * threads may pack concurrently. The function returns 0 if all rows must be packed in one
-     * call. */
+     * threads may pack concurrently. If all rows of the weight must be packed in one call,
+     * pack_band returns 0. */
     int64_t   (*pack_band)(xd_dev *d, const xd_weight *w);
     /* Packs all rows of `src`, which are the rows of weight w from row `row0` on. `row0` is a
      * multiple of the band that pack_band returns. The number of rows of `src` is a multiple of the

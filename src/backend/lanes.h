@@ -55,8 +55,8 @@ struct xd_dev_lanes {
     /* Sets mark m (an event), which is reached when all work that is queued on the lane so far has
      * ended. */
     xd_status (*set)(xd_dev *d, xd_mark *m, xd_dev_lane lane);
-    /* Makes later work of the lane wait until mark m (an event) is reached. A later `set` of m has
-     * no effect on this wait. */
+    /* Makes later work of the lane wait until mark m (an event) is reached. If mark m is set again
+     * later, this wait does not change. */
     xd_status (*follow)(xd_dev *d, xd_dev_lane lane, xd_mark *m);
     /* Returns 1 if mark m (an event) is reached or the device has failed. Does not wait. */
     int       (*reached)(xd_dev *d, xd_mark *m);

@@ -1,5 +1,5 @@
-/* count.h - returns the real device behind a count device (a device that counts bytes and
- * operations and computes nothing). */
+/* count.h - returns the real device that belongs to a count device. A count device only counts the
+ * bytes and operations of a real device and computes nothing. */
 #ifndef XD_BACKEND_COUNT_COUNT_H
 #define XD_BACKEND_COUNT_COUNT_H
 

@@ -27,12 +27,12 @@ xd_status   xd_isa_choose(xd_isa *isa, int *forced, xd_err *e);
 /* Returns the instruction set that xd_isa_choose chooses, or "c" if xd_isa_choose fails. */
 xd_isa      xd_isa_of_host(void);
 
-/* The element-wise and row kernels of one instruction set. A kernel runs on all threads, unless the
- * kernel's comment says that it runs on one thread. */
+/* The element-wise and row kernels of one instruction set. A kernel runs on all threads unless its
+ * comment states that it runs on one thread. */
 typedef struct xd_kernels {
     void (*norm)(const xd_norm *a);
     void (*moments)(const xd_moments *a);
-    void (*gnorm)(const xd_gnorm *a, float *ab); /* `ab` is scratch of 2 C floats for C channels */
+    void (*gnorm)(const xd_gnorm *a, float *ab); /* `ab`: scratch for 2 C floats (C channels) */
     void (*glu)(const xd_glu *a);
     void (*addmul)(const xd_addmul *a);
     void (*axpby)(const xd_axpby_args *a);
@@ -113,9 +113,10 @@ typedef struct xd_cpu_dev {
     xd_dnn           *dnn;      /* oneDNN's state; NULL for the instruction set "c"           */
 } xd_cpu_dev;
 
-/* The device kind "cpu": kernels of the best instruction set, or of the set that
- * XDIT_ISA=c|avx2|avx512|avx512bf16|amx names. XDIT_ISA also limits oneDNN. Opening the device
- * fails if XDIT_ISA names an unknown instruction set, or one that the processor does not have. */
+/* The device kind "cpu": uses the kernels of the best instruction set of the processor, or of the
+ * instruction set that XDIT_ISA=c|avx2|avx512|avx512bf16|amx names. XDIT_ISA also limits oneDNN.
+ * Opening the device fails if XDIT_ISA names an unknown instruction set, or one that the processor
+ * does not have. */
 extern const xd_dev_kind xd_dev_kind_cpu;
 void   xd_cpu_early(void);              /* starts loading oneDNN in a background thread        */
 void   xd_cpu_about(xd_fact *fact, void *cookie);
@@ -127,8 +128,8 @@ double xd_cpu_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 size_t    xd_plain_pack_size(xd_weight *w);
 xd_status xd_plain_pack(const xd_weight *w, xd_tensor src);
 void      xd_plain_gemm(const xd_kernels *k, const xd_gemm *a);
-/* A function that writes the sums of rows [r0, r0+n), columns [c0, c0+m) of a GEMM to acc,
- * XD_PLAIN_COLS floats per row. */
+/* A function that computes the sums of products of a GEMM for rows [r0, r0+n) and columns [c0,
+ * c0+m) of the output, and stores the sums to acc, whose rows have XD_PLAIN_COLS floats. */
 enum { XD_PLAIN_ROWS = 32, XD_PLAIN_COLS = 64 };
 typedef void xd_plain_tile_fn(const void *of, float *acc, int64_t r0, int64_t n, int64_t c0,
                               int64_t m);
@@ -150,7 +151,7 @@ xd_status xd_quant_gemm(const xd_kernels *k, const xd_gemm *a, void *tmp);
 /* ---- onednn*.c: the only files that use oneDNN -------------------------------------------- */
 
 void      xd_dnn_forget(xd_dnn *d);     /* empties oneDNN's cache of primitives                */
-/* Opens oneDNN. If `cap` is 1, first limits oneDNN to the instruction set `isa`. The limit can be
+/* Opens oneDNN. If `cap` is 1, first limits oneDNN to the instruction set `isa`. This limit can be
  * set only once per process, so the function fails if oneDNN already has another limit. */
 xd_status xd_dnn_open(xd_dnn **d, xd_isa isa, int cap, const xd_kernels *k, xd_err *e);
 void      xd_dnn_close(xd_dnn **d);

@@ -40,9 +40,9 @@ static inline uint16_t to_bf16(float f)
     return (uint16_t)(nan ? (u >> 16) | 0x40u : r);
 }
 
-/* Converts an f16 to float. If the exponent and mantissa bits of an f16 are moved to their position
- * in a float, the float is the value times 2^-112. Infinities and NaNs do not survive the
- * multiplication by 2^112, so their exponent is set separately. */
+/* Converts an f16 to float. If the exponent and mantissa bits of an f16 are moved to the position
+ * of these bits in a float, the float is the f16 value times 2^-112. The multiplication by 2^112
+ * does not restore infinities and NaNs, so the exponent of these values is set separately. */
 static inline float from_f16(uint16_t h)
 {
     uint32_t s = (uint32_t)(h & 0x8000u) << 16, m = (uint32_t)(h & 0x7fffu) << 13;
@@ -51,8 +51,8 @@ static inline float from_f16(uint16_t h)
     return bits_float(u | s);
 }
 
-/* Converts an e4m3 to float like from_f16, with the factor 2^-120. The only NaN of e4m3 has all
- * bits set. */
+/* Converts an e4m3 to float in the same way as from_f16 converts an f16, but with a factor of
+ * 2^120. The only NaN of e4m3 has all bits set. */
 static inline float from_e4m3(uint8_t v)
 {
     uint32_t s = (uint32_t)(v & 0x80u) << 24, m = (uint32_t)(v & 0x7fu) << 20;
@@ -62,8 +62,8 @@ static inline float from_e4m3(uint8_t v)
 }
 
 /* Rounds a float to the nearest f16, ties to even. Normal f16 results are rounded as integers.
- * Subnormal results are rounded by adding 0.5, whose last bit has the weight of the last bit of a
- * subnormal f16. */
+ * Subnormal f16 results are rounded by adding 0.5f, because the last mantissa bit of 0.5f has the
+ * weight of the last bit of a subnormal f16. */
 static inline uint16_t to_f16(float f)
 {
     uint32_t u = float_bits(f), s = (u >> 16) & 0x8000u, m = u & 0x7fffffffu;

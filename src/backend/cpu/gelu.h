@@ -6,14 +6,14 @@
  *
  * b is 0 at 0, nearly 0 beyond 5.5, and nowhere above 0.17. b is approximated by a cubic in u on
  * each of 32 intervals around multiples of 5.5 / 31. The cubics are fitted to minimize the relative
- * error; the last cubic is 0. The relative error of gelu is 7e-6 for x > -1, 3e-5 down to -3, 4e-4
- * down to -4 and 2e-3 down to -5; the absolute error is at most 8e-7. */
+ * error of gelu; the cubic of the last interval is 0. The relative error of gelu is 7e-6 for x >
+ * -1, 3e-5 down to -3, 4e-4 down to -4 and 2e-3 down to -5; the absolute error is at most 8e-7. */
 #ifndef XD_BACKEND_CPU_GELU_H
 #define XD_BACKEND_CPU_GELU_H
 
 #include "backend/cpu/vec512.h"
 
-/* Coefficients of u^0, u^1, u^2 and u^3 of the cubics for b(u), one column for each of the 32
+/* Coefficients of u^0, u^1, u^2 and u^3 of the cubics for b(u), with one column for each of the 32
  * intervals. */
 static const float gelu_bump[4][32] __attribute__((aligned(64))) = {
     { 0.0f, -4.19817916e-05f, -0.000793627289f, -0.00318596f, -0.00627990207f, -0.00553756999f,

@@ -30,7 +30,8 @@ typedef struct xd_prim {
     dnnl_memory_t         mem[XD_PRIM_ARGS];
     int                   arg[XD_PRIM_ARGS], nargs;
     size_t                scratch;      /* bytes of scratch memory of a call                   */
-    /* primitive that reorders a weight that was packed in another layout, or NULL */
+    /* Primitive that reorders the weight, if the weight was packed in another layout than this
+     * primitive reads; else NULL. */
     struct xd_prim       *repack;
     size_t                repack_bytes;
     struct xd_prim       *next;         /* next primitive in the same hash bucket              */
@@ -50,14 +51,14 @@ struct xd_dnn {
 typedef struct xd_post {
     xd_act  act;
     int64_t gate; /* columns of the gate row that multiplies the output; 0: no gate */
-    int     sum;                /* 1: adds the previous values of the output                   */
+    int     sum;                /* 1: adds the result to the output                            */
 } xd_post;
 
 /* Returns the cached primitive that has this key, or NULL if the cache has no such primitive. */
 xd_prim *xd_prim_find(xd_dnn *d, const int64_t key[XD_PRIM_KEY]);
 /* Adds a primitive descriptor (or NULL) to the cache, which then owns the descriptor. */
 xd_prim *xd_prim_add(xd_dnn *d, const int64_t key[XD_PRIM_KEY], dnnl_primitive_desc_t pd);
-/* Creates a primitive outside the cache. The caller frees the primitive with xd_prim_free. */
+/* Creates a primitive outside the cache. The caller must free this primitive with xd_prim_free. */
 xd_prim *xd_prim_new(dnnl_primitive_desc_t pd);
 void     xd_prim_free(xd_prim *p);
 /* Exchanges the contents of primitive `p`, which is in the cache, and primitive `q`. */

@@ -55,9 +55,9 @@ xd_status xd_dnn_load(xd_err *e);
 int       xd_dnn_is_loaded(void);
 int       xd_dnn_has_run(void);         /* returns 1 if a primitive has run in this process     */
 /* Two functions that return the approximate number of bytes that oneDNN will allocate for the code
- * of convolutions of which only the primitive descriptor exists so far. The function xd_dnn_to_come
- * counts convolutions on AMX tiles. The function xd_dnn_plain_to_come counts convolutions without
- * AMX tiles. */
+ * of convolutions that have a primitive descriptor but no primitive yet. The function
+ * xd_dnn_to_come counts convolutions on AMX tiles. The function xd_dnn_plain_to_come counts
+ * convolutions without AMX tiles. */
 size_t    xd_dnn_to_come(void);
 size_t    xd_dnn_plain_to_come(void);
 

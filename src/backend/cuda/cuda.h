@@ -2,11 +2,11 @@
  * kernels
  *
  * All work is queued on one stream in the order of the calls, and ops return as soon as their work
- * is queued. Kernels are found by name in one module: the fatbin of this build or, if XDIT_CUDA_DIR
- * is set, the file xdit_kernels.so of that directory. A CUDA error is permanent: every later call
- * of the process returns XD_EDEVICE. With XDIT_CUDA_SYNC=1 the host waits after each kernel and
- * each GEMM, so that an error message names the call that caused the error. With XDIT_CUDA_SYNC=1,
- * no graphs are recorded. */
+ * is queued. Kernels are looked up by name in one module: the fatbin of this build or, if
+ * XDIT_CUDA_DIR names a directory, the file xdit_kernels.so in this directory. A CUDA error is
+ * permanent: every later call of the process returns XD_EDEVICE. With XDIT_CUDA_SYNC=1 the host
+ * waits after each kernel and each GEMM, so that an error message names the call that caused the
+ * error. With XDIT_CUDA_SYNC=1, no graphs are recorded. */
 #ifndef XD_BACKEND_CUDA_CUDA_H
 #define XD_BACKEND_CUDA_CUDA_H
 
@@ -122,7 +122,7 @@ typedef struct xd_cuda_dev {
     CUdeviceptr           work;         /* cuBLASLt's workspace, XD_CUDA_WORK bytes            */
     /* device address of an int32 that a lookup kernel sets to 1 if an id is invalid */
     CUdeviceptr           failed;
-    pthread_mutex_t       lock;  /* guards the fields below, because several threads pack weights */
+    pthread_mutex_t       lock;  /* guards the fields below: several threads may pack weights */
     xd_cuda_pinned        stage[2], slot[XD_CUDA_SLOTS];
     char                 *slots;        /* pinned buffers of small uploads                     */
     int32_t              *failed_now;   /* value of `failed` as last read, in pinned host memory */
@@ -147,21 +147,21 @@ static inline xd_cuda_dev *xd_cuda_of(const xd_dev *d)
 
 /* ---- peak.c: entries of xd_dev_ops, random values, timing ---------------------------------- */
 
-/* Returns the GFLOP/s of cuBLASLt's matrix products, measured with matrices so large that one
- * product takes `seconds` seconds. */
+/* Returns the GFLOP/s of cuBLASLt's matrix products. The matrices of the measurement are so large
+ * that one product takes `seconds` seconds. */
 double xd_cuda_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 double xd_cuda_bandwidth(xd_dev *d);
 /* Fills n elements with random values between -1 and 1, or -127 and 127 for I8. The sequence of
  * random values repeats after 2^18 elements. */
 xd_status xd_cuda_fill_random(xd_cuda_dev *c, xd_dtype t, void *to, int64_t n);
 
-/* Two events of a stream, which are reached before and after the work that is timed.
+/* Two events of a stream: `begin` is reached before the timed work, and `end` after this work.
  * xd_cuda_open_timing returns 1 if the events could be created. */
 typedef struct xd_cuda_timing { CUevent begin, end; } xd_cuda_timing;
 int    xd_cuda_open_timing(xd_cuda_dev *c, xd_cuda_timing *t);
 void   xd_cuda_close_timing(xd_cuda_dev *c, xd_cuda_timing *t);
-/* Returns the seconds between the two events of a timing, which the caller has recorded; waits for
- * the second event. Returns 0 if the time is unknown. */
+/* Waits for the second event of a timing, and returns the seconds between its two events, which the
+ * caller has recorded. Returns 0 if the time is unknown. */
 double xd_cuda_timed(xd_cuda_dev *c, const xd_cuda_timing *t);
 
 /* ---- memory.c ----------------------------------------------------------------------------- */
@@ -301,9 +301,9 @@ void      xd_cuda_close_cudnn(xd_cuda_dev *c);
 
 /* Returns 1 if the addresses of all rows of all heads are multiples of `bytes`. */
 int       xd_cuda_heads_aligned(const xd_tensor *t, int64_t bytes);
-/* Returns 1 if the heads of queries and results begin at multiples of 16 bytes and, if there is
- * only one key segment, the heads of keys and values also begin at such addresses. (Several
- * segments are first copied to one tensor.) */
+/* Returns 1 if the addresses of all heads of the queries and of the results are multiples of 16. If
+ * there is only one key segment, the addresses of all heads of the keys and of the values must also
+ * be multiples of 16. (Several segments are first copied to one aligned tensor.) */
 int       xd_cuda_attention_aligned(const xd_attn_args *a, const xd_tensor *q,
                                     const xd_tensor *out);
 /* returns the number of keys in all segments */
@@ -323,7 +323,7 @@ typedef struct xd_cuda_product {
     /* For F8E4M3 operands: the scales of the rows of `in`, and the scales of the rows of `w`. Both
      * are NULL if there are no scales. */
     const float *sx, *sw;
-    xd_dtype     bias_type;     /* type of the bias; the library only supports the type of out */
+    xd_dtype     bias_type;     /* type of the bias; cuBLASLt only supports the type of out */
     int          gelu;          /* 1: the activation is GELU with tanh                        */
     int          turned;        /* 1: w is [I,O] instead of [O,I]                             */
 } xd_cuda_product;

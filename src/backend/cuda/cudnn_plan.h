@@ -1,9 +1,9 @@
 /* cudnn_plan.h - compiles, stores and runs cuDNN's execution plans for attention. A plan is a
  * single SDPA (scaled dot-product attention) operation for one shape.
  *
- * cuDNN needs at least 0.4 s of a core to compile a plan. The plan's serialized text, about 70 KB
- * of JSON, restores the plan in a millisecond with the same version of cuDNN and the same model of
- * GPU. */
+ * cuDNN needs at least 0.4 s of a core to compile a plan. A plan can be serialized to about 70 KB
+ * of JSON text. With the same version of cuDNN and the same model of GPU, the plan is restored from
+ * this text in a millisecond. */
 #ifndef XD_BACKEND_CUDA_CUDNN_PLAN_H
 #define XD_BACKEND_CUDA_CUDNN_PLAN_H
 

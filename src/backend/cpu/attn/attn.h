@@ -5,15 +5,17 @@
  * row of the output is always computed by the same operations in the same order.
  *
  * The functions `xd_attn_scratch_*` return the bytes of `tmp` for a run with `threads` threads (the
- * value of xd_par_threads() at the call), and dereference no data pointer. The result is 0 for
- * arguments that the kernel will reject (XD_EINVAL, XD_EUNSUPPORTED). */
+ * value of xd_par_threads() at the call), and dereference no data pointer. The functions
+ * `xd_attn_scratch_*` return 0 for arguments that the attention function rejects with XD_EINVAL or
+ * XD_EUNSUPPORTED. */
 #ifndef XD_BACKEND_CPU_ATTN_ATTN_H
 #define XD_BACKEND_CPU_ATTN_ATTN_H
 
 #include "backend/backend.h"
 
-/* Returns 1 if the arguments request int8 scores and the kernels for int8 scores support them.
- * Attention with masks, biases or caps is computed in the type of the queries. */
+/* Returns 1 if the arguments request int8 scores and the kernels for int8 scores support the
+ * arguments. If attention has a mask, a bias or a soft cap, scores are always computed in the type
+ * of the queries. */
 int xd_attn_in_int8(const xd_attn_args *a);
 
 /* Attention in plain C, which is slow and is the reference for the other implementations. xd_attn_c

@@ -1,13 +1,14 @@
-/* flash_tmpl.h - computes attention block by block; compiled once per instruction set
+/* flash_tmpl.h - computes attention block by block, in a file that is compiled once per instruction
+ * set
  *
  * The algorithm is FlashAttention (Dao et al. 2022), here for a CPU. For a block of queries and a
  * block of keys, the scores are computed first, then the exponentials of the scores relative to the
  * largest score so far, and then the weighted sums of the values. The weighted sums are rescaled
- * when a much larger score appears in a later block of keys. Because of the blocks, scores never
- * leave the cache. All exponentials are powers of two (log2 e is part of the scale). This file has
- * the code that all instruction sets share: packing, bias and masks, blocks and their output. The
- * matrix multiplications are in vector_tmpl.h and amx.c. The header plan.h explains the words unit,
- * step and block.
+ * when a much larger score appears in a later block of keys. Because scores are computed block by
+ * block, the scores stay in the cache. All exponentials are powers of two (log2 e is part of the
+ * scale). This file has the code that all instruction sets share: packing, bias and masks, blocks
+ * and their output. The matrix multiplications are in vector_tmpl.h and amx.c. The header plan.h
+ * explains the words unit, step and block.
  *
  * The including file defines these macros, types and functions:
  *   LANES              floats in a vector
@@ -54,7 +55,7 @@ typedef struct job {
     /* number of the first (batch, key head) pair of the current group; number of pairs in the
      * group */
     int64_t             first, count;
-    /* number of work items into which the packing of one block of keys is split */
+    /* number of work items for packing one key block of all pairs of the group */
     int64_t             lots;
 } job;
 
@@ -72,7 +73,7 @@ enum { WHOLE_STEPS = TILES || QUADS };
 /* Returns the number of the key whose value is in the low half of the packed 32-bit unit u. With
  * bf16 values, the high half holds the value of another key. If WHOLE_STEPS is 0, the other key is
  * the next key. If WHOLE_STEPS is 1, the other key is 16 positions later within a group of 32 keys.
- * Because of this order, two vectors of probabilities are combined to 32-bit units without a
+ * With this order of keys, two vectors of probabilities are combined to 32-bit units without a
  * shuffle across lanes. */
 static int64_t key_of_unit(int64_t u)
 {
@@ -178,10 +179,10 @@ typedef struct block {
     float  *s; /* [n][LDS] scores, then probabilities; with AMX tiles, the workspace of amx.c */
     float  *o;                  /* [n][dp] accumulators of the weighted sums of values        */
     /* [n][LANES] for each row and each vector lane, the largest score in this key block. With AMX
-     * tiles, this memory holds the sums of all probabilities instead. */
+     * tiles, the array lane_max holds the sums of all probabilities instead. */
     float  *lane_max;
     /* [n][LANES] for each row and each vector lane, the sum of the probabilities in this key block.
-     * With AMX tiles, this memory holds the addend of each row's scaled scores instead. */
+     * With AMX tiles, the array `sum` holds the addend of each row's scaled scores instead. */
     float  *sum;
     float  *l;                  /* [n] the sums of the probabilities of earlier key blocks    */
     /* [n] `top` is the reference score of each row, as an exponent of two; all probabilities of the

@@ -1,7 +1,7 @@
 /* floats_tmpl.h - packs queries and keys for flash_tmpl.h as floats or pairs of bf16, and masks
  * float scores
  *
- * The including file defines what flash_tmpl.h requires. */
+ * The including file defines the macros, types and functions that flash_tmpl.h requires. */
 #ifndef XD_BACKEND_CPU_ATTN_FLOATS_TMPL_H
 #define XD_BACKEND_CPU_ATTN_FLOATS_TMPL_H
 

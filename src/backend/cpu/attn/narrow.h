@@ -36,7 +36,7 @@ static inline vi v_integers(const int32_t *p)
     return p ? _mm256_loadu_si256((const __m256i *)(const void *)p) : _mm256_setzero_si256();
 }
 
-/* Returns differences of int32 values, converted to float. */
+/* Returns the differences of two vectors of int32 values, converted to float. */
 static inline vf v_whole(const float *x, vi less)
 {
     return _mm256_cvtepi32_ps(

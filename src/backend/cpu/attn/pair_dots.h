@@ -19,8 +19,8 @@ static inline vu v_spread(const unit *p)
 }
 
 #ifdef XD_EMULATE_BF16DOT
-/* Adds the dot products of x and y to acc. Products of high halves are added first, in the order of
- * the instruction vdpbf16ps. */
+/* Adds the dot products of x and y to acc. The products of the high halves are added first, as the
+ * instruction vdpbf16ps does. */
 static inline vf v_dot(vf acc, vu x, vu y)
 {
     const __m512i high = _mm512_set1_epi32((int)0xffff0000u);

@@ -13,7 +13,7 @@ typedef __m512i  vu;
 static inline void v_put_units(unit *p, vu x) { _mm512_storeu_si512(p, x); }
 
 /* Stores 32 probabilities as bf16. The function works in place: `to` may be the address of the 32
- * scores from which x and y were computed, of which it overwrites the first 16. */
+ * scores from which x and y were computed; the first 16 of these scores are then overwritten. */
 static inline void put_probs(float *to, vf x, vf y)
 {
 #ifdef XD_EMULATE_BF16DOT

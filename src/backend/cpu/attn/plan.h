@@ -26,8 +26,8 @@ enum {
     XD_ATTN_INT_ROW = 8,                /* floats reserved for a struct `query` of int8.c */
     XD_ATTN_TILE_ROWS = 512,            /* maximum queries of a block with AMX tiles          */
     /* With AMX tiles, the size of a block of queries is halved while the queries and accumulators
-     * of the block exceed this many bytes. All keys and values are read once for each block of
-     * queries. */
+     * of the block exceed this many bytes. For each block of queries, all keys and values are read
+     * once, so large blocks are better. */
     XD_ATTN_TILE_BYTES = 512 << 10,
     XD_ATTN_TILE_KEYS = 64,
     XD_ATTN_STRIP = 32,         /* queries of a strip, which are multiplied together in AMX tiles */
@@ -49,7 +49,7 @@ typedef struct xd_attn_form {
 } xd_attn_form;
 
 typedef struct xd_attn_plan {
-    /* dimensions as in xd_attn_args; m is the number of keys in all segments */
+    /* the dimensions of the tensors of xd_attn_args; m is the number of keys in all segments */
     int64_t B, n, H, D, Hk, m;
     int64_t rep;                /* number of query heads for each key head                    */
     int64_t rows, blocks;       /* queries in a block; number of query blocks of a head       */
@@ -81,10 +81,10 @@ typedef struct xd_attn_plan {
     size_t  bytes;
 } xd_attn_plan;
 
-/* Splits an attention call into blocks. The arguments must have passed xd_attn_check. */
+/* Splits an attention call into blocks. The caller has checked the arguments with xd_attn_check. */
 void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_attn_form *f);
 
-/* Returns the scratch bytes of an attention call; 0 for arguments that are rejected. */
+/* Returns the scratch bytes of an attention call, or 0 if xd_attn_check rejects the arguments. */
 size_t xd_attn_bytes(const xd_attn_args *a, int threads, const xd_attn_form *f);
 
 /* Returns the number of valid keys of sample b, which is kv_len[b], or m if kv_len is absent. */

@@ -22,8 +22,8 @@
 
 static const float ONE = 128;           /* 1.0 in fixed point with 7 fraction bits            */
 static const float BASE = 0x1.8p23f;    /* a float whose low 16 bits are 0                    */
-/* The exponent bias of bf16 (127) plus 256, in fixed point. The 256, which is 2^15 in fixed point,
- * is subtracted later. */
+/* The exponent bias of bf16 (127) plus 256, in fixed point. 256 in fixed point is 2^15, which is
+ * subtracted later. */
 static const float BIAS = (127 + 256) * 128;
 /* largest fixed-point sum, for which the probability becomes NaN */
 static const float MOST = 65535;
@@ -33,13 +33,13 @@ static const float BOUND = 126;
  * their exponents are below 2^15. A fixed-point sum that does not fit into 16 bits then changes the
  * high 16 bits of the float. */
 static const float FAR = 10000;
-/* The value that replaces a score of -infinity in variants that do not clamp scores. With LEAST,
- * the power of two is 0 and the fixed-point sum is still positive. */
+/* The exponent that replaces -infinity in scores that are not clamped. For an exponent of LEAST,
+ * the computed power of two is 0, and the fixed-point sum is still positive. */
 static const float LEAST = -255;
 /* a row is computed again if its sum of probabilities is above LIFT or below 1 / LIFT */
 static const float LIFT = 0x1p60f;
 
-/* The softmax of 32 queries and keys: its input scores and its output probabilities. */
+/* The input scores and the output probabilities of a softmax of 32 queries and 32 keys. */
 typedef struct softmax_state {
     float       *s;             /* [32][STEP_KEYS] attention scores                           */
     const float *bias;          /* bias of query row 0, or NULL                               */
@@ -53,7 +53,7 @@ typedef struct curve {
      * scale, and the bias is added. The factor `scale` converts this sum, or the score if there is
      * no bias, to an exponent of two in fixed point. */
     vf      natural, scale;
-    vf      low;                /* addend of scaled scores if the reference score is 0        */
+    vf      low;                /* addend of scaled scores for a reference score of 0         */
     vf      min_sum, max_sum;   /* range of fixed-point sums that fit into 16 bits            */
     __m512i less, high, six, halves;
     __m512i met; /* WATCHED only: bitwise OR of all floats with fixed-point sums */
@@ -61,9 +61,9 @@ typedef struct curve {
 
 static const uint8_t LESS[XD_POWERS] __attribute__((aligned(64))) = { XD_POWERS_LESS };
 
-/* What is known about the scores of a strip of queries (32 queries that are multiplied together).
+/* The known range of the scores of a strip of queries (32 queries that are multiplied together).
  * BOUNDED: all scores are within BOUND. WATCHED: relative to any reference score, all scores are
- * finite and below FAR. CLAMPED: nothing is known, so scores are clamped. */
+ * finite and below FAR. CLAMPED: the range of the scores is unknown, so scores are clamped. */
 enum { BOUNDED, WATCHED, CLAMPED };
 
 /* The variant of the softmax, known at compile time. `biased`: scores have a bias and are therefore
@@ -92,9 +92,10 @@ ALWAYS_INLINE __m512i fixed_point_powers(const float *s, const float *bias, vf l
     return _mm512_castps_si512(x);
 }
 
-/* Turns the scores of row r into probabilities. The 2^15 in BIAS maps scores that are too large to
- * 65535 and scores that are too small to less than 2^15. The saturating subtraction of 2^15 turns
- * 65535 into the bits of a bf16 NaN and values below 2^15 into 0. */
+/* Turns the scores of row r into probabilities. Because BIAS includes 2^15, the fixed-point sum of
+ * a score that is too large is 65535, and the sum of a score that is too small is less than 2^15.
+ * The saturating subtraction of 2^15 turns 65535 into the bits of a bf16 NaN and values below 2^15
+ * into 0. */
 ALWAYS_INLINE void softmax_row(const softmax_state *a, int64_t r, curve *k, how h)
 {
     const float *s = a->s + r * STEP_KEYS, *bias = h.biased ? a->bias + r * a->bias_step : NULL;
@@ -119,7 +120,7 @@ ALWAYS_INLINE int all_in_range(const curve *k)
 }
 
 /* Turns the scores of rows [row, row + n) of `soft` into probabilities, and stops after the strip's
- * last row. Returns the row after the last processed row. */
+ * last row. The return value is the row after the last processed row. */
 ALWAYS_INLINE int64_t softmax_rows(const softmax_state *soft, int64_t row, int64_t n, curve *k,
                                    how h)
 {

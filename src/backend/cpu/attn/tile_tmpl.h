@@ -1,8 +1,8 @@
 /* tile_tmpl.h - defines the register tiles of the matrix multiplications of attention, once for all
  * vector widths
  *
- *   c[i][j] (+)= sum_k a[i][k] . b[k][j]       i < MR rows, j < NV vectors, plus half a vector if
- *                                              HALF
+ *   c[i][j] (+)= sum_k a[i][k] . b[k][j] for i < MR rows and j < NV vectors (plus half a vector if
+ *   HALF is 1)
  *
  * The index k runs over 32-bit units, which are floats or pairs of bf16; the dot product of two
  * pairs is the sum of both products. `a` is row-major with rows `lda` units apart, `b` is a packed

@@ -53,9 +53,9 @@ static vf add_bias(const job *w, const block *k, int64_t i, float *s, int64_t j0
     return top;
 }
 
-/* Applies the soft cap to the raw scores of n keys: each score s becomes the value whose product
- * with the scale is capped. tanh is computed by the C library, one score at a time. The last vector
- * is padded with copies of the last key's score, and these copies are capped too. */
+/* Applies the soft cap to the raw scores of n keys: each score s becomes (softcap / scale)
+ * tanh(scale s / softcap). The C library computes tanh for one score at a time. The last vector is
+ * padded with copies of the last key's score, and these copies are capped too. */
 static void cap_scores(const job *w, float *s, int64_t n)
 {
     const float in = w->a->scale / w->a->softcap, out = in != 0 ? 1 / in : 0;
@@ -114,8 +114,8 @@ enum {
 static void compute_scores(const job *w, const block *k, int64_t n, const unit *keys)
 {
     const xd_attn_plan *p = &w->p;
-    /* While the sums of scores are incomplete, tiles write their maxima to this unused memory,
-     * which follows the maxima of the block's rows. */
+    /* Unused memory after the maxima of the block's rows. Tiles write the maxima of incomplete sums
+     * there. */
     float *none = k->lane_max + XD_ATTN_ROWS * LANES;
     for (int64_t i = 0; i < k->n; i++)
         v_store(k->lane_max + i * LANES, v_set(-INFINITY));
@@ -137,7 +137,7 @@ static void set_reference(const job *w, const block *k, int64_t i, float c)
 {
     float top = v_hmax(v_load(k->lane_max + i * LANES)) * c;
     if (top > k->top[i] + (float)LIFT) {        /* if `top` is NaN, the comparison is false    */
-        /* with a reference of -infinity, the accumulators are zero or unset */
+        /* if the reference score is -infinity, the accumulators are zero or unset */
         if (k->top[i] > -INFINITY) {
             float by = v_first(v_exp2(v_set(k->top[i] - top)));
             k->l[i] *= by;
@@ -149,7 +149,7 @@ static void set_reference(const job *w, const block *k, int64_t i, float c)
     v_store(k->sum + i * LANES, v_zero());
 }
 
-/* Returns the softmax state of up to `height` rows from row i on. */
+/* Returns the softmax state of up to `height` rows of scores from row i on. */
 static softmax_state soft_rows(const block *k, int64_t i, int64_t height, int64_t n, float c)
 {
     softmax_state s = { .row = k->s + i * LDS, .low = k->low + i, .sum = k->sum + i * LANES,

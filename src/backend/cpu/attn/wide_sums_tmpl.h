@@ -1,7 +1,7 @@
 /* wide_sums_tmpl.h - defines AVX-512 register tiles for sums of values, in the sizes that 32
  * registers hold
  *
- * The including file defines what tile_tmpl.h requires. */
+ * The including file defines the types and functions that tile_tmpl.h requires. */
 #ifndef XD_BACKEND_CPU_ATTN_WIDE_SUMS_TMPL_H
 #define XD_BACKEND_CPU_ATTN_WIDE_SUMS_TMPL_H
 

@@ -51,7 +51,7 @@ static inline vi v_integers(const int32_t *p)
     return p ? _mm512_loadu_si512(p) : _mm512_setzero_si512();
 }
 
-/* Returns differences of int32 values, converted to float. */
+/* Returns the differences of two vectors of int32 values, converted to float. */
 static inline vf v_whole(const float *x, vi less)
 {
     return _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_loadu_si512(x), less));
@@ -73,13 +73,14 @@ static inline vf v_power(vf p, vf t, vm live)
 /* Computes 2^x for x < 100.
  *
  * If PAIRS is 1, probabilities are later rounded to bf16, so a short polynomial suffices. The
- * minimax polynomial p, with p(0) = 1, computes 2^(x - floor(x)) with a relative error of 9e-5. The
- * scaling instruction turns 2^-inf into 0.
+ * minimax polynomial p, with p(0) = 1, computes 2^(x - floor(x)) with a relative error of 9e-5. For
+ * x = -infinity, the instruction vscalefps returns 0.
  *
  * If PAIRS is 0, the result is 0 for x < -100. A term of 2^-100 does not change an f32 sum that is
- * at least 1, and without terms below 2^-100, sums of products never become denormal. Adding 1.5
- * 2^23 to x rounds x to an integer n and leaves n in the low bits; a shift moves n to the exponent.
- * 2^(x - n) is a polynomial of degree 5 on [-1/2, 1/2] with a relative error of 9e-8. */
+ * at least 1, and without terms below 2^-100, sums of products never become denormal. Adding 1.5 *
+ * 2^23 to x rounds x to an integer n, which is then in the low bits of the float; a shift moves n
+ * to the exponent. A polynomial of degree 5 approximates 2^(x - n) on [-1/2, 1/2] with a relative
+ * error of 9e-8. */
 static inline vf v_exp2(vf x)
 {
     if (PAIRS) {
@@ -135,8 +136,8 @@ static inline void put_out(char *to, xd_dtype type, vf x, int64_t n)
         _mm256_mask_storeu_epi16(to, lane_mask(n), bf16(x));
 }
 
-/* Transposes a matrix of 16 x 16 elements of 32 bits, by two rounds of unpacking inside 128-bit
- * lanes and two rounds of moving the lanes. */
+/* Transposes a matrix of 16 x 16 elements of 32 bits, by two rounds of unpack instructions within
+ * 128-bit lanes and two rounds of shuffles of these lanes. */
 static inline void transpose_bits(__m512i r[16])
 {
     __m512i t[16];

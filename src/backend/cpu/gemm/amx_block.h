@@ -28,8 +28,8 @@ enum {
 };
 
 typedef struct xd_amx_job {
-    /* Holds the input `in`, whose rows are `ldi` bytes apart, the weight `w`, and the operands of
-     * the epilogue, which finish.h reads. */
+    /* The operands: the input `in`, whose rows are `ldi` bytes apart, the weight `w`, and the
+     * operands of the epilogue, which finish.h reads. */
     xd_gemm_job of;
     int64_t    row_bytes;       /* bytes of an input row                                      */
     int        ready;           /* 1: the input is already stored as tiles, [32 rows][step]   */
@@ -42,7 +42,7 @@ typedef struct xd_amx_job {
     int64_t    held;
     int64_t    strips;          /* number of strips (of 32 columns) of the weight             */
     int64_t    rows, blocks;    /* input rows in a block; number of row blocks                */
-    int64_t    group, groups;   /* strips that a thread processes as a group; number of groups */
+    int64_t    group, groups;   /* strips in a group; number of groups */
     /* Bytes of a thread's scratch memory: for input rows stored as tiles (tile_bytes), for
      * accumulators (sum_bytes), and in total (tmp_bytes). */
     size_t     tile_bytes, sum_bytes, tmp_bytes;

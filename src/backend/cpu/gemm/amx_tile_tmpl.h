@@ -2,7 +2,7 @@
  *
  * Steps, strips, chunks and register blocks are defined in amx_block.h.
  *
- * The including file defines TILE_DOT, the tile multiply, and one of these:
+ * The including file defines TILE_DOT, which is the tile multiply, and one of the following names:
  *   TILED_IN_PLACE   a macro, if the packed weights already have the layout of amx_block.h; or
  *   weights_at       a function that returns the address of packed step k of a strip. A packed step
  *                    has at most XD_PAIR_BYTES. A file with weights_at also defines expand_step,
@@ -41,7 +41,7 @@ typedef struct deferred_strip {
      * of the residual (res_more). An offset is 0 if the columns of every row are within one
      * 128-byte pair of cache lines. */
     int64_t     out_more, res_more;
-    int         streams;        /* 1: the output is written with non-temporal stores          */
+    int         streams;        /* 1: output is stored non-temporally                         */
     finish_cols cols[2];
 } deferred_strip;
 
@@ -66,8 +66,9 @@ typedef struct block {
     /* number of steps (XD_STEP_BYTES of each row) in the chunk, and number of rows in the register
      * block */
     int64_t      ks, n;
-    /* Packed weights to expand into `b` before the multiplication, or NULL. `left` is the number of
-     * bytes from the beginning of this chunk to the end of an input row. */
+    /* Packed weights that are expanded to `b` before the multiplication; NULL: `b` already has the
+     * weights as tiles. `left` is the number of bytes from the beginning of this chunk to the end
+     * of an input row. */
     const char  *packed;
     int64_t      left;
     const char  *next;          /* weights to prefetch: `quads` * QUAD_BYTES bytes             */
@@ -211,8 +212,8 @@ static inline deferred deferred_of(const xd_amx_job *t, const deferred_strip *s,
 
 /* ---- tile multiplies ---------------------------------------------------------------------- */
 
-/* Stores accumulator tile i of the previous block to `to` (if `to` is NULL, stores nothing). After
- * the store, sets the tile to the accumulators at `from`, or to zero if `from` is NULL. */
+/* Stores accumulator tile i of the previous register block to `to`, unless `to` is NULL. After the
+ * store, sets the tile to the accumulators at `from`, or to zero if `from` is NULL. */
 #define RENEW_SUM(i, from, to)                                                                     \
     do {                                                                                           \
         if (to)                                                                                    \
@@ -354,7 +355,7 @@ typedef struct piece {
     float           sums[XD_SUMS] __attribute__((aligned(64)));
     float          *to;         /* destination of the accumulators that are in tile registers */
     deferred        deferred;
-    deferred_strip  strip[2];   /* two strips of 32 output columns, used alternately          */
+    deferred_strip  strip[2];   /* the strips of the current and the previous epilogue        */
 } piece;
 
 /* A chunk of weights, by which all rows of a block are multiplied. The chunk is steps [k, k + ks)

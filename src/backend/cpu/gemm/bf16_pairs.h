@@ -1,5 +1,6 @@
-/* bf16_pairs.h - the bf16 operands of tile_tmpl.h: a 32-bit unit (block.h) holds two neighbouring
- * bf16 values, the even one in the low half. Also converts weight rows to bf16. */
+/* bf16_pairs.h - defines the bf16 operands of tile_tmpl.h, and converts weight rows to bf16. A
+ * 32-bit unit (block.h) holds two neighbouring bf16 values: the element with the even index is in
+ * the low half. */
 #ifndef XD_BACKEND_CPU_GEMM_BF16_PAIRS_H
 #define XD_BACKEND_CPU_GEMM_BF16_PAIRS_H
 

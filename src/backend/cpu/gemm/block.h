@@ -6,7 +6,7 @@
  * with zeros. A panel is XD_PANEL output columns of a weight, packed as [unit][XD_PANEL]. A packed
  * unit consists of one unit of each column of a panel, and takes XD_UNIT_BYTES. A chunk is `deep`
  * consecutive units of a panel. A tile is XD_TILE input rows, whose accumulators for a panel are in
- * registers. Packed weights are [panel][unit][XD_PANEL].
+ * registers. The layout of packed weights is [panel][unit][XD_PANEL].
  *
  * A thread multiplies a panel by a block of input rows, chunk by chunk. A chunk of the panel stays
  * in the L2 cache for all tiles of the block. Between two chunks, the accumulators are kept in
@@ -40,10 +40,10 @@ typedef struct xd_gemm_job {
     int64_t        M, N;
     int64_t        deep;                /* number of packed units in a chunk of a panel       */
     int64_t        rows, blocks;        /* input rows in a block; number of row blocks        */
-    /* number of panels; number of panels in a group. All blocks of input rows are multiplied by one
-     * group of panels before the next group starts. */
+    /* Number of panels, and number of panels in a group. All blocks of input rows are multiplied by
+     * one group of panels before the next group starts. */
     int64_t        panels, group;
-    int64_t        per;                 /* number of panels that a thread processes at a time */
+    int64_t        per;                 /* number of panels in a work item of a thread */
     /* maximum number of panels whose chunks are multiplied side by side; 0: one panel */
     int64_t        side;
     /* Scratch memory, which has `tmp_bytes` bytes for each thread. The first `sum_bytes` bytes of a
@@ -79,7 +79,8 @@ static inline int64_t xd_tile_rows(int64_t left)
     return left == XD_TILE + 1 ? 4 : left < XD_TILE ? left : XD_TILE;
 }
 
-/* ROWS_n(X) expands the macro X for each of the n rows of a tile. */
+/* The macro ROWS_n(X), with n from 1 to 6, expands the macro X once for each of the n rows of a
+ * tile. */
 #define ROWS_1(X) X(0)
 #define ROWS_2(X) ROWS_1(X) X(1)
 #define ROWS_3(X) ROWS_2(X) X(2)

@@ -1,7 +1,7 @@
 /* finish.h - computes the epilogue of a GEMM on a tile of accumulators that is still in cache:
  * scales, bias, activation, gate, residual and conversion to the output type
  *
- * The formulas are those of kernels.c, in vectors of AVX-512 or, without AVX-512, of AVX2. */
+ * The formulas are those of kernels.c, here computed on vectors of AVX-512 or AVX2. */
 #ifndef XD_BACKEND_CPU_GEMM_FINISH_H
 #define XD_BACKEND_CPU_GEMM_FINISH_H
 
@@ -81,7 +81,7 @@ FINISH_INLINE vf apply_act(vf x, xd_act act)
     }
 }
 
-/* Returns the bytes of an F32 or BF16 element. */
+/* Returns the size in bytes of an F32 or BF16 element. */
 static inline int64_t size_of(xd_dtype t)
 {
     return t == XD_F32 ? 4 : 2;
@@ -150,8 +150,8 @@ FINISH_INLINE finish_cols columns_from(const xd_gemm_job *p, int64_t c)
                           v_integers(p->fix ? p->fix + c : NULL) };
 }
 
-/* The steps of the epilogue that a GEMM has. The flags are copied once, because reading them from
- * the job would repeat the loads after every store to the output. */
+/* Describes which steps the epilogue of a GEMM has. The flags are copied from the job once, because
+ * otherwise the compiler would load the flags again after every store to the output. */
 typedef struct finish_way {
     int      by, bias, gate;    /* three flags, 1 if the GEMM has scales, a bias, a gate       */
     xd_dtype from;              /* type of the residual                                       */
@@ -163,8 +163,8 @@ FINISH_INLINE finish_way way_of(const xd_gemm_job *p, xd_dtype from, xd_act act)
     return (finish_way){ p->col != NULL, p->a->bias.p != NULL, p->a->gate.p != NULL, from, act };
 }
 
-/* Returns the scaled sums plus bias. Integer sums are first corrected by `fix`, converted to float,
- * and multiplied by the scales. */
+/* Returns the scaled sums plus bias. From integer sums, `fix` is first subtracted; the differences
+ * are converted to float and multiplied by the scales. */
 FINISH_INLINE vf scale_sums(const finish_way *w, const float *sum, const float *row,
                             const finish_cols *k)
 {

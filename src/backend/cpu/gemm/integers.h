@@ -77,8 +77,8 @@ static inline __m512i bf16_pairs(const char *x, int64_t i, int64_t n)
     return _mm512_maskz_loadu_epi16(m, x + i * 2);
 }
 
-/* Returns the odd elements of bf16 pairs as floats. (A left shift of a pair by 16 returns the even
- * element.) */
+/* Returns the odd elements of bf16 pairs as floats. (Callers compute the even elements by a left
+ * shift by 16.) */
 static inline __m512i odd_bf16(__m512i x)
 {
     return _mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000u));
@@ -141,10 +141,10 @@ static inline __m512i float_integers(const char *x, int64_t i, int64_t n, __m512
  * 0 for signed bytes. A scale of NaN marks a row with non-finite elements. */
 typedef struct integer_rows { char *q; float *scale; int64_t steps, side; char flip; } integer_rows;
 
-/* Quantizes rows [begin, end) of the input of a GEMM, with zeros after the ends of rows. One loop
- * computes the maximum of a row and quantizes the previous row, so that the latencies of loads and
- * stores overlap. Hardware prefetch stops at the end of a page, so software prefetches each row two
- * rows ahead. */
+/* Quantizes rows [begin, end) of the input of a GEMM, with zeros after the ends of rows. The same
+ * loop computes the maximum of a row and quantizes the row before it, so that the latencies of
+ * loads and stores overlap. The hardware prefetcher stops at the end of a page, so this function
+ * prefetches each row two rows in advance. */
 FINISH_INLINE void integers_of(const integer_rows *to, const xd_gemm *a, int64_t begin, int64_t end,
                                int bf16)
 {

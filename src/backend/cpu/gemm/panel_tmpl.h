@@ -1,5 +1,5 @@
-/* panel_tmpl.h - multiplies a panel of weights by a block of input rows, tile by tile (the words
- * are defined in block.h)
+/* panel_tmpl.h - multiplies a panel of weights by a block of input rows, tile by tile. The header
+ * block.h explains the words panel, block, tile and unit.
  *
  * The including file has included tile_tmpl.h. If tiles read weights as they are packed, the
  * including file defines PANELS_IN_PLACE. If tiles read another layout, the including file defines

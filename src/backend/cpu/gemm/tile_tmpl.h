@@ -28,7 +28,7 @@ typedef struct tile_args {
     float      *c;              /* accumulators, XD_PANEL for each input row                  */
     int         add;            /* 1: adds to the accumulators in c                           */
     int         rest;           /* 1: half a unit (16 bits) follows the full units            */
-    const char *next;           /* address from which one cache line per unit is prefetched   */
+    const char *next;           /* prefetched data, one cache line for each unit              */
     int         last;           /* 1: this is the last chunk of the rows; the epilogue follows */
 } tile_args;
 

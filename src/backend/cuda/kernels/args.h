@@ -17,9 +17,9 @@
 #endif
 
 /* Arguments of layer norm and RMS norm of rows [n,C], as in xd_norm. If `add` is not NULL, the
- * kernel stores in + gate * add to `sum`, which is the address of `in`. `wide` is 1 if 16-byte
- * accesses are allowed, `like` is NULL, and `in` is F32 or `add` is NULL. If sx is not NULL, `out`
- * is e4m3. */
+ * kernel stores in + gate * add to `sum`, which is the address of `in`. `wide` is 1 if three
+ * conditions hold: 16-byte accesses are allowed, `like` is NULL, and either `in` is F32 or `add` is
+ * NULL. If sx is not NULL, `out` is e4m3. */
 typedef struct norm_args {
     void        *out, *sum;
     const void  *in, *add;
@@ -102,7 +102,8 @@ typedef struct conv_args {
     int          in_type, out_type, residual_type, bias_type, act, wide;
 } conv_args;
 
-/* Copies a view of at most five dimensions and n elements. */
+/* Arguments of a copy of n elements, from one strided view of at most five dimensions to
+ * another. */
 typedef struct copy_args {
     void       *out;
     const void *in;
