@@ -1,8 +1,8 @@
 /* dit.h - declares diffusion transformers, which map noisy latents, a timestep and text to a
  * prediction.
  *
- * Latents are passed as tokens [N,F]. The features of a token are the cells of a patch in the order
- * (channel, frame, row, column): F = C patch[0] patch[1] patch[2]. An image has one frame. */
+ * Latents are passed as tokens [N,F]. A token has the features of one patch, in the order (channel,
+ * frame, row, column), so F = C patch[0] patch[1] patch[2]. An image has one frame. */
 #ifndef XD_DIT_DIT_H
 #define XD_DIT_DIT_H
 
@@ -10,12 +10,14 @@
 
 typedef struct xd_input {
     xd_tensor      lat;         /* [n,F] F32 noisy latents: this rank's rows of the current patch */
-    const xd_cond *cond;        /* text embeddings of this forward pass: all rows              */
-    xd_tensor      extra;       /* [n, F with extra_ch channels] F32 extra channels, or absent   */
+    /* text embeddings of this forward pass, with the rows of all ranks */
+    const xd_cond *cond;
+    /* [n, extra_ch patch[0] patch[1] patch[2]] F32 extra channels, or absent */
+    xd_tensor      extra;
     xd_tensor      txt;         /* [n,E] text rows to embed, if txt_flows; padding rows are 0  */
     xd_tensor      ref;         /* [n,F] F32 tokens of reference images, or absent              */
     double         t;           /* timestep in the scheduler's units (0..1000)                  */
-    int64_t        held;        /* number of image tokens, the first ones, with timestep 0      */
+    int64_t        held;        /* the first `held` image tokens have timestep 0                */
     double         guidance;    /* distilled guidance scale, or NaN                            */
     double         size[2];     /* image height and width in pixels (micro-conditions)         */
 } xd_input;
@@ -30,20 +32,22 @@ typedef struct xd_dit_info {
     int     fixed;              /* 1: the model has positions only for the training size       */
     int64_t text_dim;           /* width E of the text embedding                               */
     int64_t text_rows;          /* required number of text rows; 0: any number                   */
-    int64_t text_cols[3];       /* width of text encoder i's rows if not text_dim; else 0       */
+    /* width of the rows of text encoder i, if it differs from text_dim; else 0 */
+    int64_t text_cols[3];
     /* Width of the rows from an image encoder, which follow the text rows; 0: the model reads no
      * such rows. */
     int64_t image_dim;
-    /* Number of rows that the image encoder computes for all images together, if the model has a
-     * position for each row; else 0, and the rows are those of one image. */
+    /* Number of rows of the image encoder for all images together, if the transformer has a
+     * position embedding for each row. 0: the transformer has no such embeddings, and the rows are
+     * those of one image. */
     int64_t image_rows;
     int64_t pooled_dim;         /* width of the pooled text embedding; 0: not used              */
     int     guided;             /* 1: reads a distilled guidance scale                         */
     int     txt_flows;          /* 1: text rows pass through the blocks (joint attention)      */
     int64_t text_most;          /* max text rows for which there are positions; 0: no limit    */
     int64_t text_default;       /* default number of text rows; 0: the pipeline's default        */
-    /* The model pads the text rows, and the image rows, to a multiple of this number; padding rows
-     * of the image are XD_PAD rows. 0: no padding. */
+    /* The model pads the number of text rows and the number of image rows to a multiple of this
+     * number; padding rows of the image form the stream XD_PAD. 0: no padding. */
     int     multiple;
     int     sites;              /* number of self-attention layers per block                   */
     /* Max latent cells (frames, rows, columns) for which there are positions; 0: no limit. */
@@ -57,21 +61,21 @@ typedef struct xd_dit_info {
     size_t  local_size;         /* size in bytes of the model's data in xd_state.local         */
     size_t  kept_size;          /* size in bytes of the struct xd_state.kept; 0: none          */
     int     lead;               /* number of refiners: first blocks that step caches ignore    */
-    /* If `probe` returns one row that is equal on all ranks: the number of features of this row. 0:
-     * `probe` returns the image's rows. */
+    /* Number of features of the row that `probe` returns, if `probe` returns a single row, which is
+     * equal on all ranks. 0: `probe` returns the image's rows. */
     int64_t probe_dim;
 } xd_dit_info;
 
-/* The functions of a transformer. A transformer's file exports only this struct. */
+/* The functions of a transformer. The source file of a transformer exports only this struct. */
 typedef struct xd_dit {
     xd_net_def net;
     void (*info)(const void *cfg, xd_dit_info *out);
-    /* Returns the index of the earlier block whose output block `layer` reads as s->skip (a long
-     * skip connection), or -1 if `layer` reads none. NULL: the model has no long skips. The outputs
-     * that later blocks read form a stack: the last output pushed is popped first. */
+    /* Returns the index of the earlier block whose output is the long skip (s->skip) that block
+     * `layer` reads, or -1 if block `layer` reads no long skip. NULL: the model has no long skips.
+     * The outputs that later blocks read form a stack: the last output pushed is popped first. */
     int  (*skip_from)(const void *cfg, int layer);
-    /* The functions keep and read make tensors that depend only on the text, such as keys and
-     * values of cross-attention, and so are equal in all steps and patches. `keep` allocates the
+    /* `keep` and `read` make tensors that depend only on the text, such as the keys and values of
+     * cross-attention. These tensors are equal in all steps and patches. `keep` allocates the
      * tensors in the arena, for the blocks of this pipeline stage; `read` computes the tensors once
      * per request and guidance pass. NULL: the model has no such tensors, because text rows pass
      * through the blocks, or because only `cond` reads the text. */
@@ -94,13 +98,13 @@ typedef struct xd_dit {
     /* Called on the last pipeline stage: returns the prediction for this rank's image rows,
      * [rows,F] F32. */
     xd_tensor (*head)(xd_exec *x, const xd_net *n, xd_state *s);
-    /* Called on the first pipeline stage, after embed: returns the F32 tensor, an input of the
-     * first block, whose change from step to step TeaCache measures (Liu et al. 2024,
-     * arXiv:2411.19108). NULL: TeaCache measures the change of the image's rows of s->h. */
+    /* Called on the first pipeline stage, after `embed`: returns an input of the first block, in
+     * F32. TeaCache (Liu et al. 2024, arXiv:2411.19108) measures how much this tensor changes from
+     * step to step. NULL: TeaCache measures the change of the image's rows of s->h. */
     xd_tensor (*probe)(xd_exec *x, const xd_net *n, xd_state *s);
     /* Writes the coefficients, highest power first, of the polynomial that TeaCache publishes for
-     * this model, which maps the change of `probe`'s tensor to the change of the model's output.
-     * Returns 0 if no polynomial is published for this config. */
+     * this model. The polynomial maps the change of `probe`'s tensor to the change of the model's
+     * output. Returns 0 if no polynomial is published for this config. */
     int  (*change_poly)(const void *cfg, double poly[5]);
 } xd_dit;
 
@@ -108,8 +112,9 @@ typedef struct xd_dit {
  * xd_dit_most_skips returns the maximum of this number over the blocks of this pipeline stage. */
 int  xd_dit_skips(const xd_dit *d, const void *cfg, int layer);
 int  xd_dit_most_skips(const xd_dit *d, const xd_net *n);
-/* Runs block `layer`. If the block reads a long skip, first pops the skip; if a later block reads
- * this block's output as a long skip, pushes the output. */
+/* Runs block `layer`. If the block reads a long skip, this function first pops the skip from the
+ * stack s->skips; if a later block reads this block's output as a long skip, it pushes the output
+ * to the stack. */
 void xd_dit_block(xd_exec *x, const xd_dit *d, const xd_net *n, int layer, xd_state *s);
 
 #endif

@@ -3,7 +3,7 @@
  * attention and feed-forward in parallel.
  *
  * Both kinds of blocks normalize with adaLN and multiply their results by gates. The modulation
- * comes from the model: from a linear layer of each block, or from vectors that are passed in. */
+ * vectors are computed by a linear layer of each block, or are passed to the block as inputs. */
 #ifndef XD_DIT_DUAL_H
 #define XD_DIT_DUAL_H
 
@@ -15,7 +15,8 @@ typedef struct xd_pair { xd_adaln img, txt; } xd_pair;  /* weights of a double b
 
 typedef struct xd_solo {        /* weights of a single block                                   */
     xd_lin    mod;              /* modulation layer [3D,D], or not declared                    */
-    xd_lin    qkv, up, out;     /* `out` reads [attention, feed-forward], concatenated          */
+    /* `out` reads the concatenated outputs of attention and feed-forward */
+    xd_lin    qkv, up, out;
     xd_tensor norm_q, norm_k;
 } xd_solo;
 
@@ -25,13 +26,14 @@ typedef struct xd_dual_cfg {
     int64_t head_dim, in_ch, out_ch, joint, patch;
     int     heads, ndouble, nsingle;
     int     modulated;          /* 1: each block has linear layers for its modulation           */
-    xd_ints axes;               /* per position axis: number of head features it rotates       */
+    /* for each position axis: the number of head features that RoPE rotates */
+    xd_ints axes;
     int64_t dim;                /* D = heads * head_dim                                        */
 } xd_dual_cfg;
 
-/* Rows of a field table that read the members of an xd_dual_cfg. The parameters of the macro are
- * the defaults of in_channels, num_layers, num_single_layers, num_attention_heads and
- * joint_attention_dim. */
+/* Rows of a table of config fields, which read config values into the members of an xd_dual_cfg.
+ * The parameters of the macro are the defaults of in_channels, num_layers, num_single_layers,
+ * num_attention_heads and joint_attention_dim. */
 #define XD_DUAL_FIELDS(in_, double_, single_, heads_, joint_)                                     \
     { "patch_size", offsetof(xd_dual_cfg, patch), 'l', 1, NULL },                                 \
     { "in_channels", offsetof(xd_dual_cfg, in_ch), 'l', in_, NULL },                              \
@@ -58,7 +60,7 @@ void xd_solo_weights(xd_decl *d, const void *cfg, int layer, void *w);
 typedef struct xd_dual_in {
     /* Modulation vectors [6,D] F32 of the text rows and of the image rows. Six rows: shift, scale
      * and gate of the attention, then shift, scale and gate of the feed-forward. A single block
-     * reads only [3,D] in `img`. */
+     * reads only `img`, which then has the shape [3,D]. */
     xd_tensor txt, img;
     /* Modulation vectors of the reference images' rows; if absent, the reference images' rows use
      * `img`. */
@@ -66,13 +68,14 @@ typedef struct xd_dual_in {
     xd_tensor cos, sin;         /* [n,head_dim/2] F32 RoPE table of this rank's tokens         */
     int64_t   head_dim;
 } xd_dual_in;
-/* Run a block on h [n,D], whose first rows are the text: xd_pair_run a double block, xd_solo_run a
- * single block. */
+/* xd_pair_run runs a double block on h [n,D], and xd_solo_run runs a single block. The first rows
+ * of h are the text. */
 void xd_pair_run(xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in);
 void xd_solo_run(xd_exec *x, xd_tensor h, const xd_solo *w, const xd_dual_in *in);
 
-/* Checks the widths of the position axes in a config. If the config has no widths, uses those of
- * `usual`; NULL: (16, 56, 56). The config's list must have as many widths as `usual`. */
+/* Checks the widths of the position axes in a config. If the config has no widths, uses the widths
+ * in `usual`, or (16, 56, 56) if `usual` is NULL. The config's list must have as many widths as
+ * `usual`. */
 xd_status xd_dual_axes(xd_ints *axes, const xd_ints *usual, int64_t head_dim, xd_err *e);
 /* Returns the RoPE table of this rank's tokens, [n,head_dim/2] values of fn (cos or sin). The
  * position of an image token is (0, row, column), that of a token of reference image i is (i + 1,

@@ -46,12 +46,13 @@ typedef struct xd_adaln_form {
      * stream ends in this block; 0 if there is no modulation layer. */
     int     nmod;
     int     qk_norm;            /* 1: queries and keys are normalized                             */
-    int     last;               /* 1: computes only q, k and v: the stream ends in this block     */
+    /* 1: the stream ends in this block, which computes only q, k and v of the stream */
+    int     last;
     const xd_adaln_names *names;        /* tensor names; NULL: diffusers' usual names           */
 } xd_adaln_form;
 
-/* Declares the weights of one stream by diffusers' names: of the image stream if `context` is 0, of
- * the text stream if it is 1. */
+/* Declares the weights of one stream under diffusers' tensor names: the image stream if `context`
+ * is 0, the text stream if `context` is 1. */
 void      xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln *w);
 
 /* Queries, keys and values of this rank's tokens and heads, [n,H,head_dim] each. */
@@ -100,8 +101,9 @@ void      xd_grid_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_grid_sid
 /* Writes the RoPE frequencies of the pairs of features of one position axis, which has `width`
  * features. Theta is 10000, and the frequencies are computed in f32. */
 void      xd_rope_frequencies(float *freq, int64_t width);
-/* Argument of the functions that fill RoPE tables. xd_rope_table makes a table [rows, half] F32 of
- * cosines or sines (fn), whose rows are written by the function `fill`. */
+/* Argument of the functions `fill`, which write the rows of RoPE tables. xd_rope_table returns a
+ * table of cosines or sines, F32 [rows, half]. The function `fill` writes the rows of the table; fn
+ * is cos or sin. */
 typedef struct xd_rope {
     const xd_exec *x;
     const void    *cfg;         /* config of the model, which `fill` reads                     */
@@ -118,18 +120,19 @@ xd_tensor xd_rope_table(xd_exec *x, int64_t rows, int64_t half, void (*fill)(voi
 float    *xd_rope_angles(float *row, int64_t width, const float *freq, float pos,
                          double (*fn)(double));
 
-/* Writes theta^(k / width) for all pairs of features, axis by axis, for RoPE over several axes with
- * separate widths. Computes in f64, as diffusers does. */
+/* Writes theta^(k / width) for all pairs of features, axis by axis; k is the index of a pair's
+ * first feature. This is RoPE over several axes with separate widths. Computes in f64, as diffusers
+ * does. */
 void      xd_rope_axes(double *base, double theta, const xd_ints *widths);
-/* Writes fn (cos or sin) of the RoPE angles pos[axis] / base of one token. Returns the address
- * after the written elements. */
+/* Writes fn (cos or sin) of the RoPE angles of one token, which are pos[axis] / base. Returns the
+ * address after the written elements. */
 float    *xd_rope_token(float *row, const double *base, const xd_ints *widths, const int64_t *pos,
                         double (*fn)(double));
 
 /* Concatenates the latents of the input and its extra channels along the features. */
 xd_tensor xd_join_channels(xd_exec *x, const xd_input *in);
-/* Writes the output of the last layer, y [n, cells, C or more], to `out` [n,C,cells] F32, in the
- * order of latents. */
+/* Transposes y [n, cells, C or more], the output of the last layer, to `out` [n,C,cells] F32, which
+ * has the element order of the latents. */
 void      xd_by_channel(xd_exec *x, xd_tensor out, xd_tensor y, int64_t ch);
 
 /* A value from a transformer's config, with the name of its key and the limits of the value. */

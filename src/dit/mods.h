@@ -6,11 +6,11 @@
  * steps computes the modulations of all these steps, and the other steps only read the results. So
  * the matrices are read only once in XD_MOD_STEPS steps, for all patches.
  *
- * A device whose memory the host cannot address may record the kernel launches of a pass with their
- * addresses. On a device that records launches, the modulations of the current step are copied to a
- * fixed address before the pass. Weight matrices that an earlier pass has used are multiplied
- * before the pass begins; during the pass, only matrices that no pass has used before are
- * multiplied. */
+ * A device whose memory the host cannot address may record the kernel launches of a pass, and
+ * replay them later with the same tensor addresses. On a device that records launches, the
+ * modulations of the current step are copied to a fixed address before the pass. Before the pass
+ * begins, the input rows are multiplied by all weight matrices that an earlier pass has used.
+ * During the pass, they are multiplied only by matrices that no earlier pass has used. */
 #ifndef XD_DIT_MODS_H
 #define XD_DIT_MODS_H
 
@@ -25,17 +25,19 @@ typedef struct xd_mods {
     /* [XD_MOD_STEPS, width] F32: the modulations of all blocks of this pipeline stage, one row per
      * step. */
     xd_tensor all;
-    /* Rows of the current step: now_in [1,E] and now [1,width]; or absent. */
+    /* Copies of the current step's rows of `in` and `all`, at fixed addresses: now_in [1,E] and now
+     * [1,width]; or absent. */
     xd_tensor now_in, now;
-    int       begin, n;         /* steps [begin, begin + n) are computed; n 0: none yet          */
+    /* the modulations of steps [begin, begin + n) are computed; n 0: none yet */
+    int       begin, n;
     int       row;              /* index of the current step's row                            */
     int64_t   used;             /* number of columns of `all` that are assigned to matrices    */
     /* Number of weight matrices to which columns of `all` are assigned, and how many of these are
      * already multiplied. */
     int       known, computed;
     int64_t   room;
-    /* Array of `room` elements: a weight matrix w, and the first column `at` of its modulations in
-     * `all`. */
+    /* Array with space for `room` elements. An element has a weight matrix w and `at`, the first of
+     * the columns in `all` that have w's modulations. */
     struct xd_mod_columns { const xd_lin *w; int64_t at; } *columns;
 } xd_mods;
 
@@ -49,8 +51,8 @@ void xd_mods_close(xd_mods *m);
 void xd_mods_step(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n, const xd_input *in,
                   const void *kept, const double *time, int step, int end);
 
-/* Returns the input of the current step's modulations, [1,E] in the compute type. The row is in
- * x->mods or, if x has none, is computed by the model's `active`. */
+/* Returns the input of the current step's modulations, [1,E] in the compute type. If x->mods is
+ * set, this is a row of x->mods; otherwise the model's function `active` computes the row. */
 xd_tensor xd_mods_input(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept,
                         xd_tensor (*active)(xd_exec *x, const xd_net *n, const xd_input *in,
                                             const void *kept));

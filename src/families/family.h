@@ -23,7 +23,8 @@ typedef struct xd_examples {
     const char *file;           /* name of a weight file, "flux1-dev.safetensors"              */
     const char *hub;            /* name of a repository, "black-forest-labs/FLUX.1-dev"        */
     const char *layers;         /* option value for several kinds of blocks: "2,4"             */
-    const char *from_image;     /* models that read a first frame: "A and B"                   */
+    /* names of models that read the first frame of a video: "A and B" */
+    const char *from_image;
     const char *last_image;     /* models that also read a last frame                          */
 } xd_examples;
 
@@ -31,11 +32,11 @@ typedef struct xd_family {
     const char             *title;      /* name in messages and help texts, "FLUX"             */
     const xd_dit *const    *dits;       /* the family's transformers; ends with NULL           */
     const xd_recipe *const *recipes;    /* the family's pipelines; ends with NULL              */
-    /* Known layouts of single files that contain a transformer. The list ends with a layout without
-     * `what`. NULL: none. */
+    /* Known layouts of single files that contain a transformer. The last element of the list is a
+     * layout whose `what` is NULL. NULL: none. */
     const xd_key_map       *key_maps;
-    /* Module names in the LoRA files of the original code. The list ends with a row without `from`.
-     * NULL: none. */
+    /* Table of the module names in LoRA files that were trained with the original code. `from` is
+     * NULL in the last row. NULL: none. */
     const xd_lora_name     *lora_names;
     const xd_xdit_rows     *xdit;       /* the family's models in xDiT; NULL: none             */
     xd_examples             examples;

@@ -26,23 +26,24 @@ typedef struct xd_xdit_model {
     const char *title;          /* model name in lists, "PixArt-alpha"                         */
     /* xDiT's scripts without .py, space-separated; NULL: xDiT's runner runs the model. */
     const char *scripts;
-    const char *names;          /* substrings of names of the runner's models, space-separated  */
+    /* substrings by which the runner's models are recognized, space-separated */
+    const char *names;
     const char *pipeline;       /* xDiT's pipeline class or runner class                       */
     const char *own;            /* recipe in this library; NULL: not supported                  */
     int         cell;           /* pixels per latent row, if rows are split                     */
     int         patch;          /* latent rows per token, if rows are split                     */
     unsigned    can;
-    /* Model name in the message with which the script refuses PipeFusion and a parallel VAE. NULL:
-     * the script does not check for PipeFusion with a parallel VAE. */
+    /* If the script refuses PipeFusion and refuses a parallel VAE: the model's name in the script's
+     * error messages. NULL: the script does not check for them. */
     const char *refuses;
     /* Name of the xDiT class whose method for padding an uneven number of tokens has a wrong name,
      * so that padding fails. NULL: the padding works. */
     const char *bad_padding;
-    /* "FLUX": xDiT 0.4.0 counts this model's tokens as diffusers did before 0.32. NULL: the model
-     * is not affected. */
+    /* Name of the model family in a warning, "FLUX", if xDiT 0.4.0 counts this model's tokens as
+     * diffusers did before version 0.32. NULL: the model is not affected. */
     const char *old_packing;
     int         text_rows;      /* video model: number of text tokens; 0: unknown              */
-    /* Substrings of model names; the models with such names have patches of two frames. */
+    /* Substrings of the names of models whose patches cover two frames. */
     const char *frame_pairs;
     /* Default number of steps and guidance scale in xDiT's runner. NULL: the recipe's default. */
     const char *steps, *guidance;

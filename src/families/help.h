@@ -10,17 +10,19 @@ typedef enum xd_family_word {
      * comment at the constant is true: */
     XD_WORD_DISTILLED,          /* the model reads a distilled guidance scale                  */
     XD_WORD_RESCALES,           /* the pipeline has guidance_rescale                           */
-    XD_WORD_FROM_PROMPT,        /* guidance is relative to the prediction for the prompt       */
+    XD_WORD_FROM_PROMPT,        /* the guidance formula starts from the prediction for the prompt */
     XD_WORD_DYNAMIC_CFG,        /* the published examples use dynamic guidance                 */
     XD_WORD_SKIPS_LAYERS,       /* the pipeline has skip_guidance_layers                       */
     XD_WORD_AUTO_RESIZES,       /* reference images are resized to a trained size              */
-    XD_WORD_MAX_AREA,           /* width and height set only the ratio, max_area the size      */
+    /* width and height set only the aspect ratio, and max_area sets the size */
+    XD_WORD_MAX_AREA,
     XD_WORD_INPAINTS,           /* a part of an image can be inpainted (xd_recipe_inpaints)      */
     XD_WORD_TWO_DITS,           /* a model may have two transformers                           */
     XD_WORD_OPTIONAL_TEXT,      /* a text encoder may be absent                                */
     XD_WORD_TWO_PROMPTS,        /* a second text encoder may have its own prompt               */
     XD_WORD_THREE_PROMPTS,      /* a third text encoder may have its own prompt                */
-    XD_WORD_CLEANS,             /* captions are cleaned of parts typical of web pages          */
+    /* prompts are cleaned of text that is typical of web pages (clean_caption) */
+    XD_WORD_CLEANS,
     XD_WORD_LAYERS,             /* example of block counts: "2,4" of FLUX                      */
     /* Each of these constants stands for names of published models or files: */
     XD_WORD_FROM_IMAGE,         /* models that read a first frame                              */

@@ -1,7 +1,7 @@
 /* key_map.h - maps diffusers' tensor names to the names in original and ComfyUI files.
  *
- * A layout (xd_key_map) describes the tensor names of one kind of file. A file has this layout if
- * it contains the tensors named by the layout's marks. Networks declare the names of diffusers or
+ * A layout (xd_key_map) describes the tensor names of one kind of file. A file has a layout if it
+ * contains all tensors that the layout's `marks` name. Networks declare the names of diffusers or
  * transformers. For each declared name, the scopes and stems of the layout give the name in the
  * file, and select the rows of the file's tensor that belong to the declared tensor. */
 #ifndef XD_FAMILIES_KEY_MAP_H
@@ -15,24 +15,26 @@ typedef enum xd_swap {
     XD_SWAP_NOT, XD_SWAP_ALWAYS, XD_SWAP_LAST, XD_SWAP_QUERIES, XD_SWAP_KEYS,
 } xd_swap;
 
-/* A stem: a rule for the end of a tensor's name, which follows the scope. `want` is the declared
- * end, `have` the end in the file. `want` and `have` are complete ends ("attn.norm_q.weight"), or
- * ends to which ".weight" and ".bias" are appended. The rows of the file's tensor are split into
- * `of` equal parts, and parts [at, at + n) are used (of = 0: all rows are used). In a swapped
- * tensor of the file, the second half of the rows comes first; XD_SWAP_LAST: only in the last
- * block. XD_SWAP_QUERIES, XD_SWAP_KEYS: the file stores the rows of each attention head in the
- * pairs that RoPE rotates together, one row of the head's first half and one row of its second
- * half. The number of heads follows from the file's metadata. */
+/* A stem is a rule for the end of a tensor's name, that is, for the part after the beginning that a
+ * scope matches. `want` is the end of the declared name, `have` the end of the name in the file.
+ * `want` and `have` are complete ends ("attn.norm_q.weight"), or ends to which ".weight" and
+ * ".bias" are appended. The rows of the file's tensor are split into `of` equal parts, and parts
+ * [at, at + n) are used (of = 0: all rows are used). XD_SWAP_ALWAYS: the file's tensor has the
+ * second half of the rows first; XD_SWAP_LAST: only the tensor of the last block has them in this
+ * order. XD_SWAP_QUERIES, XD_SWAP_KEYS: in each attention head, the file's rows alternate between
+ * the first and the second half of the head, so the two rows that RoPE rotates together are
+ * neighbours. The number of heads follows from the file's metadata. */
 typedef struct xd_stem {
     const char *want, *have;
     int         at, n, of;
     xd_swap     swap;
 } xd_stem;
 
-/* A scope: a rule for the beginning of a tensor's name. `want` is the declared beginning, `have`
- * the beginning in the file. '#' in `want` matches a number. In `have`, '#' is the next matched
- * number, and '~' is this number counted back from the last block. stems NULL: the end of the name
- * is unchanged; otherwise the list of stems ends with a row without `want`. */
+/* A scope is a rule for the beginning of a tensor's name. `want` is the beginning of the declared
+ * name, `have` the beginning of the name in the file. '#' in `want` matches a number. In `have`,
+ * '#' is replaced by the next matched number, and '~' by this number counted back from the last
+ * block. If `stems` is NULL, the end of the name is unchanged; otherwise the list of stems ends
+ * with a row without `want`. */
 typedef struct xd_scope {
     const char    *want, *have;
     const xd_stem *stems;
@@ -49,8 +51,9 @@ typedef struct xd_key_map {
     xd_scope    scopes[XD_MAXSCOPE];    /* list that ends with a scope without `want`          */
 } xd_key_map;
 
-/* Initializers of an xd_stem: XD_STEM uses the complete tensor, XD_STEM_ROWS n of the `of` parts of
- * the tensor's rows, XD_STEM_SWAP the rows in another order; XD_STEMS_END ends a list. */
+/* Initializers of an xd_stem: XD_STEM uses the complete tensor, XD_STEM_ROWS uses n of `of` equal
+ * parts of the tensor's rows, and XD_STEM_SWAP reorders the tensor's rows. XD_STEMS_END ends a
+ * list. */
 #define XD_STEM(want, have) { want, have, 0, 0, 0, XD_SWAP_NOT }
 #define XD_STEM_ROWS(want, have, at, n, of) { want, have, at, n, of, XD_SWAP_NOT }
 #define XD_STEM_SWAP(want, have, how) { want, have, 0, 0, 0, how }
@@ -59,11 +62,12 @@ typedef struct xd_key_map {
 /* Prefixes that a transformer's tensor names may have in a file. */
 #define XD_DIT_PREFIXES { "", "model.diffusion_model.", "diffusion_model." }
 
-/* A row of a table of module names in LoRA files. `from` is a name in a LoRA file, with _ for dots,
- * `to` the model's module; # is a number. If `to` has several modules, separated by spaces, the
- * LoRA's module has the rows of these modules one after the other. A ~ in `to` before a modulation
- * module with two chunks means that shift and scale are in the opposite order
- * (AdaLayerNormContinuous of diffusers has the scale first). */
+/* A row of a table of module names in LoRA files. `from` is the name of a module in a LoRA file,
+ * with _ in place of dots; `to` is the name of the model's module. In both names, # stands for a
+ * number. If `to` has several modules, separated by spaces, the LoRA's module has the rows of these
+ * modules one after the other. A ~ in `to` before a modulation module with two chunks means that
+ * shift and scale are in the opposite order (AdaLayerNormContinuous of diffusers has the scale
+ * first). */
 typedef struct xd_lora_name { const char *from, *to; } xd_lora_name;
 
 #endif

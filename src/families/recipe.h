@@ -21,19 +21,21 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
      * encoder, whose output rows follow the rows of text. */
     const char *folder, *tokenizer;
     xd_rows_of  rows;
-    /* Number of token ids to which texts are padded. XD_PAD_MOST: padded to the maximum length of a
-     * prompt; XD_PAD_ONE: one id of padding if there is space; 0: no padding. The encoder reads
-     * padding like text. */
+    /* Number of token ids to which texts are padded. XD_PAD_MOST: texts are padded to the maximum
+     * length of a prompt. XD_PAD_ONE: one padding id is added if the text is shorter than this
+     * maximum. 0: no padding. The encoder reads padding like text. */
     int         pad;
-    int         penultimate;    /* 1: token embeddings are the input of the last block         */
+    /* 1: the pipeline uses the input of the encoder's last block as token embeddings */
+    int         penultimate;
     /* 1: the encoder's pooled embedding is appended to those of the other encoders. */
     int         pooled;
-    /* The text that the encoder reads. 1: the request's prompt_2; 2: the request's prompt_3; if the
-     * request has no such text, or 0: the prompt. */
+    /* Prompt that the encoder reads: 1: prompt_2 of the request; 2: prompt_3 of the request. If
+     * this value is 0, or the request lacks that prompt: the request's prompt. */
     int         prompt;
     /* 1: the encoder is optional: if the model directory lacks it, zeros replace its output. */
     int         optional;
-    const char *slot;           /* name of the encoder for a separate weight file: "clip_l"    */
+    /* name by which options give this encoder a separate weight file: "clip_l" */
+    const char *slot;
     /* 1: text does not attend to padding. The rows of padding are still computed. */
     int         masked;
     int         blank;          /* 1: padding rows are zeros, not computed (with `masked`)     */
@@ -60,10 +62,10 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
     const char *processor;      /* folder of the image processor's config                  */
 } xd_text_use;
 
-/* When a pipeline passes its own sigmas, 1 .. 1/steps in equal steps, to its scheduler.
- * XD_OWN_NONE: never, because the scheduler computes the sigmas; XD_OWN_ALWAYS: always;
- * XD_OWN_BUT_FLOW: unless the scheduler config has use_flow_sigmas; XD_OWN_BUT_FLOW_TEXT: unless
- * the scheduler config has use_flow_sigmas and denoising starts from text alone. */
+/* Tells when a pipeline passes its own sigmas to its scheduler. These sigmas go from 1 to 1/steps
+ * in equal steps. XD_OWN_NONE: never, because the scheduler computes the sigmas; XD_OWN_ALWAYS:
+ * always; XD_OWN_BUT_FLOW: unless the scheduler config has use_flow_sigmas; XD_OWN_BUT_FLOW_TEXT:
+ * unless the scheduler config has use_flow_sigmas and denoising starts from text alone. */
 typedef enum xd_own_sigmas { XD_OWN_NONE, XD_OWN_ALWAYS, XD_OWN_BUT_FLOW, XD_OWN_BUT_FLOW_TEXT }
     xd_own_sigmas;
 
@@ -78,11 +80,12 @@ typedef enum xd_image_role {
     /* The additional channels are a mask of the given frames, then VAE latents of a video that is
      * grey except for the given first (and last) frame. */
     XD_ROLE_FRAMES,
-    /* The image is the first latent frame in all steps, and the tokens of this frame have timestep
-     * 0. Without an image all frames are generated. */
+    /* The image's latents are the first latent frame in all steps, and the tokens of this frame
+     * have timestep 0. Without an image all frames are generated. */
     XD_ROLE_HELD,
-    /* For inpainting, the transformer reads additional channels: latents of the image with grey in
-     * the masked area, and the mask, of which each pixel of a latent cell is one channel. */
+    /* For inpainting, the transformer reads additional channels: first the latents of the image
+     * with grey in the masked area, then the mask, with one channel for each pixel of a latent
+     * cell. */
     XD_ROLE_MASK,
     XD_ROLE_REFERENCES  /* the transformer reads images as tokens, for editing                 */
 } xd_image_role;
@@ -108,8 +111,8 @@ typedef struct xd_recipe {
     int         steps, max_text;
     int         most_text;      /* maximum value of max_sequence_length; 0: no limit           */
     double      guidance;
-    /* 1: the transformer reads the guidance scale; two passes only with true_cfg_scale and a
-     * negative prompt. */
+    /* 1: the transformer reads the guidance scale as an input; a second guidance pass is only run
+     * with true_cfg_scale and a negative prompt. */
     int         distilled;
     double      true_cfg;       /* default of true_cfg_scale (with `distilled`)                */
     /* 1: the norm of each token's guided prediction is set to the norm of the prompt's
@@ -118,7 +121,8 @@ typedef struct xd_recipe {
     xd_own_sigmas own_sigmas;
     /* Computes the logarithm of the dynamic timestep shift (see xd_steps.mu), or NULL. */
     double    (*mu)(int64_t tokens, int steps);
-    double      max_shift;  /* for rectified flow: see xd_steps.max_shift; 0: other models        */
+    /* value of xd_steps.max_shift for rectified-flow models; 0: other models */
+    double      max_shift;
     double      strength;       /* default strength of an initial image; 0: 0.6                */
     /* Defaults for requests with an initial image, and with a mask. */
     xd_usual    of_image, of_mask;
@@ -137,7 +141,8 @@ typedef struct xd_recipe {
     int         skips_layers;   /* 1: the pipeline has skip_guidance_layers                    */
     int         dynamic_cfg;    /* 1: the published examples use dynamic guidance              */
     double      fps;            /* default frames per second; 0: the pipeline generates images */
-    int         frames_up;      /* 1: a request of 4 n frames becomes 4 n + 1, 0: 4 n - 3       */
+    /* changes 4 n requested frames to 4 n + 1 frames (1) or to 4 n - 3 frames (0) */
+    int         frames_up;
     int         channels_first; /* 1: noise is drawn in the order [C,t,h,w], 0: [t,C,h,w]      */
     /* 1: the scheduler works on tokens [N,C p^2] in place of latents, so the noise that a step
      * draws is in the order of tokens. */
@@ -173,7 +178,8 @@ typedef struct xd_recipe {
     char     *(*uncleaned)(const char *text);
 } xd_recipe;
 
-/* Returns 1 if recipe p has an encoder in this folder that reads images. p may be NULL. */
+/* Returns 1 if recipe p has an encoder that reads images and whose folder is `folder`. p may be
+ * NULL. */
 int              xd_recipe_sees(const xd_recipe *p, const char *folder);
 /* Returns the i-th recipe of all families; NULL at the end. */
 const xd_recipe *xd_recipe_at(int i);
@@ -202,9 +208,9 @@ typedef struct xd_distilled {
     const char *timesteps;      /* default list of timesteps; NULL: the scheduler's timesteps    */
 } xd_distilled;
 
-typedef struct xd_distilled_of {        /* properties by which a model is recognized; configs may
-                                           be NULL */
-    const char    *recipe, *name;       /* name: that of the directory, repository or file     */
+/* properties by which a distilled model is recognized; the configs may be NULL */
+typedef struct xd_distilled_of {
+    const char    *recipe, *name;       /* name: name of the directory, repository or file     */
     const xd_json *index, *transformer, *scheduler;
 } xd_distilled_of;
 
@@ -215,8 +221,8 @@ int xd_distilled_find(const xd_distilled_of *m, xd_distilled *found);
 
 typedef struct xd_size_bucket { double ratio; int height, width; } xd_size_bucket;
 
-/* Replaces an image size in pixels by that of the n table entries whose ratio height / width is
- * nearest. */
+/* Replaces an image size in pixels by one of the n sizes in the table: the one whose ratio height /
+ * width is nearest to that of the image. */
 void xd_size_bucket_nearest(const xd_size_bucket *table, int n, int64_t *height, int64_t *width);
 
 #endif

@@ -13,16 +13,17 @@ typedef struct xd_clip_processor {
     /* Flags of the steps of preprocessing; a flag is 1 if its step is enabled. */
     int       resizes, crops, rescales, normalizes;
     int64_t   edge;             /* pixels of the shorter side after resizing; 0: use `size`    */
-    int64_t   size[2], crop[2]; /* [height, width] after resizing; of the centre crop          */
+    /* [height, width] after resizing, and [height, width] of the centre crop */
+    int64_t   size[2], crop[2];
     xd_filter filter;
     double    factor, mean[3], std[3];
 } xd_clip_processor;
 
-/* Reads DIR/preprocessor_config.json, the config of a CLIPImageProcessor. Refuses a config by which
- * the output is not `side` x `side` pixels. */
+/* Reads DIR/preprocessor_config.json, the config of a CLIPImageProcessor. Refuses a config whose
+ * output images would not have `side` x `side` pixels. */
 xd_status xd_clip_processor_read(xd_clip_processor *p, const char *dir, int64_t side, xd_err *e);
-/* Preprocesses an image of w x h pixels of 3 bytes. The result is f32 [3,side,side] in host
- * memory. */
+/* Preprocesses an RGB image of w x h pixels, with 3 bytes per pixel. The result is f32
+ * [3,side,side] in host memory. */
 xd_status xd_clip_processor_run(const xd_clip_processor *p, const uint8_t *rgb, int64_t w,
                                  int64_t h, float *out, xd_err *e);
 

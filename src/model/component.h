@@ -49,10 +49,12 @@ typedef struct xd_weights {
     xd_weight_group group;
     int         shared;         /* 1: the weights are in shared memory                         */
     xd_readahead *reader;       /* readahead of the files before a load; NULL: none            */
-    /* [tensors of the files]: position of each tensor's end, in bytes, in the list of `reader`. */
+    /* [tensors of the files]: for each tensor, the byte position of its end in the list of data
+     * that `reader` reads ahead. */
     size_t     *upto;
     xd_readahead *ahead;        /* readahead of streamed blocks; NULL: none                    */
-    /* [streamed blocks]: position of each block's end, in bytes, in the list of `ahead`. */
+    /* [streamed blocks]: for each block, the byte position of its end in the list of data that
+     * `ahead` reads ahead. */
     size_t     *ahead_upto;
     /* Name of the first tensor with NaN or infinities; "": no such tensor. */
     char        nonfinite[512];
@@ -65,9 +67,9 @@ typedef struct xd_weight_counts {
     size_t      packed;         /* bytes of the loaded weights                                 */
     size_t      block_bytes;    /* bytes of the weights in one block of shared memory          */
     size_t      mapped;         /* bytes of mapped files that are read again in every step     */
-    /* [blocks of this stage]: blocks_of has each block's bytes in block_bytes and in `mapped`
-     * together, mapped_of only those in `mapped`. If w->streams is 1, the bytes of a streamed block
-     * that stay in memory are not included. */
+    /* [blocks of this stage]: blocks_of has the bytes of each block that are counted in block_bytes
+     * or in `mapped`; mapped_of has only the bytes that are counted in `mapped`. If w->streams is
+     * 1, the bytes of a streamed block that stay in memory are not included. */
     size_t     *blocks_of, *mapped_of;
     size_t      work;           /* extra bytes of memory that are needed during loading        */
     size_t      host_work;      /* extra host bytes during loading if the device has its own
@@ -88,15 +90,15 @@ typedef struct xd_component {
     const xd_vae *vae;
     xd_declared *list;          /* all tensors that the network declares                       */
     int         nlist;
-    /* `file`: the file that replaces the weights in `dir`. `slot`: the short name of the component
-     * in messages, such as "clip_l". NULL: no file does. */
+    /* `file`: the file that replaces the weights in `dir`; NULL: no file replaces the weights.
+     * `slot`: the short name of the component in messages, such as "clip_l". */
     char       *file, *slot;
     xd_st      *files;          /* weight files; NULL until xd_component_files opens them      */
     xd_quantized *quantized;    /* quantized tensors of the files; NULL: none                  */
     xd_svdquant *svdquant;      /* SVDQuant layers of the files; NULL: none                    */
     xd_single_file *single;     /* translates declared names to those in `file`                */
-    /* `stored` is the weight source of the files; `raw` also decodes the SVDQuant layers of the
-     * files. */
+    /* `stored` is the weight source of the files; `raw` is the same source with the SVDQuant layers
+     * decoded. */
     xd_source   stored, raw;
     xd_weights *w;              /* the set of weights in use; NULL: the model lacks the component */
     xd_weight_counts *count;    /* memory sizes of `w`, counted by the engine                  */
@@ -109,8 +111,8 @@ xd_status xd_component_open(xd_component *p, const char *model, const char *name
                             const char *hint, xd_err *e);
 /* Opens a component as xd_component_open does, but with the numbers of blocks in `layers` in place
  * of those in the config. layers: "4", or "2,4" for two kinds of blocks. If the list has fewer
- * numbers than there are kinds of blocks, the last kinds keep the config's number; NULL: all kinds
- * keep it. */
+ * numbers than there are kinds of blocks, the remaining kinds keep the config's number; NULL: all
+ * kinds keep the config's number. */
 xd_status xd_component_open_some(xd_component *p, const char *model, const char *name, xd_kind kind,
                                  const char *hint, const char *layers, xd_err *e);
 /* Opens a component as xd_component_open does, but from the JSON text of a config, without a
@@ -197,8 +199,9 @@ void      xd_component_stream_close(xd_component *p);
  * read to load the weights and that are not in the page cache. Returns 0 if the weights are loaded
  * or there are no files. The function is slow: half a second for 24 GB. */
 size_t    xd_component_cold_bytes(xd_component *p, xd_dev *count, xd_dtype type);
-/* xd_component_will_read implements xd_source.will, and also adds the elements to the readahead.
- * xd_component_was_read tells the readahead that tensor i of the files has been read. */
+/* xd_component_will_read implements xd_source.will, and also adds the elements to the list of data
+ * that the readahead thread reads. xd_component_was_read tells the readahead that tensor i of the
+ * files has been read. */
 void      xd_component_will_read(void *self, const char *name, int64_t first, int64_t n);
 void      xd_component_was_read(const xd_component *p, int64_t i);
 /* Calls xd_source.will for all tensors that will be read to load one block. block: index of the

@@ -25,8 +25,8 @@ typedef struct xd_loras xd_loras;
 /* Opens n LoRA files and adds their terms to the weight sources of the components of `m`, whose
  * weight files must be open. Refuses a file that is not safetensors, one matrix of a pair without
  * the other, rank 0, NaN or infinities, unsupported methods (OFT, Tucker factors), and a file none
- * of whose tensors fits the model. Also refuses a file with single tensors that fit no module or
- * have another shape; with m->lora_partial, a warning lists these tensors instead. Tensors for text
+ * of whose tensors fits the model. Also refuses a file if some of its tensors fit no module or have
+ * another shape; with m->lora_partial, a warning lists these tensors instead. Tensors for text
  * encoders that the model omits are ignored; a warning prints the number of ignored tensors. *l
  * belongs to the model; close it after the components. */
 xd_status xd_loras_open(xd_loras **l, const xd_lora *asked, int n, xd_model *m, xd_err *e);
@@ -34,8 +34,8 @@ xd_status xd_loras_open(xd_loras **l, const xd_lora *asked, int n, xd_model *m, 
  * first. Terms for text encoders are not added. */
 xd_status xd_loras_open_2(xd_loras **l, const xd_lora *asked, int n, xd_model *m, xd_err *e);
 void      xd_loras_close(xd_loras **l);
-/* Returns 1 if l has exactly the n files and scales of `asked`, in this order. If l is NULL, it has
- * no files. */
+/* Returns 1 if l has exactly the n files of `asked`, with the same scales and in the same order. If
+ * l is NULL, it has no files. */
 int       xd_loras_equal(const xd_loras *l, const xd_lora *asked, int n);
 /* Returns 1 if the LoRA files change this part of the model: part 0 is the transformer, part 1 + k
  * is text encoder k. */
@@ -44,15 +44,15 @@ int       xd_loras_change(const xd_loras *l, int part);
 const struct xd_st *xd_loras_file(const xd_loras *l, int i);
 
 /* For each kind of component, adds to cold[kind] the bytes of its LoRA tensors that are not in the
- * page cache. If l is NULL, adds nothing. Opening a file reads it, so a file is outside the page
- * cache only if memory was short later. */
+ * page cache. If l is NULL, adds nothing. Opening a LoRA file reads it into the page cache, so its
+ * bytes are missing there only if memory was short later. */
 void      xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS]);
-/* Returns a hash of h, of the LoRA files (xd_st_hash) and of their scales. If l is NULL, returns
- * h. */
+/* Adds the LoRA files (xd_st_hash) and their scales to the hash h, and returns the new hash. If l
+ * is NULL, returns h. */
 uint64_t  xd_loras_hash(const xd_loras *l, uint64_t h);
-/* Append the list of LoRA files: xd_loras_json as JSON, `, "MEMBER": [{"path": ..., "scale":
- * ...}]`, xd_loras_text as text, `, LoRA: "name:scale"`. If there are no files, append nothing. If
- * omit_folders is 1, file names are written without folders. */
+/* Append the list of LoRA files to a buffer. xd_loras_json appends JSON, `, "MEMBER": [{"path":
+ * ..., "scale": ...}]`; xd_loras_text appends text, `, LoRA: "name:scale"`. If there are no files,
+ * append nothing. If omit_folders is 1, file names are written without folders. */
 void      xd_loras_json(const xd_loras *l, const char *member, int omit_folders, xd_text_buf *b);
 void      xd_loras_text(const xd_loras *l, xd_text_buf *b);
 
@@ -62,7 +62,8 @@ void      xd_loras_text(const xd_loras *l, xd_text_buf *b);
 typedef enum xd_lora_slot {
     XD_LORA_DOWN,               /* "A", the matrix down [rank, in]                             */
     XD_LORA_UP,                 /* "B", the matrix up [out, rank]                              */
-    XD_LORA_UP_BIAS,            /* [out]: added to the bias, scaled as up * down is            */
+    /* [out]: a difference that is added to the bias, with the scale of up * down */
+    XD_LORA_UP_BIAS,
     XD_LORA_ALPHA,              /* the scalar alpha (scale = alpha / rank), one element        */
     XD_LORA_DIFF,               /* a full-rank difference with the weight's shape              */
     XD_LORA_DIFF_BIAS,          /* a difference with the bias' shape                           */
@@ -158,7 +159,7 @@ const char *xd_lora_stem(const char *path);
 
 typedef enum xd_lora_kind { XD_LORA_PRODUCT, XD_LORA_HADAMARD, XD_LORA_KRONECKER } xd_lora_kind;
 
-/* A matrix [rows, cols] of a LoRA file, or the product of two of its matrices. */
+/* A matrix [rows, cols] that a LoRA file stores as one tensor or as the product of two tensors. */
 typedef struct xd_lora_factor {
     /* Tensors a [rows, rank] and b [rank, cols]. If b is -1, `a` is the matrix [rows, cols]. */
     int64_t a, b;
@@ -176,10 +177,12 @@ typedef struct xd_lora_term {
     int64_t row0, rows, cols, rank;
     int     swap;               /* 1: the two halves of the rows are swapped                   */
     int     replaces;           /* 1: `up` replaces the model's tensor                         */
-    int64_t magnitude;          /* DoRA's norms (tensor of the file); -1: none                 */
-    int     columns;            /* 1: DoRA's norms are those of columns, 0: of rows            */
+    /* index of the file's tensor with DoRA's norms; -1: there is none */
+    int64_t magnitude;
+    int     columns;            /* 1: DoRA's norms are norms of columns; 0: norms of rows      */
     double  gain;
-    /* Index of the term in the order of the request's LoRA files; terms are added in this order. */
+    /* Number by which the terms are ordered: terms are added in the order in which the request
+     * lists their LoRA files. */
     int     order;
 } xd_lora_term;
 

@@ -15,8 +15,8 @@
  * VAE, the text encoders and the VAE for previews. */
 enum { XD_MODEL_PARTS = 2 + 1 + XD_MAXTEXT + 1 };
 
-/* Borrowed list of files that replace the weights of components. The components are named by the
- * slots of the recipe. */
+/* Borrowed list of files that replace the weights of components. The list names a component by its
+ * slot (short name), such as "clip_l". */
 typedef struct xd_weight_files {
     const xd_component_file *v;
     int                      n;
@@ -37,7 +37,8 @@ typedef struct xd_model {
     int              has_text[XD_MAXTEXT];      /* 0: text encoder i is optional and absent    */
     const char      *without;   /* text encoder to omit; valid only during opening             */
     xd_weight_files  given;     /* files that replace weights; valid only during opening       */
-    /* Option with the numbers of blocks (xd_component_open_some); valid only during opening. */
+    /* Value of the option that sets the numbers of blocks (xd_component_open_some); valid only
+     * during opening. */
     const char      *layers;
     xd_tok          *tok[XD_MAXTEXT];   /* opened by xd_model_tokenizers                       */
     /* Settings of image preprocessing for a CLIP image encoder; read by xd_model_tokenizers. */
@@ -49,7 +50,8 @@ typedef struct xd_model {
     xd_image_processor processor;       /* image preprocessing for vision-language encoders    */
     xd_component     preview;   /* a tiny VAE for previews; net.def NULL: none                 */
     xd_vae_info      preview_info;
-    xd_distilled usual;         /* defaults of requests; name NULL: those of the recipe         */
+    /* default values of a distilled checkpoint; name NULL: the recipe's are used */
+    xd_distilled usual;
     int         lora_partial;   /* 1: warn about LoRA tensors that do not fit; 0: refuse them  */
     struct xd_loras *loras;     /* LoRA files (lora.h); NULL: none                             */
     struct xd_loras *loras_2;   /* LoRA files of `dit2`; NULL: none                            */
@@ -85,17 +87,17 @@ xd_status xd_model_open(xd_model *m, const char *model, xd_err *e);
  * (xd_component_open_some); text encoders use the first number in `layers`. NULL: all blocks. */
 xd_status xd_model_open_with(xd_model *m, const char *model, const char *without,
                              const xd_weight_files *given, const char *layers, xd_err *e);
-/* xd_model_reads returns which hidden states of text encoder k the pipeline reads; the result has
- * no token ids. xd_model_text_width returns the width of a row of the encoder's output, or 0 if the
- * encoder is absent. */
+/* xd_model_reads returns which hidden states of text encoder k the pipeline reads, in a struct
+ * whose token ids are not set. xd_model_text_width returns the width of a row of the encoder's
+ * output, or 0 if the encoder is absent. */
 xd_text_read xd_model_reads(const xd_model *m, int k);
 int64_t   xd_model_text_width(const xd_model *m, int k);
 /* Returns the number of rows of text encoder k's embedding table; returns 0 if the encoder's config
  * does not have this number. */
 int64_t   xd_model_vocab(const xd_model *m, int k);
-/* The two functions return, for image encoder k, the fixed number of images that the encoder reads,
- * and the number of output rows for all these images together; for an absent encoder or one that
- * reads text, they return 0. */
+/* xd_model_images returns the fixed number of images that image encoder k reads, and
+ * xd_model_image_rows the number of output rows for all these images together. Both return 0 if the
+ * encoder is absent or reads text. */
 int       xd_model_images(const xd_model *m, int k);
 int64_t   xd_model_image_rows(const xd_model *m, int k);
 /* The pipeline reads some hidden states of text encoder k; drops the blocks after the last of these
@@ -123,14 +125,14 @@ void      xd_model_warn_chat(xd_model *m);
 /* xd_model_dit returns transformer i (0: m->dit, 1: m->dit2), xd_model_dits the number of
  * transformers. */
 xd_component *xd_model_dit(xd_model *m, int i);
-/* Return text encoder k, or component i of the XD_MODEL_PARTS, or NULL if the model does not have
- * it. */
+/* xd_model_text returns text encoder k, and xd_model_part returns component i, which is less than
+ * XD_MODEL_PARTS. Both return NULL if the model does not have the component. */
 xd_component *xd_model_text(xd_model *m, int k);
 xd_component *xd_model_part(xd_model *m, int i);
 int       xd_model_dits(const xd_model *m);
 /* Returns 1 if the weights of any transformer are loaded. */
 int       xd_model_has_dits(const xd_model *m);
-/* Reads the model's scheduler_config.json into *c, the config of this sampler. */
+/* Reads the model's scheduler_config.json into *c, as a config of the given sampler. */
 xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e);
 /* Fails if the model has no scheduler_config.json, or if this file does not name a scheduler
  * class. */

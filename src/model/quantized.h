@@ -1,5 +1,5 @@
-/* quantized.h - reads quantized weights from files that have the codes in one tensor and the scales
- * in other tensors.
+/* quantized.h - reads quantized weights from files in which one tensor has the codes of a weight
+ * and other tensors have its scales.
  *
  * The formats are those of ComfyUI (`_quantization_metadata` in the header, or a tensor
  * MODULE.comfy_quant with JSON for each weight) and of bitsandbytes (NAME.quant_state.*). All
@@ -24,8 +24,9 @@ xd_status xd_quantized_check(const xd_quantized *q, const char *prefix, xd_err *
 /* Returns the element type and shape of tensor i of the files. If the tensor is quantized, the type
  * is that of its codes, and the shape is that of the decoded elements. */
 xd_tensor xd_quantized_shape(const xd_quantized *q, const xd_st *files, int64_t i);
-/* Get and release the data of tensor i, as xd_st_get and xd_st_done do. If the tensor is quantized,
- * the data are its codes. q may be NULL. */
+/* xd_quantized_get returns the data of tensor i, and xd_quantized_done releases the data, as
+ * xd_st_get and xd_st_done do. If the tensor is quantized, the data are its codes. q may be
+ * NULL. */
 xd_status xd_quantized_get(const xd_quantized *q, xd_st *files, int64_t i, xd_tensor *t,
                            xd_err *e);
 void      xd_quantized_done(const xd_quantized *q, xd_st *files, int64_t i);

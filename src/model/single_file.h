@@ -1,9 +1,9 @@
 /* single_file.h - reads the weights of a component from one file whose tensor names have any known
  * layout (ComfyUI, original repositories).
  *
- * The file's own weight source is wrapped in one that translates names: a declared tensor is a view
- * of a tensor with another name in the file, or of some rows of that tensor. Tensors are copied
- * only if the type or the order of their rows changes. */
+ * A weight source that translates names wraps the file's own weight source: a declared tensor is a
+ * view of a tensor with another name in the file, or of some rows of that tensor. Tensors are
+ * copied only if the type or the order of their rows changes. */
 #ifndef XD_MODEL_SINGLE_FILE_H
 #define XD_MODEL_SINGLE_FILE_H
 
@@ -33,8 +33,8 @@ xd_status xd_single_file_open(xd_single_file **s, const xd_single_file_of *of, x
 void      xd_single_file_close(xd_single_file **s);
 xd_source xd_single_file_source(xd_single_file *s);
 
-/* Writes the file's name of the declared tensor `want` (which is given without alternative names).
- * Returns 0 if the layout does not have the tensor. */
+/* Writes the name that the declared tensor `want` has in the file; `want` is one name, without
+ * alternative names. Returns 0 if the layout does not have the tensor. */
 int         xd_single_file_name(const xd_single_file *s, const char *want, char *have, size_t size);
 /* Returns the prefix that this component's names have in the file. Names with another prefix are
  * those of other components. */
@@ -49,7 +49,7 @@ const char       *xd_key_map_archs(const xd_key_map *k);
  * xd_key_map_at(*at). Sets *at to the index of the layout, and `prefix` to the prefix of the names.
  * Returns NULL if no layout matches. */
 const xd_key_map *xd_key_map_find(const xd_st *files, const char *slot, int *at, char prefix[64]);
-/* Returns nonzero if the names of the tensors show that the files are a LoRA file. */
+/* Returns nonzero if the names of the tensors show that the files contain a LoRA. */
 int         xd_is_lora(const xd_st *files);
 
 #endif

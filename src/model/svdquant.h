@@ -1,6 +1,6 @@
 /* svdquant.h - decodes the linear layers of SVDQuant files for nunchaku to plain matrices.
  *
- * The file's own weight source is wrapped in one that decodes layers. A layer with the tensor
+ * A weight source that decodes layers wraps the file's own weight source. A layer with the tensor
  * MODULE.qweight in the file becomes MODULE.weight, quantized with one code per element, and
  * MODULE.bias. A tensor "A+B.weight" has the columns of A followed by the columns of B. Tensors of
  * other layers keep their names. */

@@ -1,5 +1,5 @@
-/* keys.h - declares the tables with the names of Chroma's tensors in original, ComfyUI and LoRA
- * files (fields of xd_family). */
+/* keys.h - declares tables with the names that Chroma's tensors have in original, ComfyUI and LoRA
+ * files; fields of xd_family point to the tables. */
 #ifndef XD_FAMILIES_CHROMA_KEYS_H
 #define XD_FAMILIES_CHROMA_KEYS_H
 

@@ -1,5 +1,5 @@
-/* keys.h - declares the tables with the names of Wan's tensors in original, ComfyUI and LoRA files
- * (fields of xd_family). */
+/* keys.h - declares tables with the names that Wan's tensors have in original, ComfyUI and LoRA
+ * files; fields of xd_family point to the tables. */
 #ifndef XD_FAMILIES_WAN_KEYS_H
 #define XD_FAMILIES_WAN_KEYS_H
 
