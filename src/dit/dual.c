@@ -116,7 +116,8 @@ static int64_t half_of(const xd_ints *axes)
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
-    double         base[256];   /* one value per element pair: heads of up to 512 features     */
+    /* one value per pair of features; a head has at most 512 features */
+    double         base[256];
     xd_rope_axes(base, theta, t->cfg);
     for (int64_t n = xd_n(t->x, XD_TXT) * half_of(t->cfg); n > 0; n--)
         *buf++ = (float)t->fn(0);

@@ -54,7 +54,7 @@ static int is_letter(char c)
     return isalnum((unsigned char)c) || c == '.';
 }
 
-/* Returns 1 if a word of the name matches the pattern in word[0 .. n), which may end with "*". */
+/* Returns 1 if a word of the name matches the pattern word[0 .. n), which may end with "*". */
 static int has_word(const char *name, const char *word, size_t n)
 {
     int open = n && word[n - 1] == '*';

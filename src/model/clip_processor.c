@@ -122,7 +122,7 @@ static xd_status check_numbers(xd_clip_processor *p, const cfg *c, xd_err *e)
                ? xd_fail(e, XD_EFORMAT, "rescale_factor %g is not above 0", c->factor) : s;
 }
 
-/* Refuses settings by which the output is not a square of the size that the image encoder reads. */
+/* Refuses settings that do not give a square image of the size that the image encoder reads. */
 static xd_status check_square(const xd_clip_processor *p, int64_t side, xd_err *e)
 {
     const int64_t *to = p->crops ? p->crop : p->size;

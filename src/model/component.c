@@ -26,8 +26,8 @@ static xd_status list_tensors(xd_component *p, xd_err *e)
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }
 
-/* Appends `, "KEY": N` for every number N in `layers`. KEY is the config key for the number of
- * blocks of that kind. */
+/* Appends `, "KEY": N` for every number N in `layers`. KEY is a config key such as "num_layers";
+ * each key gives the number of blocks of one kind. */
 static xd_status count_blocks(const xd_component *p, const char *layers, xd_text_buf *b, xd_err *e)
 {
     static const char *const keys[] = { "num_layers", "num_hidden_layers", "num_single_layers",
@@ -443,7 +443,8 @@ static xd_status open_source(xd_component *p, const xd_declared *needed, int n, 
     s = xd_single_file_open(&p->single, &of, &mine);
     if (s == XD_OK)
         p->w->src = xd_single_file_source(p->single);
-    if (s == XD_OK || s == XD_EUNSUPPORTED) {   /* an unknown layout may be a quantized format */
+    /* the layout may be unknown because the file is quantized */
+    if (s == XD_OK || s == XD_EUNSUPPORTED) {
         xd_status q = xd_quantized_check(p->quantized, s == XD_OK ? xd_single_file_prefix(p->single)
                                                                   : "", e);
         if (q != XD_OK || s == XD_OK)
@@ -552,7 +553,7 @@ xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_e
     c->work -= c->host_work;
     if (p->w->streams && count->host_memory && !mine.code)
         count_streamed(p, count, type, &mine);
-    if (mine.code)              /* a later request must not use an incomplete count             */
+    if (mine.code)              /* prevents that a later request uses an incomplete count       */
         xd_net_close(&c->shadow);
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }
@@ -734,7 +735,8 @@ static xd_status load_weights(xd_component *p, xd_status s, xd_dev *dev, xd_dtyp
     if (s == XD_OK && p->w->net.stream && !xd_dev_identity(dev))
         xd_component_stream_open(p, dev, type);
     if (s != XD_OK) {
-        if (s != XD_ECOMM)      /* freeing shared memory would wait for other ranks            */
+        /* after XD_ECOMM, freeing shared memory would wait for the other ranks */
+        if (s != XD_ECOMM)
             xd_component_drop(p);
         xd_fail(e, s, "%s", mine.msg);
         if (e)

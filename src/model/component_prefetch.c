@@ -27,7 +27,7 @@ void xd_component_will_read(void *self, const char *name, int64_t first, int64_t
 }
 
 /* The ranks of a share group read their parts of the list in parallel. This function assumes that
- * every other rank has read as many bytes of its part as this rank. */
+ * each of the other ranks has read as many bytes of its own part as this rank. */
 void xd_component_was_read(const xd_component *p, int64_t i)
 {
     if (p->w->reader)
@@ -35,8 +35,8 @@ void xd_component_was_read(const xd_component *p, int64_t i)
                           p->w->upto[i] * (size_t)(p->w->shared ? p->w->group.c->size : 1));
 }
 
-/* Opens the readahead thread and the list of positions in the readahead. Returns 0 if out of
- * memory. */
+/* Opens the readahead, and allocates the list of the tensors' positions in the data that are read
+ * ahead. Returns 0 if out of memory. */
 static int open_readahead(xd_component *p, size_t max_bytes, const xd_canceller *cancel)
 {
     p->w->upto = calloc((size_t)xd_st_count(p->files) + 1, sizeof *p->w->upto);

@@ -51,8 +51,8 @@ static char *snapshots_of(const char *id)
     return dir;
 }
 
-/* Counts the folders in a directory. Sets *one to the malloc'ed path of the folder that was counted
- * last. */
+/* Counts the folders in a directory. Sets *one to the malloc'ed path of the last of these
+ * folders. */
 static int count_snapshots(const char *dir, char **one)
 {
     DIR *d = opendir(dir);

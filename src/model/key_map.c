@@ -41,8 +41,8 @@ static const xd_stem ldm_top[] = {
 
 /* ---- the causal VAE ----------------------------------------------------------------------- */
 
-/* Tensor names of a residual block of a causal VAE. The block is stored as a list of modules, of
- * which only these have weights. */
+/* Tensor names of a residual block of a causal VAE. The file has a block as a list of modules; only
+ * the modules that are named here have weights. */
 #define CAUSAL_RES(want, have)                                                            \
     XD_STEM(want "norm1.gamma", have "residual.0.gamma"),                                 \
     XD_STEM(want "conv1", have "residual.2"),                                             \
@@ -50,8 +50,8 @@ static const xd_stem ldm_top[] = {
     XD_STEM(want "conv2", have "residual.6"), XD_STEM(want "conv_shortcut", have "shortcut")
 #define CAUSAL_RESAMPLE(want, have)                                                       \
     XD_STEM(want "resample.1", have "resample.1"), XD_STEM(want "time_conv", have "time_conv")
-/* Tensor names of a resolution level of a causal VAE's decoder. Modules are numbered through all
- * levels: the modules of this level have the numbers a, b, c and d. */
+/* Tensor names of a resolution level of a causal VAE's decoder. The modules of all levels are
+ * numbered consecutively: the modules of this level have the numbers a, b, c and d. */
 #define CAUSAL_UP(a, b, c, d)                                                             \
     { CAUSAL_RES("resnets.0.", a "."), CAUSAL_RES("resnets.1.", b "."),                   \
       CAUSAL_RES("resnets.2.", c "."), CAUSAL_RESAMPLE("upsamplers.0.", d "."), XD_STEMS_END }
@@ -61,7 +61,7 @@ static const xd_stem causal_up0[] = CAUSAL_UP("0", "1", "2", "3");
 static const xd_stem causal_up1[] = CAUSAL_UP("4", "5", "6", "7");
 static const xd_stem causal_up2[] = CAUSAL_UP("8", "9", "10", "11");
 static const xd_stem causal_up3[] = CAUSAL_UP("12", "13", "14", "15");
-/* Modules of a level of the encoder, in VAEs whose levels have shortcuts. */
+/* Tensor names of a resolution level of the encoder, for VAEs whose levels have shortcuts. */
 static const xd_stem causal_down[] = {
     CAUSAL_RES("resnets.0.", "0."), CAUSAL_RES("resnets.1.", "1."),
     CAUSAL_RESAMPLE("downsampler.", "2."), XD_STEMS_END,
@@ -142,8 +142,8 @@ static const xd_stem gguf_t5_top[] = {
 static const xd_stem gguf_qwen[] = {
     GGUF_LM(XD_STEM("self_attn.q_proj", "attn_q"), XD_STEM("self_attn.k_proj", "attn_k")),
 };
-/* Tensor names of a block of Llama or Mistral in a GGUF file. The file has the rows of queries and
- * keys in another order. */
+/* Tensor names of a block of Llama or Mistral in a GGUF file. In the file, the rows of a head's
+ * queries and keys are in pairs that RoPE rotates together (XD_SWAP_QUERIES). */
 static const xd_stem gguf_llama[] = {
     GGUF_LM(XD_STEM_SWAP("self_attn.q_proj", "attn_q", XD_SWAP_QUERIES),
             XD_STEM_SWAP("self_attn.k_proj", "attn_k", XD_SWAP_KEYS)),
@@ -157,8 +157,9 @@ static const xd_stem gguf_lm_top[] = {
 /* ---- all of them -------------------------------------------------------------------------- */
 
 #define FIRST_STAGE { "", "first_stage_model.", "vae." }
-/* Language models under the two kinds of prefixes that src/text/decoder.c accepts: the names that
- * transformers saves, or the names after the model's name as in ComfyUI's checkpoints. */
+/* Layouts of language models. Names have one of the two kinds of prefixes that src/text/decoder.c
+ * accepts: the prefixes that transformers saves, or the prefixes after the model's name in
+ * ComfyUI's checkpoints. */
 #define LM(first)                                                                                  \
     { { "qwen3", "qwen2", "qwen2.5-vl", "mistral", "llama", "gemma2", "gemma3" },                  \
       "a language model", { first "layers.0.self_attn.o_proj.weight", NULL },                      \

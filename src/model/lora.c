@@ -35,7 +35,8 @@ typedef struct reader {         /* state of a LoRA file while it is read        
     xd_st               *file;
     const xd_lora_keys  *names;
     xd_lora_notes       *notes; /* peft's settings of the file                                 */
-    int                  has_plain;     /* 1: the file has diffusers' names of the transformer    */
+    /* 1: the file names modules of the transformer as diffusers does */
+    int                  has_plain;
     /* [tensors] 1: the LoRA file has a separate module for this tensor of the model */
     unsigned char       *alone[XD_LORA_COMPONENTS];
     /* used: number of keys that are used; left: number of keys for text encoders that the model
@@ -180,8 +181,8 @@ static xd_status read_magnitude(reader *r, const module *m, const xd_lora_target
 }
 
 /* Adds a term to each of the model's tensors that a LoRA module changes. The rows of the LoRA
- * module are split over the model's tensors. `t` has the fields that all terms have in common. `m`
- * is the module if it has a DoRA magnitude, else NULL. */
+ * module are split over the model's tensors. The fields that are equal in all these terms are
+ * copied from `t`. `m` is the module if it has a DoRA magnitude, else NULL. */
 static xd_status push_all(reader *r, const module *m, const xd_lora_target *a, xd_lora_term t)
 {
     int64_t   rows, at = 0;
@@ -458,7 +459,8 @@ static xd_status read_extra(reader *r, const module *m, xd_lora_slot slot, int b
     return read_whole(r, m, slot, &target, gain);
 }
 
-/* Adds the terms of a module. Sets taken[slot] to USED or IDLE for the tensor of each slot. */
+/* Adds the terms of a module. For the tensor of each slot, sets taken[slot] to USED, or to IDLE if
+ * the tensor duplicates others. */
 static xd_status read_module(reader *r, const module *m, int taken[XD_LORA_SLOTS])
 {
     /* Replacements come before differences, so that differences are added to the replaced

@@ -57,7 +57,7 @@ static int is_python_group(const char *at)
 /* Returns 1 if a regular expression contains only syntax that Python's `re` knows. */
 static int is_python(const char *key)
 {
-    int inside = 0;             /* 1, 2: at the first, at a later character in brackets        */
+    int inside = 0;             /* 1: at the first character inside brackets; 2: at a later one */
     for (const char *c = key; *c; c++) {
         int letter = c[1] && ((c[1] | 32) >= 'a' && (c[1] | 32) <= 'z');
         if (*c == '\\') {

@@ -6,8 +6,8 @@
  *
  * DoRA divides the sum of tensor and difference by the norms of the sum's rows (or columns). The
  * norms are those of the complete tensor with this file's difference, without changes by other
- * files. The norms are computed before the first term is added, which reads the complete tensor
- * once more. So the norms are the same on every rank, even if a rank has only a part of the
+ * files. The norms are computed before the first term is added; this computation reads the complete
+ * tensor once more. So the norms are the same on every rank, even if a rank has only a part of the
  * tensor. */
 #include "model/lora.h"
 
@@ -60,7 +60,8 @@ typedef struct sum {            /* the LoRA terms that are added to one tensor's
     int64_t  cols;              /* total number of columns in these spans                      */
     char    *tmp;               /* scratch memory: `each` bytes per thread                     */
     size_t   each;
-    xd_source plain;            /* the tensor without terms, for DoRA's norms                  */
+    /* weight source of the tensor without LoRA terms, for DoRA's norms */
+    xd_source plain;
     xd_reader base;
 } sum;
 
@@ -239,7 +240,7 @@ static xd_status open_factor(xd_st *file, const xd_lora_factor *w, const share *
 
 /* ---- terms -------------------------------------------------------------------------------- */
 
-/* Returns the only factor of a LoRA product, or factor k of a LoHa or LoKr product. */
+/* Returns factor k of a LoHa or LoKr term or, for an ordinary LoRA term, its only factor. */
 static xd_lora_factor factor_of(const xd_lora_term *t, int k)
 {
     if (t->kind != XD_LORA_PRODUCT)
@@ -419,7 +420,7 @@ static void sum_close(void *self)
 /* ---- norms of DoRA ------------------------------------------------------------------------ */
 
 typedef struct measure {
-    const sum *s;               /* the tensor with one term, for all columns                   */
+    const sum *s;               /* sum of the complete tensor and only the DoRA term           */
     const xd_reader *base;
     float     *rows;            /* per thread, memory for MEASURED rows                        */
     /* Squared norms of each row or, for each band of rows, of each column. */
@@ -573,7 +574,8 @@ static int sums_has(void *self, const char *name)
     return find_hit(self, name) != NULL;
 }
 
-/* Returns how many elements are in memory for factor k of a term and for the factor's tensors. */
+/* Returns how many elements must be in memory for factor k of a term: those of the factor itself,
+ * and those of the tensors from which it is computed. */
 static int64_t factor_takes(const xd_lora_term *t, int k)
 {
     const xd_lora_factor w = factor_of(t, k);
@@ -584,8 +586,8 @@ static int64_t factor_takes(const xd_lora_term *t, int k)
            (t->kind == XD_LORA_KRONECKER ? rows * w.cols : 0);
 }
 
-/* Returns how many elements are in memory for DoRA's norms: while the norms are computed, and
- * afterwards. */
+/* Returns how many elements must be in memory for DoRA's norms, both while the norms are computed
+ * and afterwards. */
 static int64_t measure_takes(const xd_lora_term *t)
 {
     int64_t n = 4 * t->rows + 2 * t->cols + MEASURED * t->cols * xd_par_threads();

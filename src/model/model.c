@@ -265,7 +265,8 @@ int64_t xd_model_pooled(const xd_model *m, int k)
 
 /* ---- files that replace weights of the directory ------------------------------------------ */
 
-/* Returns the file that, by the options, replaces the weights of a slot, or NULL. */
+/* Returns the path of the weight file that the options give for a slot, or NULL if they give
+ * none. */
 static const char *given_file(const xd_model *m, const char *slot)
 {
     for (int i = 0; slot && i < m->given.n; i++)

@@ -20,14 +20,16 @@ typedef struct coded {          /* one quantized tensor of the weight files     
     xd_dtype  type;             /* type of the tensor's codes, for xd_coding                   */
     float    *scale;            /* [nscale] in ComfyUI's formats: one scale, or one per row    */
     int64_t   nscale, rotate;
-    /* In bitsandbytes' formats, element i is map[code] times a scale; every `block` elements have
-     * one scale. Nested scales are quantized, too: such a scale is table[absmax] nested[block /
-     * nest] + offset. */
-    /* Index, in the files, of the tensor with the scales of the blocks. */
+    /* In bitsandbytes' formats, an element is map[code] times the scale of its block, which has
+     * `block` elements. Nested scales are themselves quantized: the scale of block b is
+     * table[absmax[b]] * nested[b / nest] + offset. */
+    /* Index, in the files, of the tensor absmax, which has the scales of the blocks or, for nested
+     * scales, their codes. */
     int64_t   absmax;
     const char *absmax_at;      /* data of the tensor with the scales, while they are used     */
     int       uses;
-    int64_t   block, nest;      /* elements per block; blocks per nested scale (0: f32 scales)   */
+    /* elements per block; blocks per nested scale (0: the scales are f32 and not nested) */
+    int64_t   block, nest;
     float     map[16], offset, *table, *nested;
     char     *why;              /* reason why the tensor cannot be decoded, or NULL            */
     xd_status code;
@@ -317,7 +319,8 @@ static void found_integers(search *s, const xd_json *config, const char *format,
         read_scales(s, format);
 }
 
-/* Handles a weight in blocks of type XD_Q4_0, which `xdit convert` stores as bytes. */
+/* Prepares to decode a weight that `xdit convert` has stored as bytes, in blocks of type
+ * XD_Q4_0. */
 static void found_blocks(search *s, const xd_json *config)
 {
     xd_tensor    *t = &s->k->shape;
@@ -333,8 +336,8 @@ static void found_blocks(search *s, const xd_json *config)
     read_rotation(s, config, 0);
 }
 
-/* Handles an fp8 weight, whose elements are multiplied by a scale (component.c) and may be stored
- * as bytes. If the weight has one scale per row, treats its elements as codes. */
+/* Prepares to decode an fp8 weight, whose elements are multiplied by a scale (component.c) and may
+ * be stored as bytes. If the weight has one scale per row, treats its elements as codes. */
 static void found_fp8(search *s, xd_dtype type)
 {
     const int64_t scale = find_beside(s, 0, "weight_scale");
@@ -353,7 +356,7 @@ static void found_fp8(search *s, xd_dtype type)
                s->name, xd_st_dtype(s->q->files, s->i));
 }
 
-/* Handles a weight in one of ComfyUI's quantized formats. */
+/* Prepares to decode a weight in one of ComfyUI's quantized formats. */
 static void found_format(search *s, const xd_json *config)
 {
     const char *format = xd_json_text(xd_json_get(config, "format"));
@@ -500,7 +503,7 @@ static void found_packed(search *s, const char *whose)
            svd ? "SVDQuant (nunchaku)" : whose, reads);
 }
 
-/* Handles a weight whose elements have 8 bits or less, in an unknown format. */
+/* Refuses a weight whose elements have 8 bits or less, in an unknown format. */
 static void found_bytes(search *s)
 {
     if (find_beside(s, 0, "SCB") >= 0)

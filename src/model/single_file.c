@@ -45,8 +45,8 @@ static int match_stem(const char *pattern, const char *name, int number[NUMBERS]
     return 1;
 }
 
-/* The name of a declared tensor, and what it is in the file: the name, and the rule for the end of
- * the name. */
+/* A declared tensor's name, its name in the file, and the rule that translates the end of the
+ * name. */
 typedef struct found {
     char           name[512];
     const xd_stem *stem;        /* rule for the end of the name; NULL: unchanged               */
@@ -135,7 +135,8 @@ static xd_tensor select_rows(xd_tensor t, const xd_stem *stem)
     int64_t d[XD_MAXDIM], first = elements_before(t, stem);
     memcpy(d, t.d, sizeof d);
     d[0] = t.d[0] / stem->of * stem->n;
-    if (xd_is_coded(t.type))            /* src_codes adds the offset of the first row          */
+    /* for a coded tensor, src_codes adds the offset of the first row */
+    if (xd_is_coded(t.type))
         return xd_view(t.p, t.type, t.nd, d);
     return xd_view(t.p ? (char *)t.p + xd_dtype_bytes(t.type, first) : NULL, t.type, t.nd, d);
 }
@@ -468,8 +469,9 @@ static xd_status find_layout(xd_single_file *s, xd_err *e)
 
 /* ---- other checks ------------------------------------------------------------------------- */
 
-/* Returns the number of blocks in a list of tensor names (separated by "|"): one more than the
- * largest number that follows the first `len` bytes of `scope` in a name, but at least `most`. */
+/* Returns the largest number of blocks that a tensor name in a list (separated by "|") shows, but
+ * at least `most`. A name that begins with scope[0 .. len) shows one more block than the number
+ * that follows. */
 static int count_in(const char *names, size_t len, const char *scope, int most)
 {
     for (const char *p = names; p;) {
@@ -503,9 +505,9 @@ static int file_blocks(const xd_single_file *s, const xd_scope *scope)
     return most;
 }
 
-/* Refuses a file whose number of blocks is not that of the config. If the numbers of blocks were
- * not compared, some blocks of the file would silently be unused, or missing blocks would be
- * reported tensor by tensor. Blocks that are never run may be missing. */
+/* Refuses a file whose number of blocks is not that of the config. Without this check, surplus
+ * blocks of the file would silently be unused, and missing blocks would be reported tensor by
+ * tensor. Blocks that are never run may be missing. */
 static xd_status check_blocks(xd_single_file *s, xd_err *e)
 {
     const xd_scope *scopes = s->layout->scopes;
@@ -534,8 +536,8 @@ static xd_status check_tower(const xd_single_file *s, xd_err *e)
     return XD_OK;
 }
 
-/* For rows that the file stores in pairs: checks that their number is divisible by the number of
- * heads in the file. */
+/* If the file stores rows in the pairs that RoPE rotates together, checks that the number of rows
+ * is divisible by the number of heads in the file. */
 static xd_status check_heads(const xd_single_file *s, xd_err *e)
 {
     for (int i = 0; i < s->of.nneeded; i++)

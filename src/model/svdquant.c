@@ -3,14 +3,14 @@
  * A linear layer of SVDQuant has 4-bit integers q, a scale s for every 64 elements of a row,
  * smoothing factors m, by which the inputs are divided, and a low-rank product:
  *  w[o,i] = q[o,i] s[o,i / 64] / m[i] + sum_r up[o,r] down[r,i]
- * Inputs that follow GELU had SHIFT added before the product with q. The contribution of SHIFT is
- * subtracted from the bias. A modulation has integers of 0 to 15, with a scale and an offset for
- * every 64 elements of a row. The rows of a modulation are shift, scale, gate ... of the first
- * feature, then of the second; 1 is added to scales.
+ * Inputs that follow GELU had SHIFT added before the product with q. In the file, the contribution
+ * of SHIFT has already been subtracted from the bias. A modulation has integers of 0 to 15, with a
+ * scale and an offset for every 64 elements of a row. The rows of a modulation are shift, scale,
+ * gate ... of the first feature, then of the second; 1 is added to scales.
  *
  * All elements of the file are in the order in which warps of a GPU load them
- * (deepcompressor/backend/nunchaku). A warp has 128 rows; the "place" of an element is its position
- * in that order. */
+ * (deepcompressor/backend/nunchaku). A warp loads 128 rows. In this source file, the "place" of an
+ * element is its position in that order. */
 #include "model/svdquant.h"
 
 #include <stdio.h>
@@ -38,11 +38,11 @@ typedef struct layer {
     xd_tensor t[TENSORS];       /* the layer's tensors, open while it is in use                */
     int       uses;
     int64_t   in, out, rank;
-    int64_t   parts;            /* rows per feature, in a modulation; 0: no modulation         */
+    int64_t   parts;            /* number of rows per feature in a modulation; 0: no modulation */
     int       shifted;          /* 1: SHIFT must be added to the inputs of the layer           */
 } layer;
 
-typedef struct joined {         /* one layer, or two with concatenated columns                 */
+typedef struct joined {         /* one layer, or two layers whose columns are concatenated     */
     char    name[NAME];
     layer  *part[2];            /* the joined layers; the second may be NULL                   */
     float  *bias;               /* decoded bias of the layers while it is in use               */
@@ -223,9 +223,9 @@ int xd_svdquant_owns(const xd_svdquant *s, int64_t i)
 
 /* ---- elements ----------------------------------------------------------------------------- */
 
-/* Reads the elements at places [place, place + n) of a tensor (positions in the file's order of
- * elements); n is at most 256. The function is fast for bf16, the usual type, whose bits are the
- * upper half of an f32. */
+/* Reads n elements of a tensor, at most 256, from `place` on; a place is a position in the file's
+ * order of elements. The function is fast for bf16, the usual type, whose bits are the upper half
+ * of an f32. */
 static inline void read_floats(xd_tensor t, int64_t place, int n, float *to)
 {
     uint16_t half[PACK * PACK];
@@ -265,9 +265,10 @@ static float scale_of(const layer *l, int64_t row, int64_t column)
     return float_at(l->t[SCALES], tile * TILE + place_of_row(row % TILE));
 }
 
-/* Returns the 32-bit word with eight columns of a row. A tile of 64 columns and 128 rows is ordered
- * by groups of 16 rows, by rows modulo 8, and by groups of 8 columns modulo 4. Next come the two
- * rows that are equal modulo 8, and for each of these rows the two halves of the columns. */
+/* Returns the 32-bit word with eight columns of a row. The words of a tile of 64 columns and 128
+ * rows are ordered by groups of 16 rows, then by rows modulo 8, then by groups of 8 columns modulo
+ * 4. This leaves four words with the same position: those of two rows that are equal modulo 8, with
+ * two groups of columns each. */
 static uint32_t word_at(const layer *l, int64_t row, int64_t column)
 {
     const int64_t tile = row / TILE * (l->in / GROUP) + column / GROUP;
@@ -297,8 +298,8 @@ static void read_integers(const layer *l, int64_t row, int64_t column, float to[
 enum { SIXTEENS = PACK * PACK, LANES = 32 };
 
 /* Reads a row of the low-rank matrix `up`, which is stored in tiles of 16 rows by 16 ranks. The
- * elements are put into the order in which `down` has the ranks: within 32 elements, groups of four
- * elements, of ranks i and of ranks i + 8, alternate. */
+ * elements are repeated in the order in which `down` stores its ranks: in run k of 32 elements,
+ * groups of four elements of rank k alternate with groups of four elements of rank k + 8. */
 static void read_up(const layer *l, int64_t row, float *to)
 {
     for (int64_t r = 0; r < l->rank; r += PACK) {
@@ -330,15 +331,16 @@ static void add_product(const layer *l, const float *up, int64_t column, float t
     }
 }
 
-/* Returns the index of the stored row in which the file has this row of a modulation. */
+/* Returns the index that a row of a modulation has in the file, where all rows of a feature are
+ * neighbours. */
 static int64_t row_of_part(const layer *l, int64_t row)
 {
     const int64_t features = l->out / l->parts;
     return row % features * l->parts + row / features;
 }
 
-/* Decodes sixteen columns of a modulation. Four rows of a modulation are interleaved in the file.
- * Of 32 columns, the four that are equal modulo 8 are stored in one 16-bit word. */
+/* Decodes sixteen columns of a modulation. In the file, four rows of a modulation are interleaved.
+ * A 16-bit word has four of 32 columns: those that are equal modulo 8. */
 static void read_modulation(const layer *l, int64_t row, int64_t column, float to[PACK])
 {
     const int64_t r = row_of_part(l, row), at = column / GROUP * l->out + r;
@@ -599,8 +601,9 @@ static void src_past(void *self, const char *name, const void *p, size_t bytes)
         s->raw->past(s->raw->self, name, p, bytes);
 }
 
-/* For some rows of a layer, announces which parts of the file will be read: of each tensor that is
- * stored by rows, the same fraction as of the layer's rows; all other tensors completely. */
+/* Announces which parts of the file will be read to decode some rows of a layer. Of a tensor that
+ * is stored by rows, this is the same fraction as of the layer's rows; other tensors are read
+ * completely. */
 static void layer_will(const xd_svdquant *s, const layer *l, double from, double to)
 {
     for (int k = 0; k < SMOOTH_ORIGINAL; k++) {

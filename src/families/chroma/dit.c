@@ -36,7 +36,8 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor mod;              /* [n,D] F32: modulation vectors for this rank's stage         */
+    /* [n,D] F32: modulation vectors that this rank's pipeline stage reads */
+    xd_tensor mod;
     xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens              */
 } local;
 

@@ -1,5 +1,5 @@
-/* keys.c - lists the names of tensors in the files of Chroma (lodestones: Chroma1-HD.safetensors),
- * and the names of modules in Chroma's LoRA files */
+/* keys.c - lists the names of tensors in the files of Chroma (such as lodestones'
+ * Chroma1-HD.safetensors), and the names of modules in Chroma's LoRA files */
 #include "families/chroma/keys.h"
 
 #include <stddef.h>

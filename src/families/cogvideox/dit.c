@@ -148,7 +148,8 @@ static void info(const void *c_, xd_dit_info *out)
         .patch = { c->patch_t ? (int)c->patch_t : 1, (int)c->patch, (int)c->patch }, .dim = c->dim,
         .lat_ch = c->out_ch, .extra_ch = c->in_ch - c->out_ch,
         .sample = { frames_of(c), c->height, c->width }, .fixed = c->learned, .text_dim = c->text,
-        /* With RoPE, the default is that of the pipeline; with sinusoids, that of the config. */
+        /* The default number of text rows is the pipeline's for models with RoPE, and the config's
+         * for models with sinusoids. */
         .text_default = c->rope ? 0 : c->most_text,
         .txt_flows = 1, .sites = 1, .local_size = sizeof(local), .probe_dim = c->temb,
     };
@@ -253,7 +254,8 @@ static void fill_angles(void *ctx, float *buf)
     const cfg     *c = t->cfg;
     int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], hd = c->head_dim;
     xd_grid_side  rows = { H, 0, 0, 1 }, cols = { W, 0, 0, 1 };
-    float       time[64], side[96];     /* enough for attention heads of up to 512 features     */
+    /* one value per pair of features; a head has at most 512 features */
+    float       time[64], side[96];
     xd_rope_frequencies(time, hd / 4);
     xd_rope_frequencies(side, hd / 8 * 3);
     if (!c->patch_t)

@@ -35,7 +35,8 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor active;           /* [1,D]: silu of the sum of timestep, guidance, text embedding */
+    /* [1,D]: silu of the sum of the embeddings of timestep, guidance and pooled text */
+    xd_tensor active;
     xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens              */
 } local;
 

@@ -39,16 +39,16 @@ static const xd_recipe fill = {
 
 /* ---- FLUX.1 Kontext ------------------------------------------------------------------------- */
 
-/* Sizes that FLUX.1 Kontext was trained on (diffusers: PREFERRED_KONTEXT_RESOLUTIONS). */
+/* Image sizes on which FLUX.1 Kontext was trained (PREFERRED_KONTEXT_RESOLUTIONS in diffusers). */
 static const struct { int width, height; } kontext_sizes[] = {
     { 672, 1568 },  { 688, 1504 },  { 720, 1456 },  { 752, 1392 },  { 800, 1328 },  { 832, 1248 },
     { 880, 1184 },  { 944, 1104 },  { 1024, 1024 }, { 1104, 944 },  { 1184, 880 },  { 1248, 832 },
     { 1328, 800 },  { 1392, 752 },  { 1456, 720 },  { 1504, 688 },  { 1568, 672 },
 };
 
-/* Replaces a size by one of the sizes on which the model was trained: the one with the nearest
- * ratio of width to height; if two ratios are equally near, the narrower size. The pipeline's
- * max_area limits only the generated image. */
+/* Replaces a size by one of the sizes on which the model was trained: the size with the nearest
+ * ratio of width to height. If two ratios are equally near, uses the narrower size. The pipeline's
+ * max_area limits the size of the generated image, but not the size of reference images. */
 static xd_status kontext_size(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                               xd_err *e)
 {

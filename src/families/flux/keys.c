@@ -1,4 +1,4 @@
-/* keys.c - lists the names of tensors in the files of FLUX.1 (Black Forest Labs:
+/* keys.c - lists the names of tensors in the files of FLUX.1 (such as Black Forest Labs'
  * flux1-dev.safetensors), and the names of modules in FLUX.1's LoRA files */
 #include "families/flux/keys.h"
 

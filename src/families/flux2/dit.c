@@ -35,15 +35,15 @@ static const xd_field fields[] = {
 
 typedef struct side {           /* weights of a double block for the text or the image         */
     xd_lin    qkv, out;
-    xd_lin    up, down;         /* `up` computes a and b; feed-forward: down(silu(a) * b)      */
+    xd_lin    up, down;         /* `up` computes a and b; the feed-forward is down(silu(a) * b) */
     xd_tensor norm_q, norm_k;
 } side;
 
 typedef struct pair { side img, txt; } pair;
 
 typedef struct solo {           /* the weights of a single block                               */
-    xd_lin    in;               /* computes q, k, v, and the a and b of silu(a) * b            */
-    xd_lin    out;              /* reads [attention, feed-forward], concatenated                 */
+    xd_lin    in;               /* computes q, k, v, and the inputs a, b of the feed-forward   */
+    xd_lin    out;              /* reads the concatenated outputs of attention and feed-forward  */
     xd_tensor norm_q, norm_k;
 } solo;
 
@@ -193,7 +193,8 @@ static void fill_angles(void *ctx, float *buf)
     const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
     int64_t        W = t->x->lay->grid[2];
-    double         base[256];   /* one value per element pair: heads of up to 512 features     */
+    /* one value per pair of features; a head has at most 512 features */
+    double         base[256];
     xd_rope_axes(base, c->theta, &c->dual.axes);
     for (int64_t i = 0, n = xd_n(t->x, XD_TXT); i < n; i++) {
         int64_t pos[AXES] = { [TOKEN] = xd_where(t->x, XD_TXT, i) };
@@ -241,8 +242,9 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-/* Normalizes and modulates the rows of h, and returns them in the form that the layer w reads. Rows
- * `at` and `at` + 1 of the modulation `mod` are shift and scale. */
+/* Normalizes and modulates the rows of h, and returns them in the type that the layer w reads (for
+ * a layer with fp8 inputs, fp8 with scales). Rows `at` and `at` + 1 of the modulation `mod` are
+ * shift and scale. */
 static xd_tensor modulated(xd_exec *x, const cfg *c, xd_tensor h, xd_tensor mod, int at,
                            const xd_lin *w)
 {

@@ -79,7 +79,7 @@ static const char dev_frame[] =
     "responses focusing on object relationships, object\nattribution and actions without "
     "speculation.[/SYSTEM_PROMPT][INST]{}[/INST]";
 
-/* Returns the prompt without texts [IMG], which stand for images and which the pipeline also
+/* Returns the prompt without every "[IMG]", a placeholder for an image, which the pipeline also
  * removes. */
 static char *without_images(const char *text)
 {

@@ -1,4 +1,4 @@
-/* keys.c - lists the names of tensors in the files of FLUX.2 (Black Forest Labs:
+/* keys.c - lists the names of tensors in the files of FLUX.2 (such as Black Forest Labs'
  * flux2-dev.safetensors), and the names of modules in FLUX.2's LoRA files */
 #include "families/flux2/keys.h"
 

@@ -1,13 +1,12 @@
 /* dit.c - runs the transformer of Hunyuan-DiT (Li et al. 2024, arXiv:2405.08748) like diffusers'
  * HunyuanDiT2DModel.
  *
- * The blocks form a U: a block of the second half first combines (skip_linear) the hidden state
- * with the output of a block of the first half, the one that is as far from the first block as this
- * block is from the last. The embedding of the timestep and of the pooled text only shifts the
- * first norm of a block. Self-attention and cross-attention normalize queries and keys.
- * Self-attention applies RoPE to the queries and the keys, cross-attention only to the queries. The
- * text consists of BERT's rows, then mT5's rows; in both, padding rows are replaced by learned rows
- * from the checkpoint. */
+ * The blocks form a U: block i of the second half first combines (skip_linear) the hidden state
+ * with the output of block n - 1 - i, which is in the first half. The embedding of the timestep and
+ * of the pooled text only shifts the first norm of a block. Self-attention and cross-attention
+ * normalize queries and keys. Self-attention applies RoPE to the queries and the keys,
+ * cross-attention only to the queries. The text consists of BERT's rows, then mT5's rows; in both,
+ * padding rows are replaced by learned rows from the checkpoint. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -19,11 +18,13 @@ static const float eps = 1e-6f;         /* epsilon of the blocks' norms; not in 
 
 enum {
     POOL_HEADS = 8,             /* heads of the attention that pools mT5's rows                  */
-    SIZES = 6,                  /* height, width (original, target); crop top, left              */
+    /* number of values: original and target height and width, crop top, crop left */
+    SIZES = 6,
     /* RoPE maps the grid of an image of any size to the grid of an image of 512 x 512 pixels, with
      * 8 x 8 pixels per cell */
     SIDE = 512, CELL = 8,
-    BAND = 64,                  /* rows of h and skip concatenated at a time (1.4 MB)            */
+    /* number of rows of h and skip that are concatenated at a time (1.4 MB) */
+    BAND = 64,
 };
 
 typedef struct cfg {
@@ -32,7 +33,8 @@ typedef struct cfg {
     double  ratio;              /* mlp_ratio of the config                                      */
     char    act_fn[XD_FIELD_TEXT], norm[XD_FIELD_TEXT];
     xd_act  act;
-    int64_t dim, ff;            /* D = heads * head_dim, token width; feed-forward width        */
+    /* D = heads * head_dim, the width of a token; width of the feed-forward */
+    int64_t dim, ff;
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
@@ -61,7 +63,8 @@ typedef struct affine { xd_tensor gain, bias; } affine;
 
 typedef struct blk {
     affine skip_norm, norm1, norm2, norm3;      /* skip_norm has width 2D, the other norms D    */
-    xd_lin skip;                                /* [D, 2D]: skip_linear; in the second half only */
+    /* [D, 2D]: skip_linear, only in blocks of the second half */
+    xd_lin skip;
     xd_lin shift;                               /* [D, D]: computes the shift of the first norm */
     xd_lin qkv, out, q, kv, cross, up, down;
     affine norm_q, norm_k, cross_q, cross_k;    /* [head_dim]: norms of queries and keys        */
@@ -70,9 +73,11 @@ typedef struct blk {
 typedef struct glob {
     xd_lin    patch;                    /* [D, C p^2]: patch embedding                          */
     xd_mlp    time, text, extra;
-    xd_tensor padding;                  /* [text_len + text_len_t5, cross]: rows for padding      */
+    /* [text_len + text_len_t5, cross]: learned rows that replace padding */
+    xd_tensor padding;
     xd_tensor style;                    /* [1,D]: embedding of the image style                  */
-    xd_tensor places;                   /* [1 + text_len_t5, E]: positions for pooling          */
+    /* [1 + text_len_t5, E]: position embeddings of the rows that are pooled */
+    xd_tensor places;
     xd_lin    pool_q, pool_kv, pool_out;
     xd_lin    mod;                      /* [2D, D]: modulation of the final norm                */
     xd_lin    out;                      /* [p^2 Cout, D]: output projection                     */
@@ -84,7 +89,8 @@ typedef struct local {
 } local;
 
 typedef struct kept {
-    xd_tensor kv;                       /* [stage's blocks, m, 2 x D of rank]: text keys, values  */
+    /* [blocks of this stage, m, 2 x this rank's part of D]: keys and values of the text */
+    xd_tensor kv;
     xd_tensor extra;                    /* [1,D] F32: embedding of pooled text, size and style  */
 } kept;
 
@@ -147,9 +153,9 @@ static int nlayers(const void *c)
     return ((const cfg *)c)->nlayers;
 }
 
-/* Returns the block whose output a block of the second half reads. The middle block, n/2, reads no
- * skip. The outputs of the middle block and of the block before it are not read as a skip by any
- * block. */
+/* Returns the block whose output a block of the second half reads as a long skip. The middle block,
+ * n/2, reads no skip. The outputs of the middle block and of the block before it are not read as a
+ * skip by any block. */
 static int skip_from(const void *c, int layer)
 {
     int n = nlayers(c);
@@ -379,7 +385,8 @@ static void fill_angles(void *ctx, float *buf)
     int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], half = c->head_dim / 2;
     int64_t     base = SIDE / CELL / c->patch;
     xd_grid_side  rows, cols;
-    float       freq[128];      /* one value per element pair: heads of up to 512 features      */
+    /* one value per pair of features; a head has at most 512 features */
+    float       freq[128];
     xd_grid_crop(base, base, H, W, &rows, &cols);
     xd_rope_frequencies(freq, half);
     for (int64_t i = 0; i < xd_n(t->x, XD_IMG); i++) {

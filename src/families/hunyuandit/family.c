@@ -17,8 +17,8 @@ static const struct { int width, height; } standard[] = {
 static const double stands_for[] = { 1, 1, 4.0 / 3, 4.0 / 3, 4.0 / 3, 3.0 / 4, 3.0 / 4, 3.0 / 4,
                                      16.0 / 9, 9.0 / 16 };
 
-/* Replaces a size by one of the sizes on which the model was trained: the one with the nearest
- * ratio of width to height; if several sizes have this ratio, the one of these with the nearest
+/* Replaces a size by one of the sizes on which the model was trained: the size with the nearest
+ * ratio of width to height. If several sizes have this ratio, uses the size with the nearest
  * area. */
 static int standard_size(int64_t sample, int64_t *height, int64_t *width)
 {
@@ -60,7 +60,8 @@ static const xd_key_map key_maps[] = {
     { .what = NULL },
 };
 
-/* Module names in LoRA files. Each row has the name in the original code, then diffusers' name. */
+/* Module names in LoRA files. Each row has a module's name in the original code, then its name in
+ * diffusers. */
 static const xd_lora_name lora_names[] = {
     { "x_embedder_proj", "pos_embed_proj" },
     { "final_layer_linear", "proj_out" },

@@ -69,7 +69,8 @@ typedef struct blk {
 
 typedef struct glob {
     xd_lin    patch;                    /* [D, C p^2]: patch embedding                        */
-    xd_mlp    time, size, ratio;        /* size, ratio: only if the model reads them          */
+    /* size, ratio: not declared if the model does not read the image size */
+    xd_mlp    time, size, ratio;
     xd_lin    adaln;                    /* [6D, D]: modulation of all blocks                  */
     xd_mlp    caption;                  /* text layers; only if the config has caption_channels */
     xd_tensor mod;                      /* [2,D]: modulation table of the last norm           */
@@ -82,7 +83,8 @@ typedef struct local {
 } local;
 
 typedef struct kept {
-    xd_tensor kv;                       /* [stage's blocks, m, 2 x D of rank]: text keys, values  */
+    /* [blocks of this stage, m, 2 x this rank's part of D]: keys and values of the text */
+    xd_tensor kv;
 } kept;
 
 /* ---- configuration ------------------------------------------------------------------------ */

@@ -36,7 +36,8 @@ static const xd_key_map key_maps[] = {
     { .what = NULL },
 };
 
-/* Module names in LoRA files. Each row has the name in the original code, then diffusers' name. */
+/* Module names in LoRA files. Each row has a module's name in the original code, then its name in
+ * diffusers. */
 static const xd_lora_name lora_names[] = {
     { "x_embedder_proj", "pos_embed_proj" },
     { "final_layer_linear", "proj_out" },

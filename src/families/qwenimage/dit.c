@@ -46,7 +46,8 @@ typedef struct glob {
 
 typedef struct local {
     xd_tensor active;           /* [1,D]: silu of the timestep embedding                       */
-    xd_tensor still;            /* `active` of timestep 0, for references (zero_cond_t)        */
+    /* `active` for timestep 0, used by reference images (zero_cond_t) */
+    xd_tensor still;
     xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens              */
 } local;
 
@@ -146,8 +147,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 enum { IMAGE, ROW, COLUMN };
 
-/* Writes the cosines or sines of one token's RoPE angles. As in diffusers, the angles are products
- * in f32. */
+/* Writes the cosines or sines of one token's RoPE angles. As in diffusers, an angle is the f32
+ * product of a position and a frequency. */
 static float *token_angles(const xd_rope *t, float freq[][128], const int64_t *pos, float *row)
 {
     const cfg *c = t->cfg;

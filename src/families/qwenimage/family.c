@@ -30,8 +30,8 @@ static const xd_recipe qwen_image = {
 
 /* ---- editing ------------------------------------------------------------------------------- */
 
-/* The chat template of the editing pipelines. Before the prompt, a text that represents the input
- * image is inserted for each input image. */
+/* The chat template of the editing pipelines. For each input image, a text that represents the
+ * image is inserted before the prompt. */
 static const char edit_frame[] =
     "<|im_start|>system\nDescribe the key features of the input image (color, shape, size, "
     "texture, objects, background), then explain how the user's text instruction should alter or "

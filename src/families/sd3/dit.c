@@ -255,8 +255,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     const cfg     *c = n->cfg;
     const local   *l = s->local;
     const xd_adaln *sides[2] = { &w->txt, &w->img };
-    /* `dual` and `last` depend only on the widths of outputs, which tensor parallelism does not
-     * reduce. So a rank without attention heads also runs the second attention. */
+    /* `dual` and `last` are computed from the output widths of layers, which tensor parallelism
+     * does not reduce. So a rank without attention heads also runs the second attention. */
     int            dual = w->out.w.out > 0, last = !w->txt.out.w.out;
     int64_t        rows[2] = { xd_n(x, XD_TXT), xd_n(x, XD_IMG) }, at[2] = { 0, rows[0] };
     xd_tensor      no = { 0 }, h[2], mod[2], y = xd_new(x, rows[0] + rows[1], w->img.qkv.w.out),

@@ -80,14 +80,16 @@ enum { TIMES = 2 };
 typedef struct local {
     /* Number of timesteps: 2 if a frame is given to any rank, else 1. */
     int       times;
-    xd_span   rows[TIMES];              /* for each timestep, the range of this rank's tokens */
+    /* for each timestep: the range of this rank's tokens that have it */
+    xd_span   rows[TIMES];
     xd_tensor emb;                      /* [times,D] F32: timestep embeddings                 */
     xd_tensor mod;                      /* [6 times,D] F32: shift, scale, gate of attention, MLP */
     xd_tensor cos, sin;                 /* [n,head_dim/2] F32: RoPE of this rank's video tokens */
 } local;
 
 typedef struct kept {
-    xd_tensor kv;                       /* [stage's blocks, m, 2 x D of rank]: text keys, values  */
+    /* [blocks of this stage, m, 2 x this rank's part of D]: keys and values of the text */
+    xd_tensor kv;
     xd_tensor image;                    /* keys and values of the image's rows, or absent     */
 } kept;
 
@@ -350,7 +352,8 @@ static void fill_angles(void *ctx, float *buf)
     const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
     int64_t        H = t->x->lay->grid[1], W = t->x->lay->grid[2];
-    double         base[256];   /* one value per element pair: heads of up to 512 features     */
+    /* one value per pair of features; a head has at most 512 features */
+    double         base[256];
     xd_rope_axes(base, theta, &c->axes);
     for (int64_t i = 0; i < xd_n(t->x, XD_IMG); i++) {
         int64_t at = xd_where(t->x, XD_IMG, i), pos[3] = { at / (H * W), at / W % H, at % W };
@@ -527,8 +530,9 @@ static xd_tensor attend_text(xd_exec *x, const xd_net *n, const blk *w, const ke
     return o;
 }
 
-/* Computes norm(h) * (1 + scale) + shift and returns it in the form that the layer w reads. A row
- * of h with timestep t uses rows `scale` and `shift` of the modulation mod[t]. */
+/* Computes norm(h) * (1 + scale) + shift, and returns it in the type that the layer w reads (for a
+ * layer with fp8 inputs, fp8 with scales). A row of h with timestep t uses rows `scale` and `shift`
+ * of the modulation mod[t]. */
 static xd_tensor norm_times(xd_exec *x, const xd_net *n, const local *l, xd_tensor h,
                             const xd_tensor *mod, int scale, int shift, const xd_lin *w)
 {

@@ -52,7 +52,8 @@ static const xd_field fields[] = {
 
 typedef struct blk {
     xd_lin    mod;              /* [4D, EMBED]: modulation layer; none in the context refiner  */
-    xd_lin    qkv, out, up, down;       /* `up` computes a and b; feed-forward: down(silu(a) * b) */
+    /* `up` computes a and b; the feed-forward is down(silu(a) * b) */
+    xd_lin    qkv, out, up, down;
     xd_tensor norm_q, norm_k;   /* [head_dim]: norms of queries and keys, or absent            */
     xd_tensor norm[4];          /* [D]: norms before, after attention; before, after feed-forward */
 } blk;
@@ -352,7 +353,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 typedef struct part {           /* range of rows of the hidden state that a block computes     */
     xd_tensor h, cos, sin;
     unsigned  streams;
-    xd_tensor mod[4];           /* [1,D] scale, gate (attention, feed-forward); or absent      */
+    /* [1,D] each: scale and gate of the attention, then of the feed-forward; or absent */
+    xd_tensor mod[4];
 } part;
 
 static const unsigned all_streams = ~0u;
