@@ -60,7 +60,8 @@ typedef struct xd_dit_info {
     int     micro;              /* 1: the model reads xd_input.size (resolution, aspect ratio) */
     size_t  local_size;         /* size in bytes of the model's data in xd_state.local         */
     size_t  kept_size;          /* size in bytes of the struct xd_state.kept; 0: none          */
-    int     lead;               /* number of refiners: first blocks that step caches ignore    */
+    /* number of refiner blocks, which come first and which step caches never skip */
+    int     lead;
     /* Number of features of the row that `probe` returns, if `probe` returns a single row, which is
      * equal on all ranks. 0: `probe` returns the image's rows. */
     int64_t probe_dim;
@@ -83,7 +84,7 @@ typedef struct xd_dit {
     void (*read)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
     /* `active` returns the input row from which the modulations of a step are computed, [1,
      * active_width] in the compute type. mod_width returns the number of modulation values of block
-     * `layer` (mods.h). NULL: modulations cannot be computed ahead. */
+     * `layer` (mods.h). NULL: the modulations of later steps cannot be computed in advance. */
     xd_tensor (*active)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
     int64_t   (*active_width)(const void *cfg);
     int64_t   (*mod_width)(const void *cfg, int layer);

@@ -151,7 +151,7 @@ void xd_dual_embed(xd_exec *x, const xd_input *in, xd_state *s, const xd_lin *te
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* a side of a double block: the tokens (rows [at, at + n) of h) that share weights and
+/* one group of tokens in a double block (rows [at, at + n) of h), which share weights and
  * modulation */
 typedef struct side { const xd_adaln *w; xd_tensor mod, h; int64_t at, n; } side;
 

@@ -9,7 +9,8 @@
 
 #include "dit/layers.h"
 
-enum { XD_DUAL_AXES = 3 };      /* axes of a token's position: image number, row, column       */
+/* number of axes of a token's position (image number, row, column) */
+enum { XD_DUAL_AXES = 3 };
 
 typedef struct xd_pair { xd_adaln img, txt; } xd_pair;  /* weights of a double block           */
 

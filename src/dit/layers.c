@@ -92,7 +92,7 @@ xd_tensor xd_text_kv(xd_tensor room, int64_t block)
 }
 
 /* Computes cross-attention to the text. All samples of a batch attend to the same text, so the
- * queries of all samples are treated as the queries of one sample. */
+ * queries of all samples are passed to one attention call, as if they were one sample's. */
 xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, int64_t hd)
 {
     xd_tensor k = xd_heads(xd_seg(kv, w, 0), hd), v = xd_heads(xd_seg(kv, w, 1), hd);

@@ -16,7 +16,7 @@
 
 #include "dit/dit.h"
 
-enum { XD_MOD_STEPS = 8 };      /* steps whose modulations are computed together               */
+enum { XD_MOD_STEPS = 8 };      /* number of steps whose modulations are computed together     */
 
 /* Modulations for all forward passes that have the same timesteps and the same text. */
 typedef struct xd_mods {

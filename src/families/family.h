@@ -22,7 +22,8 @@
 typedef struct xd_examples {
     const char *file;           /* name of a weight file, "flux1-dev.safetensors"              */
     const char *hub;            /* name of a repository, "black-forest-labs/FLUX.1-dev"        */
-    const char *layers;         /* option value for several kinds of blocks: "2,4"             */
+    /* option value with the block counts of two kinds of blocks: "2,4" */
+    const char *layers;
     /* names of models that read the first frame of a video: "A and B" */
     const char *from_image;
     const char *last_image;     /* models that also read a last frame                          */

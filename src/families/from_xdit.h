@@ -24,7 +24,8 @@ enum {
 
 typedef struct xd_xdit_model {
     const char *title;          /* model name in lists, "PixArt-alpha"                         */
-    /* xDiT's scripts without .py, space-separated; NULL: xDiT's runner runs the model. */
+    /* Names of xDiT's scripts for the model, without .py and space-separated; NULL: xDiT's runner
+     * runs the model. */
     const char *scripts;
     /* substrings by which the runner's models are recognized, space-separated */
     const char *names;
@@ -36,8 +37,8 @@ typedef struct xd_xdit_model {
     /* If the script refuses PipeFusion and refuses a parallel VAE: the model's name in the script's
      * error messages. NULL: the script does not check for them. */
     const char *refuses;
-    /* Name of the xDiT class whose method for padding an uneven number of tokens has a wrong name,
-     * so that padding fails. NULL: the padding works. */
+    /* Name of the xDiT class in which padding an uneven number of tokens fails, because the call of
+     * the padding method is misspelt. NULL: the padding works. */
     const char *bad_padding;
     /* Name of the model family in a warning, "FLUX", if xDiT 0.4.0 counts this model's tokens as
      * diffusers did before version 0.32. NULL: the model is not affected. */

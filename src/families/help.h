@@ -32,8 +32,8 @@ typedef enum xd_family_word {
     XD_WORDS
 } xd_family_word;
 
-/* Returns the text for w, or "none" if no family matches. The text is valid as long as the program
- * runs. */
+/* Returns the text that the constant w stands for, or "none" if no family matches. The text is
+ * valid as long as the program runs. */
 const char *xd_family_says(xd_family_word w);
 
 #endif

@@ -46,7 +46,8 @@ typedef struct xd_key_map {
     const char *what;
     /* Names, without prefix, of tensors that every file of this layout has. */
     const char *marks[2];
-    /* The names in a file may have one of these prefixes; '@' is the slot ("clip_l"). */
+    /* The names in a file may have one of these prefixes; '@' in a prefix stands for the
+     * component's slot, such as "clip_l". */
     const char *prefixes[XD_MAXPREFIX];
     xd_scope    scopes[XD_MAXSCOPE];    /* list that ends with a scope without `want`          */
 } xd_key_map;

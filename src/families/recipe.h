@@ -38,14 +38,14 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
     const char *slot;
     /* 1: text does not attend to padding. The rows of padding are still computed. */
     int         masked;
-    int         blank;          /* 1: padding rows are zeros, not computed (with `masked`)     */
+    int         blank;          /* 1: the rows of padding are set to zeros (only with `masked`) */
     /* The pipeline's chat template, with "{}" where the prompt is inserted; no further special
      * tokens are added. NULL: the text is only the prompt. */
     const char *frame;
     int         left;           /* 1: padding is before the text (with `masked`)               */
     /* Number of template ids before the prompt whose rows are dropped from the encoder's output:
-     * `pad` and max_sequence_length count the remaining ids. Dropping rows is not possible together
-     * with `left`. */
+     * `pad` and max_sequence_length do not count these template ids. Dropping rows is not possible
+     * together with `left`. */
     int         drop;
     /* Indices (as in xd_text_layer) of the hidden states that are concatenated in each output row;
      * the encoder stops after the last of these states. nlayers 0: the output is the last hidden
@@ -90,14 +90,14 @@ typedef enum xd_image_role {
     XD_ROLE_REFERENCES  /* the transformer reads images as tokens, for editing                 */
 } xd_image_role;
 
-/* Default values of a request that replace those of the recipe; 0: keeps the recipe's. */
+/* Default values of a request that replace the recipe's defaults; 0: the recipe's default. */
 typedef struct xd_usual { int steps, max_text; double guidance; } xd_usual;
 
 typedef struct xd_recipe {
     const char *name;           /* xdit's name of the pipeline, "pixart-sigma"                 */
     const char *pipelines[4];   /* pipeline classes: `_class_name` of model_index.json         */
-    /* If a pipeline class has several recipes: the key of model_index.json that is true for models
-     * of this recipe. Recipes with such a key are listed before recipes without a key. NULL: all
+    /* Key of model_index.json that is true for models of this recipe, if a pipeline class has
+     * several recipes. Recipes with such a key are listed before recipes without a key. NULL: all
      * models of the class. */
     const char *when;
     const char *dit, *vae;      /* folders of the transformer and the VAE                      */
@@ -123,7 +123,7 @@ typedef struct xd_recipe {
     double    (*mu)(int64_t tokens, int steps);
     /* value of xd_steps.max_shift for rectified-flow models; 0: other models */
     double      max_shift;
-    double      strength;       /* default strength of an initial image; 0: 0.6                */
+    double      strength;       /* default strength for an initial image; 0 stands for 0.6     */
     /* Defaults for requests with an initial image, and with a mask. */
     xd_usual    of_image, of_mask;
     int         leap;           /* 1: one-step sampling ends at clean latents (xd_steps.leap)  */
@@ -168,11 +168,12 @@ typedef struct xd_recipe {
     /* Source of a result's default size: the model, or the size of the request's first or last
      * image after resizing and cropping. */
     xd_sized_by sized_by;
-    double      mask_strength;  /* default strength for requests with a mask; 0: 0.6           */
+    double      mask_strength;  /* default strength for requests with a mask; 0 stands for 0.6 */
     /* Area of results in pixels, so a requested size only sets the aspect ratio; 0: the
      * requested size is used. */
     int64_t     max_area;
-    char     *(*caption)(const char *text);     /* prepares a prompt for the encoders; malloc'ed */
+    /* prepares a prompt for the encoders; the result is malloc'ed */
+    char     *(*caption)(const char *text);
     /* Prepares a prompt as `caption` does, for requests without clean_caption. NULL: the pipeline
      * does not have the option clean_caption. */
     char     *(*uncleaned)(const char *text);

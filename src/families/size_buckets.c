@@ -1,5 +1,5 @@
-/* size_buckets.c - replaces a requested image size by the size, among those on which the model was
- * trained, with the nearest aspect ratio */
+/* size_buckets.c - replaces a requested image size by one of the sizes on which the model was
+ * trained: the size with the nearest aspect ratio */
 #include "families/recipe.h"
 
 #include <math.h>

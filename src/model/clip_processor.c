@@ -53,8 +53,8 @@ static int read_side(const xd_json *j, const char *key, int64_t *v)
 }
 
 /* Reads "size" or "crop_size" of the config: {"height": h, "width": w}, {"shortest_edge": n}, or a
- * number. A number is the length of the shortest edge or, if the parameter `edge` is NULL, of the
- * side of a square. */
+ * number. A number is the length of the shortest edge or, if the parameter `edge` is NULL, the
+ * length of each side of a square. */
 static xd_status read_size(const xd_json *j, const char *key, int64_t *edge, int64_t size[2],
                            xd_err *e)
 {

@@ -53,8 +53,8 @@ static xd_status count_blocks(const xd_component *p, const char *layers, xd_text
     return XD_OK;
 }
 
-/* Parses the config text again with other numbers of blocks. The other numbers are appended to the
- * text as duplicate JSON keys; of several equal keys, the parser uses the last. */
+/* Parses the config text again with other numbers of blocks. The new numbers are appended to the
+ * text as duplicate JSON keys, because the parser uses the last of several equal keys. */
 static xd_status reread_blocks(xd_component *p, const char *hint, const char *layers,
                                const char *path, xd_err *e)
 {
@@ -384,8 +384,8 @@ xd_status xd_component_set_file(xd_component *p, const char *file, const char *s
     return p->file && p->slot ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a file name");
 }
 
-/* Lists the tensors that the files must have although the last blocks are not run. *list is
- * malloc'ed. */
+/* Lists the tensors that the files must have, without those of last blocks that are never run.
+ * *list is malloc'ed. */
 static xd_status list_needed(xd_component *p, xd_declared **list, int *n, xd_err *e)
 {
     xd_err  mine = { 0 };

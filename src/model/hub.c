@@ -183,8 +183,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Returns the malloc'ed name "org/name" of a cache folder "models--org--name" if its last part is
- * `name`, or NULL for other folders. */
+/* If a cache folder "models--org--name" has the last part `name`, returns the malloc'ed name
+ * "org/name"; for other folders, returns NULL. */
 static char *repo_in(const char *folder, const char *name)
 {
     static const char before[] = "models--";

@@ -88,8 +88,8 @@ static const xd_stem causal_top[] = {
 
 /* ---- the image encoder -------------------------------------------------------------------- */
 
-/* Tensor names of an attention layer of CLIP. Queries, keys and values are rows of one matrix, and
- * parts of one bias. */
+/* Tensor names of an attention layer of CLIP. The file stores queries, keys and values as rows of
+ * one weight matrix and of one bias. */
 #define CLIP_QKV(have)                                                                    \
     XD_STEM_ROWS("self_attn.q_proj.weight", have "weight", 0, 1, 3),                      \
     XD_STEM_ROWS("self_attn.k_proj.weight", have "weight", 1, 1, 3),                      \

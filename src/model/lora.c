@@ -212,7 +212,7 @@ static xd_status read_gain(const reader *r, const module *m, int64_t rank, int l
     *gain = 1;
     if (m->slot[XD_LORA_ALPHA] < 0)
         return xd_lora_notes_gain(r->notes, part, inner, (double)rank, lycoris, gain, r->e);
-    /* if both matrices of a LoKr are unfactorized, alpha does not scale it */
+    /* if neither matrix of a LoKr is factorized, alpha does not scale their product */
     if (!rank)
         return XD_OK;
     xd_status s = read_alpha(r, m->slot[XD_LORA_ALPHA], &alpha);
@@ -463,7 +463,7 @@ static xd_status read_extra(reader *r, const module *m, xd_lora_slot slot, int b
  * the tensor duplicates others. */
 static xd_status read_module(reader *r, const module *m, int taken[XD_LORA_SLOTS])
 {
-    /* Replacements come before differences, so that differences are added to the replaced
+    /* Replacing tensors come first in the list, so that differences are added to the replaced
      * tensors. */
     static const struct { xd_lora_slot slot; int bias; } whole[] = {
         { XD_LORA_NEW, 0 },     { XD_LORA_NEW_BIAS, 1 },  { XD_LORA_DIFF, 0 },

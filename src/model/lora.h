@@ -94,7 +94,8 @@ typedef struct xd_lora_place {  /* a tensor of the model to which LoRA terms can
 } xd_lora_place;
 
 typedef struct xd_lora_keys {   /* names of all tensors that LoRA files may change             */
-    xd_component  *part[XD_LORA_COMPONENTS];    /* the transformer, then text encoders or NULL */
+    /* the transformer, then the text encoders (NULL: absent) */
+    xd_component  *part[XD_LORA_COMPONENTS];
     int            ntext;
     const xd_text_use *text;    /* [ntext] text encoders in the recipe                         */
     const xd_lora_name *others; /* alternative module names of the model family; NULL: none    */

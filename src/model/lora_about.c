@@ -31,8 +31,8 @@ static double cold_bytes(const xd_lora_term *t, int64_t tensor)
     return (double)xd_file_cold_bytes(fd, at, xd_bytes(xd_st_shape(t->file, tensor)));
 }
 
-/* Counts the bytes that are not in the page cache. Each matrix of a module is counted once:
- * together with the LoRA term that has the first rows of the matrix. */
+/* Counts the bytes that are not in the page cache. A matrix that several LoRA terms use is counted
+ * once: with the term that has the first rows of the matrix. */
 void xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS])
 {
     for (int i = 0; l && i < l->nterms; i++) {

@@ -262,7 +262,7 @@ static char *config_of(const char *path)
     if (xd_file_is_dir(path))
         return strcmp(xd_lora_stem(path), peft_stem) ? NULL : xd_path_join(path, config_name);
     if (strncmp(base, peft_stem, strlen(peft_stem)) != 0)
-        return NULL;            /* the config is only for adapter_model.safetensors              */
+        return NULL;            /* adapter_config.json applies only to adapter_model.safetensors */
     if (!slash)
         return strdup(config_name);
     if ((folder = malloc((size_t)(slash - path) + 2))) {

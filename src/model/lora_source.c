@@ -5,10 +5,10 @@
  * on the host (backend/product.h).
  *
  * DoRA divides the sum of tensor and difference by the norms of the sum's rows (or columns). The
- * norms are those of the complete tensor with this file's difference, without changes by other
- * files. The norms are computed before the first term is added; this computation reads the complete
- * tensor once more. So the norms are the same on every rank, even if a rank has only a part of the
- * tensor. */
+ * norms are those of the complete tensor plus the difference in this LoRA file; the differences in
+ * other LoRA files are not included. The norms are computed before the first term is added; this
+ * computation reads the complete tensor once more. So the norms are the same on every rank, even if
+ * a rank has only a part of the tensor. */
 #include "model/lora.h"
 
 #include <stdio.h>
@@ -49,7 +49,7 @@ typedef struct ready {
     const xd_lora_term *t;
     factor    f[2];
     xd_tensor whole;            /* full difference in the mapped file, or absent               */
-    float    *by;               /* DoRA: scale of each row or column of weight + difference    */
+    float    *by;               /* DoRA: scale of each row or column of the changed weight     */
 } ready;
 
 typedef struct sum {            /* the LoRA terms that are added to one tensor's rows          */

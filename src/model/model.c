@@ -337,8 +337,8 @@ static xd_status open_part(xd_model *m, xd_component *p, const char *folder, xd_
                                              : s;
 }
 
-/* Reads the settings of the image processor of a vision-language encoder. The processor's patches
- * must match the encoder's vision tower. */
+/* Reads the settings of a vision-language encoder's image processor. The processor's patches must
+ * match the encoder's vision tower. */
 static xd_status open_processor(xd_model *m, int k, xd_err *e)
 {
     const xd_text_use  *u = &m->recipe->text[k];
@@ -395,8 +395,8 @@ static int has_part(const xd_model *m, const char *folder)
     return given_file(m, folder) || (entry && class_in_index(m, folder));
 }
 
-/* Refuses a model whose two transformers have different configurations, because the plan of stages,
- * shards and memory is computed once for both transformers. */
+/* Refuses a model whose two transformers have different configurations, because pipeline stages,
+ * shards and memory are planned once for both transformers. */
 static xd_status check_pair(const xd_model *m, xd_err *e)
 {
     xd_dit_info        other;

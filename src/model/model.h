@@ -62,8 +62,8 @@ typedef struct xd_model {
  * ~/.cache/huggingface/hub), or "name" for the newest snapshot of the only model in this cache with
  * that name. *dir is malloc'ed. */
 xd_status xd_model_find(const char *model, char **dir, xd_err *e);
-/* If a file is missing in a snapshot of the Hugging Face cache, appends the command that downloads
- * it to the error. Returns `code`. */
+/* If a file is missing in a snapshot of the Hugging Face cache, appends to the error the command
+ * that downloads the file. Returns `code`. */
 xd_status xd_model_fail_cached(xd_err *e, xd_status code);
 /* Appends the short name of a model to b as JSON. The short name is "org/name" for a snapshot in a
  * Hugging Face cache, else the last part of the directory's path; for a file, it is the file's name

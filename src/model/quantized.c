@@ -26,7 +26,7 @@ typedef struct coded {          /* one quantized tensor of the weight files     
     /* Index, in the files, of the tensor absmax, which has the scales of the blocks or, for nested
      * scales, their codes. */
     int64_t   absmax;
-    const char *absmax_at;      /* data of the tensor with the scales, while they are used     */
+    const char *absmax_at;      /* data of the tensor with the scales, while the scales are used */
     int       uses;
     /* elements per block; blocks per nested scale (0: the scales are f32 and not nested) */
     int64_t   block, nest;
@@ -114,8 +114,8 @@ static float block_scale(const coded *k, int64_t block)
     return k->table[(uint8_t)k->absmax_at[block]] * k->nested[block / k->nest] + k->offset;
 }
 
-/* Decodes a row's elements, which are stored as 4-bit indices of a table. The upper half of a byte
- * is the first element. */
+/* Decodes a row's elements, which the file stores as 4-bit indices into a table of values. The
+ * upper half of a byte is the first element. */
 static void read_four(const xd_coding *c, int64_t row, int64_t column, int64_t n, float *to)
 {
     const coded   *k = c->self;
@@ -206,7 +206,7 @@ int xd_quantized_is_note(const char *name)
 
 /* ---- detecting formats -------------------------------------------------------------------- */
 
-typedef struct search {         /* state while the format of one tensor is detected            */
+typedef struct search {         /* state of the search for the format of one tensor            */
     xd_quantized *q;
     int64_t       i;            /* index of this tensor in the files                           */
     const char   *name;

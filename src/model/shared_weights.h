@@ -6,9 +6,9 @@
 #include "model/component.h"
 
 /* Opens the share group's block of shared memory for the component's weights; with GPUs, opens and
- * pins the host copy group.copy. If shared memory is not available, logs this, and every rank has
- * its own weights. s: this rank's status before the call. The call is collective over the group;
- * all ranks return the error of the first failing rank. */
+ * pins the host copy group.copy. If shared memory is not available, logs a message, and every rank
+ * gets its own copy of the weights. The call is collective over the group; all ranks return the
+ * error of the first failing rank. */
 xd_status xd_shared_weights_open(xd_component *p, xd_dev *dev, xd_status s, xd_err *e);
 /* Closes the share group and frees its memory; no queued device work may use this memory any more.
  * The call is collective over the group. */

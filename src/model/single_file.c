@@ -50,7 +50,7 @@ static int match_stem(const char *pattern, const char *name, int number[NUMBERS]
 typedef struct found {
     char           name[512];
     const xd_stem *stem;        /* rule for the end of the name; NULL: unchanged               */
-    int            last;        /* 1: the tensor belongs to the last block in its scope          */
+    int            last;        /* 1: the tensor belongs to the last block that its scope matches */
 } found;
 
 static const xd_stem *find_stem(const xd_stem *t, const char *rest, const char **tail)
@@ -66,7 +66,8 @@ static const xd_stem *find_stem(const xd_stem *t, const char *rest, const char *
     return NULL;
 }
 
-/* Writes the beginning of the name in the file, which contains the numbers of the declared name. */
+/* Writes the beginning that the name has in the file; the numbers in the beginning are those in the
+ * declared name. */
 static int put_stem(const xd_single_file *s, int k, const int number[NUMBERS], char *out,
                     size_t size)
 {
@@ -126,8 +127,8 @@ static int64_t elements_before(xd_tensor t, const xd_stem *stem)
     return stem && stem->of ? xd_count(t) / stem->of * stem->at : 0;
 }
 
-/* Returns the shape of the rows that a rule of the layout selects. If the tensor's rows cannot be
- * divided, returns the tensor unchanged; its shape then causes an error. */
+/* Returns the shape of the rows that a rule of the layout selects. If the number of the tensor's
+ * rows is not divisible, returns the tensor unchanged; its shape then causes an error. */
 static xd_tensor select_rows(xd_tensor t, const xd_stem *stem)
 {
     if (!stem || !stem->of || t.nd < 1 || t.d[0] % stem->of)

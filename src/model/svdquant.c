@@ -6,7 +6,8 @@
  * Inputs that follow GELU had SHIFT added before the product with q. In the file, the contribution
  * of SHIFT has already been subtracted from the bias. A modulation has integers of 0 to 15, with a
  * scale and an offset for every 64 elements of a row. The rows of a modulation are shift, scale,
- * gate ... of the first feature, then of the second; 1 is added to scales.
+ * gate ... of the first feature, then of the second; in the file, 1 is added to the biases of the
+ * scales.
  *
  * All elements of the file are in the order in which warps of a GPU load them
  * (deepcompressor/backend/nunchaku). A warp loads 128 rows. In this source file, the "place" of an
@@ -35,7 +36,7 @@ static const char *const ends[TENSORS][2] = {
 typedef struct layer {
     char      name[NAME];       /* name of the layer's module                                  */
     int64_t   of[TENSORS];      /* indices of the layer's tensors in the file; -1: none        */
-    xd_tensor t[TENSORS];       /* the layer's tensors, open while it is in use                */
+    xd_tensor t[TENSORS];       /* the layer's tensors, open while the layer is in use         */
     int       uses;
     int64_t   in, out, rank;
     int64_t   parts;            /* number of rows per feature in a modulation; 0: no modulation */
@@ -45,7 +46,7 @@ typedef struct layer {
 typedef struct joined {         /* one layer, or two layers whose columns are concatenated     */
     char    name[NAME];
     layer  *part[2];            /* the joined layers; the second may be NULL                   */
-    float  *bias;               /* decoded bias of the layers while it is in use               */
+    float  *bias;               /* decoded bias of the layers while the bias is in use         */
     int     uses;
 } joined;
 
@@ -90,7 +91,7 @@ int xd_svdquant_takes(const xd_st *files, int64_t i)
            (find_tensor(files, i, OFFSETS) >= 0 || find_tensor(files, i, SMOOTH) >= 0);
 }
 
-/* Returns 1 if the layer follows GELU; its inputs are then shifted. */
+/* Returns 1 if the layer follows GELU, so that SHIFT is added to the layer's inputs. */
 static int is_shifted(const char *module)
 {
     static const char *const after[] = { ".mlp_fc2", ".mlp_context_fc2", ".ff.net.2",

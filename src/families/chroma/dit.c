@@ -112,13 +112,13 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- modulation --------------------------------------------------------------------------- */
 
-/* Groups of the modulation vectors, in the order in which the approximator counts them: three
- * vectors for each single block, six for the image in each double block, six for the text in each
- * double block, two for the output layer. */
+/* Groups of modulation vectors, in the order of the approximator's vector indices: three vectors
+ * for each single block, six for the image in each double block, six for the text in each double
+ * block, two for the output layer. */
 enum part { SOLO, IMAGE, TEXT, HEAD, PARTS };
 
-/* Computes which modulation vectors the blocks of this pipeline stage and the output layer read:
- * for each group, a range of vector indices. */
+/* Computes, for each group, the range of modulation vectors that the blocks of this pipeline stage
+ * and the output layer read. */
 static void parts_of(const xd_net *n, xd_span part[PARTS])
 {
     const xd_dual_cfg *c = n->cfg;
@@ -144,8 +144,8 @@ static xd_tensor vectors(const xd_net *n, const local *l, enum part p, int64_t a
 
 typedef struct inputs { const xd_net *n; double t; } inputs;
 
-/* Fills the approximator's input. The row of a modulation vector has sinusoids of the timestep, of
- * a guidance scale of 0, and of 1000 times the vector's index. */
+/* Fills the approximator's input. The input row for a modulation vector has sinusoids of the
+ * timestep, of a guidance scale of 0, and of 1000 times the vector's index. */
 static void fill_inputs(void *ctx, float *buf)
 {
     const inputs *in = ctx;

@@ -16,7 +16,7 @@ enum { MEGAPIXEL = 1024 * 1024 };
         .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .prompt = 1 } }
 
 /* The text encoders, defaults and rules of diffusers' FluxPipeline.__call__, FluxImg2ImgPipeline
- * and FluxInpaintPipeline. CLIP only computes the pooled text embedding. */
+ * and FluxInpaintPipeline. CLIP is used only for the pooled text embedding. */
 static const xd_recipe flux = {
     .name = "flux", .pipelines = { "FluxPipeline", "FluxImg2ImgPipeline",
                                     "FluxInpaintPipeline" },

@@ -3,10 +3,10 @@
  *
  * The blocks form a U: block i of the second half first combines (skip_linear) the hidden state
  * with the output of block n - 1 - i, which is in the first half. The embedding of the timestep and
- * of the pooled text only shifts the first norm of a block. Self-attention and cross-attention
- * normalize queries and keys. Self-attention applies RoPE to the queries and the keys,
- * cross-attention only to the queries. The text consists of BERT's rows, then mT5's rows; in both,
- * padding rows are replaced by learned rows from the checkpoint. */
+ * of the pooled text only shifts the first norm of a block. Both self-attention and cross-attention
+ * normalize their queries and keys. Self-attention applies RoPE to the queries and the keys,
+ * cross-attention only to the queries. The text rows are first BERT's, then mT5's. In both, padding
+ * rows are replaced by learned rows from the checkpoint. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -17,8 +17,8 @@ static const float qk_eps = 1e-6f, final_eps = 1e-6f;
 static const float eps = 1e-6f;         /* epsilon of the blocks' norms; not in the config        */
 
 enum {
-    POOL_HEADS = 8,             /* heads of the attention that pools mT5's rows                  */
-    /* number of values: original and target height and width, crop top, crop left */
+    POOL_HEADS = 8,             /* number of heads of the attention that pools mT5's rows        */
+    /* number of size values: original and target height and width, crop top, crop left */
     SIZES = 6,
     /* RoPE maps the grid of an image of any size to the grid of an image of 512 x 512 pixels, with
      * 8 x 8 pixels per cell */
@@ -306,9 +306,9 @@ static xd_tensor pool_text(xd_exec *x, const cfg *c, const glob *g, xd_tensor ro
     return out;
 }
 
-/* Writes to `out` the part of the embedding that does not depend on the timestep: the embedding of
- * the pooled text and, in the first versions of the model, also of size and style. The original
- * size is the pipeline's default, and the crop offsets are 0. */
+/* Writes to `out` the part of the embedding that does not depend on the timestep. This part is the
+ * embedding of the pooled text and, in the first versions of the model, also of size and style. The
+ * original size is the pipeline's default, and the crop offsets are 0. */
 static void extra_into(xd_exec *x, const cfg *c, const glob *g, const xd_input *in, xd_tensor rows,
                        xd_tensor out)
 {

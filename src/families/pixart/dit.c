@@ -282,8 +282,8 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
 typedef struct axis { int64_t n, width; double base, scale; } axis;
 
 /* Fills the position embedding [n,width] of the n rows or columns of the grid: sines, then cosines.
- * Positions are scaled so that each side of the grid has the length base / scale, whatever the
- * number of tokens along it. Positions are f32 and angles f64, as in diffusers. */
+ * Positions are scaled so that each side of the grid has the length base / scale, independent of
+ * the number of tokens along the side. Positions are f32 and angles f64, as in diffusers. */
 static void fill_axis(void *ctx, float *buf)
 {
     const axis *a = ctx;
@@ -383,9 +383,9 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_linear_add(x, h, m[5], u, &w->down);
 }
 
-/* Computes the network's output. proj_out outputs (row, column, channel), with channels for noise
- * and variance; the result has the order (channel, row, column), and only the channels of the
- * noise. */
+/* Computes the network's output. proj_out's outputs are in the order (row, column, channel), and
+ * include channels for noise and variance. The result has the order (channel, row, column), and
+ * only the channels of the noise. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;

@@ -288,8 +288,9 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
         xd_adaln_feed(x, h[i], sides[i], mod[i]);
 }
 
-/* Computes the network's output. proj_out outputs (row, column, channel) per patch; the result has
- * (channel, row, column). The final modulation has two rows: scale, then shift. */
+/* Computes the network's output. In each patch, proj_out's outputs are in the order (row, column,
+ * channel), and the result has the order (channel, row, column). The final modulation has two rows:
+ * scale, then shift. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;
@@ -306,8 +307,8 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     return out;
 }
 
-/* Kinds of blocks: 0 has one attention, 1 also a second attention; 2 and 3 are the same for the
- * last block. */
+/* Kinds of blocks. 0: a block with one attention; 1: a block with two attentions; 2: the last block
+ * with one attention; 3: the last block with two attentions. */
 static const xd_block kinds[4] = {
     { "transformer_blocks.%d", sizeof(blk), blk_weights, forward },
     { "transformer_blocks.%d", sizeof(blk), blk_weights, forward },

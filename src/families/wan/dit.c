@@ -78,7 +78,7 @@ typedef struct glob {
 enum { TIMES = 2 };
 
 typedef struct local {
-    /* Number of timesteps: 2 if a frame is given to any rank, else 1. */
+    /* Number of timesteps in one forward pass: 2 if a frame is given to any rank, else 1. */
     int       times;
     /* for each timestep: the range of this rank's tokens that have it */
     xd_span   rows[TIMES];
@@ -108,8 +108,8 @@ static xd_status check_patch(cfg *c, xd_err *e)
     return XD_OK;
 }
 
-/* Checks the settings for image embeddings. The text tensor contains the rows of image embeddings,
- * in its first image_dim columns. */
+/* Checks the settings for image embeddings. The rows of image embeddings are part of the text
+ * tensor, in its first image_dim columns. */
 static xd_status check_image(const cfg *c, xd_err *e)
 {
     if (c->image < 0 || c->image > c->text)
@@ -278,7 +278,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- norms over all heads ----------------------------------------------------------------- */
 
-/* Returns the part of a norm's gain [D] that belongs to this rank's features. */
+/* Returns this rank's part of a norm's gain [D]: the elements of this rank's features. */
 static xd_tensor gain_of(const glob *g, xd_tensor gain)
 {
     return xd_view((float *)gain.p + g->features.start, XD_F32, 1, &g->features.n);
@@ -291,9 +291,9 @@ static void fill_zeros(void *ctx, float *buf)
     memset(buf, 0, *(const size_t *)ctx);
 }
 
-/* Returns the rotation `t`, with its cosines and sines multiplied by each row's `factor` [n,1], so
- * that the rotation also scales the row. If `t` is absent, the returned rotation only scales the
- * rows. */
+/* Returns the RoPE tables `t`, with the cosines and sines of each row multiplied by the row's
+ * `factor` [n,1], so that RoPE also scales the row. If `t` is absent, the returned tables only
+ * scale the rows. */
 static turn scaled_turn(xd_exec *x, turn t, xd_tensor factor, int64_t half)
 {
     turn      out = { xd_new_f32(x, factor.d[0], half), xd_new_f32(x, factor.d[0], half) };
@@ -361,7 +361,7 @@ static void fill_angles(void *ctx, float *buf)
     }
 }
 
-/* Returns how many of this rank's video tokens are among the first `held` tokens of the video. */
+/* Returns how many of the first `held` tokens of the video are on this rank. */
 static int64_t held_rows(const xd_exec *x, int64_t held)
 {
     int64_t n = xd_n(x, XD_IMG), rows = 0;
@@ -420,8 +420,8 @@ static xd_tensor see_image(xd_exec *x, const xd_net *n, xd_tensor in)
     return xd_layer_norm(x, t, w->gain[1], w->bias[1], look_eps);
 }
 
-/* Computes `kv`, the keys and values of the rows of the text or of the image, to which all video
- * tokens attend. */
+/* Computes `kv`, the keys and values of the rows of the text or of the image; all video tokens
+ * attend to these rows. */
 static void fill_kv(xd_exec *x, const xd_net *n, xd_tensor kv, xd_tensor rows, const xd_lin *w,
                     xd_tensor gain)
 {

@@ -4,10 +4,10 @@
  * The network has three lists of blocks, all of the same kind. The blocks of the noise refiner
  * process only the image. The blocks of the context refiner process only the text and do not read
  * the timestep. The blocks of the main list process text and image as one sequence. A block
- * normalizes before and after its attention and its feed-forward. Text and image are each padded to
- * a multiple of 32 rows with a learned row; blocks treat padding rows like other tokens. The
- * padding rows of the text continue the text's positions; the padding rows of the image (XD_PAD)
- * have position 0. */
+ * normalizes before and after its attention and its feed-forward. The rows of the text and of the
+ * image are each padded to a multiple of 32 with copies of a learned row; blocks treat padding rows
+ * like other tokens. The padding rows of the text continue the text's positions; the padding rows
+ * of the image (XD_PAD) have position 0. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -318,8 +318,8 @@ static void embed_text(xd_exec *x, const cfg *c, const glob *g, const xd_input *
     fill_padding(x, xd_rows(h, n, h.d[0] - n), g->text_pad);
 }
 
-/* Embeds this rank's image tokens. A token's features have the order (channel, row, column) in the
- * latents, but the embedding layer reads them as (row, column, channel). */
+/* Embeds this rank's image tokens. The latents have a token's features in the order (channel, row,
+ * column), but the embedding layer reads them in the order (row, column, channel). */
 static void embed_image(xd_exec *x, const glob *g, xd_tensor lat, xd_tensor h)
 {
     int64_t   n = lat.d[0], F = lat.d[1], cells = PATCH * PATCH;
