@@ -50,7 +50,8 @@ typedef struct xd_dit_info {
      * number; padding rows of the image form the stream XD_PAD. 0: no padding. */
     int     multiple;
     int     sites;              /* number of self-attention layers per block                   */
-    /* Max latent cells (frames, rows, columns) for which there are positions; 0: no limit. */
+    /* Maximum number of latent cells (frames, rows, columns) for which there are positions; 0: no
+     * limit. */
     int64_t most[3];
     /* 1: tokens of reference images pass through the blocks, after the text and before the image
      * (XD_REF; see xd_ref_at) */
@@ -63,7 +64,7 @@ typedef struct xd_dit_info {
     /* number of refiner blocks, which come first and which step caches never skip */
     int     lead;
     /* Number of features of the row that `probe` returns, if `probe` returns a single row, which is
-     * equal on all ranks. 0: `probe` returns the image's rows. */
+     * equal on all ranks. 0: the function `probe` returns the image's rows. */
     int64_t probe_dim;
 } xd_dit_info;
 

@@ -156,8 +156,8 @@ void xd_dual_embed(xd_exec *x, const xd_input *in, xd_state *s, const xd_lin *te
 typedef struct side { const xd_adaln *w; xd_tensor mod, h; int64_t at, n; } side;
 
 /* Lists the sides of a double block, which are groups of tokens with the same weights and
- * modulation. The sides are the text, then the reference images if their modulation differs from
- * the image's, then the image. Returns the number of sides. */
+ * modulation. The sides of a double block are the text, then the reference images if their
+ * modulation differs from the image's, then the image. Returns the number of sides. */
 static int sides_of(const xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in,
                     side s[3])
 {

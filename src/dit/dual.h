@@ -52,8 +52,8 @@ xd_status xd_dual_check(xd_dual_cfg *c, int64_t channels, xd_err *e);
 /* Returns the number of blocks; implements the function nlayers of xd_net_def. */
 int       xd_dual_nlayers(const void *cfg);
 
-/* Declare the weights of a block: xd_pair_weights of a double block, xd_solo_weights of a single
- * block. xd_pair_weights and xd_solo_weights implement the function weights of xd_block. */
+/* xd_pair_weights declares the weights of a double block, and xd_solo_weights the weights of a
+ * single block. Both implement the function weights of xd_block. */
 void xd_pair_weights(xd_decl *d, const void *cfg, int layer, void *w);
 void xd_solo_weights(xd_decl *d, const void *cfg, int layer, void *w);
 

@@ -121,8 +121,8 @@ float    *xd_rope_angles(float *row, int64_t width, const float *freq, float pos
                          double (*fn)(double));
 
 /* Writes theta^(k / width) for all pairs of features, axis by axis; k is the index of a pair's
- * first feature. This is RoPE over several axes with separate widths. Computes in f64, as diffusers
- * does. */
+ * first feature. These are the RoPE bases for several axes with separate widths. Computes in f64,
+ * as diffusers does. */
 void      xd_rope_axes(double *base, double theta, const xd_ints *widths);
 /* Writes fn (cos or sin) of the RoPE angles of one token, which are pos[axis] / base. Returns the
  * address after the written elements. */

@@ -32,8 +32,8 @@ typedef struct xd_mods {
     int       begin, n;
     int       row;              /* index of the current step's row                            */
     int64_t   used;             /* number of columns of `all` that are assigned to matrices    */
-    /* Number of weight matrices to which columns of `all` are assigned, and how many of these are
-     * already multiplied. */
+    /* Number of weight matrices to which columns of `all` are assigned, and how many of these
+     * matrices the input rows are already multiplied by. */
     int       known, computed;
     int64_t   room;
     /* Array with space for `room` elements. An element has a weight matrix w and `at`, the first of

@@ -1,8 +1,8 @@
 /* family.h - declares xd_family, which has everything that is specific to one family of models,
  * such as FLUX.
  *
- * A family is a folder or a file of src/families that exports one xd_family, and a line of the
- * registry (src/families/meson.build). No other code contains the name of a family;
+ * A family consists of a folder or a file of src/families, which exports one xd_family, and of a
+ * line in the registry (src/families/meson.build). No other code contains the name of a family;
  * tests/style/models.py checks this. */
 #ifndef XD_FAMILIES_FAMILY_H
 #define XD_FAMILIES_FAMILY_H

@@ -35,7 +35,7 @@ typedef struct xd_xdit_model {
     int         patch;          /* latent rows per token, if rows are split                     */
     unsigned    can;
     /* If the script refuses PipeFusion and refuses a parallel VAE: the model's name in the script's
-     * error messages. NULL: the script does not check for them. */
+     * error messages. NULL: the script does not check for PipeFusion or a parallel VAE. */
     const char *refuses;
     /* Name of the xDiT class in which padding an uneven number of tokens fails, because the call of
      * the padding method is misspelt. NULL: the padding works. */
@@ -64,7 +64,7 @@ typedef struct xd_xdit_net {    /* properties of a transformer, found by model n
 typedef struct xd_xdit_name { const char *name, *repo; } xd_xdit_name;
 
 /* The xDiT tables of one family. Each table ends with a row whose first value is NULL; a NULL
- * pointer is an empty table. The row for a model is the first one whose name is a substring of the
+ * pointer is an empty table. A model's row is the first row whose `name` is a substring of the
  * model's name. */
 typedef struct xd_xdit_rows {
     const xd_xdit_model *models;

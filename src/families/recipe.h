@@ -38,7 +38,8 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline               
     const char *slot;
     /* 1: text does not attend to padding. The rows of padding are still computed. */
     int         masked;
-    int         blank;          /* 1: the rows of padding are set to zeros (only with `masked`) */
+    /* 1: the rows of padding are zeros, and the encoder does not compute them (with `masked`) */
+    int         blank;
     /* The pipeline's chat template, with "{}" where the prompt is inserted; no further special
      * tokens are added. NULL: the text is only the prompt. */
     const char *frame;
@@ -143,7 +144,7 @@ typedef struct xd_recipe {
     double      fps;            /* default frames per second; 0: the pipeline generates images */
     /* changes 4 n requested frames to 4 n + 1 frames (1) or to 4 n - 3 frames (0) */
     int         frames_up;
-    int         channels_first; /* 1: noise is drawn in the order [C,t,h,w], 0: [t,C,h,w]      */
+    int         channels_first; /* order in which noise is drawn: 1: [C,t,h,w], 0: [t,C,h,w]   */
     /* 1: the scheduler works on tokens [N,C p^2] in place of latents, so the noise that a step
      * draws is in the order of tokens. */
     int         packed;
@@ -162,7 +163,8 @@ typedef struct xd_recipe {
     int         auto_resizes;   /* 1: the request's no_auto_resize turns reference_size off    */
     /* Replaces the size of a reference image in pixels by the size to which the image is resized.
      * Pixels beyond multiples of `unit` are then cropped equally on both sides. area: max_area of
-     * the request, or reference_area. XD_EINVAL: the model does not support such an image. */
+     * the request, or reference_area. Returns XD_EINVAL if the model does not support a reference
+     * image of this size. */
     xd_status (*reference_size)(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                                 xd_err *e);
     /* Source of a result's default size: the model, or the size of the request's first or last

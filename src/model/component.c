@@ -97,8 +97,8 @@ static xd_status open_network(xd_component *p, const char *hint, const char *lay
     return s == XD_OK ? list_tensors(p, e) : s;
 }
 
-/* Sets the component's name, and gives the component a set of weights, in which no weights are
- * loaded. */
+/* Sets the component's name, and creates the component's set of weights. The weights are not loaded
+ * yet. */
 static xd_status begin(xd_component *p, const char *name, xd_kind kind, xd_err *e)
 {
     xd_component_weights v;
@@ -252,7 +252,7 @@ static void src_past(void *self, const char *name, const void *at, size_t bytes)
 /* ---- fp8 ---------------------------------------------------------------------------------- */
 
 /* Returns the index of the tensor that contains the scale of an fp8 weight, or -1 if the files have
- * no such tensor. The tensor has one of several names, which ComfyUI and other programs use. */
+ * no such tensor. ComfyUI and other programs use different names for a scale tensor. */
 static int64_t find_scale(const xd_component *p, const char *weight)
 {
     static const char *const ends[] = { "scale_weight", "weight_scale" };
@@ -288,7 +288,7 @@ static xd_status src_scale(void *self, const char *name, float *scale, xd_err *e
     return s;
 }
 
-/* Refuses fp8 weights that have another number of scales than one per tensor. */
+/* Refuses an fp8 weight whose scale tensor has more than one element, or an unsupported type. */
 static xd_status check_scales(xd_component *p, xd_err *e)
 {
     for (int64_t i = 0; i < xd_st_count(p->files); i++) {
@@ -553,7 +553,7 @@ xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_e
     c->work -= c->host_work;
     if (p->w->streams && count->host_memory && !mine.code)
         count_streamed(p, count, type, &mine);
-    if (mine.code)              /* prevents that a later request uses an incomplete count       */
+    if (mine.code)              /* a later request must not use the incomplete memory count     */
         xd_net_close(&c->shadow);
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }
@@ -664,8 +664,8 @@ void xd_component_list_block(const xd_component *p, xd_dev *dev, xd_dtype type, 
     xd_net_close(&net);
 }
 
-/* If the device has its own memory, allocates all weights in one piece of memory, so that they need
- * exactly the counted bytes. */
+/* If the device has its own memory, allocates all weights in one piece of memory, so that the
+ * weights need exactly the counted bytes. */
 static void open_block(xd_component *p, xd_dev *dev, int share, xd_err *e)
 {
     xd_block_sizes   w = xd_component_blocks(p);

@@ -45,7 +45,7 @@ typedef struct xd_weights {
     /* 1: the weights of blocks may stay in files; for a GPU, they may also stay in host memory. */
     int         streams;
     xd_store   *store;          /* memory of the loaded weights; NULL: not loaded              */
-    xd_stream_plan stream;      /* streaming of blocks, if the device has its own memory       */
+    xd_stream_plan stream;      /* plan for streaming blocks to a device that has its own memory */
     xd_weight_group group;
     int         shared;         /* 1: the weights are in shared memory                         */
     xd_readahead *reader;       /* readahead of the files before a load; NULL: none            */
@@ -174,8 +174,9 @@ xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type
 void      xd_component_stage(xd_component *p, int first, int last);
 
 /* Loads a component's weights from its files, or makes random weights if there are no files; does
- * nothing if the weights are loaded. The call is collective over the component's share group. share
- * 1, only for random weights: all blocks of one kind use the memory of the first such block. */
+ * nothing if the weights are loaded. The call is collective over the component's share group. If
+ * `share` is 1 (only for random weights), all blocks of one kind use the memory of the first such
+ * block. */
 xd_status xd_component_load(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e);
 /* Loads the weights as xd_component_load does with share = 0. s: this rank's status before the
  * call; if a rank of the share group has failed before, no rank of the group loads weights. */
@@ -221,8 +222,8 @@ void      xd_component_drop(xd_component *p);
 xd_weights *xd_weights_keep(xd_weights *w);
 void        xd_weights_release(xd_weights **w);
 
-/* A second set of weights of a component, for other LoRA files, and the set's memory sizes. w NULL:
- * the second set is not opened. */
+/* A second set of weights of a component, for other LoRA files, and the second set's memory sizes.
+ * w NULL: no second set is open. */
 typedef struct xd_component_weights {
     xd_weights       *w;
     xd_weight_counts *count;

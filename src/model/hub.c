@@ -199,7 +199,8 @@ static char *repo_in(const char *folder, const char *name)
 }
 
 /* Lists the models in the cache that have this name, in alphabetical order. Writes the names of the
- * first models, at most `room`, to `repo`. Returns the number of names written. */
+ * first models of the list, at most `room` names, to `repo`. Returns the number of names
+ * written. */
 static int all_named(const char *root, const char *name, char **repo, int room)
 {
     DIR *d = root ? opendir(root) : NULL;

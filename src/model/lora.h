@@ -173,14 +173,15 @@ typedef struct xd_lora_term {
     xd_st  *file;
     /* Tensors of the file. If `down` is -1, `up` is the complete difference. */
     int64_t up, down;
-    xd_lora_kind   kind;        /* HADAMARD, KRONECKER: the product of w[0] and w[1] is added  */
+    /* LoHa (HADAMARD), LoKr (KRONECKER): the product of w[0] and w[1] is added */
+    xd_lora_kind   kind;
     xd_lora_factor w[2];
     int64_t row0, rows, cols, rank;
     int     swap;               /* 1: the two halves of the rows are swapped                   */
     int     replaces;           /* 1: `up` replaces the model's tensor                         */
     /* index of the file's tensor with DoRA's norms; -1: there is none */
     int64_t magnitude;
-    int     columns;            /* 1: DoRA's norms are norms of columns; 0: norms of rows      */
+    int     columns;            /* 1: the norms of DoRA are norms of columns; 0: norms of rows */
     double  gain;
     /* Number by which the terms are ordered: terms are added in the order in which the request
      * lists their LoRA files. */

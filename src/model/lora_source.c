@@ -55,7 +55,7 @@ typedef struct ready {
 typedef struct sum {            /* the LoRA terms that are added to one tensor's rows          */
     ready   *terms;
     int      n;
-    xd_span *span;              /* spans of the tensor's columns that are read                 */
+    xd_span *span;              /* ranges (spans) of the tensor's columns that are read        */
     int      nspan;
     int64_t  cols;              /* total number of columns in these spans                      */
     char    *tmp;               /* scratch memory: `each` bytes per thread                     */
@@ -316,8 +316,8 @@ static void add_hadamard(const sum *s, const ready *r, int64_t from, int64_t n, 
         to[i] += gain * x[i] * y[i];
 }
 
-/* Adds a row of a LoKr term. For each element of a row of the first factor, this row of the term
- * contains a row of the second factor, multiplied by the element. */
+/* Adds a row of a LoKr term. The row is the Kronecker product of one row of the first factor and
+ * one row of the second factor. */
 static void add_kronecker(const sum *s, const ready *r, int64_t row, float *to)
 {
     const xd_lora_factor *w = r->t->w;

@@ -175,8 +175,8 @@ static xd_status check_fit(const xd_model *m, xd_err *e)
             return xd_fail(e, XD_EFORMAT,
                            "%s: the transformer needs text of width %lld from %s, which has %lld",
                            m->dir, (long long)d->text_cols[k], u->folder, (long long)width);
-        /* The embeddings of several encoders are padded with zeros to one width. The width of a
-         * single encoder must be that of the transformer. */
+        /* The embeddings of several encoders are padded with zeros to one width. If there is a
+         * single text encoder, its width must be the text width of the transformer. */
         if (beside > d->text_dim || (is_last_of_text(m, k) && !d->text_cols[k] &&
                                      beside != d->text_dim))
             return xd_fail(e, XD_EFORMAT, "%s: the transformer needs text of width %lld, the text "

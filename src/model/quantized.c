@@ -40,7 +40,9 @@ struct xd_quantized {
     const char *what;
     xd_json    *meta;
     coded      *list;
-    int64_t     n, *of;         /* [tensors of the files]: index in `list` plus 1; 0: none     */
+    /* [tensors of the files]: each tensor's index in `list` plus 1; 0: the tensor is not
+     * quantized */
+    int64_t     n, *of;
 };
 
 static coded *coded_of(const xd_quantized *q, int64_t i)

@@ -345,7 +345,7 @@ static void src_past(void *self, const char *name, const void *p, size_t bytes)
 }
 
 /* Announces that some bytes of the selected rows will be read. If the tensor is copied, announces
- * all of its bytes. */
+ * that all bytes of the tensor will be read. */
 static void src_will(void *self, const char *name, int64_t first, int64_t n)
 {
     const xd_single_file *s = self;
@@ -508,7 +508,7 @@ static int file_blocks(const xd_single_file *s, const xd_scope *scope)
 
 /* Refuses a file whose number of blocks is not that of the config. Without this check, surplus
  * blocks of the file would silently be unused, and missing blocks would be reported tensor by
- * tensor. Blocks that are never run may be missing. */
+ * tensor. The file may lack blocks that are never run. */
 static xd_status check_blocks(xd_single_file *s, xd_err *e)
 {
     const xd_scope *scopes = s->layout->scopes;

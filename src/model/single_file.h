@@ -16,7 +16,8 @@ typedef struct xd_single_file xd_single_file;
 typedef struct xd_single_file_of {      /* arguments; all are borrowed and must outlive the
                                            source */
     const char         *file, *config;  /* names of the file and of the config, for messages   */
-    const char         *slot;   /* "transformer", "vae", "clip_l", "clip_g", "t5xxl", "llm"    */
+    /* the component's slot: "transformer", "vae", "clip_l", "clip_g", "t5xxl" or "llm" */
+    const char         *slot;
     const char         *net;    /* name of the network that reads the weights                  */
     const xd_declared  *list;   /* all tensors that the network declares                       */
     int                 nlist;

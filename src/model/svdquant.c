@@ -2,16 +2,16 @@
  *
  * A linear layer of SVDQuant has 4-bit integers q, a scale s for every 64 elements of a row,
  * smoothing factors m, by which the inputs are divided, and a low-rank product:
- *  w[o,i] = q[o,i] s[o,i / 64] / m[i] + sum_r up[o,r] down[r,i]
- * Inputs that follow GELU had SHIFT added before the product with q. In the file, the contribution
- * of SHIFT has already been subtracted from the bias. A modulation has integers of 0 to 15, with a
- * scale and an offset for every 64 elements of a row. The rows of a modulation are shift, scale,
- * gate ... of the first feature, then of the second; in the file, 1 is added to the biases of the
- * scales.
+ *  w[o,i] = q[o,i] s[o,i / 64] / m[i] + sum_r up[o,r] down[r,i].
+ * To the inputs of a layer that follows GELU, nunchaku adds SHIFT before the product with q. In the
+ * file, the contribution of SHIFT has already been subtracted from the bias. A modulation has
+ * integers of 0 to 15, with a scale and an offset for every 64 elements of a row. The rows of a
+ * modulation are shift, scale, gate ... of the first feature, then of the second; in the file, 1 is
+ * added to the biases of the scales.
  *
  * All elements of the file are in the order in which warps of a GPU load them
  * (deepcompressor/backend/nunchaku). A warp loads 128 rows. In this source file, the "place" of an
- * element is its position in that order. */
+ * element is the element's position in the order of the file. */
 #include "model/svdquant.h"
 
 #include <stdio.h>
@@ -266,10 +266,10 @@ static float scale_of(const layer *l, int64_t row, int64_t column)
     return float_at(l->t[SCALES], tile * TILE + place_of_row(row % TILE));
 }
 
-/* Returns the 32-bit word with eight columns of a row. The words of a tile of 64 columns and 128
- * rows are ordered by groups of 16 rows, then by rows modulo 8, then by groups of 8 columns modulo
- * 4. This leaves four words with the same position: those of two rows that are equal modulo 8, with
- * two groups of columns each. */
+/* Returns the 32-bit word that has the 4-bit integers of eight columns of a row. The words of a
+ * tile of 64 columns and 128 rows are ordered by groups of 16 rows, then by rows modulo 8, then by
+ * groups of 8 columns modulo 4. This leaves four words with the same position: those of two rows
+ * that are equal modulo 8, with two groups of columns each. */
 static uint32_t word_at(const layer *l, int64_t row, int64_t column)
 {
     const int64_t tile = row / TILE * (l->in / GROUP) + column / GROUP;
@@ -440,7 +440,7 @@ static int find_parts(const xd_svdquant *s, const char *name, size_t n, layer *p
 }
 
 /* Returns the layers of a tensor whose name is "NAME.weight" or "NAME.bias". Returns NULL if the
- * tensor belongs to no layer, or if out of memory. */
+ * tensor belongs to no layer, or if memory is short. */
 static joined *find_joined(xd_svdquant *s, const char *name, int *bias)
 {
     *bias = ends_with(name, ".bias");

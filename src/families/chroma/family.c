@@ -5,7 +5,7 @@
 
 extern const xd_dit xd_dit_chroma;
 
-/* The text encoders, defaults and rules of diffusers' ChromaPipeline.__call__ and
+/* This recipe has the text encoders, defaults and rules of diffusers' ChromaPipeline.__call__ and
  * ChromaImg2ImgPipeline. Attention covers the text and the first padding row after it, whose
  * embedding T5 computes from the text; further padding rows are masked. */
 static const xd_recipe chroma = {

@@ -3,9 +3,9 @@
 
 extern const xd_dit xd_dit_cogvideox;
 
-/* The text encoders, defaults and rules of diffusers' CogVideoXPipeline.__call__. The pipeline's
- * examples of export_to_video write 8 frames per second, and the examples of CogVideoX 1.5 (whose
- * transformer has patches in time) write 16. */
+/* This recipe has the text encoders, defaults and rules of diffusers' CogVideoXPipeline.__call__.
+ * The pipeline's examples of export_to_video write 8 frames per second, and the examples of
+ * CogVideoX 1.5 (whose transformer has patches in time) write 16. */
 static const xd_recipe from_text = {
     .name = "cogvideox", .pipelines = { "CogVideoXPipeline" },
     .dit = "transformer", .vae = "vae",
@@ -16,7 +16,8 @@ static const xd_recipe from_text = {
     .role = XD_ROLE_NONE, .dynamic_cfg = 1,
 };
 
-/* The text encoders, defaults and rules of diffusers' CogVideoXImageToVideoPipeline.__call__. */
+/* This recipe has the text encoders, defaults and rules of diffusers'
+ * CogVideoXImageToVideoPipeline.__call__. */
 static const xd_recipe from_image = {
     .name = "cogvideox-i2v", .pipelines = { "CogVideoXImageToVideoPipeline" },
     .dit = "transformer", .vae = "vae",

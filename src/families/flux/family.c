@@ -15,8 +15,8 @@ enum { MEGAPIXEL = 1024 * 1024 };
       { .folder = "text_encoder_2", .tokenizer = "tokenizer_2", .slot = "t5xxl", \
         .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .prompt = 1 } }
 
-/* The text encoders, defaults and rules of diffusers' FluxPipeline.__call__, FluxImg2ImgPipeline
- * and FluxInpaintPipeline. CLIP is used only for the pooled text embedding. */
+/* This recipe has the text encoders, defaults and rules of diffusers' FluxPipeline.__call__,
+ * FluxImg2ImgPipeline and FluxInpaintPipeline. CLIP is used only for the pooled text embedding. */
 static const xd_recipe flux = {
     .name = "flux", .pipelines = { "FluxPipeline", "FluxImg2ImgPipeline",
                                     "FluxInpaintPipeline" },
@@ -27,7 +27,7 @@ static const xd_recipe flux = {
     .of_image = { .guidance = 7 }, .of_mask = { .guidance = 7 },
 };
 
-/* The text encoders, defaults and rules of diffusers' FluxFillPipeline.__call__. */
+/* This recipe has the text encoders, defaults and rules of diffusers' FluxFillPipeline.__call__. */
 static const xd_recipe fill = {
     .name = "flux-fill", .pipelines = { "FluxFillPipeline" },
     .dit = "transformer", .vae = "vae",
@@ -63,7 +63,8 @@ static xd_status kontext_size(int64_t unit, int64_t area, int64_t *height, int64
     return XD_OK;
 }
 
-/* The text encoders, defaults and rules of diffusers' FluxKontextPipeline.__call__. */
+/* This recipe has the text encoders, defaults and rules of diffusers'
+ * FluxKontextPipeline.__call__. */
 static const xd_recipe kontext = {
     .name = "flux-kontext", .pipelines = { "FluxKontextPipeline" },
     .dit = "transformer", .vae = "vae",

@@ -60,8 +60,8 @@ static const char klein_frame[] = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>a
     .ntext = 1, .max_text = 512, .own_sigmas = XD_OWN_BUT_FLOW, .packed = 1,                      \
     .max_shift = 1.15, .mu = empirical_mu
 
-/* The text encoders, defaults and rules of diffusers' Flux2KleinPipeline.__call__, except for the
- * number of steps of the distilled models. */
+/* This recipe has the text encoders, defaults and rules of diffusers' Flux2KleinPipeline.__call__,
+ * except for the number of steps of the distilled models. */
 static const xd_recipe klein = {
     .name = "flux2-klein", .when = "is_distilled", KLEIN,
     .steps = 4, .guidance = 1, .distilled = 1, READS_IMAGES,
@@ -90,7 +90,7 @@ static char *without_images(const char *text)
     return out;
 }
 
-/* The text encoders, defaults and rules of diffusers' Flux2Pipeline.__call__. */
+/* This recipe has the text encoders, defaults and rules of diffusers' Flux2Pipeline.__call__. */
 static const xd_recipe dev = {
     .name = "flux2", .pipelines = { "Flux2Pipeline" }, .dit = "transformer", .vae = "vae",
     .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "llm",

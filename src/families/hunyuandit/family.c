@@ -39,8 +39,9 @@ static int standard_size(int64_t sample, int64_t *height, int64_t *width)
     return 1;
 }
 
-/* The text encoders, defaults and rules of diffusers' HunyuanDiTPipeline.__call__. The text rows of
- * mT5 do not attend to padding rows, but the pooling of mT5's rows includes padding. */
+/* This recipe has the text encoders, defaults and rules of diffusers' HunyuanDiTPipeline.__call__.
+ * The text rows of mT5 do not attend to padding rows, but the pooling of mT5's rows includes
+ * padding. */
 static const xd_recipe hunyuandit = {
     .name = "hunyuandit", .pipelines = { "HunyuanDiTPipeline" },
     .dit = "transformer", .vae = "vae",

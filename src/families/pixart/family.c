@@ -5,7 +5,8 @@
 
 extern const xd_dit xd_dit_pixart, xd_dit_pixart_2d;
 
-/* The text encoders, defaults and rules of diffusers' PixArtAlphaPipeline.__call__. */
+/* This recipe has the text encoders, defaults and rules of diffusers'
+ * PixArtAlphaPipeline.__call__. */
 static const xd_recipe alpha = {
     .name = "pixart-alpha", .pipelines = { "PixArtAlphaPipeline" },
     .dit = "transformer", .vae = "vae",
@@ -17,7 +18,8 @@ static const xd_recipe alpha = {
     .uncleaned = xd_caption_plain,
 };
 
-/* The text encoders, defaults and rules of diffusers' PixArtSigmaPipeline.__call__. */
+/* This recipe has the text encoders, defaults and rules of diffusers'
+ * PixArtSigmaPipeline.__call__. */
 static const xd_recipe sigma = {
     .name = "pixart-sigma", .pipelines = { "PixArtSigmaPipeline" },
     .dit = "transformer", .vae = "vae",

@@ -182,7 +182,8 @@ static void fill_angles(void *ctx, float *buf)
     const cfg       *c = t->cfg;
     const xd_layout *l = t->x->lay;
     int64_t          H = l->grid[1], W = l->grid[2], start = text_start(l);
-    float            freq[XD_DUAL_AXES][128];   /* [axis][pair]: up to 256 features per axis   */
+    /* [axis][pair of features]; an axis has at most 256 features */
+    float            freq[XD_DUAL_AXES][128];
     for (int a = 0; a < XD_DUAL_AXES; a++)
         xd_rope_frequencies(freq[a], c->axes.v[a]);
     for (int64_t i = 0, n = xd_n(t->x, XD_TXT); i < n; i++) {

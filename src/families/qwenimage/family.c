@@ -14,8 +14,8 @@ static const char frame[] =
     "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
 enum { FRAME_ROWS = 34 };
 
-/* The text encoders, defaults and rules of diffusers' QwenImagePipeline.__call__ and
- * QwenImageImg2ImgPipeline. */
+/* This recipe has the text encoders, defaults and rules of diffusers' QwenImagePipeline.__call__
+ * and QwenImageImg2ImgPipeline. */
 static const xd_recipe qwen_image = {
     .name = "qwen-image", .pipelines = { "QwenImagePipeline", "QwenImageImg2ImgPipeline" },
     .dit = "transformer", .vae = "vae",
@@ -70,8 +70,9 @@ static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int
     .role = XD_ROLE_REFERENCES, .needs_image = 1, .reference_area = MEGAPIXEL,                     \
     .reference_size = reference_size
 
-/* The text encoders, defaults and rules of diffusers' QwenImageEditPipeline.__call__ and
- * QwenImageEditInpaintPipeline. The text encoder reads the same image as the autoencoder. */
+/* This recipe has the text encoders, defaults and rules of diffusers'
+ * QwenImageEditPipeline.__call__ and QwenImageEditInpaintPipeline. The text encoder reads the same
+ * image as the autoencoder. */
 static const xd_recipe edit = {
     .name = "qwen-image-edit", .pipelines = { "QwenImageEditPipeline",
                                               "QwenImageEditInpaintPipeline" },
@@ -79,8 +80,8 @@ static const xd_recipe edit = {
     .references = 1, .sized_by = XD_SIZED_BY_FIRST, .inpaints_reference = 1,
 };
 
-/* The text encoders, defaults and rules of diffusers' QwenImageEditPlusPipeline.__call__, for
- * Qwen-Image-Edit-2509 and -2511. */
+/* This recipe has the text encoders, defaults and rules of diffusers'
+ * QwenImageEditPlusPipeline.__call__, for Qwen-Image-Edit-2509 and -2511. */
 static const xd_recipe edit_plus = {
     .name = "qwen-image-edit-plus", .pipelines = { "QwenImageEditPlusPipeline" },
     EDITS("Pict" "ure {}: <|vision_start|><|image_pad|><|vision_end|>", SEEN),

@@ -6,8 +6,8 @@ extern const xd_dit xd_dit_sd3;
 
 enum { CLIP_IDS = 77 };         /* max tokens of a CLIP text encoder                           */
 
-/* The text encoders, defaults and rules of diffusers' StableDiffusion3Pipeline.__call__ and
- * StableDiffusion3Img2ImgPipeline. */
+/* This recipe has the text encoders, defaults and rules of diffusers'
+ * StableDiffusion3Pipeline.__call__ and StableDiffusion3Img2ImgPipeline. */
 static const xd_recipe sd3 = {
     .name = "sd3", .pipelines = { "StableDiffusion3Pipeline", "StableDiffusion3Img2ImgPipeline",
                                    "StableDiffusion3InpaintPipeline" },

@@ -1,5 +1,5 @@
-/* keys.c - lists the names of tensors in the files of Stable Diffusion 3 (Stability AI:
- * sd3_medium.safetensors and its successors), and the names of modules in its LoRA files */
+/* keys.c - lists the names of tensors in the files of Stable Diffusion 3 (Stability AI's
+ * sd3_medium.safetensors and its successors), and the names of modules in LoRA files */
 #include "families/sd3/keys.h"
 
 #include <stddef.h>

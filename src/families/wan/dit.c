@@ -73,8 +73,8 @@ typedef struct glob {
     int       cut;                      /* 1: the heads are split over ranks                  */
 } glob;
 
-/* The video tokens of a frame that is a given image have timestep 0, and other video tokens have
- * the timestep of the step. On each rank, the tokens with timestep 0 come first. */
+/* The video tokens of a frame that is given as an image have timestep 0, and other video tokens
+ * have the timestep of the step. On each rank, the tokens with timestep 0 come first. */
 enum { TIMES = 2 };
 
 typedef struct local {
@@ -83,7 +83,8 @@ typedef struct local {
     /* for each timestep: the range of this rank's tokens that have it */
     xd_span   rows[TIMES];
     xd_tensor emb;                      /* [times,D] F32: timestep embeddings                 */
-    xd_tensor mod;                      /* [6 times,D] F32: shift, scale, gate of attention, MLP */
+    /* [6 times,D] F32: for each timestep, shift, scale and gate of attention and MLP */
+    xd_tensor mod;
     xd_tensor cos, sin;                 /* [n,head_dim/2] F32: RoPE of this rank's video tokens */
 } local;
 

@@ -12,8 +12,8 @@ extern const xd_dit xd_dit_wan;
     { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl", .rows = XD_ROWS_BELOW, \
       .pad = XD_PAD_MOST, .masked = 1, .blank = 1 }
 
-/* The text encoders, defaults and rules of diffusers' WanPipeline.__call__. The pipeline's examples
- * of export_to_video write 16 frames per second. */
+/* This recipe has the text encoders, defaults and rules of diffusers' WanPipeline.__call__. The
+ * pipeline's examples of export_to_video write 16 frames per second. */
 static const xd_recipe from_text = {
     .name = "wan", .pipelines = { "WanPipeline" },
     .dit = "transformer", .dit2 = "transformer_2", .vae = "vae",
@@ -35,7 +35,8 @@ static xd_status frame_size(int64_t unit, int64_t area, int64_t *height, int64_t
     return XD_OK;
 }
 
-/* The text encoders, defaults and rules of diffusers' WanImageToVideoPipeline.__call__. */
+/* This recipe has the text encoders, defaults and rules of diffusers'
+ * WanImageToVideoPipeline.__call__. */
 static const int penultimate = -2;
 static const xd_recipe from_image = {
     .name = "wan-i2v", .pipelines = { "WanImageToVideoPipeline" },
@@ -50,9 +51,9 @@ static const xd_recipe from_image = {
     .reference_size = frame_size,
 };
 
-/* The text encoders, defaults and rules of models with expand_timesteps, in diffusers' WanPipeline
- * and, with an image, WanImageToVideoPipeline. Diffusers' examples for these models write 24 frames
- * per second. */
+/* This recipe has the text encoders, defaults and rules of models with expand_timesteps, in
+ * diffusers' WanPipeline and, with an image, WanImageToVideoPipeline. Diffusers' examples for these
+ * models write 24 frames per second. */
 static const xd_recipe from_held = {
     .name = "wan-ti2v", .pipelines = { "WanPipeline", "WanImageToVideoPipeline" },
     .when = "expand_timesteps",

@@ -11,7 +11,7 @@ static const char chat[] = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistan
 
 static const int layers[] = { -2 };
 
-/* The text encoders, defaults and rules of diffusers' ZImagePipeline.__call__ and
+/* This recipe has the text encoders, defaults and rules of diffusers' ZImagePipeline.__call__ and
  * ZImageImg2ImgPipeline. */
 static const xd_recipe zimage = {
     .name = "z-image",
