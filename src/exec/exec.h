@@ -20,13 +20,15 @@
 
 typedef struct xd_exec xd_exec;
 typedef struct xd_hooks  xd_hooks;
-typedef struct xd_tables xd_tables;     /* cache of tables of positions (exec/tables.h)       */
+/* cached tables of position embeddings and RoPE angles (exec/tables.h) */
+typedef struct xd_tables xd_tables;
 
 typedef enum xd_over { XD_OVER_TOKENS, XD_OVER_FEATURES } xd_over;
 
 typedef struct xd_halo_args {
     xd_tensor in;               /* this rank's rows of images, [T,H,W,C]                       */
-    /* lo: max number of rows to get above this rank's rows; hi: below this rank's rows */
+    /* lo: max number of rows to receive from above this rank's rows; hi: max number of rows to
+     * receive from below them. */
     int       lo, hi;
     xd_tensor above, below;     /* results: the received rows, in memory from the arena        */
 } xd_halo_args;
@@ -55,16 +57,16 @@ struct xd_hooks {
     void         *priv;
     size_t        bytes;        /* bytes of device memory that the hooks have allocated        */
 };
-/* Last entry of every hook stack: calls the kernels of one rank. */
+/* The last entry of every hook stack, which calls the device's kernels on the data of one rank. */
 extern const xd_hooks xd_hooks_local;
 
 struct xd_exec {
     xd_dev          *dev;       /* device that computes                                       */
-    xd_stream       *st;        /* stream: work on the device is done in the order of this stream */
+    xd_stream       *st;        /* stream on which the kernels are queued, in order */
     xd_arena        *tmp;       /* scratch memory, rewound by the engine after each block     */
     xd_tables       *tables;    /* tensors cached while a request runs, or NULL                */
     struct xd_mods  *mods;      /* modulations of several steps (dit/mods.h), or NULL           */
-    struct xd_late  *late;      /* additions deferred to the next norm (exec/late.h), or NULL    */
+    struct xd_late  *late;      /* delayed additions to the hidden state (exec/late.h), or NULL  */
     const xd_hooks  *hooks;     /* stack of parallel methods                                  */
     const xd_layout *lay;
     xd_dtype         act;       /* type of activations: the compute type                      */
@@ -77,23 +79,24 @@ struct xd_exec {
     int              window_off;        /* 1: the current attention ignores the attention window */
     int              int8_attn; /* 1: attention over tokens uses int8 scores                  */
     int              fp8_gemm;  /* 1: layers with fp8 weights get fp8 inputs                  */
-    /* Size in bytes of the bands of rows, if feature maps are computed band by band; 0: the best
-     * size is chosen. */
+    /* A VAE can compute a feature map in bands of rows, one after the other. `band` is the size of
+     * a band in bytes; 0: the VAE chooses the best size. */
     size_t           band;
     const xd_canceller *cancel;   /* cancellation flag of the request, or NULL                  */
-    /* Called before every op: receives the failure notices of other ranks and sends this rank's
-     * own. NULL: not called. */
+    /* A callback that is called before every op. The callback receives the failure notices of other
+     * ranks, and sends a notice if this rank has failed. NULL: not called. */
     void           (*watch)(void *watcher, xd_exec *x);
     void            *watcher;
-    /* Called between two parts of a long computation, while no message is pending and device memory
-     * stays valid: other engines may compute meanwhile. NULL: not called. */
+    /* A callback that is called between two parts of a long computation, so that other engines can
+     * compute during the call. No message is pending then, and device memory stays valid. NULL: not
+     * called. */
     void           (*pause)(void *pauser, xd_exec *x);
     void            *pauser;
     xd_err           err;       /* the context's first failure                                */
 };
 
-/* Initializes an execution context on a device; until the caller changes its fields, it is for all
- * tokens, one rank and batch size 1. */
+/* Initializes an execution context on a device. Unless the caller then changes the fields, a single
+ * rank computes all tokens, with batch size 1. */
 void xd_exec_init(xd_exec *x, xd_dev *dev, xd_arena *tmp, xd_dtype act);
 
 /* Returns 1 if the context has not failed. */
@@ -112,8 +115,8 @@ void    xd_exec_fail(xd_exec *x, xd_status code, const char *fmt, ...) XD_PRINTF
 int64_t xd_n(const xd_exec *x, xd_stream_id s);
 /* Returns the index of this rank's row `row` among all ranks' rows of stream s. */
 int64_t xd_where(const xd_exec *x, xd_stream_id s, int64_t row);
-/* Returns the length of a run of this rank's rows. The run begins at row `row`, and its rows have
- * consecutive indices among all ranks' rows of stream s. */
+/* Returns how many of this rank's rows, from row `row` on, have consecutive indices among all
+ * ranks' rows of stream s. */
 int64_t xd_where_run(const xd_exec *x, xd_stream_id s, int64_t row);
 
 #endif

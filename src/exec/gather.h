@@ -39,17 +39,19 @@ typedef struct xd_gathering {
     int      sums;              /* 1: LoRA terms are added to a part                           */
     int      stays;             /* 1: the matrix stays as stored in its file                   */
     xd_dtype type;              /* element type of the copied rows                             */
-    size_t   copy_bytes;        /* bytes of the copies: of all rows, or of a band per thread   */
-    /* all: buffer for copied rows; at: address to which the next row is copied */
+    /* bytes of the buffer for copied rows: for all rows, or one band per thread */
+    size_t   copy_bytes;
+    /* all: start of the buffer for copied rows; at: address in the buffer to which the next row is
+     * copied. */
     char    *all, *at;
     float   *scale;             /* scale of each row (xd_gather_scales), or NULL                */
 } xd_gathering;
 
 /* Decides how local matrix w is gathered from the checkpoint. Scaled 8-bit elements and elements of
- * block types are gathered in the compute type, or in f32 if they will be quantized. To need less
- * memory, F32 elements are also rounded while they are gathered, except in bands with added LoRA
- * terms. stays: 1 if the matrix stays in its file and is packed in groups of rows; then elements of
- * block types are not rounded here, because the device rounds faster. */
+ * block types are gathered in the compute type, or in f32 if they will be quantized. F32 elements
+ * are also rounded while they are gathered, which saves memory, except in bands to which LoRA terms
+ * are added. `stays` is 1 if the matrix stays in its file and is packed in groups of rows. Elements
+ * of block types are then not rounded while they are gathered, because the device rounds faster. */
 xd_gathering xd_gather_plan(const xd_decl *d, const xd_weight *w, const xd_matrix *m, int stays);
 /* Returns 1 if all parts of a local matrix are stored as rows of integers that w uses without
  * conversion. Sets *turned to 1 if the file stores the rows of some parts in another order. */
@@ -59,13 +61,13 @@ int    xd_gather_integers(const xd_decl *d, const xd_weight *w, const xd_matrix 
 int    xd_gather_needs_scales(const xd_weight *w, const xd_gathering *g);
 /* Sets the row scales that the device cannot compute. For rows whose inputs are split over ranks,
  * the scale is computed over the complete row so that all ranks quantize the row equally; other
- * scales are stored in the file. If some rows of a matrix have scales of either kind, all rows of
- * the matrix get them. */
+ * scales are read from the file. If the device cannot compute the scales of some rows of a matrix,
+ * the function sets the scales of all rows. */
 void   xd_gather_scales(const xd_weight *w, const xd_gathering *g, const xd_gather *from);
 /* Allocates the buffer for copied rows. Returns NULL if out of memory. */
 void  *xd_gather_buffer(xd_decl *d, const xd_gathering *g);
-/* Returns the bytes of memory for adding the LoRA terms of all parts, since all parts may be open
- * at the same time. */
+/* Returns the bytes of memory for adding LoRA terms to the parts of a local matrix. The result is
+ * the sum over all parts, since all parts may be open at the same time. */
 size_t xd_gather_sum_bytes(const xd_decl *d, const xd_gathering *g);
 /* Tells the weight source which rows of the checkpoint matrices (the parts of m) will be read. */
 void   xd_gather_announce(xd_decl *d, const xd_matrix *m);
@@ -74,30 +76,33 @@ void   xd_gather_announce(xd_decl *d, const xd_matrix *m);
 
 typedef struct xd_banding {
     const xd_decl   *d;
-    const xd_weight *w;         /* destination: packed rows, from row0 of the local matrix on   */
+    /* destination of the packed rows, which are rows row0, row0 + 1, ... of the local matrix */
+    const xd_weight *w;
     int64_t          row0;
     const xd_gathering *g;
     const xd_fetched *f;
     float            stored[XD_MAXSEG];
-    /* scans: 1: rows are checked for NaN; keeps: 1: pages of files stay mapped after use. */
+    /* `scans` is 1 if rows are checked for NaN. `keeps` is 1 if the pages of the files stay mapped
+     * after use. */
     int              scans, keeps;
     int              bad[XD_MAXSEG], status;
 } xd_banding;
 
-/* A piece: rows of a band that come from one matrix of the checkpoint, part k. */
+/* A piece is those rows of a band that come from the same checkpoint matrix, which has the index k
+ * among the parts of the local matrix. */
 typedef struct xd_gather_piece { int k; int64_t row, n; } xd_gather_piece;
 
-/* Lists the pieces (rows of one checkpoint matrix each) of which rows [row, row + n) of the local
- * matrix are made. Returns the number of pieces. */
+/* Divides rows [row, row + n) of the local matrix into pieces, each with the rows of one checkpoint
+ * matrix. Returns the number of pieces. */
 int       xd_gather_pieces(const xd_gathering *g, int64_t row, int64_t n,
                            xd_gather_piece to[XD_MAXSEG]);
-/* Returns a view of the rows of a piece. The view is of the file or, if LoRA terms are added, of a
- * copy of the rows at `to`. */
+/* Returns a view of the rows of a piece. The rows are viewed in the file or, if LoRA terms are
+ * added to the rows, in a copy at `to`. */
 xd_tensor xd_gather_rows(xd_banding *b, const xd_gather_piece *p, char *to, int thread);
 /* Tells the weight source that the pages with the rows of piece p are no longer needed. */
 void      xd_gather_release(const xd_banding *b, const xd_gather_piece *p);
-/* Packs bands [begin, end) of a matrix; a band is a number of rows that are packed together. ctx:
- * an xd_banding. */
+/* Packs the bands with indices [begin, end) of a matrix. A band is a group of rows that are packed
+ * together. `ctx` points to an xd_banding. */
 void      xd_gather_bands(void *ctx, int64_t begin, int64_t end, int thread);
 /* Opens the checkpoint tensor of part i of a local matrix. Returns 0 on failure. */
 int       xd_gather_open(xd_decl *d, xd_banding *b, xd_fetched *f, int i, float gain);

@@ -4,8 +4,8 @@
  * A block of a transformer adds to its hidden state h and then normalizes it: h += gate y, norm(h).
  * If xd_dev.norm_adds is set, xd_linear_add only writes y, and the next norm performs the addition,
  * so that h is read and written only once. Until that norm, h lacks the addition. Before any other
- * op that may access these rows of h, the pending additions are performed (xd_late_before, called
- * by xd_run); xd_late_close performs all remaining additions. Therefore only ops may access h
+ * op that may access these rows of h, xd_run calls xd_late_before, which performs the pending
+ * additions. xd_late_close performs all remaining additions. Therefore only ops may access h
  * between xd_late_open and xd_late_close. */
 #ifndef XD_EXEC_LATE_H
 #define XD_EXEC_LATE_H
@@ -16,8 +16,8 @@ enum { XD_LATE_MOST = 8 };      /* max number of pending additions, to disjoint 
 
 typedef struct xd_late {
     xd_tensor h;                /* the hidden state, F32                                       */
-    /* Memory for the values to add, which has as many rows as h, and for one gate per pending
-     * addition. */
+    /* y: memory for the values that will be added to h, with as many rows as h. gates: memory for
+     * the gate of each pending addition. */
     xd_tensor y, gates;
     xd_addmul of[XD_LATE_MOST];
     int       n;
@@ -27,9 +27,9 @@ typedef struct xd_late {
  * xd_late_close. */
 void xd_late_open(xd_exec *x, xd_late *l, xd_tensor h);
 void xd_late_close(xd_exec *x);
-/* For a GEMM whose result is added to `acc`: if the addition can be delayed, returns the tensor to
- * which the GEMM writes the result. Otherwise returns an absent tensor, and the GEMM must add the
- * result to `acc` at once. */
+/* Returns the tensor to which a GEMM writes its result if the addition of the result to `acc` can
+ * be delayed. Otherwise returns an absent tensor, and the GEMM must add the result to `acc` at
+ * once. */
 xd_tensor xd_late_room(xd_exec *x, xd_tensor acc);
 /* Records acc += gate * y, with y from xd_late_room. `gate` must stay valid until the transformer
  * block ends. */
@@ -39,8 +39,8 @@ void xd_late_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor y);
 void xd_late_take(xd_exec *x, xd_norm *a);
 /* Performs the pending additions to those rows of the hidden state h that `op` may access. */
 void xd_late_before(xd_exec *x, xd_op op, const void *args);
-/* Call before the arena is rewound to `mark`, which frees the memory allocated after `mark`: moves
- * the gates of pending additions out of this memory. */
+/* Moves the gates of pending additions out of the arena memory that was allocated after `mark`.
+ * Call xd_late_keep before the arena is rewound to `mark`, which frees that memory. */
 void xd_late_keep(xd_exec *x, size_t mark);
 
 #endif

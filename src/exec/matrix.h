@@ -16,8 +16,8 @@ typedef struct xd_made {        /* parameters of a tensor's random elements     
 typedef struct xd_fetched {     /* a tensor that was read from the checkpoint, or random elements */
     char      name[512];
     xd_tensor t;
-    xd_made   made;             /* for XD_VISIT_RANDOM: how to make the random elements        */
-    void     *hold;             /* memory of random elements or of sums with LoRA terms; or NULL  */
+    xd_made   made;             /* if weights are random: parameters of the random elements    */
+    void     *hold;      /* memory that contains random elements or sums with LoRA terms, or NULL */
     void     *sum;              /* terms to add to rows, e.g. LoRA (xd_sum_open), or NULL      */
     xd_coding  codes;            /* how to decode the tensor, if it is stored as quantized codes */
 } xd_fetched;
@@ -27,18 +27,18 @@ typedef struct xd_fetch {       /* tells which tensor is read, and how          
     int            nd;
     const int64_t *shape;
     float          gain, mean;  /* gain and mean of random elements                           */
-    int            coded;       /* 1: a tensor that is stored as codes is not decoded          */
+    int            coded; /* 1: a tensor stored as quantized codes is not decoded when it is read */
     int            rotated;     /* 1: a rotated tensor stays rotated, as stored                */
 } xd_fetch;
 
-/* Writes the full name under which the weight source has a tensor. The name is made from the first
- * of the alternative `names` that the source has, and `suffix`. */
+/* Writes the full name that a tensor has in the weight source. `names` lists alternative names: the
+ * full name contains the first of them that the source has, followed by `suffix`. */
 void  xd_load_name(const xd_decl *d, const char *names, const char *suffix, char out[512]);
 /* Reads a tensor, which is valid until xd_load_release. If weights are random, there are no files,
  * and the elements are made in memory. Decodes a tensor stored as codes. Returns 0 on failure. */
 int   xd_load_fetch(xd_decl *d, const xd_fetch *what, xd_fetched *f);
 /* Finds a tensor as xd_load_fetch does, but neither makes nor decodes elements. If weights are
- * random, f->t.p is NULL, and xd_load_make makes the elements. */
+ * random, sets f->t.p to NULL; the caller then makes the elements with xd_load_make. */
 int   xd_load_find(xd_decl *d, const xd_fetch *what, xd_fetched *f);
 void  xd_load_release(xd_decl *d, xd_fetched *f);
 void  xd_load_make(const xd_made *m, int64_t first, int64_t n, float *to);
@@ -53,11 +53,11 @@ void  xd_load_warn(xd_decl *d, const char *name, xd_tensor t);
 void *xd_load_allocate(xd_decl *d, size_t bytes, const char *name, int *mine);
 /* Adds a weight's bytes to the counted bytes of all weights. */
 void  xd_load_count(xd_decl *d, size_t bytes);
-/* When memory is counted: tells the weight source (if d->announces) which elements of a tensor a
- * load will read. */
+/* Called while memory is counted. If d->announces is 1, tells the weight source which elements of a
+ * tensor will be read when the weights are loaded. */
 void  xd_load_will(xd_decl *d, const char *names, const char *suffix, int64_t first, int64_t n);
-/* When memory is counted: adds to the count the working memory in slot `slot` (xd_store_scratch)
- * that loading uses. */
+/* Called while memory is counted. Counts `bytes` of working memory for loading a weight, which are
+ * in scratch buffer `slot` of the weight store (xd_store_scratch). */
 void  xd_load_count_work(xd_decl *d, int slot, size_t bytes);
 
 /* ---- elements (elements.c) ------------------------------------------------------------------ */
@@ -72,8 +72,9 @@ float xd_load_most(xd_tensor from, int64_t first, int64_t n, float scale);
 
 /* ---- codes (codes.c) ----------------------------------------------------------------------- */
 
-/* For a tensor that is stored as quantized codes: convert n elements of a row as xd_load_elements
- * does, or return their maximum magnitude as xd_load_most does. */
+/* The equivalents of xd_load_elements and xd_load_most for a row of a tensor that is stored as
+ * quantized codes: xd_load_decoded converts n elements of the row, and xd_load_decoded_most returns
+ * the maximum magnitude of n elements. */
 void  xd_load_decoded(void *to, xd_dtype tt, const xd_coding *c, int64_t row, int64_t column,
                       int64_t n);
 float xd_load_decoded_most(const xd_coding *c, int64_t row, int64_t n);
@@ -103,17 +104,17 @@ int    xd_sum_whole(xd_decl *d, xd_fetched *f);
 
 /* ---- matrices (matrix.c) ------------------------------------------------------------------- */
 
-typedef struct xd_mat_part {    /* a matrix of the checkpoint that is part of a local matrix   */
+typedef struct xd_mat_part {    /* a checkpoint matrix with rows of a local matrix             */
     const char *name;
     int64_t     out, in;        /* number of rows and columns in the checkpoint                */
-    int64_t     rows;           /* number of rows of the part that this rank has               */
-    int64_t     row0;           /* index of the first of these rows in the checkpoint matrix   */
+    int64_t     rows;           /* number of rows of this checkpoint matrix on this rank       */
+    int64_t     row0;           /* index of this rank's first row in the checkpoint matrix     */
 } xd_mat_part;
 
 /* Returns 1 if part i of a local matrix is from the same checkpoint tensor as part i - 1. */
 int   xd_mat_repeats(const xd_mat_part *parts, int i);
 
-typedef struct xd_mat_cols {    /* the columns of this rank, equal for all parts of a matrix   */
+typedef struct xd_mat_cols {    /* this rank's columns of a matrix, as spans of columns        */
     int     n;
     xd_span span[XD_MAXSEG];
     int64_t total;
@@ -121,24 +122,27 @@ typedef struct xd_mat_cols {    /* the columns of this rank, equal for all parts
 
 typedef struct xd_matrix { /* a local matrix: the rows and columns with which this rank computes */
     const xd_mat_part *parts;
-    int                n;       /* number of parts: matrices of the checkpoint that are gathered */
+    int                n;       /* number of checkpoint matrices that are fused */
     xd_mat_cols        cols;
     int                nd;      /* number of extents in `shape`, if n is 1                     */
     const int64_t     *shape;   /* shape in the checkpoint; NULL: [out, in]                    */
-    int64_t            rotate;  /* > 0: parts stay rotated in groups of this size (xd_lin.rotate) */
+    /* Group size in which rows are stored rotated and stay rotated (xd_lin.rotate); 0: rows are not
+     * rotated. */
+    int64_t            rotate;
 } xd_matrix;
 
 typedef struct xd_lin_kind { xd_split split; int bias, few; } xd_lin_kind;
 
-/* Sets the element type of a weight matrix w. If weights are quantized, two kinds of matrices are
- * quantized: those that tensor parallelism splits, to save memory and time, and those that multiply
- * few rows, to save memory. Matrices that multiply few rows become integers, which are more precise
- * than e4m3. The type does not depend on how tensor parallelism splits the matrix. Returns 1 if the
- * matrix is stored in groups of four-bit integers and multiplied in the compute type. */
+/* Sets the element type of a weight matrix w. If the user requests quantized weights, two kinds of
+ * matrices are quantized. Matrices that tensor parallelism can split are quantized to save memory
+ * and time. Matrices that multiply only a few input rows are quantized to save memory. Matrices
+ * that multiply few rows become integers, which are more precise than e4m3. The element type does
+ * not depend on the tensor-parallel degree. Returns 1 if the matrix is stored in groups of four-bit
+ * integers and multiplied in the compute type. */
 int xd_mat_type(const xd_decl *d, const xd_lin_kind *kind, const xd_matrix *m, xd_weight *w);
-/* Sets and returns w->rotate, the group size in which the inputs of a matrix are rotated because
- * the matrix's rows are stored as rotated integers and stay rotated. 0: inputs are not rotated, and
- * the type of w may have changed. */
+/* Decides whether a layer whose matrix is stored as rotated integers rotates its inputs. If it
+ * does, the matrix stays rotated, and the function sets w->rotate to the group size of the
+ * rotation. Otherwise sets w->rotate to 0 and may change the type of w. Returns w->rotate. */
 int64_t xd_mat_rotation(xd_decl *d, xd_lin *w, const xd_matrix *m);
 /* Adds the size of w, and the working memory for loading w, to the counted memory. */
 void xd_mat_count(xd_decl *d, xd_weight *w, const xd_matrix *m);
@@ -158,12 +162,12 @@ void    xd_mat_load_stored(xd_decl *d, xd_lin *l, const xd_matrix *m);
 /* Returns 1 if matrix m, which will be quantized, is quantized to groups of four-bit integers. */
 int     xd_mat_takes_four(const xd_decl *d, const xd_matrix *m);
 /* Returns the group size in which the inputs of a four-bit matrix are rotated like its rows
- * (xd_four_rotation). Returns 0 if tensor parallelism splits the columns of a group, so that rows
- * are rotated back when they are gathered. */
+ * (xd_four_rotation). Returns 0 if tensor parallelism gives the columns of a rotation group to
+ * different ranks; the rotation of the rows is then undone when the rows are gathered. */
 int64_t xd_mat_four_rotation(const xd_decl *d, const xd_matrix *m);
 /* Returns 1 if a matrix is stored in groups of four-bit integers, and stays in these groups when
- * loaded. Sets *rotate to the group size in which its columns stay rotated; 0: rows are rotated
- * back, if necessary, each time they are gathered. */
+ * loaded. Sets *rotate to the group size in which the matrix's columns stay rotated. If *rotate is
+ * 0, the rows either are not rotated, or their rotation is undone each time they are gathered. */
 int     xd_mat_is_four(const xd_decl *d, const xd_matrix *m, int64_t *rotate);
 /* Count and load a matrix in groups of four-bit integers, in place of xd_mat_count and xd_mat_load.
  * The caller has set l->rotate. */

@@ -22,8 +22,8 @@ typedef struct xd_state { /* activations that are passed from block to block and
     /* The input that the current block gets from a long skip connection, [rows of h, D], or
      * absent. */
     xd_tensor skip;
-    /* Tensors of the forward pass that the model's function cond() has made; not sent to other
-     * ranks. */
+    /* Tensors that the model's function cond() has computed for this forward pass. The tensors are
+     * not sent to other ranks. */
     void     *local;
     /* Timestep of the forward pass (xd_input.t); 0 if the network is not a transformer. */
     double    t;
@@ -43,24 +43,27 @@ typedef struct xd_block {       /* a kind of block of a network                 
  * xd_vae. */
 typedef struct xd_net_def {
     const char     *name;       /* xdit's name of the network, e.g. "t5"                       */
-    const char     *classes[6]; /* values of a config's `_class_name` or `architectures`       */
+    /* class names that select this network, as in a config's `_class_name` or `architectures` */
+    const char     *classes[6];
     /* Prefix of tensor names, such as "text_model.", which a file may omit; NULL: no prefix. */
     const char     *prefix;
     /* Other prefixes that a file may use in place of `prefix`; the list ends with NULL. */
     const char *const *prefixes;
-    const char     *lead;       /* prefix (or "") in printed lists of names; NULL: `prefix`       */
-    /* Declared tensor names that begin with this text ("visual.") are in files either without any
-     * prefix or with `prefix` in front. NULL: there are no such names. */
+    /* Prefix of the tensor names in printed lists, for example ""; NULL: printed names begin with
+     * `prefix`. */
+    const char     *lead;
+    /* Start of tensor names, such as "visual.". A file has these names either without any prefix or
+     * after `prefix`, but never after one of `prefixes`. NULL: there are no such names. */
     const char     *beside;
-    /* Names of tensors in files that are ignored, with or without a prefix. A star at the start or
-     * end of a name matches any text: "visual.*". */
+    /* Names of tensors that files may contain, with or without a prefix, but that are never read. A
+     * star at the start or end of a name matches any text: "visual.*". */
     const char     *unread[6];
     const xd_field *fields;     /* field table for reading config.json into the cfg struct     */
     size_t          cfg_size, glob_size;
     /* Called after the config is read: computes derived values, and refuses impossible or
      * unsupported values with an error that names the config key. NULL: nothing to check. */
     xd_status (*check)(void *cfg, xd_err *e);
-    /* Returns the network's number of blocks; NULL if the network has no blocks. */
+    /* A function that returns the network's number of blocks. NULL: the network has no blocks. */
     int  (*nlayers)(const void *cfg);
     const xd_block *(*block)(const void *cfg, int layer);
     void (*weights)(xd_decl *d, const void *cfg, void *glob);
@@ -86,14 +89,15 @@ xd_status xd_net_open(xd_net *n, const xd_net_def *def, const xd_json *obj, cons
 void      xd_net_close(xd_net *n);
 /* Returns 1 if the network knows a tensor of this name in a file, but does not read it. */
 int       xd_net_unread(const xd_net_def *def, const char *name);
-/* Returns the number of block `layer` in its tensor names: "single_transformer_blocks.0" may be
- * block 19. */
+/* Returns the number that block `layer` has in the names of its tensors. For example, block 19 of
+ * the network may be number 0 of the "single_transformer_blocks". */
 int       xd_net_number(const xd_net *n, int layer);
-/* Calls the declarer d for the network's weights outside the blocks, and for the weights of those
- * blocks that this rank's stage has. */
+/* Declares weights to d: the network's weights outside the blocks, and the weights of the blocks of
+ * this rank's pipeline stage. */
 xd_status xd_net_visit(xd_net *n, xd_decl *d);
-/* Returns the weights of block `layer` for the work that the caller queues next. Call xd_net_layer
- * for all blocks of the stage, in order. Networks read n->layer directly only to get shapes. */
+/* Returns the weights of block `layer`, with which the caller may queue work until the next call.
+ * Call xd_net_layer for all blocks of the stage, in order, because weights may be streamed. The
+ * code of a network reads n->layer directly only to get the shapes of weights. */
 const void *xd_net_layer(xd_exec *x, const xd_net *n, int layer);
 /* Runs block `layer` on the activations s. */
 void      xd_net_block(xd_exec *x, const xd_net *n, int layer, xd_state *s);
@@ -103,7 +107,7 @@ struct xd_cond {                /* an encoded prompt, valid during the request  
      * padding. */
     xd_tensor tok;
     xd_tensor pooled;           /* [1,P] F32 pooled embedding, or absent                       */
-    xd_tensor penultimate;      /* [n,E] F32: input of the encoder's last block, if available   */
+    xd_tensor penultimate;      /* [n,E] F32: input of the text encoder's last block, or absent */
     /* For each encoder, the number of rows of `tok` that are not padding, if the rows include
      * padding. */
     int64_t   real[3];

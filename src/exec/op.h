@@ -19,8 +19,8 @@ xd_tensor xd_new_as(xd_exec *x, xd_dtype type, int nd, const int64_t *d);
 void xd_put(xd_exec *x, xd_tensor to, const float *from);
 void xd_get(xd_exec *x, float *to, xd_tensor from);
 /* Fills `to` with the xd_count(to) contiguous f32 elements that fn(ctx, buf) writes to buf. fn is
- * not called on a count device (which counts memory and computes nothing), so fn must have no other
- * effect that is needed. */
+ * not called on a count device (which counts memory and computes nothing), so the caller must not
+ * rely on side effects of fn. */
 void xd_fill(xd_exec *x, xd_tensor to, void (*fn)(void *ctx, float *buf), void *ctx);
 
 /* Copies between tensors of any strides, and converts to the type of `out`. */
@@ -36,9 +36,9 @@ xd_tensor xd_linear_f32(xd_exec *x, xd_tensor in, const xd_lin *w);     /* retur
 xd_tensor xd_linear_act(xd_exec *x, xd_tensor in, const xd_lin *w, xd_act act);
 void      xd_linear_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w);
 void      xd_linear_act_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_act act);
-/* Computes a linear layer whose result is added to acc: acc += gate * (in w^T + b). gate: [1,C]
- * F32, or absent ((xd_tensor){0}). In a block, the next norm of acc may perform the addition
- * (late.h), so gate must not change until then. */
+/* Computes a linear layer whose result is added to acc: acc += gate * (in w^T + b). `gate` is a
+ * [1,C] F32 tensor, or absent ((xd_tensor){0}). In a transformer block, the addition may be delayed
+ * until the next norm of acc (late.h), so gate must not change before that norm. */
 void      xd_linear_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor in,
                         const xd_lin *w);
 /* Returns a view of the i-th part of the output of a fused linear layer. */
@@ -47,28 +47,28 @@ xd_tensor xd_seg(xd_tensor y, const xd_lin *w, int i);
 /* Computes a layer norm without gain and bias, multiplies the result by 1 + scale and adds shift.
  * scale, shift: [1,C], [n,C] or absent. */
 xd_tensor xd_norm_mod(xd_exec *x, xd_tensor in, xd_tensor scale, xd_tensor shift, float eps);
-/* Computes the norm `a`, whose result only the linear layers w and `also` (NULL: only w) read. If
- * these layers have fp8 inputs, the result is F8E4M3 with scales after the rows, and only valid as
- * an input of xd_linear and its variants. */
+/* Computes the norm `a`, whose result is read only by the linear layers w and, unless NULL, `also`.
+ * If these layers have fp8 inputs, the result has type F8E4M3 with the rows' scales stored after
+ * the last row, and is only valid as an input of xd_linear and its variants. */
 xd_tensor xd_norm_for(xd_exec *x, const xd_norm *a, const xd_lin *w, const xd_lin *also);
 xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, float eps);
 /* Computes a layer norm with gain and bias, multiplies the result by 1 + scale and adds shift.
  * Gain, bias, scale and shift may be absent. a->out may be a->in. */
 void      xd_norm_into(xd_exec *x, const xd_norm *a);
 xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
-/* Returns factors for RMS norms over features that tensor parallelism splits over ranks. Each of
- * the k tensors in[i], [n,C], has this rank's features of n rows; the complete rows have `width`
- * features. If a row has been RMS-normed over this rank's features, multiplying it by its factor in
- * the result, [n,k] F32, makes it a row normed over all features. The call is collective over the
- * ranks that split the features. */
+/* Returns factors for RMS norms of rows whose features tensor parallelism splits over ranks. Each
+ * of the k tensors in[i], [n,C], has this rank's features of n rows; the complete rows have `width`
+ * features. The result, [n,k] F32, has a factor for each row. After a row has been normed over this
+ * rank's features, multiplying the row by the factor turns the row into this rank's features of the
+ * row normed over all features. The call is collective over the ranks that split the features. */
 xd_tensor xd_rms_factors(xd_exec *x, const xd_tensor *in, int k, int64_t width, float eps);
 
 /* Norms and rotates queries or keys [n,H,D] (any strides, but the stride of D is 1) into `out` of
  * the same shape. First applies an RMS norm over the D elements of each head, with gain [D] (F32;
- * absent: no norm). Then applies RoPE to queries or keys by the row's angles: cos, sin [n,D/2] F32,
- * [1,D/2] if all rows have the same angles, or absent; elements 2i and 2i+1 are a pair. a->also may
- * have keys, which are processed in the same kernel launch as the queries. The function sets
- * a->norm and a->rms. */
+ * absent: no norm). Then applies RoPE with the cosines and sines of the row's angles, which rotates
+ * the pairs of elements 2i and 2i+1. cos and sin are F32 tensors [n,D/2], or [1,D/2] if all rows
+ * have the same angles; absent: no RoPE. a->also may have keys, which are processed in the same
+ * kernel launch as the queries. The function sets a->norm and a->rms. */
 void      xd_qk_norm_into(xd_exec *x, const xd_qknorm *a);
 /* Norms and rotates queries or keys as xd_qk_norm_into does, but with a layer norm (gain and bias)
  * in place of the RMS norm. */
@@ -123,8 +123,8 @@ xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_
 xd_tensor xd_lookup_places(xd_exec *x, xd_tensor table, int64_t n,
                            int64_t (*place)(const void *ctx, int64_t i), const void *ctx);
 
-/* The ops below work on images. An image is a tensor [T,H,W,C], channels last, with those rows of
- * the image that this rank has. Functions with _into write to `out`, which has the shape of the
+/* The ops below work on images. An image is a tensor [T,H,W,C], channels last, where H counts only
+ * the image rows of this rank. Functions with _into write to `out`, which has the shape of the
  * result and type F32 or x->act. A convolution's residual may be `out`, and a norm's `in` may be
  * `out`. */
 typedef struct xd_conv_options {
@@ -139,8 +139,8 @@ void      xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *
  * columns as the frames of `in`. */
 void      xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
                          xd_tensor residual);
-/* Computes a convolution without messages between ranks: `in` must have all rows that the result
- * needs. */
+/* Computes a convolution without messages between ranks. All rows that the convolution reads must
+ * be in `in`. */
 void      xd_conv_rows_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
                             const xd_conv_options *o);
 /* Gets the halo rows for xd_conv_rows_into from other ranks: at most `lo` rows above this rank's
@@ -152,20 +152,22 @@ xd_halo   xd_halo_of(xd_exec *x, xd_tensor in, int lo, int hi);
  * computes the sums over all of `in` [T,H,W,C] and over the ranks that split its rows;
  * xd_group_apply_into then normalizes any part. a->scale, a->shift: [t,h,w,C] F32, or both absent:
  * the result is norm * scale + shift before silu, where each cell of a->scale and a->shift is used
- * for T/t x H/h x W/w cells of `in`. The function sets a->sums, a->groups and a->count. */
+ * for T/t x H/h x W/w cells of `in`. xd_group_apply_into sets a->sums, a->groups and a->count
+ * itself. */
 typedef struct xd_gsum { xd_tensor sums; int groups; double count; } xd_gsum;
 xd_gsum   xd_group_sums(xd_exec *x, xd_tensor in, int groups);
 void      xd_group_apply_into(xd_exec *x, const xd_gsum *s, const xd_gnorm *a);
 /* Compute the sums of a group norm for an image [1,H,W,C] whose rows are computed a few at a time.
- * xd_group_rows writes the partial sums [n,G,2] F64 of n rows of this rank. xd_group_close adds the
- * partial sums of all rows to s->sums [G,2] F64; s->groups is set by the caller. */
+ * xd_group_rows writes the partial sums of n of this rank's rows to `partial`, [n,G,2] F64.
+ * xd_group_close computes s->sums, [G,2] F64, which are the partial sums added over all rows of all
+ * ranks. The caller must set s->groups first. */
 void      xd_group_rows(xd_exec *x, xd_tensor partial, xd_tensor in);
 void      xd_group_close(xd_exec *x, xd_gsum *s, xd_tensor partial, xd_tensor of);
 xd_tensor xd_enlarge(xd_exec *x, xd_tensor in, int t, int h, int w);
 
 /* Returns the sinusoidal embedding of n scalars, F32 [n,dim], as diffusers' Timesteps (Vaswani et
- * al. 2017). If flip is 1, cosines are before sines. Frequencies are computed with the divisor
- * dim/2 - shift. */
+ * al. 2017). If flip is 1, cosines are before sines. `shift` is diffusers' downscale_freq_shift:
+ * frequency k is 10000^(-k / (dim/2 - shift)). */
 xd_tensor xd_time_embed(xd_exec *x, const double *t, int n, int64_t dim, int flip, double shift);
 /* Computes the sinusoidal embedding of one scalar in host memory, for xd_fill. */
 void      xd_time_row(float *row, double t, int64_t dim, int flip, double shift);

@@ -9,7 +9,8 @@ typedef struct xd_reader {      /* state of a reader, which reads one tensor    
     const xd_source *src;       /* weight source that has the tensor; borrowed                 */
     char      name[512];
     xd_tensor t;                /* the tensor as stored; valid until the reader is closed      */
-    int64_t   rows, cols;       /* number of rows, which is the first extent; elements per row */
+    /* rows: the first extent of the tensor; cols: number of elements per row */
+    int64_t   rows, cols;
     float     scale;
     xd_coding codes;            /* tells how to decode the tensor, if it is stored as codes     */
     void     *sum;              /* LoRA terms to add to the rows (xd_source_sums); NULL: none  */
@@ -30,8 +31,9 @@ void      xd_reader_rows(const xd_reader *r, int64_t row, int64_t n, float *to, 
 void      xd_reader_past(const xd_reader *r, int64_t row, int64_t n);
 
 /* Returns 1 if the tensor is stored with elements of this type (I8, F8E4M3) and a scale per row or
- * per tensor, as packed matrices are. For such a tensor, xd_reader_codes converts row x, which
- * xd_reader_rows has read, back to elements of the stored type, and returns the row's scale. */
+ * per tensor, as packed matrices are. xd_reader_codes is only for such a tensor: xd_reader_codes
+ * converts row x, which xd_reader_rows has read, back to elements of the stored type, and returns
+ * the row's scale. */
 int       xd_reader_keeps(const xd_reader *r, xd_dtype type);
 float     xd_reader_codes(const xd_reader *r, int64_t row, const float *x, void *to);
 /* Returns 1 if the tensor is stored as Q4_0 blocks whose rows were rotated in groups of `rotate`

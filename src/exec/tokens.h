@@ -42,8 +42,8 @@ typedef struct xd_layout {
 
 /* Returns the i-th of n nearly equal parts of a span. */
 xd_span xd_cut(xd_span whole, int i, int n);
-/* Returns the i-th of n parts of a span; the first i parts together are at[i] / at[n] of the span.
- * `at` NULL: the parts are nearly equal. */
+/* Divides a span into n consecutive parts, and returns part i. The parts before part i together are
+ * at[i] / at[n] of the span. `at` NULL: the parts are nearly equal. */
 xd_span xd_cut_at(xd_span whole, int i, int n, const int64_t *at);
 /* Returns the span of stream s that one sequence rank has in one patch. All text and padding rows
  * are in patch l->txt_patch. */
@@ -51,8 +51,8 @@ xd_span xd_own(const xd_layout *l, xd_stream_id s, int patch, int sp);
 /* Returns the number of rows of all streams that one sequence rank has in one patch, or in all
  * patches (XD_ALL). */
 int64_t xd_own_rows(const xd_layout *l, int patch, int sp);
-/* For row `row`, counted among the rows of one patch and sequence rank, returns the row's index in
- * stream s. Returns -1 if the row is in another stream. */
+/* Returns the index in stream s of a row, or -1 if the row is in another stream. `row` is the row's
+ * index among the rows that sequence rank sp has in the patch. */
 int64_t xd_token(const xd_layout *l, xd_stream_id s, int patch, int sp, int64_t row);
 /* Returns the length of the run of rows that begins at row `row` and has consecutive indices in
  * stream s. Returns 0 if row `row` is in another stream. */
