@@ -62,7 +62,7 @@ int    xd_gather_needs_scales(const xd_weight *w, const xd_gathering *g);
 /* Sets the row scales that the device cannot compute. For rows whose inputs are split over ranks,
  * the scale is computed over the complete row so that all ranks quantize the row equally; other
  * scales are read from the file. If the device cannot compute the scales of some rows of a matrix,
- * the function sets the scales of all rows. */
+ * the scales of all its rows are set. */
 void   xd_gather_scales(const xd_weight *w, const xd_gathering *g, const xd_gather *from);
 /* Allocates the buffer for copied rows. Returns NULL if out of memory. */
 void  *xd_gather_buffer(xd_decl *d, const xd_gathering *g);

@@ -11,8 +11,8 @@
 #include "base/arena.h"
 #include "exec/tokens.h"
 
-/* How tensor parallelism splits a linear layer. XD_REPLICATED: not at all; XD_COL: by outputs;
- * XD_ROW: by inputs. */
+/* How tensor parallelism splits a linear layer. XD_REPLICATED: every rank has the complete layer.
+ * XD_COL: the outputs are split over the ranks. XD_ROW: the inputs are split over the ranks. */
 typedef enum xd_split { XD_REPLICATED, XD_COL, XD_ROW } xd_split;
 
 enum { XD_MAXSEG = 8, XD_QUANT_MIN = 16 };
@@ -30,7 +30,7 @@ typedef struct xd_lin {         /* this rank's shard of a linear layer y = x w^T
      * this many rows, one group after the other. */
     int64_t   group;
     size_t    copy;             /* bytes of the scratch buffer for a group of rows             */
-    xd_stored *stored;          /* the source of the rows in the file; NULL on a count device  */
+    xd_stored *stored;    /* the stored matrix from which rows are packed; NULL on a count device */
 } xd_lin;
 
 typedef struct xd_cnv {         /* weights of a convolution                                   */
@@ -56,7 +56,8 @@ typedef struct xd_linear_spec {
      * 1. */
     int64_t        unit;
     int            bias;
-    /* 1: the input has few rows (modulation), so w is quantized even if it is not split */
+    /* 1: the layer's input has only a few rows, as for modulation. The weight is then quantized
+     * even if tensor parallelism does not split the layer. */
     int            few;
 } xd_linear_spec;
 void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *s);
@@ -69,8 +70,10 @@ typedef struct xd_fused_spec {
     const char *const *names;   /* [n] names of the parts in the checkpoint                    */
     int64_t            in, out[XD_MAXSEG];
     xd_split           split;
-    int64_t            unit;    /* parts are split only at multiples of this number            */
-    const int64_t     *units;   /* [n]: `unit` of each part; NULL: all parts have `unit`       */
+    /* Tensor parallelism splits a part only at multiples of this number of features. */
+    int64_t            unit;
+    /* [n]: one number per part in place of `unit`; NULL: `unit` is for all parts */
+    const int64_t     *units;
     int                bias;
 } xd_fused_spec;
 void xd_w_fused(xd_decl *d, xd_lin *w, const xd_fused_spec *s);
@@ -96,10 +99,11 @@ typedef struct xd_conv_spec {
 void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s);
 
 /* Declares a 3 x 3 convolution "NAME.weight" [out, in, 3, 3] of a feature map that is first
- * upsampled by 2 x 2 (nearest neighbour). Output pixel (2y + i, 2x + j) depends on only 2 x 2 cells
- * of the original map, whose factors are sums of the kernel's weights. w[2 i + j] is the 2 x 2
- * convolution for these pixels, starting at cell (y - 1 + i, x - 1 + j); all four convolutions
- * share the bias. Per input cell, the four convolutions need 16 multiplications instead of 36. */
+ * upsampled by 2 x 2 (nearest neighbour). Output pixel (2y + i, 2x + j) depends on only 2 x 2
+ * pixels of the original map, each multiplied by a sum of the kernel's weights. For i and j of 0 or
+ * 1, w[2 i + j] is the 2 x 2 convolution that computes this output pixel from the original pixels
+ * in rows y - 1 + i and y + i, columns x - 1 + j and x + j. All four convolutions share the bias.
+ * Per pixel of the original map, the four convolutions need 16 multiplications instead of 36. */
 void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, int64_t in);
 
 /* Declares a vector or small tensor, which is loaded as F32 into device memory. name: the tensor's
@@ -120,8 +124,9 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
  * only if d->whole is 1. */
 void xd_w_unread(xd_decl *d, const char *name, int nd, const int64_t *shape);
 
-/* Enters a scope: until the matching xd_w_leave, the formatted text and a dot precede all names,
- * after the prefixes of the outer scopes. */
+/* Enters a scope, which lasts until the matching call of xd_w_leave. All names declared in the
+ * scope are prefixed with the formatted text and a dot. In nested scopes, the prefix of the outer
+ * scope is first. */
 void xd_w_enter(xd_decl *d, const char *fmt, ...) XD_PRINTF(2, 3);
 void xd_w_leave(xd_decl *d);
 
@@ -132,11 +137,12 @@ void xd_w_leave(xd_decl *d);
  * are along the first extent. */
 typedef struct xd_source_sums {
     int       (*has)(void *self, const char *name);     /* returns 1 if the tensor has terms   */
-    /* Returns the max bytes of memory that are needed, between `open` and `close`, to add the terms
-     * of any columns of a tensor. */
+    /* Returns an upper limit, in bytes, of the memory that adding a tensor's terms uses between
+     * `open` and `close`, whichever columns are read. */
     size_t    (*takes)(void *self, const char *name);
-    /* Prepares the terms for rows that consist of the columns in span[0], span[1], ... span[n - 1],
-     * one after the other. The computation uses all threads. */
+    /* Prepares the terms of selected columns of a tensor. The rows to which `add` adds the terms
+     * contain the columns of span[0], then those of span[1], and so on. The computation uses all
+     * threads. */
     xd_status (*open)(void *self, const char *name, const xd_span *span, int n, void **sum,
                       xd_err *e);
     /* Adds the terms of rows [row, row + n) to the f32 rows at `to`. May be called from any thread.
@@ -146,24 +152,26 @@ typedef struct xd_source_sums {
 } xd_source_sums;
 
 /* Describes how to read rows of a tensor that is stored as quantized codes with separate scales.
- * xd_source.has and get return such a tensor with type I8 or U8 and with the shape of the decoded
- * elements. */
+ * For such a tensor, xd_source.has and xd_source.get return a tensor of type I8 or U8 with the
+ * shape of the decoded tensor. */
 typedef struct xd_coding xd_coding;
 struct xd_coding {
-    /* Decodes elements [column, column + n) of a row; a rotated row stays rotated. May be called
-     * from any thread, after xd_source.get, which sets `data`. NULL: the tensor is not stored as
-     * codes. */
+    /* Decodes elements [column, column + n) of a row, but does not undo a rotation of the row. May
+     * be called from any thread, after `data` was set to the address of the tensor that
+     * xd_source.get returned. NULL: the tensor is not stored as codes. */
     void  (*read)(const xd_coding *c, int64_t row, int64_t column, int64_t n, float *to);
     /* Returns the scale by which a row's codes are multiplied; NULL: a row has several scales. */
     float (*scale)(const xd_coding *c, int64_t row);
-    /* Type of the codes. I8: integers within +-127; F8E4M3: 8-bit floats; Q4_0: blocks; F32: any
-     * other codes. I8 and F8E4M3 codes have scales. */
+    /* Type of the codes. I8: integers from -127 to 127. F8E4M3: 8-bit floats. Q4_0: blocks. F32:
+     * codes of any other format, which are always decoded. I8 and F8E4M3 codes have scales. */
     xd_dtype    type;
     /* Group size (a power of 4) in which rows are rotated along their columns (xd_rotation); 0: no
      * rotation. */
     int64_t     rotate;
-    const void *self, *data;    /* `self` of the weight source; `data` as returned by `get`    */
-    /* Row r of the tensor is stored as row first + (r + turn) % rows. */
+    /* self: the weight source's `self`; data: address of the codes */
+    const void *self, *data;
+    /* The file may store rows in another order: row r of the tensor is row first + (r + turn) %
+     * rows of the file's tensor. */
     int64_t     first, turn, rows;
 };
 
@@ -194,7 +202,7 @@ typedef struct xd_source {
     int  (*codes)(void *self, const char *name, xd_coding *c);
 } xd_source;
 
-int     xd_is_coded(xd_dtype t);        /* returns 1 if tensors of this type are stored as codes */
+int     xd_is_coded(xd_dtype t);      /* returns 1 if tensors of this type can be quantized codes */
 /* Returns the index in the file of row `row`. */
 int64_t xd_coding_row(const xd_coding *c, int64_t row);
 
@@ -214,16 +222,17 @@ typedef struct xd_store xd_store;       /* memory of loaded weights             
 
 typedef enum xd_visit {
     XD_VISIT_LIST,              /* lists the names and shapes of declared tensors              */
-    XD_VISIT_COUNT,             /* counts bytes, and fills structs with invalid addresses       */
+    XD_VISIT_COUNT,          /* counts bytes, and sets the weights' shapes but no valid addresses */
     XD_VISIT_LOAD,              /* loads the declared weights from the weight source           */
     XD_VISIT_RANDOM,            /* makes random elements from hashes of tensor name and index  */
 } xd_visit;
 
-/* On a device in host memory: which matrices stay as stored in their files (exec/stored.h). */
+/* Which weight matrices stay as stored in their files instead of being packed (exec/stored.h).
+ * Matrices can stay only if the device computes in host memory. */
 typedef enum xd_stays {
     XD_STAYS_NONE,              /* no matrix stays in its file: all matrices are packed        */
-    XD_STAYS_INTEGERS,          /* matrices that files store as the integers of an I8 matrix   */
-    XD_STAYS_BLOCKS,            /* integer matrices, and matrices of block types (xd_dtype_block) */
+    XD_STAYS_INTEGERS,   /* matrices that the file stores as int8 and that are used as I8 weights */
+    XD_STAYS_BLOCKS,          /* int8 matrices, and matrices of GGUF block types (xd_dtype_block) */
     /* All matrices; their pages in memory are released after each use. */
     XD_STAYS_ALL,
 } xd_stays;
@@ -232,38 +241,47 @@ struct xd_decl {
     xd_visit   visit;
     xd_dev    *dev;
     xd_dtype   type;            /* the compute type: type of activations                       */
-    /* I8, F8E4M3 or `type`: element type of the matrices that tensor parallelism can split
-     * (attention, feed-forward) and that have at least XD_QUANT_MIN inputs and outputs; all other
-     * matrices have `type`. */
+    /* Element type of the large matrices: I8, F8E4M3 or `type`. Large matrices are those that
+     * tensor parallelism can split (attention, feed-forward) and that have at least XD_QUANT_MIN
+     * inputs and outputs. All other matrices have `type`. */
     xd_dtype   blocks;
     const xd_source *src;
     int        tp, tp_at;       /* tp: tensor-parallel degree; tp_at: this rank's coordinate   */
-    /* 1: the last blocks, and tensors that only these blocks need, are skipped. */
+    /* 1: the network's last blocks are not declared, nor are tensors that only these blocks
+     * need. */
     int        cut;
-    int        whole;           /* LIST: 1: lists also tensors that no network reads           */
-    int        announces;       /* COUNT: 1: tells the source which elements a load will read  */
-    xd_store  *store;           /* LOAD, RANDOM: memory of the loaded weights                  */
-    xd_declared *list;          /* LIST: list of the declared tensors                          */
+    int        whole;           /* 1: XD_VISIT_LIST also lists tensors that no network reads   */
+    int        announces;       /* 1: XD_VISIT_COUNT tells the source which elements will be read */
+    xd_store  *store;        /* store that allocates the weights (XD_VISIT_LOAD, XD_VISIT_RANDOM) */
+    xd_declared *list;          /* list of the declared tensors, made by XD_VISIT_LIST         */
     int        nlist, caplist;
     xd_stays   stays;
-    size_t     mapped;          /* bytes of files that are read in place, again in every step   */
-    size_t     packed;          /* bytes of the packed weights: needed (COUNT) or used         */
-    /* [blocks]: for each block, the bytes that are counted in block_bytes and `mapped` together,
-     * and the bytes in `mapped` alone; or NULL. */
+    /* bytes of weights that stay in their files and are read there in every step */
+    size_t     mapped;
+    size_t     packed;      /* bytes of the packed weights, counted (XD_VISIT_COUNT) or allocated */
+    /* NULL, or arrays with one element per block of this pipeline stage. blocks_of: bytes of a
+     * block's weights, packed or in files. mapped_of: bytes of a block's weights that stay in
+     * files. */
     size_t     *blocks_of, *mapped_of;
-    size_t     block_bytes;     /* as `packed`, but with each size rounded up as in a block    */
-    /* COUNT: bytes of working memory that a load needs: [0], [1]: slots of xd_store_scratch; [2]:
-     * memory for data that the weight source makes. */
+    /* as `packed`, with each weight's size rounded up (xd_store_block_bytes) */
+    size_t     block_bytes;
+    /* Bytes of working memory that loading needs, counted by XD_VISIT_COUNT. Elements 0 and 1 are
+     * for the two scratch buffers of xd_store_scratch. Element 2 is for data that the weight source
+     * allocates. */
     size_t     work[3];
-    int        nturned;         /* LOAD: number of matrices whose rotation was undone         */
-    int        nnonfinite;      /* LOAD: number of tensors with NaN or infinities              */
+    int        nturned;      /* number of matrices whose rotation was undone during XD_VISIT_LOAD */
+    /* number of tensors with NaN or infinities that XD_VISIT_LOAD has found */
+    int        nnonfinite;
     char       nonfinite[512];  /* name of the first tensor with NaN or infinities             */
     xd_err    *err;             /* first failure, after which all work is skipped              */
     const char *prefix;         /* prefix that tensor names in files may have; NULL: none      */
-    const char *const *prefixes;        /* prefixes that names in files may have instead, or NULL */
-    const char *lead;           /* prefix (or "") that is tried first; NULL: `prefix`           */
-    /* Names that begin with this text are in files without a prefix or with `prefix` in front;
-     * NULL: there are no such names. */
+    /* other prefixes that files may use in place of `prefix`, or NULL */
+    const char *const *prefixes;
+    /* Prefix, possibly "", of the tensor names that are tried first and printed in lists; NULL:
+     * `prefix`. */
+    const char *lead;
+    /* Start of tensor names, such as "visual.". A file has these names either without any prefix or
+     * after `prefix`, but never after one of `prefixes`. NULL: there are no such names. */
     const char *beside;
     char       scope[192];
     int        depth;           /* number of nested scopes                                     */
@@ -274,22 +292,23 @@ xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e);
 /* Allocates device memory for a weight. Returns NULL if out of memory. Sets *mine to 1 if this
  * process loads the weight, 0 if another process does. */
 void     *xd_store_get(xd_store *s, size_t bytes, int *mine);
-/* Makes the store allocate later weights one after the other, at multiples of XD_ALIGN, in a block
- * of memory (borrowed) that `parts` processes share. Each process requests all weights, but loads
- * only some of the weights. */
+/* Makes the store allocate later weights in a block of memory that `parts` processes share. The
+ * block is borrowed, and weights are allocated in it one after the other, at multiples of XD_ALIGN.
+ * Each process requests all weights, but loads only some of them. */
 void      xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, int parts);
 /* Makes an empty store allocate later weights in one block of device memory, which the store
- * allocates. Allocates `beside` further bytes after the block, and returns the address of these
- * bytes. Returns NULL if out of memory. */
+ * allocates. Also allocates `beside` bytes directly after the block, and returns their address.
+ * Returns NULL if out of memory. */
 void     *xd_store_own_block(xd_store *s, size_t bytes, size_t beside);
-/* Makes the store allocate later weights in another block of the store's memory. Returns the
- * store's previous block of memory. To make the store allocate in the previous block again, call
- * the function with this returned value as `back`. */
+/* Makes the store allocate later weights in another block of the store's memory, at `base`. Returns
+ * the block in which the store has allocated until now. If `back` is a block that an earlier call
+ * returned, the store allocates in that block again, and `base` is ignored. */
 xd_arena  xd_store_swap_block(xd_store *s, void *base, size_t bytes, const xd_arena *back);
 /* Sets which process loads the weights that are requested from now on: this process if `fills` is
  * 1, another process if `fills` is 0. */
 void      xd_store_fills(xd_store *s, int fills);
-/* Returns the size of a weight in a block of weights. */
+/* Returns the bytes that a weight occupies in a block: its size rounded up to a multiple of
+ * XD_ALIGN. */
 size_t    xd_store_block_bytes(size_t bytes);
 /* Returns the total size of the store's weights. */
 size_t    xd_store_bytes(const xd_store *s);
@@ -310,8 +329,9 @@ int       xd_nonfinite(xd_tensor t);
 /* Returns the random value of element i of a weight: f32 in about [-1.7, 1.7] with variance 1. */
 float     xd_random_weight(uint64_t name_hash, uint64_t i);
 
-/* Compares n declared tensors with the tensors of a source. XD_EFORMAT: one error that lists the
- * first ten missing or wrongly shaped tensors with expected and found shapes. */
+/* Checks that a source has n declared tensors in their shapes. If not, returns XD_EFORMAT with an
+ * error message that lists the first ten missing or wrongly shaped tensors, with the expected and
+ * the found shapes. */
 xd_status xd_declared_check(const xd_declared *list, int n, const xd_source *src,
                             const char *what, xd_err *e);
 

@@ -27,22 +27,24 @@ typedef struct xd_block_sizes {
     const size_t *block;        /* [n]: bytes of each block                                    */
 } xd_block_sizes;
 
-typedef struct xd_stream_plan { /* plan of which blocks are streamed; {0}: no block             */
-    /* slots: number of slots or, for weights in files, max number of blocks that are in the page
-     * cache at the same time; streamed: number of streamed blocks. */
+typedef struct xd_stream_plan { /* which blocks are streamed; {0}: no block                     */
+    /* slots: number of slots in device memory. If weights stay in files, slots is instead the max
+     * number of streamed blocks whose weights are in the page cache at the same time. streamed:
+     * number of streamed blocks. */
     int    slots, streamed;
     size_t slot;                /* bytes of a slot, which has the weights of one block         */
     size_t resident;            /* bytes of weights that stay on the device                     */
-    /* Bytes of the streamed weights: the size of the pinned memory, and the bytes that are copied
-     * each time all blocks run. */
+    /* Bytes of the weights of all streamed blocks. This is the size of the pinned host memory, and
+     * also the number of bytes that one pass through the network copies. */
     size_t host;
 } xd_stream_plan;
 
-/* Returns the bytes of device memory that the weights need with a stream plan, including slots. */
+/* Returns the bytes of device memory that weights and slots need if blocks are streamed by the plan
+ * p. */
 size_t xd_stream_plan_bytes(const xd_stream_plan *p, const xd_block_sizes *w);
 /* Makes a plan for `have` bytes of device memory: it streams only as many blocks as necessary for
- * the weights to fit. all: 1: streams every block. Returns 0 if even the minimum does not fit; *p
- * is then the plan with the minimum. */
+ * the weights to fit. all: 1: streams every block. Returns 0 if no plan fits into the memory; *p is
+ * then the plan that needs the least memory. */
 int    xd_stream_plan_make(xd_stream_plan *p, const xd_block_sizes *w, double have, int all);
 /* Returns 1 if the plan streams block i of n. */
 int    xd_stream_plan_has(const xd_stream_plan *p, int n, int i);
@@ -51,10 +53,11 @@ typedef struct xd_weight_stream xd_weight_stream;
 
 typedef struct xd_stream_memory {       /* memory that a weight stream uses; borrowed          */
     xd_dev   *dev;
-    xd_store *store;            /* allocates the slots and all other weights                    */
-    /* NULL: the stream allocates its own pinned host memory. Not NULL: xd_stream_plan.host pinned
-     * bytes that `parts` processes share: each process loads the streamed blocks k with k % parts
-     * == part, and no process uses a block before all processes have loaded their blocks. */
+    xd_store *store;      /* store that allocates the slots and the weights that are not streamed */
+    /* Pinned host memory of xd_stream_plan.host bytes that `parts` processes share; NULL: the
+     * stream allocates its own pinned memory. Of shared memory, each process loads the streamed
+     * blocks k with k % parts == part, and no process may use a block before all processes have
+     * loaded their blocks. */
     char     *copy;
     int       part, parts;
 } xd_stream_memory;
@@ -63,19 +66,21 @@ typedef struct xd_stream_memory {       /* memory that a weight stream uses; bor
  * one of the two memories is too small. */
 xd_status xd_weight_stream_open(xd_weight_stream **s, const xd_stream_plan *p,
                                 const xd_block_sizes *w, const xd_stream_memory *m, xd_err *e);
-/* Opens a stream for weights that stay in files, on a device in host memory. Calls next(self, k)
- * before the k-th streamed block is used. */
+/* Opens a stream for weights that stay in files, on a device in host memory. The stream calls
+ * next(self, k) before the k-th streamed block is used. */
 xd_status xd_weight_stream_files(xd_weight_stream **s, const xd_stream_plan *p,
                                  const xd_block_sizes *w, void (*next)(void *self, int k),
                                  void *self, xd_err *e);
 void      xd_weight_stream_close(xd_weight_stream **s);
-/* Call before and after the declarer d loads a block. The block's weights are then loaded into its
- * slot and copied to host memory, or stay in files. A block that another process loads only gets
- * addresses. */
+/* Call xd_weight_stream_enter before the weights of a block are loaded with d, and
+ * xd_weight_stream_leave after that. The block's weights are then loaded into its slot and copied
+ * to host memory, or stay in files. If another process loads the block, only the addresses of the
+ * block's weights are set. */
 void      xd_weight_stream_enter(xd_weight_stream *s, xd_decl *d, int layer);
 void      xd_weight_stream_leave(xd_weight_stream *s, xd_decl *d, int layer);
-/* Call before work on a block is queued. The work waits for the block's weights, and fetching the
- * weights of the next blocks begins. Calls must be for all blocks in order, repeatedly. */
+/* Call before work on a block is queued. Makes the work wait for the block's weights, and begins to
+ * fetch the weights of the next blocks. Call the function for all blocks in order, in every pass
+ * through the network. */
 void      xd_weight_stream_begin(xd_weight_stream *s, xd_exec *x, int layer);
 
 #endif

@@ -28,7 +28,8 @@ void      xd_named_close(xd_named **w);
 
 enum { XD_KEPT_TEXTS = 4 };     /* max number of texts for which a module caches tensors       */
 
-typedef struct xd_kept_text {   /* cached tensors that depend only on the text inputs of a pass */
+/* a cache entry: tensors that depend only on the text inputs of a forward pass */
+typedef struct xd_kept_text {
     char    *key;               /* key of this entry: bytes of the text inputs; NULL: unused     */
     size_t   bytes;             /* size of the key in bytes                                    */
     void    *kept;              /* the cached tensors (xd_state.kept), allocated in `arena`    */
@@ -52,8 +53,8 @@ struct xd_module {
 
 /* Grows the module's scratch arena to at least `bytes`, and frees everything in the arena. */
 xd_status xd_module_arena(xd_module *m, size_t bytes, xd_err *e);
-/* Returns XD_ENOMEM if `bytes` exceed the free memory. what: name of the work in the error message,
- * "a pass". */
+/* Returns XD_ENOMEM if less than `bytes` of memory is free. `what` names the work that needs the
+ * memory in the error message, for example "a pass". */
 xd_status xd_module_fits(const xd_module *m, size_t bytes, const char *what, xd_err *e);
 /* Returns the first error of an execution context, or XD_OK. */
 xd_status xd_module_end(const xd_exec *x, xd_err *e);

@@ -15,7 +15,9 @@ typedef struct xd_device_proxy { /* `dev` is first: an xd_dev * may be cast to x
     xd_dev    *real;
 } xd_device_proxy;
 
-/* Expands to X(member of xd_dev_ops, type of the arguments, xd_op) for every kernel of a device. */
+/* List of all kernels of a device, for code that is generated per kernel. X gets the kernel's
+ * function in xd_ops, the type of the kernel's arguments, and its xd_op without the prefix
+ * XD_OP_. */
 #define XD_KERNELS(X)                           \
     X(gemm, xd_gemm, GEMM)                      \
     X(attn, xd_attn_args, ATTN)                 \
@@ -33,7 +35,8 @@ typedef struct xd_device_proxy { /* `dev` is first: an xd_dev * may be cast to x
     X(rotate, xd_rotate, ROTATE)
 
 /* Opens proxy `w` of `real`: sets the proxy's tables of ops and memory functions, but adds no
- * kernels. close: function that closes the proxy. The other fields of w->dev keep their values. */
+ * kernels. close: function that closes the proxy. Fields of w->dev that a proxy does not need are
+ * not changed. */
 void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real, void (*close)(xd_dev *d));
 
 #endif

@@ -9,7 +9,7 @@
 
 typedef struct xd_stamped {
     xd_op   op;
-    int64_t begin, end;         /* indices into `ns`; after xd_stamps_read: times in ns        */
+    int64_t begin, end;        /* before xd_stamps_read: indices into `ns`; after it: times in ns */
 } xd_stamped;
 
 typedef struct xd_stamps {

@@ -26,9 +26,11 @@ typedef enum xd_event_kind {
     XD_EV_BLOCK,                /* a block of a network; field a: index of the block           */
     XD_EV_SAMPLER,              /* the sampler's part of a step; a: step, b: patch or XD_ALL    */
     XD_EV_OP,                   /* a call of a kernel; field a: the kernel's xd_op             */
-    /* a call begins a message; a: call and group (xd_event), b: peer, c: index of the message */
+    /* A call of the communicator, which begins a message. a: kind of call and group of ranks
+     * (xd_event), b: peer rank or -1, c: index of the message. */
     XD_EV_CALL,
-    /* A wait for messages; a and b describe the first message, as in XD_EV_CALL. */
+    /* The time in which the rank waits for messages. a and b describe the first of these messages,
+     * as in XD_EV_CALL. */
     XD_EV_WAIT,
     XD_EV_FLIGHT,               /* a message in flight, from its call to the end of the wait   */
     XD_EV_DEVICE,               /* an op that ran on an asynchronous device; a: the xd_op      */
@@ -39,14 +41,18 @@ typedef enum xd_call {
     XD_CALL_RECV, XD_CALL_BARRIER, XD_NCALLS,
 } xd_call;
 
-enum {                          /* kinds of groups of ranks; smaller values are axes (xd_axis)   */
+/* Kinds of groups of ranks. Values below XD_NAXES are the axes of the plan (xd_axis), which are
+ * groups of ranks, too. */
+enum {
     XD_GROUP_TOKENS = XD_NAXES, XD_GROUP_REPLICA, XD_GROUP_BANDS, XD_GROUP_ALL, XD_NGROUPS,
 };
 
 typedef struct xd_event {
     int64_t t0, t1;             /* begin and end in ns on this rank's clock                    */
-    int64_t bytes;              /* bytes sent to other ranks; for a receive, bytes received    */
-    int32_t kind, a, b, c;      /* for messages: a = call + 16 * group, b = peer rank or -1    */
+    int64_t bytes;          /* bytes sent to other ranks; bytes received if the call is a receive */
+    /* a, b, c depend on the kind; for messages, a = xd_call + 16 * group and b = peer rank or
+     * -1. */
+    int32_t kind, a, b, c;
 } xd_event;
 
 typedef struct xd_flight {      /* a message for which the rank has not waited yet             */
@@ -81,19 +87,20 @@ const char *xd_trace_phase_name(int phase);
 /* Records an event that the caller has filled in completely. */
 void    xd_trace_put(xd_trace *t, xd_event ev);
 
-/* Replace a device or a communicator by a proxy, which owns the device or communicator and records
- * its calls. Also records messages in groups that are split from the communicator, except in groups
- * of one rank. */
+/* xd_trace_device replaces a device by a proxy that records the device's kernels. xd_trace_comm
+ * replaces a communicator by a proxy that records messages, also those of communicators that are
+ * split from the proxy, unless they have only one rank. A proxy owns the device or communicator
+ * that it replaces. */
 xd_status xd_trace_device(xd_trace *t, xd_dev **d, xd_err *e);
 /* Waits for the device and records the device times of the ops that were queued since the last call
- * of xd_trace_collect. Called at the end of each step and each phase. */
+ * of xd_trace_collect. The engine calls this function at the end of each step and each phase. */
 void      xd_trace_collect(xd_trace *t);
 xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e);
 /* Returns the communicator that a recording proxy wraps, or c itself. The returned communicator
  * records nothing and is used for messages that are not part of a request. */
 xd_comm  *xd_trace_plain(xd_comm *c);
-/* Sets the names of a topology's groups of ranks. The trace shows the group's name and the peer
- * with each message. */
+/* Sets the names of the topology's groups of ranks for the trace, which shows each message with the
+ * name of its group and with the peer rank. */
 void      xd_trace_topo(const xd_trace *t, const xd_topo *topo);
 
 /* Begins the recording of another request in phase "prepare". Discards the events of the previous

@@ -19,15 +19,15 @@ void   xd_bench_fill(float *v, int64_t n);
 xd_status xd_bench_text(xd_cond *c, const xd_job *j, xd_err *e);
 void      xd_bench_text_free(xd_cond *c, xd_engine *g);
 /* Refuses a benchmark that needs more memory than this process may use. A benchmark needs memory
- * for the weights of a counted component, plus the larger of two sizes: `beside` bytes, and the
- * bytes needed while weights are loaded. `ranks` is the number of ranks of this host that run the
- * same benchmark. */
+ * for the weights of component p, whose memory was counted before, plus the larger of two sizes:
+ * the `beside` bytes that the computation needs, and the working memory for loading weights.
+ * `ranks` is the number of ranks of this host that run the same benchmark. */
 xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, int ranks,
                         xd_err *e);
 /* Writes the name of the VAE benchmark for job j: "decode 49 x 720 x 480". */
 void   xd_bench_decode_name(char *what, size_t size, const xd_job *j);
-/* Makes a request for benchmarks that has the size given in `a` and one of the registry's
- * samplers. */
+/* Makes the request that a benchmark runs, with the image size given in `a` and one of the
+ * registered samplers. */
 void   xd_bench_request(xd_request *r, const xd_bench_args *a, const xd_engine *g);
 
 /* Compares the time of work with a plan to the time of the same work on one rank. The call is

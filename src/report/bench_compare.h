@@ -28,7 +28,8 @@ typedef struct xd_bench_side {  /* one of the two setups that are compared: one 
     xd_denoise f;
     xd_exec    x;               /* execution context that runs the VAE                         */
     float     *rgb;
-    int        step, going;     /* number of the next step; 0: all ranks know that one failed  */
+    /* step: index of the next step; going: 0 after all ranks have learned that a rank failed */
+    int        step, going;
 } xd_bench_side;
 
 typedef struct xd_bench_pair {
@@ -39,13 +40,14 @@ typedef struct xd_bench_pair {
     const char *unit;           /* name of the timed work in printed results: "a step"         */
     void    (*work)(struct xd_bench_pair *d, xd_bench_side *s);
     int       warm, rounds; /* warm: number of warm-up rounds; rounds: number of reported rounds */
-    int       exact;            /* exact steps at the start, if later steps use stale data      */
+    int       exact;            /* number of exact steps before the steps that use stale data   */
     /* lead: number of steps before the timed steps; span: number of timed steps */
     int       lead, span;
     double    flops;            /* FLOPs of the timed work if one rank does all of it          */
     double    t[XD_NRUNS][XD_MAXROUNDS];        /* seconds of each run, measured on rank 0     */
-    /* Bytes that this rank sends: [0] in the first timed step, [1] in all timed steps of the
-     * reported rounds. `sent` is measured, `count` is predicted by counting. */
+    /* Bytes that this rank sends, as measured (sent) and as counted before the measurement (count).
+     * Element 0 is for the first timed step, element 1 for all timed steps of the reported
+     * rounds. */
     int64_t   sent[2], count[2];
     int       parts;            /* number of results that were printed so far                  */
 } xd_bench_pair;

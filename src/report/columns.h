@@ -11,8 +11,8 @@ enum { XD_MAXCOLUMNS = 16 };
 
 typedef struct xd_column {
     const char *title;
-    /* gap: number of spaces before the column; width: width in letters; if it is negative, texts
-     * are left-aligned */
+    /* gap: number of spaces before the column. width: width of the column in letters; a negative
+     * width means that the texts are left-aligned. */
     int         gap, width;
     /* Order in which columns are hidden if the table is too wide, lowest number first; 0: never
      * hidden. */
@@ -22,9 +22,9 @@ typedef struct xd_column {
     int         hidden, cut;
 } xd_column;
 
-/* Hides some of the n columns until the table is at most `room` letters wide (0: no limit), then
- * makes column `cut` narrower if necessary. `longest` is the width of column `cut` while columns
- * are being hidden. */
+/* Hides some of the n columns until the table is at most `room` letters wide (0: no limit). If the
+ * table is still too wide, makes column `cut` narrower. `longest` is the width that column `cut` is
+ * assumed to have while other columns are hidden. */
 void xd_columns_fit(xd_column *c, int n, int room, int cut, int longest);
 /* Writes one line of the table with the texts `cells`, or the line of titles if `cells` is NULL. */
 void xd_columns_line(const xd_column *c, int n, const char *const *cells, char *out, size_t size);

@@ -7,13 +7,14 @@
 
 struct xd_plans {
     xd_advise_args a;           /* arguments of xd_plans_make, valid only until it returns      */
-    xd_request     r;           /* request of the arguments, valid as long as `a`                */
+    xd_request     r;           /* request whose plans are predicted, valid as long as `a`       */
     xd_engine     *g; /* engine, open only while plans are predicted                      */
     xd_machine     m;
     xd_search      s;
-    const char    *device;      /* device named in the arguments or in `m`; NULL: the CPU      */
+    /* name of the device, from the arguments or from the machine `m`; NULL: the CPU */
+    const char    *device;
     double         space; /* bytes that a process of this machine may map; 0: no limit         */
-    /* copies of the name of the model directory and of texts of the plan */
+    /* copies of the model directory's name and of the strings in the plan's options */
     char          *texts[3];
     xd_plans_info  info;
     xd_plan_info  *plan;        /* [info.count]: predictions of the plans                      */

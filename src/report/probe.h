@@ -8,7 +8,7 @@
 
 typedef struct xd_prober {
     xd_dev  *dev;
-    xd_comm *all, *host;        /* all: group of all ranks; host: group of the ranks of this host */
+    xd_comm *all, *host;        /* communicators of all ranks, and of the ranks of this host */
     int      quiet;             /* 1: the other ranks sleep, so no messages are sent to them   */
     int      apart;             /* 1: the device is asynchronous and has its own memory        */
     int      slow;              /* 1: the GPU is simulated, so small sizes are measured        */
@@ -23,8 +23,9 @@ xd_status xd_probe_alone(xd_prober *p, xd_dtype type, double *times, xd_err *e);
 /* Measures the links between ranks, within this host, and between hosts if there are several. The
  * call is collective. */
 xd_status xd_probe_wires(xd_prober *p, xd_machine *m, xd_err *e);
-/* Measures the links between the devices of ranks, whose communicators are staged (comm/staged.h).
- * Also measures copies from host memory to device memory and back. The call is collective. */
+/* Measures the links between the devices of different ranks. Messages between devices are copied
+ * through host memory (comm/staged.h). Also measures copies from host memory to device memory and
+ * back. The call is collective. */
 xd_status xd_probe_device_wires(xd_prober *p, xd_machine *m, xd_err *e);
 
 /* Measures the rate in bytes/s of reading a file that is not in the page cache, by the functions
