@@ -131,9 +131,9 @@ static int are_rotated(const xd_decl *d, const xd_mat_part *parts, int n, int64_
     return any;
 }
 
-/* Decides whether a layer with rotated integer rows rotates its inputs. If it does not, the layer's
- * rows are rotated back and stored in the compute type, because quantizing the rows a second time
- * would lose precision. */
+/* Decides whether a layer whose matrix is stored as rotated integers rotates its inputs. If the
+ * inputs are not rotated, the rotation of the matrix is undone, and the matrix gets the compute
+ * type, because quantizing its rows a second time would lose precision. */
 int64_t xd_mat_rotation(xd_decl *d, xd_lin *w, const xd_matrix *m)
 {
     int64_t group;

@@ -64,8 +64,8 @@ static int is_decoded(const xd_source *src, const char *name, xd_dtype t)
     return xd_is_coded(t) && src->codes && src->codes(src->self, name, &c);
 }
 
-/* Describes what is wrong with one tensor of the checkpoint: it is missing or has another shape.
- * Writes "" if the tensor is right. */
+/* Describes the error if a declared tensor is missing from the checkpoint or has another shape
+ * there. Writes "" if the tensor is right. */
 static void describe_fault(const xd_declared *t, const xd_source *src, char *out, size_t size)
 {
     char        want[96], got[96], name[512];

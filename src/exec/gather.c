@@ -14,9 +14,9 @@ int xd_mat_repeats(const xd_mat_part *parts, int i)
 
 /* ---- gathering rows ----------------------------------------------------------------------- */
 
-/* Returns the index of the first element of this rank's row r in the checkpoint matrix. row_at
- * returns the address of row r in the file; if the elements have a block type, this is the address
- * of the row's first block. */
+/* first_of returns the index in the checkpoint matrix of the first element of this rank's row r.
+ * row_at returns the address of row r in the file. If the elements have a block type, row_at
+ * returns the address of the row's first block. */
 static int64_t first_of(const xd_gather *g, int64_t r)
 {
     return (g->p->row0 + r) * g->p->in;
@@ -92,8 +92,8 @@ int xd_gather_needs_scales(const xd_weight *w, const xd_gathering *g)
     return g->as_is || g->known || (xd_is_quantized(w->type) && g->c->total != g->parts[0].in);
 }
 
-/* Returns 1 if no band of rows (the last band may be smaller) has rows of two checkpoint matrices,
- * and the rows are complete rows of the file. */
+/* Returns 1 if each band of rows is contained in a single checkpoint matrix, and the rows of the
+ * local matrix are complete rows of the file. Only the last band may be smaller. */
 static int bands_are_in_place(const xd_gathering *g)
 {
     int64_t row = 0;

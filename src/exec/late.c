@@ -36,7 +36,7 @@ void xd_late_close(xd_exec *x)
     x->late = NULL;
 }
 
-/* Returns 1 if the memory of t overlaps that of the rows `rows`. */
+/* Returns 1 if the tensors t and `rows` overlap in memory. */
 static int meets(const xd_tensor *t, const xd_tensor *rows)
 {
     const char *a = t->p, *b = rows->p;
@@ -90,7 +90,7 @@ void xd_late_take(xd_exec *x, xd_norm *a)
 }
 
 /* Lists the operands through which an op may access rows of the hidden state. Returns the number of
- * these operands, at most three, or -1 if they are unknown. */
+ * listed operands, at most three. Returns -1 if the op's operands are unknown. */
 static int operands_of(xd_op op, const void *args, xd_tensor t[3])
 {
     const xd_gemm       *gemm = args;

@@ -67,7 +67,7 @@ static void local_sum(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io)
     (void)x, (void)m, (void)over, (void)io;     /* one rank: the sum is `io` itself       */
 }
 
-/* Returns empty halos: one rank has all rows. */
+/* Returns empty halos, because a single rank has all rows of the image. */
 static void local_halo(xd_exec *x, const xd_hooks *m, xd_halo_args *a)
 {
     (void)x, (void)m;
@@ -75,8 +75,8 @@ static void local_halo(xd_exec *x, const xd_hooks *m, xd_halo_args *a)
     a->above.d[1] = a->below.d[1] = 0;
 }
 
-/* Adds the partial sums of a group norm. One rank has the partial sums of all rows of the feature
- * map. */
+/* Adds the partial sums of a group norm. A single rank has all rows of the feature map, so no
+ * messages are needed. */
 static void local_rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partial,
                          xd_tensor sums, int64_t *rows)
 {

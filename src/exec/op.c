@@ -22,7 +22,8 @@ xd_tensor xd_new_as(xd_exec *x, xd_dtype type, int nd, const int64_t *d)
     if (!t.p && xd_ok(x))
         xd_exec_fail(x, XD_ENOMEM, "no memory for a tensor of %zu bytes: %zu of %zu are in use",
                      bytes, x->tmp->used, x->tmp->cap);
-    /* any address except NULL, which would mean absent; the address is not used after a failure */
+    /* After a failure, the tensor gets a valid pointer that is never dereferenced, because NULL
+     * would mean an absent tensor. */
     if (!t.p)
         t.p = x->tmp->base;
     return t;
@@ -131,8 +132,8 @@ static void *scratch(xd_exec *x, size_t bytes)
     return bytes ? xd_new_as(x, XD_U8, 1, (int64_t[]){ (int64_t)bytes }).p : NULL;
 }
 
-/* Returns a view of n columns of a GEMM operand such as the bias, or an absent tensor if the
- * operand is absent. */
+/* Returns a view of n columns of an optional GEMM operand, such as the bias. If the operand is
+ * absent, returns an absent tensor. */
 static xd_tensor some_columns(xd_tensor t, int64_t first, int64_t n)
 {
     return t.p ? xd_cols(t, first, n) : t;
@@ -160,8 +161,8 @@ static void multiply_group(xd_exec *x, const xd_lin *l, const xd_gemm *a, int64_
                        .residual = some_columns(a->residual, row, n) });
 }
 
-/* Runs the GEMM `a` with the weight of a layer. If the layer's matrix stays as stored in its file,
- * runs one GEMM per group of rows. */
+/* Runs the GEMM `a` with the weight matrix of a layer. If the matrix stays as stored in its file,
+ * runs one GEMM for each group of rows of the matrix. */
 static void multiply(xd_exec *x, const xd_lin *l, const xd_gemm *a)
 {
     xd_gemm whole = *a;
@@ -192,7 +193,7 @@ static void run_cut_by_inputs(xd_exec *x, const xd_lin *w, xd_gemm a)
     }
     xd_tensor part = xd_new_f32(x, a.out.d[0], a.out.d[1]);
     size_t    bytes = (size_t)xd_count(part) * sizeof(float);
-    if (!w->w.in)               /* a rank without input features contributes zeros to the sum  */
+    if (!w->w.in)               /* this rank has no input features and adds zeros to the sum   */
         xd_fill(x, part, fill_zeros, &bytes);
     else
         multiply(x, w, &(xd_gemm){ .out = part, .in = a.in, .sx = a.sx });
@@ -222,8 +223,8 @@ static xd_tensor scales_behind(xd_tensor t)
     return xd_view((char *)t.p + xd_bytes(t), XD_F32, 1, t.d);
 }
 
-/* Computes out = residual + gate * act(in w^T + b). `a` has the fields out, in, act, gate and
- * residual. */
+/* Computes out = residual + gate * act(in w^T + b). The caller sets the fields out, in, act, gate
+ * and residual of `a`. */
 static void run_linear(xd_exec *x, const xd_lin *w, xd_gemm a)
 {
     size_t mark = xd_arena_mark(x->tmp);
@@ -235,9 +236,9 @@ static void run_linear(xd_exec *x, const xd_lin *w, xd_gemm a)
         xd_run(x, XD_OP_ROTATE, "rotation", &(xd_rotate){ turned, a.in, w->rotate });
         a.in = turned;
     }
-    /* The int8 GEMM kernels quantize input rows of any type, and the 16-bit kernels round f32 input
-     * rows themselves. For e4m3 weights, which are expanded to the compute type, the input is
-     * converted to the compute type. */
+    /* GEMM kernels for int8 weights quantize input rows of any type, and kernels for 16-bit weights
+     * round f32 input rows. Other inputs must be converted before the GEMM: to the weight's type
+     * or, for e4m3 weights, to the compute type, in which the kernel multiplies. */
     if (a.in.type == XD_F8E4M3)
         a.sx = scales_behind(a.in);
     else if (w->w.type != XD_I8 && !(xd_dtype_size(w->w.type) == 2 && a.in.type == XD_F32))
@@ -605,8 +606,8 @@ void xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd
     xd_conv2d_into(x, out, in, w, &(xd_conv_options){ .lo = lo, .hi = hi, .residual = residual });
 }
 
-/* Adds the partial sums of all frames to the partial sums of the first frame: for the sum over
- * ranks, each row has one partial sum, not one per frame. */
+/* Adds the partial sums of all other frames to those of the first frame. Each image row then has
+ * one partial sum, not one per frame, as the sum over ranks needs. */
 static void fold_frames(xd_exec *x, xd_tensor partial, int64_t T, int64_t n)
 {
     if (T > 1)

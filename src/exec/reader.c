@@ -53,7 +53,9 @@ void xd_reader_rows(const xd_reader *r, int64_t row, int64_t n, float *to, int t
 void xd_reader_past(const xd_reader *r, int64_t row, int64_t n)
 {
     const size_t from = xd_dtype_bytes(r->t.type, row * r->cols);
-    if (r->src->past && !r->codes.read)         /* rows stored as codes may be in another order */
+    /* The file may store the rows of quantized codes in another order, so their pages are not
+     * released here. */
+    if (r->src->past && !r->codes.read)
         r->src->past(r->src->self, r->name, (const char *)r->t.p + from,
                      xd_dtype_bytes(r->t.type, (row + n) * r->cols) - from);
 }

@@ -33,7 +33,7 @@ struct xd_store {
     size_t   bytes;
     block    scratch[2];
     xd_arena window;            /* block shared with other processes; base NULL: none          */
-    int      part, parts;       /* this process fills share number `part`, of `parts` shares   */
+    int      part, parts;  /* the block has `parts` equal shares; this process fills share `part` */
     int      idle;              /* 1: another process fills the requested weights              */
 };
 
@@ -79,7 +79,8 @@ void *xd_store_own_block(xd_store *s, size_t bytes, size_t beside)
 {
     size_t window = xd_store_block_bytes(bytes);
     char  *p = own_block(s, window + beside);
-    s->bytes = beside;          /* the weights in the block are counted one by one             */
+    /* not the complete block: a weight in the block is counted when it is allocated */
+    s->bytes = beside;
     if (!p)
         return NULL;
     xd_store_use_block(s, p, window, 0, 1);
@@ -90,7 +91,9 @@ xd_arena xd_store_swap_block(xd_store *s, void *base, size_t bytes, const xd_are
 {
     xd_arena before = s->window;
     if (back) {
-        s->bytes -= s->window.used; /* not counted again: this block was counted when it was made */
+        /* Weights in the block that is left are subtracted, because the block's memory was already
+         * counted when it was allocated. */
+        s->bytes -= s->window.used;
         s->window = *back;
     } else {
         xd_arena_init(&s->window, base, bytes);
@@ -135,8 +138,8 @@ void *xd_store_get(xd_store *s, size_t bytes, int *mine)
     return s->window.base ? get_from_block(s, bytes, mine) : get_from_device(s, bytes);
 }
 
-/* Returns 1 if a scratch slot must be host memory: slot 1, which the host writes, if the device's
- * memory is not the host's. */
+/* Returns 1 if a scratch buffer must be in host memory. This is the case for buffer 1, which the
+ * host writes, on a device whose memory the host cannot address. */
 static int in_host_memory(const xd_store *s, int slot)
 {
     return slot == 1 && !s->dev->host_memory;
@@ -212,7 +215,7 @@ typedef struct scan {
     int      *bad;
 } scan;
 
-enum { RUN = 1 << 14 };         /* number of elements after which the result is tested         */
+enum { RUN = 1 << 14 };     /* number of elements that are scanned before the scan may stop early */
 
 /* Returns 1 if the exponent bits of an element are all ones (NaN or infinity). The accumulator has
  * the same width as the elements, so that the compiler can use complete vector registers. Elements

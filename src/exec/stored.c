@@ -19,7 +19,7 @@ int xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m)
     int sized = d->visit == XD_VISIT_COUNT && d->stays == XD_STAYS_ALL, turned;
     if (d->stays == XD_STAYS_NONE || (!d->src && !sized) || d->visit == XD_VISIT_RANDOM ||
         !d->dev->host_memory)
-        return 0;               /* d->src may be NULL while sizes are counted                  */
+        return 0;               /* without a source, sizes can be counted, but no matrix stays */
     if (xd_gather_integers(d, w, m, &turned))
         return 1;
     for (int i = 0; i < m->n && d->stays == XD_STAYS_BLOCKS; i++) {
@@ -32,20 +32,20 @@ int xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m)
     return d->stays == XD_STAYS_ALL;
 }
 
-/* Max bytes of the rows that are packed together, so that they stay in the cache. For matrices of
- * integers, groups of rows are larger, because a GEMM quantizes its inputs once for each group, and
- * because integers are packed fast. */
+/* Max size in bytes of a group of rows that are packed together. A packed group should stay in the
+ * cache until the GEMM has used it. For matrices of integers, groups of rows are larger, because a
+ * GEMM quantizes its inputs once for each group, and because integers are packed fast. */
 enum { GROUP_BYTES = 8 << 20, GROUP_INTEGERS = 64 << 20 };
 
 struct xd_stored {
-    xd_decl      d;             /* copy of the layer's declaration, made when it was loaded    */
+    xd_decl      d;             /* copy of the declarer with which the matrix was loaded       */
     xd_err       err;
     xd_gathering g;
     xd_mat_part  parts[XD_MAXSEG];
     xd_mat_cols  cols;
     xd_banding   b;
     xd_fetched   f[XD_MAXSEG];
-    int          n;             /* number of open checkpoint tensors in this struct            */
+    int          n;             /* number of checkpoint tensors in `f` that are open           */
     int64_t      scanned;       /* number of rows that have been checked for NaN               */
 };
 
@@ -77,8 +77,9 @@ static size_t mapped_bytes(const xd_decl *d, const xd_matrix *m)
     return sum;
 }
 
-/* Sets the number of rows that are packed together as a group, and the bytes of memory for copied
- * rows: for one group, or for one band per thread. */
+/* Sets the number of rows in a group, which is packed together, and the size of the buffer for
+ * copied rows. The buffer has space for one band of rows per thread or, if the device cannot pack
+ * bands, for one group. */
 static void plan_groups(xd_lin *l, xd_gathering *g)
 {
     l->group = group_rows(&l->w, g);
@@ -226,8 +227,8 @@ size_t xd_stored_tmp(xd_dev *dev, const xd_weight *w)
 
 enum { ROTATE_MOST = 256 };     /* max number of columns that are rotated together              */
 
-/* Extends this rank's columns to complete quantization groups. Sets *inside to the positions of
- * this rank's columns within the extended columns. */
+/* Extends this rank's columns to complete quantization groups. Sets *inside to the spans of this
+ * rank's columns, as indices among the extended columns. */
 static xd_mat_cols whole_groups(const xd_mat_cols *c, int64_t rotate, xd_mat_cols *inside)
 {
     const int64_t unit = xd_max(rotate, XD_FOUR_GROUP);
@@ -302,8 +303,8 @@ int xd_mat_is_four(const xd_decl *d, const xd_matrix *m, int64_t *rotate)
     return m->n > 0;
 }
 
-/* Plans how rows are gathered for quantization: as f32, with columns in complete groups; each
- * thread gathers one band of rows at a time. */
+/* Plans how rows are gathered before they are quantized. Each thread gathers one band of rows at a
+ * time, as f32, with the columns of complete quantization groups. */
 static xd_gathering plan_fours(const xd_decl *d, const xd_lin *l, const xd_matrix *all)
 {
     xd_gathering g = xd_gather_plan(d, &l->w, all, 1);

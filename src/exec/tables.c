@@ -49,7 +49,7 @@ int xd_table_find(xd_exec *x, const xd_table_key *key, xd_dtype type, const int6
             return 1;
         }
     t->p = s && xd_ok(x) && has_room(s) ? xd_arena_keep(s->a, xd_bytes(*t) + 1) : NULL;
-    if (!t->p) {                /* uses the arena if there is no cache or the cache is full     */
+    if (!t->p) { /* no cache, or the cache is full: the table is allocated in the context's arena */
         *t = xd_new_as(x, type, 2, d);
         return 0;
     }

@@ -17,7 +17,7 @@
 #include "base/par.h"
 #include "base/rng.h"
 
-enum { SCAN_TABLE = 64 << 20 }; /* in bytes; tables above this size are not checked for NaN */
+enum { SCAN_TABLE = 64 << 20 }; /* embedding tables of more bytes are not checked for NaN */
 
 /* the address of weights that are only counted and never dereferenced */
 static void *const nowhere = (void *)64;
@@ -55,8 +55,8 @@ typedef struct name_list {      /* a list of names separated by "|"             
     size_t size, len;
 } name_list;
 
-/* Appends a name to the list, except the name with the prefix d->lead, which add_name has put
- * first. */
+/* Appends a name with a prefix to the list. Does nothing if the prefix equals d->lead, because
+ * add_name has already appended that name. */
 static void append_name(const xd_decl *d, name_list *l, const char *prefix, const char *scope,
                         const char *name)
 {
@@ -67,8 +67,8 @@ static void append_name(const xd_decl *d, name_list *l, const char *prefix, cons
     l->len += k > 0 ? (size_t)k : 0;
 }
 
-/* Appends the name of a tensor to the list: with the full prefix, without the prefix, which files
- * may lack, and with the alternative prefixes. The length of `name` is n bytes. */
+/* Appends all names that a tensor may have in files to the list: with the prefix d->prefix, without
+ * a prefix, and with each of the prefixes d->prefixes. The length of `name` is n bytes. */
 static void add_name(const xd_decl *d, name_list *l, const char *name, int n, const char *suffix)
 {
     char        last[512];
@@ -188,7 +188,7 @@ int xd_load_find(xd_decl *d, const xd_fetch *what, xd_fetched *f)
         return 1;
     if (d->src->get(d->src->self, f->name, &f->t, d->err) != XD_OK)
         return 0;
-    /* the tensor's shape was checked before the load */
+    /* only sets the shape, which was checked before weights are loaded */
     f->t = xd_view(f->t.p, f->t.type, what->nd, what->shape);
     return xd_load_coding(d, f, what->rotated);
 }
@@ -392,7 +392,7 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
     }
     *v = xd_view(nowhere, d->type, 2, shape);
     if (d->visit == XD_VISIT_COUNT) {
-        if (whole) { /* if not, lookups read the rows in place, and no memory is counted */
+        if (whole) { /* otherwise lookups read the rows in the mapped file */
             xd_load_count(d, xd_bytes(*v));
             xd_load_count_work(d, 2, xd_sum_bytes(d, name, "", xd_count(*v), 1));
             xd_load_will(d, name, "", 0, xd_count(*v));
@@ -428,8 +428,9 @@ static xd_span my_share(const xd_decl *d, int cut, int64_t n, int64_t unit)
     return (xd_span){ a, (b < n ? b : n) - a };
 }
 
-/* Loads the biases of this rank's rows. Every rank of a layer split by inputs has all biases, which
- * are added once, after the sum over ranks. */
+/* Loads the biases of this rank's rows. If tensor parallelism splits a layer by inputs, every rank
+ * has all biases, and adds them once, after the partial products have been summed over the
+ * ranks. */
 static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n, int64_t out,
                       xd_dtype type)
 {
@@ -478,7 +479,7 @@ static void visit_matrix(xd_decl *d, xd_lin *w, xd_lin_kind kind, const xd_matri
         list_matrix(d, m, fours ? XD_Q4_0 : as.type, kind.bias);
         return;
     }
-    xd_matrix flat = *m;        /* m as a matrix of two dimensions, as the device packs it    */
+    xd_matrix flat = *m;        /* the matrix m without its checkpoint shape: [out, in]       */
     int64_t   out = 0;
     flat.shape = NULL;
     for (int i = 0; i < m->n; i++)
@@ -520,8 +521,8 @@ static void visit_matrix(xd_decl *d, xd_lin *w, xd_lin_kind kind, const xd_matri
         load_bias(d, &w->b, m->parts, m->n, out, d->dev->narrow_bias ? d->type : XD_F32);
 }
 
-/* Sets which rows of a linear layer this rank has: some rows of each output part, or of the
- * complete output. Returns the number of row ranges in p. */
+/* Sets the ranges of rows of a linear layer's weight that this rank has. If the output has several
+ * parts, each part has its own range. Returns the number of row ranges in p. */
 static int rows_of_linear(const xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *s,
                           int64_t in, xd_mat_part *p)
 {
@@ -606,7 +607,8 @@ typedef struct ends {           /* arguments for copying each convolution kernel
     xd_tensor from;             /* [n,kt,kh,kw]: the convolution kernels in the file           */
     float     scale;            /* scale of 8-bit elements                                     */
     float    *to;               /* [n,kh,kw]: destination: the kernels' last frames            */
-    int64_t   all, last;        /* number of elements of a kernel; of a frame of a kernel      */
+    /* all: elements of a complete kernel; last: elements of one frame of a kernel */
+    int64_t   all, last;
 } ends;
 
 static void end_range(void *ctx, int64_t begin, int64_t end, int thread)
@@ -711,8 +713,9 @@ typedef struct fold {           /* arguments for making one of the four 2 x 2 ke
     int       i, j;
 } fold;
 
-/* Returns which of the two neighbouring cells (0 or 1) a tap of the 3 x 3 kernel reads, for the
- * pixel at offset `place` (0 or 1) within its cell. */
+/* Along one axis, a 3 x 3 kernel on the upsampled map reads two neighbouring pixels of the original
+ * map. Returns which of the two, 0 or 1, a tap of the kernel reads. `place` is the output pixel's
+ * offset, 0 or 1, within the upsampled pixel. */
 static int cell_of(int tap, int place)
 {
     return tap > place;

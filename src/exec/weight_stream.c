@@ -30,7 +30,8 @@ static xd_stream_plan plan_of(const xd_block_sizes *w, int streamed, int slots)
 }
 
 /* Makes a plan with as many slots as possible, trying the largest number of slots first. A slot is
- * device memory for one streamed block. With fewer slots every block waits for its weights. */
+ * device memory for one streamed block. With a single slot, weights cannot be copied while another
+ * streamed block computes. */
 int xd_stream_plan_make(xd_stream_plan *p, const xd_block_sizes *w, double have, int all)
 {
     *p = (xd_stream_plan){ 0 };
@@ -56,14 +57,17 @@ struct xd_weight_stream {
     int            first, n;
     char          *pinned, *slots;      /* pinned host memory: m.copy, or allocated by the stream */
     streamed      *item;        /* [plan.streamed]: the streamed blocks in order               */
-    int           *at;          /* [n]: index of a block in `item`; -1: stays on the device     */
-    /* turn: number of streamed blocks that were computed; fetched: number of streamed blocks that
-     * were fetched */
+    int           *at;       /* [n]: index of each block in `item`; -1: the block is not streamed */
+    /* turn: number of times that a streamed block has begun to compute; fetched: number of times
+     * that the weights of a streamed block were fetched. Both counts continue from one pass to the
+     * next. */
     int64_t        turn, fetched;
-    xd_arena       window;      /* previous block of the store, while a streamed block loads    */
-    void         (*next)(void *self, int k); /* called before a block in files is used; or NULL */
+    /* the store's own block of memory, saved while a streamed block is loaded */
+    xd_arena       window;
+    /* for weights in files: called before a block is used; else NULL */
+    void         (*next)(void *self, int k);
     void          *self;
-    xd_stays       stays;       /* saved xd_decl.stays while a block in files is loaded         */
+    xd_stays       stays;   /* for weights in files: xd_decl.stays, saved while a block is loaded */
 };
 
 static int slot_of(const xd_weight_stream *s, int64_t turn)
@@ -194,8 +198,8 @@ void xd_weight_stream_leave(xd_weight_stream *s, xd_decl *d, int layer)
 
 /* ---- computing ---------------------------------------------------------------------------- */
 
-/* Returns 1 if the slot for streamed block number `turn` still has the weights of another block,
- * which is in use or being fetched. */
+/* `turn` counts streamed blocks as xd_weight_stream.turn does. Returns 1 if the slot of block
+ * `turn` is still needed by an earlier block that has not finished. */
 static int is_busy(const xd_weight_stream *s, int64_t turn)
 {
     for (int64_t t = s->turn; t < turn; t++)
@@ -225,7 +229,7 @@ void xd_weight_stream_begin(xd_weight_stream *s, xd_exec *x, int layer)
         return;
     }
     if (s->turn % s->plan.streamed != k || s->fetched < s->turn)
-        /* the last run of the blocks ended early, so this run restarts at block k */
+        /* the previous pass ended early, so fetching restarts at streamed block k */
         s->turn = s->fetched = k;
     while (st == XD_OK && s->fetched < s->turn + s->plan.slots && !is_busy(s, s->fetched))
         st = fetch_next(s);

@@ -32,7 +32,8 @@ static void sum_squares(xd_exec *x, xd_tensor to, xd_tensor in)
 }
 
 /* Computes the row factors out = sqrt((mine / C + eps) / (all / width + eps)) on the host. `mine`
- * and `all` are sums of squares over C features of this rank and over `width` features. */
+ * has the rows' sums of squares over this rank's C features, and `all` over the `width` features of
+ * all ranks. */
 static void compare_means(xd_exec *x, xd_tensor out, xd_tensor mine, xd_tensor all,
                           const double width[2], float eps)
 {

@@ -33,8 +33,8 @@ const char *xd_module_class(const char *kind, int i)
     return NULL;
 }
 
-/* Returns the kind of network of the config's class: VAE, or transformer for any other class. The
- * registry of transformers later accepts or refuses the class. */
+/* Returns whether the config's class is a VAE or a transformer. Every class that is not a known VAE
+ * counts as a transformer here; opening the transformer fails later if the class is unknown. */
 static xd_kind kind_of(const char *config)
 {
     xd_json *j = NULL;
@@ -89,8 +89,8 @@ static xd_status check_args(const xd_module_args *a, xd_err *e)
     return XD_OK;
 }
 
-/* Sets the data types of the weights, and whether matrices are used in place. Only matrices that
- * are not quantized can be used in place. */
+/* Sets the data types of the weights, and whether matrices are used in place. Only weight matrices
+ * that are not quantized can be used in place in the program's memory. */
 static xd_status set_types(xd_module *m, const xd_module_args *a, xd_err *e)
 {
     xd_open_args flags = { .size = sizeof flags, .dtype = a->dtype,

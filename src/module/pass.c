@@ -28,8 +28,7 @@ static float *host_of(xd_pass_run *t, xd_tensor to)
     return xd_counting(&t->x) || !xd_ok(&t->x) ? NULL : to.p;
 }
 
-/* Copies a program's array [n,E] into a tensor: to the first E columns of n rows, of which the
- * first is row `row`. */
+/* Copies a program's array [n,E] into a tensor: to the first E columns of rows [row, row + n). */
 static void put_rows(xd_pass_run *t, xd_tensor to, int64_t row, xd_tensor from)
 {
     float *p = host_of(t, to);
@@ -44,9 +43,9 @@ static void set_zero(xd_pass_run *t, xd_tensor to)
         memset(p, 0, xd_bytes(to));
 }
 
-/* One line of tokens is a line of patches of the latents. For frame k of these patches, makes two
- * views [W,C,p,p], between which the patches are copied: v[0] of the latents, v[1] of the tokens'
- * features. */
+/* Makes two views of the same values, [W,C,p,p], for copying between latents and tokens. The views
+ * have frame k of the patches in one line of W patches, which become W tokens. v[0] is a view of
+ * the latents, and v[1] is a view of the tokens' features. */
 static void line_views(const xd_pass_run *t, xd_tensor cells, xd_tensor tokens, int64_t line, int k,
                        xd_tensor v[2])
 {
@@ -62,7 +61,7 @@ static void line_views(const xd_pass_run *t, xd_tensor cells, xd_tensor tokens, 
     v[1].s[0] = F, v[1].s[1] = (int64_t)p[0] * p[1] * p[2], v[1].s[2] = p[2];
 }
 
-/* Copies between latents as cells [T,C,h,w] and latents as tokens [N, C p0 p1 p2]. */
+/* Copies latents from the layout [T,C,h,w] to tokens [N, C p0 p1 p2], or back if to_tokens is 0. */
 static void copy_patches(xd_pass_run *t, xd_tensor cells, xd_tensor tokens, int to_tokens)
 {
     xd_tensor v[2];
@@ -105,7 +104,8 @@ static void put_latents(xd_pass_run *t)
     xd_copy_to(&t->x, t->in.extra, xd_cols(all, t->F, t->extra));
 }
 
-/* Sets the transformer's text input: rows of text, followed by rows of an image, then zeros. */
+/* Sets the transformer's text input. Its rows are the text embeddings, then the embeddings of an
+ * image, if there are any, then zeros. */
 static void put_text(xd_pass_run *t)
 {
     const xd_pass *p = &t->p;
@@ -199,8 +199,8 @@ static xd_kept_text *find_text(xd_pass_run *t, char *key, size_t bytes, int *fre
 
 /* ---- computing ----------------------------------------------------------------------------- */
 
-/* If `reads` is 1, the pass uses the values that the model caches per text. Computes these values
- * first (`kept`, allocated in arena `a`). */
+/* If `reads` is 1, computes the values that depend only on the text and that the model reads from a
+ * cache in this pass. Sets `kept` to the values, which are allocated in the arena `a`. */
 static void keep_text(xd_pass_run *t, const xd_net *n, xd_arena *a, void *kept, int reads)
 {
     const xd_dit *d = t->m->part.dit;
@@ -332,7 +332,7 @@ static xd_status run(xd_pass_run *t, float *out, xd_err *e)
         give_prediction(t, compute(t, &m->part.w->net, k ? k->kept : NULL), out);
         s = xd_module_end(&t->x, e);
     }
-    if (s != XD_OK && k && fresh)       /* frees the entry, whose values may be incomplete     */
+    if (s != XD_OK && k && fresh)       /* after a failure, the cached values may be incomplete */
         close_text(m, k);
     return s;
 }

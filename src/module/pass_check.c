@@ -100,8 +100,8 @@ static xd_status check_latents(xd_pass_run *t, xd_err *e)
     return s;
 }
 
-/* Checks an input array with rows of `width` elements. `needs` is 1 if the model needs the array, 0
- * if the array is optional, -1 if the model does not read it. */
+/* Checks an input array, whose rows must have `width` elements. `needs` is 1 if the model requires
+ * the array, 0 if the array is optional, and -1 if the model does not accept the array. */
 static xd_status check_rows(const xd_pass_run *t, const xd_array *a, const char *what,
                             int64_t width,
                             int needs, xd_tensor *out, xd_err *e)

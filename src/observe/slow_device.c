@@ -45,8 +45,8 @@ XD_KERNELS(SLOWED)
 
 #define PUT(slot, type, op) n->w.ops.slot = slot;
 
-/* Returns the slowdown factor of a rank in a list such as "1:2,3:1.5", or 1 if the rank is not
- * listed. */
+/* Returns the factor by which a rank is slowed down, from a list such as "1:2,3:1.5". Returns 1 if
+ * the list does not contain the rank. */
 static double factor_of(const char *list, int rank)
 {
     for (const char *p = list; p && *p;) {

@@ -6,7 +6,8 @@
 
 #include "base/clock.h"
 
-enum { FIRST = 1 << 14, MAX_EVENTS = 1 << 23 }; /* initial number of events; max number of events */
+/* FIRST: number of events for which memory is allocated first */
+enum { FIRST = 1 << 14, MAX_EVENTS = 1 << 23 };
 
 static const char *const phases[] = {
     "open", "prepare", "text", "load", "denoise", "decode", "collect", "finish",

@@ -3,8 +3,8 @@
  * A message is recorded as two events: the call that begins the message, on the computing thread,
  * and the message's flight, from that call to the end of the wait. The byte counts of collectives
  * come from a count communicator, because the real communicator may send some bytes later. The
- * proxy returns the real communicator's requests. A message that cannot be recorded is sent
- * nevertheless. */
+ * request handles that the proxy returns are those of the real communicator. If memory for
+ * recording a message is missing, the message is sent without being recorded. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +15,10 @@ typedef struct noted { /* `c` must be first: comm_of casts an xd_comm * to noted
     xd_comm  *real, *count;
     xd_trace *t;
     int       group;            /* kind of group: XD_GROUP_ALL, an axis, ...                   */
-    int       base, unit;       /* member i of the group is the used rank base + i * unit      */
-    int32_t  *out, *in; /* [size]: number of messages to each member (out); from each member (in) */
+    int       base, unit;       /* rank i of the communicator is rank base + i * unit of the plan */
+    /* [size]: for each rank, the number of messages sent to the rank (out) and received from the
+     * rank (in). */
+    int32_t  *out, *in;
 } noted;
 
 static const xd_comm_ops ops;
@@ -123,8 +125,9 @@ static xd_req trace_recv(xd_comm *c, xd_tensor t, int from)
 
 /* ---- a message ends ----------------------------------------------------------------------- */
 
-/* Removes the flight event of request r from the list of flights (messages for which the rank has
- * not waited yet). Returns 0 if the list has no flight of this request. */
+/* Removes the message of request r from the list of flights, which are the messages for which the
+ * rank has not waited yet. Sets *ev to the message's event. Returns 0 if the list does not have the
+ * message. */
 static int remove_flight(xd_trace *t, xd_req r, xd_event *ev)
 {
     for (int i = 0; r.p && i < t->nfly; i++)

@@ -1,8 +1,8 @@
 /* trace_device.c - defines a proxy device that records the begin and end of each kernel.
  *
  * A kernel of an asynchronous device is recorded as two events: the call on the host, and the
- * execution on the device, whose time is read later (xd_trace_collect). The proxy's fields (priv,
- * name) are copies of the real device's, and only its table of ops differs. */
+ * execution on the device, whose time is read later (xd_trace_collect). The proxy copies the fields
+ * of the real device, such as priv and name; only the table of ops differs. */
 #include <stdlib.h>
 
 #include "observe/device_proxy.h"
@@ -10,7 +10,8 @@
 
 typedef struct noted {          /* the proxy must be first: an xd_dev * is cast to noted *     */
     xd_device_proxy w;
-    xd_trace       *t;          /* recorder; t->device has the timestamps of this device       */
+    /* recorder of events, which also queues the device's timestamps (t->device) */
+    xd_trace       *t;
 } noted;
 
 static noted *device_of(xd_dev *d)
