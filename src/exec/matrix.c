@@ -108,7 +108,7 @@ static void add_part(xd_decl *d, xd_weight *w, xd_gathering *g, const xd_mat_par
 static void load_whole(xd_decl *d, xd_weight *w, xd_gathering *g, const xd_matrix *m, float gain)
 {
     const xd_mat_part *p = g->parts;
-    /* 1: the packing function gets the matrix in its checkpoint shape, not as two dimensions */
+    /* 1: the matrix is packed from a tensor of its checkpoint shape, not [out, in] */
     int                stored = g->whole && m->shape;
     if (xd_gather_needs_scales(w, g) &&
         !(w->scale = g->scale = malloc((size_t)w->out * sizeof *g->scale + 1)))

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-/* FIRST: number of events for which memory is allocated first */
+/* FIRST: number of events in the first allocation; MAX_EVENTS: max number of recorded events */
 enum { FIRST = 1 << 14, MAX_EVENTS = 1 << 23 };
 
 static const char *const phases[] = {

@@ -15,7 +15,8 @@ typedef struct noted { /* `c` must be first: comm_of casts an xd_comm * to noted
     xd_comm  *real, *count;
     xd_trace *t;
     int       group;            /* kind of group: XD_GROUP_ALL, an axis, ...                   */
-    int       base, unit;       /* rank i of the communicator is rank base + i * unit of the plan */
+    /* rank i of this communicator is rank base + i * unit of the ranks that the plan uses */
+    int       base, unit;
     /* [size]: for each rank, the number of messages sent to the rank (out) and received from the
      * rank (in). */
     int32_t  *out, *in;

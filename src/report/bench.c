@@ -59,8 +59,8 @@ typedef struct bench {
     int         runs;
     probe       probe;
     int         parts;          /* number of parts printed so far                              */
-    size_t      whole;          /* bytes of a part's weights without shared storage            */
-    size_t      predicted;      /* predicted peak bytes of weights and arenas                  */
+    size_t      whole;          /* bytes of a part's weights if blocks do not share storage    */
+    size_t      predicted;      /* predicted maximum memory of the weights and arenas in bytes */
 } bench;
 
 void xd_bench_print(const xd_bench_args *a, const char *fmt, ...)
@@ -141,7 +141,7 @@ static xd_status open_probe(bench *b, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for a GEMM of %d x %d matrices", SIDE, SIDE);
     d->mem->fill(d, NULL, p->in.p, 0, xd_bytes(p->in));
     d->mem->fill(d, NULL, p->out.p, 0, xd_bytes(p->out));
-    /* the packing function reads weights from host memory */
+    /* a zero matrix in host memory, from which the device packs the weight */
     if (!(from.p = calloc((size_t)SIDE * SIDE, 4)))
         return xd_fail(e, XD_ENOMEM, "no memory for a matrix of %d x %d", SIDE, SIDE);
     xd_status s = d->ops->pack(d, &p->w, from, p->tmp);
@@ -154,7 +154,8 @@ static double gemm_now(bench *b)
 {
     xd_gemm a = gemm_of(&b->probe);
     double  best = 0;
-    if (!b->g->ctx.dev->host_memory)    /* the first peak of a GPU is already a rate of GEMMs  */
+    /* A GPU's first peak rate is already measured with GEMMs, so it is also the GEMM peak. */
+    if (!b->g->ctx.dev->host_memory)
         return peak_now(b);
     for (int i = 0; i < 4 && b->probe.tmp; i++) {
         double t0 = xd_now_s();
@@ -189,8 +190,8 @@ static double flops_of(const bench *b)
     return flops;
 }
 
-/* Returns 1 if the part must be run again; if the `turn` callback is set, the callback decides. The
- * array t has the seconds of the n runs so far. */
+/* Returns 1 if the part must be run again. If the program has set the callback `turn`, the callback
+ * decides. The array t has the seconds of the n runs so far. */
 static int keeps_running(const bench *b, int n, const double *t, const double *peak, double spent)
 {
     int           want = b->a->repeats;
@@ -207,7 +208,8 @@ static int keeps_running(const bench *b, int n, const double *t, const double *p
     return want ? n < want : n < 3 || spent < 0.5;
 }
 
-/* Sets b->prof to the profile, in op[0..n), of the run that took s seconds. */
+/* Copies the profile of the run that took s seconds to b->prof. op[0..n) has the profiles of all
+ * runs. */
 static void take_sample(bench *b, const double *took, xd_sample (*op)[XD_NOPS], int n, double s)
 {
     int i = 0;
@@ -569,7 +571,7 @@ static xd_status bench_step(bench *b, xd_err *e)
     if (s == XD_OK)
         s = xd_bench_text(&cond[0], &b->job, e);
     cond[1] = cond[0];
-    if (s == XD_OK)             /* an eighth more than the step needs, for single blocks         */
+    if (s == XD_OK)   /* the arena has an eighth more than a step needs, for timing single blocks */
         s = xd_device_arena_open(&a, g->ctx.dev, bytes + bytes / 8, e);
     if (s == XD_OK) {
         xd_denoise_open(&r.f, &b->job, &b->prof.w.dev, &g->ctx.topo, &a, &p->w->net, cond);
@@ -687,7 +689,7 @@ static xd_status open_bench(bench *b, xd_request *r, xd_err *e)
         return s;
     xd_bench_request(r, a, b->g);
     s = xd_job_open(&b->job, &b->g->ctx, r, e);
-    b->job.boundary = -1;       /* a model with two transformers is represented by one         */
+    b->job.boundary = -1;       /* if the model has two transformers, only the first is measured */
     if (s == XD_OK)
         s = xd_dev_open_count(&b->meter, NULL, e);
     if (s == XD_OK)

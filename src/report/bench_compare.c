@@ -26,7 +26,7 @@ static double of_all(const xd_bench_pair *d, double v, xd_red op)
 
 /* ---- a round ------------------------------------------------------------------------------ */
 
-/* Returns the seconds of one step of the plan, on the slowest rank. */
+/* Runs the plan's timed steps, and returns the mean seconds of a step on the slowest rank. */
 static double run_on_plan(xd_bench_pair *d, int counts)
 {
     const xd_traffic *sent = used_ranks(d)->traffic;
@@ -89,7 +89,8 @@ xd_status xd_bench_pair_run(xd_bench_pair *d, xd_err *e)
 
 typedef struct ratio { double low, mid, high; } ratio;
 
-/* Returns the median and the range of the ratio `times` * a / b over all rounds. */
+/* Computes the ratio `times` * a / b for each round. Returns the median and the range of the
+ * ratios. */
 static ratio compare_rounds(const xd_bench_pair *d, const double *a, const double *b, double times)
 {
     double v[XD_MAXROUNDS];
@@ -100,13 +101,15 @@ static ratio compare_rounds(const xd_bench_pair *d, const double *a, const doubl
 }
 
 typedef struct verdict {
-    /* t: seconds; gain, busy: efficiency of the plan, relative to one rank that computes alone
-     * (gain) or while the other ranks compute, too (busy) */
+    /* t: seconds of each kind of run. gain and busy: parallel efficiency of the plan. `gain` is
+     * relative to one rank that computes alone, and `busy` to one rank that computes while all
+     * other ranks do the same work. */
     ratio    t[XD_NRUNS], gain, busy;
-    /* [ranks][4]: bytes that the rank has sent: [0] in the first timed step, [1] in all timed
-     * steps; [2] and [3]: the same bytes as counted in advance */
+    /* [ranks][4]: bytes that each rank sends. Element 0 is measured in the first timed step,
+     * element 1 in all timed steps; elements 2 and 3 are the same two values, as counted before the
+     * measurement. */
     int64_t *bytes;
-    int64_t  sum[2];            /* bytes of all ranks in a step: [0] sent, [1] counted before  */
+    int64_t  sum[2];            /* bytes that all ranks send in a step: [0] measured, [1] counted */
     int      same;
 } verdict;
 

@@ -2,7 +2,8 @@
  *
  * One side of the comparison is an engine with one rank, the other side is an engine with the plan.
  * Every rank opens both engines and runs them alternately. The plan's engine uses the weights of
- * the one-rank engine where possible. Bytes are counted before anything is computed. */
+ * the one-rank engine where possible. The bytes of memory and messages are counted before anything
+ * is computed. */
 #include "report/bench_compare.h"
 
 #include <stdio.h>
@@ -34,8 +35,8 @@ static xd_comm *used_ranks(const xd_bench_pair *d)
 
 /* ---- number of rounds ---------------------------------------------------------------------- */
 
-/* Sets the number of rounds. For large models the number is smaller, because a run that takes
- * seconds needs no warm-up round and few measured rounds. */
+/* Sets the numbers of warm-up rounds and measured rounds. A large model, whose runs take seconds,
+ * has no warm-up round and only a few measured rounds. */
 static void plan_rounds(xd_bench_pair *d)
 {
     int heavy = d->flops > 2e11;
@@ -134,12 +135,12 @@ static xd_status load_sides(xd_bench_pair *d, int vae, xd_err *e)
 static xd_status open_job(xd_bench_pair *d, xd_bench_side *s, int steps, xd_err *e)
 {
     xd_bench_request(&s->r, d->a, s->g);
-    /* because some schedules cannot have a single step */
+    /* at least 2 steps, because some sampling schedules do not allow a single step */
     s->r.num_inference_steps = steps < 2 ? 2 : steps;
     s->r.guidance_scale = d->all.g->ctx.plan.deg.n[XD_CFG] > 1 ? 4.5 : 1;
     xd_job_close(&s->job);
     xd_status st = xd_job_open(&s->job, &s->g->ctx, &s->r, e);
-    s->job.boundary = -1;       /* a model with two transformers is represented by one         */
+    s->job.boundary = -1;       /* if the model has two transformers, only the first is measured */
     return st;
 }
 
@@ -185,8 +186,8 @@ static xd_status count_steps(xd_bench_pair *d, const xd_cond *cond, xd_err *e)
     return st;
 }
 
-/* Sets the number of steps, the counted bytes and the arena of one side's denoising loop. All ranks
- * open the denoising loop together later. */
+/* Prepares one side's job for `steps` denoising steps, and counts the bytes of the arena that they
+ * need. All ranks open the denoising loop together later. */
 static xd_status prepare_flow(xd_bench_pair *d, xd_bench_side *s, int steps, xd_err *e)
 {
     int64_t   len[XD_MAXPASS] = { d->text.tok.d[0], d->text.tok.d[0] };
@@ -389,7 +390,7 @@ static xd_status bench_parts(xd_bench_pair *d, xd_err *e)
     int          vae = d->all.g->ctx.plan.vae_rows, first = used_ranks(d)->rank == 0;
     int          how = XD_FOR_BENCH | XD_ALONE | (a->random_weights ? 0 : XD_WITH_FILES);
     xd_status    s = xd_open_with(&d->one.g, &o, how, e);
-    if (s == XD_OK)             /* refuses an impossible size before anything is printed       */
+    if (s == XD_OK)        /* an impossible image size must be refused before anything is printed */
         s = open_job(d, &d->all, 1, e);
     s = xd_world_agree(&d->all.g->ctx.world, s, e);
     if (s == XD_OK && first)

@@ -80,7 +80,8 @@ typedef struct pair {           /* two files to compare, which are read frame by
     uint8_t       *map;         /* difference image of the worst frame so far, or NULL           */
 } pair;
 
-/* Reads the next frame of both files. Sets *more to 1 if both files had another frame. */
+/* Reads the next frame of both files. Sets *more to 1 if a frame was read from both files, and to 0
+ * at the end of the files. */
 static xd_status next_frames(pair *p, int *more, xd_err *e)
 {
     int64_t w[2], h[2];

@@ -7,12 +7,15 @@
 #include "base/minmax.h"
 #include "base/par.h"
 
-enum { WINDOW = 11, MAPS = 5 }; /* MAPS: levels of images a, b; products a a, b b, a b           */
+/* MAPS: number of maps (arrays of values per pixel) that SSIM averages: the levels a and b of the
+ * two images, and the products a a, b b and a b. */
+enum { WINDOW = 11, MAPS = 5 };
 
 /* ---- SSIM ---------------------------------------------------------------------------------- */
 
 typedef struct windows {        /* SSIM windows over one channel of a frame                    */
-    const uint8_t *a, *b;       /* first level of the channel; 3 bytes per pixel                 */
+    /* the channel's level in the first pixel of each image; pixels are 3 bytes apart */
+    const uint8_t *a, *b;
     int64_t w, h;
     int64_t cols, rows;         /* number of SSIM windows per row and per column of the image    */
     int     side;               /* width and height of an SSIM window in pixels               */

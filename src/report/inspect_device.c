@@ -20,8 +20,8 @@ static int find_device(char *name, size_t size)
     return 0;
 }
 
-/* Appends how a component uses the GPU's memory: "text encoders 20.5 MB stays", "dit 24 GB with 19
- * of 57 blocks streamed". */
+/* Appends a description of how a component uses the GPU's memory, such as "text encoders 20.5 MB
+ * stays" or "dit 24 GB with 19 of 57 blocks streamed". */
 static void put_part(xd_text_buf *b, const char *what, size_t bytes, int streamed, int blocks,
                      const char *after)
 {

@@ -87,8 +87,8 @@ static void write_share(const xd_inspect_args *a, const char *slot, const char *
     xd_buf_free(&types);
 }
 
-/* Returns 1 if layout `l` of tensor names belongs to the kind of network that a component's slot
- * needs. */
+/* `l` is a known layout of tensor names. Returns 1 if networks with this layout can be the
+ * component `slot`, such as "vae". */
 static int suits_slot(const xd_key_map *l, const char *slot)
 {
     const char *net = l->nets[0];
@@ -105,8 +105,9 @@ static int suits_slot(const xd_key_map *l, const char *slot)
     return strcmp(net, "clip") != 0 && strcmp(net, "t5") != 0 && !vae && !llm;
 }
 
-/* Prints each component of the file; returns the number of components. A CLIP whose tensor names
- * have no prefix may be either of the two encoders, and is printed once. */
+/* Prints each component of the file; returns the number of components. A file may have a CLIP text
+ * encoder whose tensor names have no prefix, so that it may be clip_l or clip_g. Such an encoder is
+ * printed only once. */
 static int write_components(const xd_inspect_args *a, const xd_st *st)
 {
     static const char *const slots[SLOTS] = { "transformer", "vae", "clip_l", "clip_g", "t5xxl",

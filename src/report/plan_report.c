@@ -14,7 +14,8 @@
 #include "report/columns.h"
 #include "report/plans.h"
 
-enum { LEAST_COLD = 1000000 };  /* uncached weights of fewer bytes than this are not mentioned    */
+/* if fewer bytes of weights must be read from disk, the report does not mention them */
+enum { LEAST_COLD = 1000000 };
 
 XD_PRINTF(2, 3) static void write_line(const xd_plans *p, const char *fmt, ...)
 {
@@ -83,8 +84,8 @@ static void write_reading(const xd_plans *p)
                    text.s);
 }
 
-/* If a device cannot hold all weights, prints how many bytes of weights the plan copies from host
- * memory, and how much host memory this needs. */
+/* If a device cannot hold all weights, prints how many bytes of weights the plan streams from host
+ * memory, and how much host memory the streamed weights need. */
 static void write_streaming(const xd_plans *p, int i)
 {
     const xd_prediction *f = &p->s.c[i].f;
@@ -123,7 +124,7 @@ static void write_row(const xd_plans *p, const xd_column *shape, int i)
     write_line(p, "%s", line);
 }
 
-/* Appends to a line about an option that saves time: what the predicted times assume about this
+/* For a line about an option that saves time: appends what the predicted times assume about the
  * option. */
 static void add_assumption(const xd_plans *p, const xd_prediction *f, size_t option, xd_text_buf *b)
 {
@@ -187,10 +188,10 @@ static void write_table(const xd_plans *p)
 
 enum { STRIP = 64 };
 
-typedef struct strips {         /* a drawing with one line of characters per rank              */
+typedef struct strips {         /* a text drawing of a step, with one line of characters per rank */
     double from, to;
     int    ranks, wide;
-    char  *line;                /* [ranks][wide + 1]: characters of each rank's line           */
+    char  *line;          /* [ranks][wide + 1]: the lines of the drawing, each ends with a 0 byte */
 } strips;
 
 static void draw_piece(void *ctx, int rank, char what, double from, double to)
@@ -348,7 +349,7 @@ static xd_status write_json(const xd_plans *p, xd_err *e)
     return s;
 }
 
-/* Warns about given options that have no effect on any possible plan. */
+/* Warns about options that the user has given but that have no effect on any possible plan. */
 static void write_unused(const xd_plans *p)
 {
     const xd_plan_table *t = xd_plan_table_now();

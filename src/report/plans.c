@@ -20,8 +20,8 @@
 
 /* ---- the model and the machine -------------------------------------------------------------- */
 
-/* Sets the machine's memory to the memory that is free now; the machine file only has the memory at
- * the time of the probe. */
+/* Sets the machine's memory to the memory that is free now, because the machine file has the memory
+ * that was free during `xdit probe`. */
 static void set_room(xd_plans *p)
 {
     size_t have, space;
@@ -60,8 +60,8 @@ static xd_status set_devices(xd_plans *p, int *ranks, xd_err *e)
     return s;
 }
 
-/* Sets the machine and the number of ranks. Plans for a cluster, which is another machine, assume
- * that it computes in bf16, unless f32 is requested. */
+/* Sets the machine and the number of ranks. A cluster (the option --cluster) is another machine.
+ * Plans for a cluster assume that its devices compute in bf16, unless f32 is requested. */
 static xd_status set_machine(xd_plans *p, xd_err *e)
 {
     const xd_advise_args *a = &p->a;
@@ -141,7 +141,8 @@ static xd_status open_all(xd_plans *p, xd_err *e)
         s = set_machine(p, e);
     if (s == XD_OK)
         set_request(p);
-    if (s == XD_OK && p->r.prompts[0][0])       /* the tokenizers, which are opened only once  */
+    /* opens the tokenizers here, so that predictions do not open them again */
+    if (s == XD_OK && p->r.prompts[0][0])
         xd_model_tokenizers(&p->g->ctx.model, NULL);
     return s;
 }
@@ -192,7 +193,7 @@ static xd_status fill_ranks(xd_plans *p, int i, xd_err *e)
     return XD_OK;
 }
 
-/* Makes a plan's options point to the copies of texts in p->texts, because the original texts
+/* Replaces the strings in a plan's options by the copies in p->texts, because the original strings
  * belong to the program. */
 static void use_own_texts(const xd_plans *p, xd_parallel *a)
 {
@@ -284,7 +285,7 @@ xd_status xd_plans_make(xd_plans **out, const xd_advise_args *args, xd_err *e)
         s = open_all(p, e);
     if (s == XD_OK) {
         s = search_plans(p, e);
-        if (p->s.n)             /* also if the search failed: records of refused plans         */
+        if (p->s.n)             /* if the search failed, fills the records of the refused plans */
             s = fill_all(p, e) == XD_OK ? s : XD_ENOMEM;
     }
     xd_log_enter(before);

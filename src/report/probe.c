@@ -259,7 +259,8 @@ static xd_status run_probe(const xd_probe_args *a, xd_err *e)
         s = measure_machine(&p, a, &m, e);
     if (s == XD_OK) {
         if (!p.apart)
-            /* The fastest of several calls does not show that ranks share cores. */
+            /* The measured rates are those of the fastest calls, which are not slowed down by ranks
+             * that share a core. Therefore the rates are reduced if ranks share cores. */
             xd_machine_oversubscribe(&m);
         name_machine(&p, &m);
         if (p.all->rank == 0)

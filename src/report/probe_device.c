@@ -12,7 +12,8 @@
 enum { SMALL = 16 << 10, BIG = 64 << 20, BIG_SLOW = 1 << 20, MANY = 50, FEW = 8, ROUNDS = 5,
        WIDTH = 4096, WIDTH_SLOW = 64, MOST_PRODUCTS = 4096 };
 
-typedef struct lane {           /* messages of communicator `c`, from buffer a to buffer b     */
+/* arguments for sending buffer a to rank `to`, and receiving buffer b from rank `from` */
+typedef struct lane {
     xd_prober *p;
     xd_comm   *c;
     int        to, from;
@@ -67,8 +68,8 @@ typedef struct product {
     size_t    bytes;
 } product;
 
-/* Opens the matrix product whose speed is measured. All operands are zero, because zeros have the
- * same representation in every packing of weights. */
+/* Opens the matrix product whose speed is measured. All operands are zero, so the weights need not
+ * be packed: packed zeros are zeros in every layout. */
 static xd_status open_product(product *q, xd_dev *d, int64_t n)
 {
     *q = (product){ .w = { .type = XD_BF16, .out = n, .in = n, .kernel = { 1, 1, 1 },

@@ -31,8 +31,9 @@ static void start_exchange(const lane *l, int64_t n, xd_req r[2])
     r[1] = l->c->ops->send(l->c, bytes_view(l->a, n), l->to);
 }
 
-/* Returns the seconds of one exchange, the fastest of several rounds. A round fills the send
- * buffer, sends and waits (unless `still`), and reads the received data. */
+/* Returns the seconds of one exchange, the fastest of several rounds. An exchange fills the send
+ * buffer, sends and receives messages, waits for them, and reads the received data. If `still` is
+ * 1, no messages are sent or received. */
 static double round_s(const xd_prober *p, const lane *l, int64_t n, int still)
 {
     double best = 1e30;
@@ -56,8 +57,8 @@ static double round_s(const xd_prober *p, const lane *l, int64_t n, int still)
     return best;
 }
 
-/* Returns the seconds that sending and receiving n bytes adds to a round in which a rank fills and
- * reads its buffers, as the mean over all ranks. */
+/* Returns the seconds for sending and receiving n bytes, as the mean over all ranks. The time for
+ * filling and reading the buffers is measured separately and subtracted. */
 static double message_s(const xd_prober *p, const lane *l, int64_t n)
 {
     double t = round_s(p, l, n, 0) - round_s(p, l, n, 1);
@@ -139,8 +140,8 @@ xd_status xd_probe_wires(xd_prober *p, xd_machine *m, xd_err *e)
                  a + BIG };
     if (n > 1)
         probe_wire(p, &near, &m->inside);
-    /* Each rank exchanges with the same rank of the next host. All ranks of a host share the host's
-     * network port. */
+    /* Each rank sends to the rank with the same index on the next host. All ranks of a host share
+     * the host's network port, so the bandwidth of the host is n times that of a rank. */
     if (m->hosts > 1) {
         probe_wire(p, &far, &m->between);
         m->between.bytes *= n;

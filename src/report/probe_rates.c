@@ -18,7 +18,8 @@
 static const double SPAN_S = 0.05;
 
 enum { CACHE_BYTES = 4 << 20, MOST_CALLS = 256 };
-static const double CALLS_S = 0.002;    /* seconds; duration of the calls that are timed together */
+/* minimum seconds that are timed at once; shorter calls are timed together */
+static const double CALLS_S = 0.002;
 
 typedef struct sizes {
     int large, rows, few, tokens, most_keys, few_keys, few_tokens, heads, side, channels;
@@ -38,7 +39,7 @@ static const sizes *sizes_of(const xd_prober *p)
 typedef struct work {           /* a kernel and its operands, in one memory block              */
     xd_prober *p;
     const sizes *z;
-    xd_dtype   type, kept;      /* type: compute type; kept: type of the weights               */
+    xd_dtype   type, kept;      /* type: compute type; kept: element type of the stored weights */
     int        fp8;             /* 1: the inputs of GEMMs are converted to e4m3, too           */
     xd_arena   a;
     xd_op      op;
@@ -49,7 +50,8 @@ typedef struct work {           /* a kernel and its operands, in one memory bloc
     } u;
     xd_kv      kv;
     xd_weight  w;
-    /* scratch memory; memory that is written before every call, or NULL */
+    /* tmp: the kernel's scratch memory. spoil: memory that is written before every call, to evict
+     * the operands from the caches; or NULL. */
     void      *tmp, *spoil;
     xd_status  status;
 } work;

@@ -125,9 +125,10 @@ void xd_drawing_open(xd_drawing *d, const char *title, int memory)
 /* colour of a cell, or NULL for white */
 typedef struct cell_color { const char *color; int patch; } cell_color;
 
-/* Computes the colour of each cell. A cell in which several kinds of activity alternate is drawn as
- * only one kind: the kind for which the drawn time lags most behind the real time so far. Over many
- * cells, the drawn width of each kind is thus proportional to its time. */
+/* Computes the colour of each cell. A cell may contain several kinds of activity, but is drawn in
+ * the colour of only one kind. This is the kind whose drawn time, summed over all cells so far, is
+ * most below its real time. Over many cells, the drawn width of each kind is thus proportional to
+ * its time. */
 static void color_cells(const cell *c, double unit, cell_color out[CELLS])
 {
     enum { IDLE = XD_SPAN_MESSAGE, N }; /* messages are drawn separately, in a strip of their own */

@@ -14,10 +14,12 @@
 enum { MOST_RANKS = 65536 };
 
 typedef struct rank_state {     /* state of a rank while the file's events are read in order     */
-    double from, to;            /* seconds: begin and end of the shown step; to 0: no step       */
-    double before;              /* seconds: end of the previous step; 0: no previous step        */
+    /* begin and end of the shown step in seconds; to is 0 if the rank has no such step */
+    double from, to;
+    double before;           /* end of the previous step in seconds; 0: there is no previous step */
     double piece_end;           /* end of the current work item in seconds                      */
-    /* patch: patch of the current work item; on_device: 1: the trace has device times */
+    /* patch: PipeFusion patch that the rank is computing. on_device: 1 if the trace has times that
+     * were measured on the rank's device. */
     int    patch, on_device;
 } rank_state;
 
@@ -51,7 +53,7 @@ static int int_of(const xd_json *j, const char *key, int other)
     return xd_json_number(xd_json_get(j, key), &v) && fabs(v) < 1e9 ? (int)v : other;
 }
 
-/* Reads an event with a duration; returns 0 for other values. */
+/* Reads an event with a duration from a JSON value. Returns 0 if the value is not such an event. */
 static int read_slice(const xd_json *j, slice *s)
 {
     const char    *ph = xd_json_text(xd_json_get(j, "ph"));
@@ -125,7 +127,7 @@ static void find_step(shown *t)
     t->one.from = before > 0 && before < t->one.to ? before : t->one.from;
 }
 
-/* Returns the kind of span as which an event is drawn, or XD_SPAN_KINDS if the event is not
+/* Returns the kind of span that is drawn for an event. Returns XD_SPAN_KINDS if the event is not
  * drawn. */
 static xd_span_kind kind_of(const slice *s, const rank_state *r)
 {

@@ -202,7 +202,7 @@ uint16_t xd_f32_f16(float v)
     uint32_t sign = (b >> 16) & 0x8000u, a = b & 0x7fffffffu;
     if (a > 0x7f800000u)
         return (uint16_t)(sign | 0x7e00u);
-    if (a >= 0x477ff000u)                       /* rounds to infinity: exceeds the largest f16   */
+    if (a >= 0x477ff000u)                   /* too large for f16 after rounding: becomes infinity */
         return (uint16_t)(sign | 0x7c00u);
     if (a < 0x38800000u) {                      /* subnormal f16: the addition below rounds */
         float f;
@@ -239,7 +239,8 @@ uint8_t xd_f32_f8e4m3(float v)
         return sign | 0x7fu;
     if (a >= 0x43e00000u)                       /* magnitudes of at least 448 become 448 */
         return sign | 0x7eu;
-    if (a < 0x3c800000u) { /* adding 2^14 rounds to a multiple of 2^-9, the step here */
+    /* subnormal e4m3: adding 2^14 rounds to a multiple of 2^-9, the spacing of subnormals */
+    if (a < 0x3c800000u) {
         float f;
         memcpy(&f, &a, sizeof f);
         f += 0x1p14f;
@@ -270,7 +271,8 @@ static float load_element(const char *p, xd_dtype t)
     }
 }
 
-/* Converts n elements through f32, several complete blocks at a time. */
+/* Converts n elements of a block type to f32 and then to type tt, several complete blocks at a
+ * time. */
 static void convert_blocks(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n)
 {
     enum { PIECE = 1024 };
@@ -337,7 +339,7 @@ void xd_convert_at(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t
     const char   *in = (const char *)from + xd_dtype_bytes(ft, first);
     char         *out = to;
     float         x[MAX_BLOCK];
-    if (skip && n) { /* first, converts the rest of the block that contains `first` */
+    if (skip && n) { /* the range begins within a block: converts the rest of this block */
         int64_t m = block - skip < n ? block - skip : n;
         xd_convert(x, XD_F32, in, ft, block);
         xd_convert(out, tt, x + skip, XD_F32, m);
@@ -347,7 +349,7 @@ void xd_convert_at(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t
     }
     int64_t whole = n / block * block;
     xd_convert(out, tt, in, ft, whole);
-    if (n > whole) { /* last, converts the start of the block where the range ends */
+    if (n > whole) { /* the range ends within a block: converts the start of this block */
         xd_convert(x, XD_F32, in + xd_dtype_bytes(ft, whole), ft, block);
         xd_convert(out + xd_dtype_bytes(tt, whole), tt, x, XD_F32, n - whole);
     }

@@ -18,8 +18,8 @@ typedef enum xd_dtype {
     XD_F32, XD_F16, XD_BF16, XD_F64, XD_F8E4M3, XD_F8E5M2, XD_I8, XD_U8, XD_I16, XD_I32, XD_I64,
     XD_BOOL,
     /* Block types, which only GGUF files have. A block has 32 elements, or 256 elements for the
-     * types _K and XD_IQ4_XS, and includes its scales. Only functions whose comments mention block
-     * types accept them. */
+     * types _K and XD_IQ4_XS, and includes its scales. A function accepts tensors of block types
+     * only if its comment mentions block types. */
     XD_Q8_0, XD_Q4_0, XD_Q4_1, XD_Q5_0, XD_Q5_1, XD_Q2_K, XD_Q3_K, XD_Q4_K, XD_Q5_K, XD_Q6_K,
     XD_IQ4_NL, XD_IQ4_XS, XD_NDTYPES,
 } xd_dtype;
