@@ -28,7 +28,7 @@ typedef enum xd_over { XD_OVER_TOKENS, XD_OVER_FEATURES } xd_over;
 typedef struct xd_halo_args {
     xd_tensor in;               /* this rank's rows of images, [T,H,W,C]                       */
     /* lo: max number of rows to receive from above this rank's rows; hi: max number of rows to
-     * receive from below them. */
+     * receive from below this rank's rows. */
     int       lo, hi;
     xd_tensor above, below;     /* results: the received rows, in memory from the arena        */
 } xd_halo_args;
@@ -62,7 +62,7 @@ extern const xd_hooks xd_hooks_local;
 
 struct xd_exec {
     xd_dev          *dev;       /* device that computes                                       */
-    xd_stream       *st;        /* stream on which the kernels are queued, in order */
+    xd_stream       *st;        /* device stream on which the kernels are queued, in order */
     xd_arena        *tmp;       /* scratch memory, rewound by the engine after each block     */
     xd_tables       *tables;    /* tensors cached while a request runs, or NULL                */
     struct xd_mods  *mods;      /* modulations of several steps (dit/mods.h), or NULL           */
@@ -77,7 +77,7 @@ struct xd_exec {
     int              step, pass, layer, site;
     int              exact;     /* 1: the step is exact: it uses no stale data                */
     int              window_off;        /* 1: the current attention ignores the attention window */
-    int              int8_attn; /* 1: attention over tokens uses int8 scores                  */
+    int              int8_attn; /* 1: attention over tokens computes its scores in int8       */
     int              fp8_gemm;  /* 1: layers with fp8 weights get fp8 inputs                  */
     /* A VAE can compute a feature map in bands of rows, one after the other. `band` is the size of
      * a band in bytes; 0: the VAE chooses the best size. */
@@ -88,15 +88,15 @@ struct xd_exec {
     void           (*watch)(void *watcher, xd_exec *x);
     void            *watcher;
     /* A callback that is called between two parts of a long computation, so that other engines can
-     * compute during the call. No message is pending then, and device memory stays valid. NULL: not
-     * called. */
+     * compute during the call. During the call no message is pending, and device memory stays
+     * valid. NULL: not called. */
     void           (*pause)(void *pauser, xd_exec *x);
     void            *pauser;
     xd_err           err;       /* the context's first failure                                */
 };
 
-/* Initializes an execution context on a device. Unless the caller then changes the fields, a single
- * rank computes all tokens, with batch size 1. */
+/* Initializes an execution context on a device. Until the caller changes the context's fields, the
+ * context describes a single rank that computes all tokens, with batch size 1. */
 void xd_exec_init(xd_exec *x, xd_dev *dev, xd_arena *tmp, xd_dtype act);
 
 /* Returns 1 if the context has not failed. */

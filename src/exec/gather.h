@@ -49,9 +49,10 @@ typedef struct xd_gathering {
 
 /* Decides how local matrix w is gathered from the checkpoint. Scaled 8-bit elements and elements of
  * block types are gathered in the compute type, or in f32 if they will be quantized. F32 elements
- * are also rounded while they are gathered, which saves memory, except in bands to which LoRA terms
- * are added. `stays` is 1 if the matrix stays in its file and is packed in groups of rows. Elements
- * of block types are then not rounded while they are gathered, because the device rounds faster. */
+ * are rounded to the compute type while they are gathered, which saves memory, except in bands to
+ * which LoRA terms are added. `stays` is 1 if the matrix stays in its file and is packed in groups
+ * of rows. In a matrix that stays in its file, elements of block types are not rounded while they
+ * are gathered, because the device rounds faster. */
 xd_gathering xd_gather_plan(const xd_decl *d, const xd_weight *w, const xd_matrix *m, int stays);
 /* Returns 1 if all parts of a local matrix are stored as rows of integers that w uses without
  * conversion. Sets *turned to 1 if the file stores the rows of some parts in another order. */
@@ -66,8 +67,8 @@ int    xd_gather_needs_scales(const xd_weight *w, const xd_gathering *g);
 void   xd_gather_scales(const xd_weight *w, const xd_gathering *g, const xd_gather *from);
 /* Allocates the buffer for copied rows. Returns NULL if out of memory. */
 void  *xd_gather_buffer(xd_decl *d, const xd_gathering *g);
-/* Returns the bytes of memory for adding LoRA terms to the parts of a local matrix. The result is
- * the sum over all parts, since all parts may be open at the same time. */
+/* Returns the bytes of memory for adding LoRA terms to the parts of a local matrix. The memory is
+ * enough for all parts together, since all parts may be open at the same time. */
 size_t xd_gather_sum_bytes(const xd_decl *d, const xd_gathering *g);
 /* Tells the weight source which rows of the checkpoint matrices (the parts of m) will be read. */
 void   xd_gather_announce(xd_decl *d, const xd_matrix *m);

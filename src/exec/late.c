@@ -90,7 +90,7 @@ void xd_late_take(xd_exec *x, xd_norm *a)
 }
 
 /* Lists the operands through which an op may access rows of the hidden state. Returns the number of
- * listed operands, at most three. Returns -1 if the op's operands are unknown. */
+ * listed operands, which is at most three, or -1 if the operands of this op are unknown. */
 static int operands_of(xd_op op, const void *args, xd_tensor t[3])
 {
     const xd_gemm       *gemm = args;

@@ -104,7 +104,7 @@ int    xd_sum_whole(xd_decl *d, xd_fetched *f);
 
 /* ---- matrices (matrix.c) ------------------------------------------------------------------- */
 
-typedef struct xd_mat_part {    /* a checkpoint matrix with rows of a local matrix             */
+typedef struct xd_mat_part {  /* a checkpoint matrix from which rows of a local matrix are copied */
     const char *name;
     int64_t     out, in;        /* number of rows and columns in the checkpoint                */
     int64_t     rows;           /* number of rows of this checkpoint matrix on this rank       */
@@ -136,13 +136,14 @@ typedef struct xd_lin_kind { xd_split split; int bias, few; } xd_lin_kind;
 /* Sets the element type of a weight matrix w. If the user requests quantized weights, two kinds of
  * matrices are quantized. Matrices that tensor parallelism can split are quantized to save memory
  * and time. Matrices that multiply only a few input rows are quantized to save memory. Matrices
- * that multiply few rows become integers, which are more precise than e4m3. The element type does
- * not depend on the tensor-parallel degree. Returns 1 if the matrix is stored in groups of four-bit
- * integers and multiplied in the compute type. */
+ * that multiply few rows become integers, which are more precise than e4m3. The element type of a
+ * matrix does not depend on the tensor-parallel degree. Returns 1 if the matrix is stored in groups
+ * of four-bit integers and multiplied in the compute type. */
 int xd_mat_type(const xd_decl *d, const xd_lin_kind *kind, const xd_matrix *m, xd_weight *w);
-/* Decides whether a layer whose matrix is stored as rotated integers rotates its inputs. If it
- * does, the matrix stays rotated, and the function sets w->rotate to the group size of the
- * rotation. Otherwise sets w->rotate to 0 and may change the type of w. Returns w->rotate. */
+/* Decides whether a layer whose matrix is stored as rotated integers rotates its inputs. If the
+ * layer rotates its inputs, the matrix stays rotated, and w->rotate is set to the group size of the
+ * rotation. If the layer does not rotate its inputs, w->rotate is set to 0, and the element type of
+ * w may change. Returns w->rotate. */
 int64_t xd_mat_rotation(xd_decl *d, xd_lin *w, const xd_matrix *m);
 /* Adds the size of w, and the working memory for loading w, to the counted memory. */
 void xd_mat_count(xd_decl *d, xd_weight *w, const xd_matrix *m);
@@ -156,7 +157,8 @@ void xd_mat_pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name);
  * its parts are stored as the integers of w, if a part has a block type, or if all matrices stay
  * (d->stays). */
 int     xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m);
-/* Count and load a matrix that stays as stored, in place of xd_mat_count and xd_mat_load. */
+/* For a matrix that stays as stored, xd_mat_count_stored and xd_mat_load_stored replace
+ * xd_mat_count and xd_mat_load. */
 void    xd_mat_count_stored(xd_decl *d, xd_lin *l, const xd_matrix *m);
 void    xd_mat_load_stored(xd_decl *d, xd_lin *l, const xd_matrix *m);
 /* Returns 1 if matrix m, which will be quantized, is quantized to groups of four-bit integers. */
@@ -169,8 +171,8 @@ int64_t xd_mat_four_rotation(const xd_decl *d, const xd_matrix *m);
  * loaded. Sets *rotate to the group size in which the matrix's columns stay rotated. If *rotate is
  * 0, the rows either are not rotated, or their rotation is undone each time they are gathered. */
 int     xd_mat_is_four(const xd_decl *d, const xd_matrix *m, int64_t *rotate);
-/* Count and load a matrix in groups of four-bit integers, in place of xd_mat_count and xd_mat_load.
- * The caller has set l->rotate. */
+/* For a matrix in groups of four-bit integers, xd_mat_count_four and xd_mat_load_four replace
+ * xd_mat_count and xd_mat_load. The caller has set l->rotate. */
 void    xd_mat_count_four(xd_decl *d, xd_lin *l, const xd_matrix *m);
 void    xd_mat_load_four(xd_decl *d, xd_lin *l, const xd_matrix *m);
 

@@ -16,8 +16,9 @@ typedef struct xd_state { /* activations that are passed from block to block and
     /* The hidden state, F32, which blocks change in place. The hidden state has this rank's rows of
      * text, padding, reference images and image, in this order, with D features each. */
     xd_tensor h;
-    /* The outputs of k early blocks, one below the other, [k rows of h, D], in the compute type.
-     * Long skip connections use these outputs; absent if the model has no long skip connections. */
+    /* The outputs of k early blocks, concatenated along the rows, in the compute type: a tensor
+     * with k times as many rows as h and D features. Long skip connections use these outputs;
+     * absent if the model has no long skip connections. */
     xd_tensor skips;
     /* The input that the current block gets from a long skip connection, [rows of h, D], or
      * absent. */
@@ -43,7 +44,7 @@ typedef struct xd_block {       /* a kind of block of a network                 
  * xd_vae. */
 typedef struct xd_net_def {
     const char     *name;       /* xdit's name of the network, e.g. "t5"                       */
-    /* class names that select this network, as in a config's `_class_name` or `architectures` */
+    /* values of `_class_name` or `architectures` in a config that select this network */
     const char     *classes[6];
     /* Prefix of tensor names, such as "text_model.", which a file may omit; NULL: no prefix. */
     const char     *prefix;
@@ -52,8 +53,9 @@ typedef struct xd_net_def {
     /* Prefix of the tensor names in printed lists, for example ""; NULL: printed names begin with
      * `prefix`. */
     const char     *lead;
-    /* Start of tensor names, such as "visual.". A file has these names either without any prefix or
-     * after `prefix`, but never after one of `prefixes`. NULL: there are no such names. */
+    /* Start of some declared tensor names, such as "visual.". In a file, names that start with this
+     * text have either no prefix or `prefix`, but never one of `prefixes`. NULL: there are no such
+     * names. */
     const char     *beside;
     /* Names of tensors that files may contain, with or without a prefix, but that are never read. A
      * star at the start or end of a name matches any text: "visual.*". */

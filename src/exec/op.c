@@ -237,8 +237,8 @@ static void run_linear(xd_exec *x, const xd_lin *w, xd_gemm a)
         a.in = turned;
     }
     /* GEMM kernels for int8 weights quantize input rows of any type, and kernels for 16-bit weights
-     * round f32 input rows. Other inputs must be converted before the GEMM: to the weight's type
-     * or, for e4m3 weights, to the compute type, in which the kernel multiplies. */
+     * round f32 input rows. All other inputs are converted here: to the weight's type or, for e4m3
+     * weights, to the compute type. */
     if (a.in.type == XD_F8E4M3)
         a.sx = scales_behind(a.in);
     else if (w->w.type != XD_I8 && !(xd_dtype_size(w->w.type) == 2 && a.in.type == XD_F32))

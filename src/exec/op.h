@@ -48,8 +48,9 @@ xd_tensor xd_seg(xd_tensor y, const xd_lin *w, int i);
  * scale, shift: [1,C], [n,C] or absent. */
 xd_tensor xd_norm_mod(xd_exec *x, xd_tensor in, xd_tensor scale, xd_tensor shift, float eps);
 /* Computes the norm `a`, whose result is read only by the linear layers w and, unless NULL, `also`.
- * If these layers have fp8 inputs, the result has type F8E4M3 with the rows' scales stored after
- * the last row, and is only valid as an input of xd_linear and its variants. */
+ * If these layers have fp8 inputs, the result of the norm has type F8E4M3, with the rows' scales
+ * stored after the last row. Such a result is only valid as an input of xd_linear and its
+ * variants. */
 xd_tensor xd_norm_for(xd_exec *x, const xd_norm *a, const xd_lin *w, const xd_lin *also);
 xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, float eps);
 /* Computes a layer norm with gain and bias, multiplies the result by 1 + scale and adds shift.
@@ -58,9 +59,9 @@ void      xd_norm_into(xd_exec *x, const xd_norm *a);
 xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
 /* Returns factors for RMS norms of rows whose features tensor parallelism splits over ranks. Each
  * of the k tensors in[i], [n,C], has this rank's features of n rows; the complete rows have `width`
- * features. The result, [n,k] F32, has a factor for each row. After a row has been normed over this
- * rank's features, multiplying the row by the factor turns the row into this rank's features of the
- * row normed over all features. The call is collective over the ranks that split the features. */
+ * features. The result, [n,k] F32, has a factor for each row of each tensor. Multiplying a row that
+ * was normed over this rank's features by the row's factor gives the values of a norm over all
+ * features. The call is collective over the ranks that split the features. */
 xd_tensor xd_rms_factors(xd_exec *x, const xd_tensor *in, int k, int64_t width, float eps);
 
 /* Norms and rotates queries or keys [n,H,D] (any strides, but the stride of D is 1) into `out` of
@@ -129,7 +130,8 @@ xd_tensor xd_lookup_places(xd_exec *x, xd_tensor table, int64_t n,
  * `out`. */
 typedef struct xd_conv_options {
     int        stride;          /* stride along rows and columns; 0 means 1                    */
-    const int *lo, *hi;         /* [3]: padding before and after: frames, rows, columns; NULL: 0 */
+    /* [3]: padding before (lo) and after (hi) the frames, rows and columns; NULL: 0 */
+    const int *lo, *hi;
     xd_tensor  residual;        /* a tensor that is added to the result, or absent             */
 } xd_conv_options;
 void      xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,

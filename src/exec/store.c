@@ -79,7 +79,7 @@ void *xd_store_own_block(xd_store *s, size_t bytes, size_t beside)
 {
     size_t window = xd_store_block_bytes(bytes);
     char  *p = own_block(s, window + beside);
-    /* not the complete block: a weight in the block is counted when it is allocated */
+    /* counts only the extra bytes: each weight in the block is counted when it is allocated */
     s->bytes = beside;
     if (!p)
         return NULL;
@@ -91,8 +91,8 @@ xd_arena xd_store_swap_block(xd_store *s, void *base, size_t bytes, const xd_are
 {
     xd_arena before = s->window;
     if (back) {
-        /* Weights in the block that is left are subtracted, because the block's memory was already
-         * counted when it was allocated. */
+        /* The weights in the current block are subtracted, because the memory of this block was
+         * already counted when the block was allocated. */
         s->bytes -= s->window.used;
         s->window = *back;
     } else {
@@ -138,8 +138,8 @@ void *xd_store_get(xd_store *s, size_t bytes, int *mine)
     return s->window.base ? get_from_block(s, bytes, mine) : get_from_device(s, bytes);
 }
 
-/* Returns 1 if a scratch buffer must be in host memory. This is the case for buffer 1, which the
- * host writes, on a device whose memory the host cannot address. */
+/* Returns 1 if a scratch buffer must be in host memory. Scratch buffer 1 is written by the host, so
+ * it is in host memory if the host cannot address device memory. */
 static int in_host_memory(const xd_store *s, int slot)
 {
     return slot == 1 && !s->dev->host_memory;

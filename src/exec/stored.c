@@ -19,7 +19,7 @@ int xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m)
     int sized = d->visit == XD_VISIT_COUNT && d->stays == XD_STAYS_ALL, turned;
     if (d->stays == XD_STAYS_NONE || (!d->src && !sized) || d->visit == XD_VISIT_RANDOM ||
         !d->dev->host_memory)
-        return 0;               /* without a source, sizes can be counted, but no matrix stays */
+        return 0;               /* without a weight source, only sizes can be counted */
     if (xd_gather_integers(d, w, m, &turned))
         return 1;
     for (int i = 0; i < m->n && d->stays == XD_STAYS_BLOCKS; i++) {

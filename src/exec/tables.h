@@ -8,12 +8,12 @@
 
 #include "exec/exec.h"
 
-/* The key of a table in the cache. Two tables are the same if their keys, their shapes and the
- * patches of their tokens are equal. Unused members are NULL. */
+/* The key of a table in the cache. A cached table is used again if its key, its shape and the patch
+ * of its tokens are equal to the requested ones. Unused members are NULL. */
 typedef struct xd_table_key {
     const void *of;                             /* the weight or text on which the table depends */
     void      (*fill)(void *ctx, float *buf);   /* function that fills the table               */
-    /* cos or sin, for a table of RoPE angles: `fill` writes the values of this function. */
+    /* cos or sin, if `fill` writes the cosines or sines of RoPE angles to the table. */
     double    (*fn)(double);
 } xd_table_key;
 

@@ -1,9 +1,9 @@
 /* tokens.h - computes which rank has which tokens of a sequence.
  *
  * All tokens of a pass that flow through the blocks are one sequence of four streams: text,
- * padding, reference images, image. Each patch and sequence rank has one span of each stream
- * (xd_own). Every rank can compute which tokens the other ranks have, so sizes are never sent and
- * need not be equal. */
+ * padding, reference images, image. In each patch, each sequence rank has one span of the tokens of
+ * each stream (xd_own). Every rank can compute which tokens the other ranks have, so sizes are
+ * never sent and need not be equal. */
 #ifndef XD_EXEC_TOKENS_H
 #define XD_EXEC_TOKENS_H
 
@@ -42,8 +42,8 @@ typedef struct xd_layout {
 
 /* Returns the i-th of n nearly equal parts of a span. */
 xd_span xd_cut(xd_span whole, int i, int n);
-/* Divides a span into n consecutive parts, and returns part i. The parts before part i together are
- * at[i] / at[n] of the span. `at` NULL: the parts are nearly equal. */
+/* Divides a span into n consecutive parts, and returns part i. The parts with indices below i
+ * together contain at[i] / at[n] of the span. `at` NULL: the parts are nearly equal. */
 xd_span xd_cut_at(xd_span whole, int i, int n, const int64_t *at);
 /* Returns the span of stream s that one sequence rank has in one patch. All text and padding rows
  * are in patch l->txt_patch. */

@@ -188,7 +188,7 @@ int xd_load_find(xd_decl *d, const xd_fetch *what, xd_fetched *f)
         return 1;
     if (d->src->get(d->src->self, f->name, &f->t, d->err) != XD_OK)
         return 0;
-    /* only sets the shape, which was checked before weights are loaded */
+    /* sets only the shape, which was checked before the weights are loaded */
     f->t = xd_view(f->t.p, f->t.type, what->nd, what->shape);
     return xd_load_coding(d, f, what->rotated);
 }
@@ -664,7 +664,7 @@ static void visit_last(xd_decl *d, xd_weight *w, const char *name, const xd_conv
     xd_load_will(d, name, ".weight", 0, n);
 }
 
-/* Returns the description of a convolution kernel, without its memory. */
+/* Returns the xd_weight of a convolution kernel, for which no memory is allocated yet. */
 static xd_weight kernel_of(const xd_decl *d, const xd_conv_spec *s)
 {
     int       nk = s->last ? 2 : s->nk;

@@ -56,8 +56,8 @@ typedef struct xd_linear_spec {
      * 1. */
     int64_t        unit;
     int            bias;
-    /* 1: the layer's input has only a few rows, as for modulation. The weight is then quantized
-     * even if tensor parallelism does not split the layer. */
+    /* 1: the layer's input has only a few rows, as for modulation. The weight of a layer with few
+     * input rows is quantized even if tensor parallelism does not split the layer. */
     int            few;
 } xd_linear_spec;
 void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *s);
@@ -72,7 +72,7 @@ typedef struct xd_fused_spec {
     xd_split           split;
     /* Tensor parallelism splits a part only at multiples of this number of features. */
     int64_t            unit;
-    /* [n]: one number per part in place of `unit`; NULL: `unit` is for all parts */
+    /* [n]: `unit` for each part; NULL: all parts have the same `unit` */
     const int64_t     *units;
     int                bias;
 } xd_fused_spec;
@@ -126,7 +126,7 @@ void xd_w_unread(xd_decl *d, const char *name, int nd, const int64_t *shape);
 
 /* Enters a scope, which lasts until the matching call of xd_w_leave. All names declared in the
  * scope are prefixed with the formatted text and a dot. In nested scopes, the prefix of the outer
- * scope is first. */
+ * scope precedes that of the inner scope. */
 void xd_w_enter(xd_decl *d, const char *fmt, ...) XD_PRINTF(2, 3);
 void xd_w_leave(xd_decl *d);
 
@@ -247,8 +247,8 @@ struct xd_decl {
     xd_dtype   blocks;
     const xd_source *src;
     int        tp, tp_at;       /* tp: tensor-parallel degree; tp_at: this rank's coordinate   */
-    /* 1: the network's last blocks are not declared, nor are tensors that only these blocks
-     * need. */
+    /* 1: the network's last blocks are not declared, and neither are the tensors that only these
+     * blocks need, such as the final norm. */
     int        cut;
     int        whole;           /* 1: XD_VISIT_LIST also lists tensors that no network reads   */
     int        announces;       /* 1: XD_VISIT_COUNT tells the source which elements will be read */
@@ -265,9 +265,9 @@ struct xd_decl {
     size_t     *blocks_of, *mapped_of;
     /* as `packed`, with each weight's size rounded up (xd_store_block_bytes) */
     size_t     block_bytes;
-    /* Bytes of working memory that loading needs, counted by XD_VISIT_COUNT. Elements 0 and 1 are
-     * for the two scratch buffers of xd_store_scratch. Element 2 is for data that the weight source
-     * allocates. */
+    /* Bytes of working memory that loading needs, counted by XD_VISIT_COUNT. work[0] and work[1]
+     * are bytes of the two scratch buffers of xd_store_scratch, and work[2] is bytes of data that
+     * the weight source allocates. */
     size_t     work[3];
     int        nturned;      /* number of matrices whose rotation was undone during XD_VISIT_LOAD */
     /* number of tensors with NaN or infinities that XD_VISIT_LOAD has found */
@@ -280,8 +280,9 @@ struct xd_decl {
     /* Prefix, possibly "", of the tensor names that are tried first and printed in lists; NULL:
      * `prefix`. */
     const char *lead;
-    /* Start of tensor names, such as "visual.". A file has these names either without any prefix or
-     * after `prefix`, but never after one of `prefixes`. NULL: there are no such names. */
+    /* Start of some declared tensor names, such as "visual.". In a file, names that start with this
+     * text have either no prefix or `prefix`, but never one of `prefixes`. NULL: there are no such
+     * names. */
     const char *beside;
     char       scope[192];
     int        depth;           /* number of nested scopes                                     */
@@ -293,12 +294,12 @@ xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e);
  * process loads the weight, 0 if another process does. */
 void     *xd_store_get(xd_store *s, size_t bytes, int *mine);
 /* Makes the store allocate later weights in a block of memory that `parts` processes share. The
- * block is borrowed, and weights are allocated in it one after the other, at multiples of XD_ALIGN.
- * Each process requests all weights, but loads only some of them. */
+ * block of memory is borrowed. Its weights are allocated one after the other, at multiples of
+ * XD_ALIGN. Each process requests all weights, but loads only some of the weights. */
 void      xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, int parts);
 /* Makes an empty store allocate later weights in one block of device memory, which the store
- * allocates. Also allocates `beside` bytes directly after the block, and returns their address.
- * Returns NULL if out of memory. */
+ * allocates. Also allocates `beside` bytes directly after the block, and returns the address of
+ * these bytes. Returns NULL if out of memory. */
 void     *xd_store_own_block(xd_store *s, size_t bytes, size_t beside);
 /* Makes the store allocate later weights in another block of the store's memory, at `base`. Returns
  * the block in which the store has allocated until now. If `back` is a block that an earlier call
@@ -329,9 +330,9 @@ int       xd_nonfinite(xd_tensor t);
 /* Returns the random value of element i of a weight: f32 in about [-1.7, 1.7] with variance 1. */
 float     xd_random_weight(uint64_t name_hash, uint64_t i);
 
-/* Checks that a source has n declared tensors in their shapes. If not, returns XD_EFORMAT with an
- * error message that lists the first ten missing or wrongly shaped tensors, with the expected and
- * the found shapes. */
+/* Checks that a source has n declared tensors in their shapes. If tensors are missing or have other
+ * shapes, returns XD_EFORMAT with an error message that lists the first ten missing or wrongly
+ * shaped tensors, with the expected and the found shapes. */
 xd_status xd_declared_check(const xd_declared *list, int n, const xd_source *src,
                             const char *what, xd_err *e);
 

@@ -59,8 +59,8 @@ struct xd_weight_stream {
     streamed      *item;        /* [plan.streamed]: the streamed blocks in order               */
     int           *at;       /* [n]: index of each block in `item`; -1: the block is not streamed */
     /* turn: number of times that a streamed block has begun to compute; fetched: number of times
-     * that the weights of a streamed block were fetched. Both counts continue from one pass to the
-     * next. */
+     * that the weights of a streamed block were fetched. turn and fetched keep counting from one
+     * pass to the next. */
     int64_t        turn, fetched;
     /* the store's own block of memory, saved while a streamed block is loaded */
     xd_arena       window;

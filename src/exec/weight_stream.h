@@ -28,14 +28,14 @@ typedef struct xd_block_sizes {
 } xd_block_sizes;
 
 typedef struct xd_stream_plan { /* which blocks are streamed; {0}: no block                     */
-    /* slots: number of slots in device memory. If weights stay in files, slots is instead the max
-     * number of streamed blocks whose weights are in the page cache at the same time. streamed:
-     * number of streamed blocks. */
+    /* slots: number of slots in device memory. If weights stay in files, `slots` is the max number
+     * of streamed blocks whose weights are in the page cache at the same time. streamed: number of
+     * streamed blocks. */
     int    slots, streamed;
     size_t slot;                /* bytes of a slot, which has the weights of one block         */
     size_t resident;            /* bytes of weights that stay on the device                     */
-    /* Bytes of the weights of all streamed blocks. This is the size of the pinned host memory, and
-     * also the number of bytes that one pass through the network copies. */
+    /* Bytes of the weights of all streamed blocks: the size of the pinned host memory, and the
+     * bytes that one pass through the network copies to the device. */
     size_t host;
 } xd_stream_plan;
 
@@ -55,9 +55,9 @@ typedef struct xd_stream_memory {       /* memory that a weight stream uses; bor
     xd_dev   *dev;
     xd_store *store;      /* store that allocates the slots and the weights that are not streamed */
     /* Pinned host memory of xd_stream_plan.host bytes that `parts` processes share; NULL: the
-     * stream allocates its own pinned memory. Of shared memory, each process loads the streamed
-     * blocks k with k % parts == part, and no process may use a block before all processes have
-     * loaded their blocks. */
+     * stream allocates its own pinned memory. Each process loads the streamed blocks k with k %
+     * parts == part into the shared memory, and no process may use a block before all processes
+     * have loaded their blocks. */
     char     *copy;
     int       part, parts;
 } xd_stream_memory;
@@ -73,14 +73,14 @@ xd_status xd_weight_stream_files(xd_weight_stream **s, const xd_stream_plan *p,
                                  void *self, xd_err *e);
 void      xd_weight_stream_close(xd_weight_stream **s);
 /* Call xd_weight_stream_enter before the weights of a block are loaded with d, and
- * xd_weight_stream_leave after that. The block's weights are then loaded into its slot and copied
- * to host memory, or stay in files. If another process loads the block, only the addresses of the
- * block's weights are set. */
+ * xd_weight_stream_leave after the block is loaded. The block's weights are then loaded into its
+ * slot and copied to host memory, or stay in files. If another process loads the block, only the
+ * addresses of the block's weights are set. */
 void      xd_weight_stream_enter(xd_weight_stream *s, xd_decl *d, int layer);
 void      xd_weight_stream_leave(xd_weight_stream *s, xd_decl *d, int layer);
 /* Call before work on a block is queued. Makes the work wait for the block's weights, and begins to
- * fetch the weights of the next blocks. Call the function for all blocks in order, in every pass
- * through the network. */
+ * fetch the weights of the next blocks. Call xd_weight_stream_begin for all blocks in order, in
+ * every pass through the network. */
 void      xd_weight_stream_begin(xd_weight_stream *s, xd_exec *x, int layer);
 
 #endif

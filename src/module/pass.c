@@ -43,9 +43,9 @@ static void set_zero(xd_pass_run *t, xd_tensor to)
         memset(p, 0, xd_bytes(to));
 }
 
-/* Makes two views of the same values, [W,C,p,p], for copying between latents and tokens. The views
- * have frame k of the patches in one line of W patches, which become W tokens. v[0] is a view of
- * the latents, and v[1] is a view of the tokens' features. */
+/* Makes two views [W,C,p,p] for copying between latents and tokens. Both views have frame k of W
+ * patches of the latents; the patches are in one line and become W tokens. v[0] is a view of the
+ * latents, and v[1] is a view of the tokens' features. */
 static void line_views(const xd_pass_run *t, xd_tensor cells, xd_tensor tokens, int64_t line, int k,
                        xd_tensor v[2])
 {
@@ -104,8 +104,8 @@ static void put_latents(xd_pass_run *t)
     xd_copy_to(&t->x, t->in.extra, xd_cols(all, t->F, t->extra));
 }
 
-/* Sets the transformer's text input. Its rows are the text embeddings, then the embeddings of an
- * image, if there are any, then zeros. */
+/* Sets the transformer's text input. The rows of this input are the text embeddings, then the
+ * embeddings of an image, if there are any, then zeros. */
 static void put_text(xd_pass_run *t)
 {
     const xd_pass *p = &t->p;
@@ -200,7 +200,7 @@ static xd_kept_text *find_text(xd_pass_run *t, char *key, size_t bytes, int *fre
 /* ---- computing ----------------------------------------------------------------------------- */
 
 /* If `reads` is 1, computes the values that depend only on the text and that the model reads from a
- * cache in this pass. Sets `kept` to the values, which are allocated in the arena `a`. */
+ * cache in this pass. Sets `kept` to the computed values, which are allocated in the arena `a`. */
 static void keep_text(xd_pass_run *t, const xd_net *n, xd_arena *a, void *kept, int reads)
 {
     const xd_dit *d = t->m->part.dit;

@@ -9,7 +9,7 @@ typedef struct xd_pass_run {    /* state of one forward pass                    
     xd_module *m;
     xd_pass    p;               /* the program's arguments                                     */
     /* Views of the arrays that the program has passed. If the program has not passed an array, the
-     * tensor's nd is 0. */
+     * array's tensor has nd 0. */
     xd_tensor  latents, reference, text, image, pooled;
     int        tokens;          /* 1: latents have the shape [N,F] (tokens); 0: [C,T,h,w]      */
     int64_t    cells[3];        /* extents of the latents in cells: t, h, w                    */

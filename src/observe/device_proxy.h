@@ -15,9 +15,9 @@ typedef struct xd_device_proxy { /* `dev` is first: an xd_dev * may be cast to x
     xd_dev    *real;
 } xd_device_proxy;
 
-/* List of all kernels of a device, for code that is generated per kernel. X gets the kernel's
- * function in xd_ops, the type of the kernel's arguments, and its xd_op without the prefix
- * XD_OP_. */
+/* List of all kernels of a device, for code that is generated per kernel. For each kernel, the list
+ * calls X with the kernel's member of xd_ops, the type of the kernel's arguments, and the kernel's
+ * xd_op without the prefix XD_OP_. */
 #define XD_KERNELS(X)                           \
     X(gemm, xd_gemm, GEMM)                      \
     X(attn, xd_attn_args, ATTN)                 \

@@ -88,9 +88,9 @@ const char *xd_trace_phase_name(int phase);
 void    xd_trace_put(xd_trace *t, xd_event ev);
 
 /* xd_trace_device replaces a device by a proxy that records the device's kernels. xd_trace_comm
- * replaces a communicator by a proxy that records messages, also those of communicators that are
- * split from the proxy, unless they have only one rank. A proxy owns the device or communicator
- * that it replaces. */
+ * replaces a communicator by a proxy that records messages. Communicators that are split from this
+ * proxy record their messages, too, unless they have only one rank. A proxy owns the device or
+ * communicator that it replaces. */
 xd_status xd_trace_device(xd_trace *t, xd_dev **d, xd_err *e);
 /* Waits for the device and records the device times of the ops that were queued since the last call
  * of xd_trace_collect. The engine calls this function at the end of each step and each phase. */

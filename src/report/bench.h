@@ -19,9 +19,9 @@ void   xd_bench_fill(float *v, int64_t n);
 xd_status xd_bench_text(xd_cond *c, const xd_job *j, xd_err *e);
 void      xd_bench_text_free(xd_cond *c, xd_engine *g);
 /* Refuses a benchmark that needs more memory than this process may use. A benchmark needs memory
- * for the weights of component p, whose memory was counted before, plus the larger of two sizes:
- * the `beside` bytes that the computation needs, and the working memory for loading weights.
- * `ranks` is the number of ranks of this host that run the same benchmark. */
+ * for the weights of component p, plus the larger of two sizes: the `beside` bytes that the
+ * computation needs, and the working memory for loading weights. The component must have been
+ * counted before. `ranks` is the number of ranks of this host that run the same benchmark. */
 xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, int ranks,
                         xd_err *e);
 /* Writes the name of the VAE benchmark for job j: "decode 49 x 720 x 480". */

@@ -22,7 +22,7 @@ typedef struct xd_bench_side {  /* one of the two setups that are compared: one 
     xd_engine *g;
     xd_request r;
     xd_job     job;
-    xd_net     net;             /* view of the weights of a component, which owns them         */
+    xd_net     net;             /* network whose weights are borrowed from a component         */
     xd_arena   a;
     size_t     bytes;           /* size of the arena in bytes                                  */
     xd_denoise f;
@@ -46,8 +46,7 @@ typedef struct xd_bench_pair {
     double    flops;            /* FLOPs of the timed work if one rank does all of it          */
     double    t[XD_NRUNS][XD_MAXROUNDS];        /* seconds of each run, measured on rank 0     */
     /* Bytes that this rank sends, as measured (sent) and as counted before the measurement (count).
-     * Element 0 is for the first timed step, element 1 for all timed steps of the reported
-     * rounds. */
+     * Element 0 counts the first timed step, element 1 all timed steps of the reported rounds. */
     int64_t   sent[2], count[2];
     int       parts;            /* number of results that were printed so far                  */
 } xd_bench_pair;

@@ -186,8 +186,8 @@ static xd_status count_steps(xd_bench_pair *d, const xd_cond *cond, xd_err *e)
     return st;
 }
 
-/* Prepares one side's job for `steps` denoising steps, and counts the bytes of the arena that they
- * need. All ranks open the denoising loop together later. */
+/* Prepares the job of one side of the comparison for `steps` denoising steps, and counts the bytes
+ * of the arena that the steps need. All ranks open the denoising loop together later. */
 static xd_status prepare_flow(xd_bench_pair *d, xd_bench_side *s, int steps, xd_err *e)
 {
     int64_t   len[XD_MAXPASS] = { d->text.tok.d[0], d->text.tok.d[0] };

@@ -235,8 +235,8 @@ static void check_scheduler(view *v)
     const xd_sampler *sampler = xd_sampler_find(scheduler_of(m));
     xd_sched_cfg      cfg;
     if (!m->sched && has_file(m, "scheduler", "scheduler_config.json"))
-        /* the scheduler's config exists but is not JSON: it is read first, so the error in v->all
-         * is its error */
+        /* The scheduler's config exists but is not JSON. A model's scheduler config is read first,
+         * so v->all has the error of this config. */
         v->sched = v->all;
     else if (xd_model_named_sched(m, &v->sched) == XD_OK && sampler)
         xd_model_sched(m, sampler, &cfg, &v->sched);

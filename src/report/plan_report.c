@@ -14,7 +14,7 @@
 #include "report/columns.h"
 #include "report/plans.h"
 
-/* if fewer bytes of weights must be read from disk, the report does not mention them */
+/* the report mentions weights to read from disk only if they have this many bytes */
 enum { LEAST_COLD = 1000000 };
 
 XD_PRINTF(2, 3) static void write_line(const xd_plans *p, const char *fmt, ...)
@@ -191,7 +191,7 @@ enum { STRIP = 64 };
 typedef struct strips {         /* a text drawing of a step, with one line of characters per rank */
     double from, to;
     int    ranks, wide;
-    char  *line;          /* [ranks][wide + 1]: the lines of the drawing, each ends with a 0 byte */
+    char  *line;      /* [ranks][wide + 1]: the lines of the drawing, each terminated by a 0 byte */
 } strips;
 
 static void draw_piece(void *ctx, int rank, char what, double from, double to)

@@ -141,7 +141,7 @@ static xd_status open_all(xd_plans *p, xd_err *e)
         s = set_machine(p, e);
     if (s == XD_OK)
         set_request(p);
-    /* opens the tokenizers here, so that predictions do not open them again */
+    /* opens the tokenizers before the predictions, which would open them repeatedly */
     if (s == XD_OK && p->r.prompts[0][0])
         xd_model_tokenizers(&p->g->ctx.model, NULL);
     return s;

@@ -1,4 +1,5 @@
-/* plans.h - defines xd_plans, which has the predictions of plans as data, and their inputs. */
+/* plans.h - defines xd_plans, which contains the predicted times and memory of plans, and the
+ * inputs of the predictions. */
 #ifndef XD_REPORT_PLANS_H
 #define XD_REPORT_PLANS_H
 

@@ -260,7 +260,8 @@ static xd_status run_probe(const xd_probe_args *a, xd_err *e)
     if (s == XD_OK) {
         if (!p.apart)
             /* The measured rates are those of the fastest calls, which are not slowed down by ranks
-             * that share a core. Therefore the rates are reduced if ranks share cores. */
+             * that share a core. xd_machine_oversubscribe therefore reduces the rates if ranks
+             * share cores. */
             xd_machine_oversubscribe(&m);
         name_machine(&p, &m);
         if (p.all->rank == 0)

@@ -95,7 +95,7 @@ static void put_text(xd_drawing *d, double x, double y, int size, const char *an
     xd_buf_add(&d->svg, "</text>\n");
 }
 
-/* Draws an entry of the legend. Returns the x position of the next entry. */
+/* Draws an entry of the legend. Returns the x position of the next entry of the legend. */
 static double put_key(xd_drawing *d, double x, double h, const char *color, const char *other,
                       const char *text)
 {
@@ -126,9 +126,9 @@ void xd_drawing_open(xd_drawing *d, const char *title, int memory)
 typedef struct cell_color { const char *color; int patch; } cell_color;
 
 /* Computes the colour of each cell. A cell may contain several kinds of activity, but is drawn in
- * the colour of only one kind. This is the kind whose drawn time, summed over all cells so far, is
- * most below its real time. Over many cells, the drawn width of each kind is thus proportional to
- * its time. */
+ * the colour of only one kind. The drawn kind is the one whose drawn time, summed over all cells so
+ * far, is most below its real time. Over many cells, the drawn width of each kind is thus
+ * proportional to its time. */
 static void color_cells(const cell *c, double unit, cell_color out[CELLS])
 {
     enum { IDLE = XD_SPAN_MESSAGE, N }; /* messages are drawn separately, in a strip of their own */
