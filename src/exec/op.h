@@ -125,9 +125,9 @@ xd_tensor xd_lookup_places(xd_exec *x, xd_tensor table, int64_t n,
                            int64_t (*place)(const void *ctx, int64_t i), const void *ctx);
 
 /* The ops below work on images. An image is a tensor [T,H,W,C], channels last, where H counts only
- * the image rows of this rank. Functions with _into write to `out`, which has the shape of the
- * result and type F32 or x->act. A convolution's residual may be `out`, and a norm's `in` may be
- * `out`. */
+ * the image rows of this rank. Functions whose names end in _into write to `out`, which has the
+ * shape of the result and type F32 or x->act. A convolution's residual may be `out`, and a norm's
+ * `in` may be `out`. */
 typedef struct xd_conv_options {
     int        stride;          /* stride along rows and columns; 0 means 1                    */
     /* [3]: padding before (lo) and after (hi) the frames, rows and columns; NULL: 0 */
