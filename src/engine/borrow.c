@@ -23,8 +23,7 @@ enum { PARTS = XD_MODEL_PARTS };
 
 /* ---- the begin of a request ----------------------------------------------------------------- */
 
-/* Makes a borrowing engine use the weights and LoRA files that the engine which owns the weights
- * uses now. */
+/* Makes a borrowing engine use the current weights and LoRA files of the owning engine. */
 static void follow(xd_engine *g)
 {
     xd_context *to = &g->ctx, *from = &g->of->ctx;
@@ -134,7 +133,7 @@ void xd_borrow_close(xd_engine *g)
     for (int i = 0; i < PARTS; i++)
         if (xd_model_part(&g->ctx.model, i))
             xd_component_unshare(xd_model_part(&g->ctx.model, i));
-    g->ctx.balance = NULL;      /* the engine that owns the weights frees this array           */
+    g->ctx.balance = NULL;      /* the engine that owns the weights frees `balance`            */
     xd_session_close(g);
     xd_dev_close(&g->ctx.count);
 }
@@ -187,7 +186,7 @@ static int packs_alike(const xd_context *ctx)
     return ctx->world.used->ops->wait(ctx->world.used, &r, 1) == XD_OK && v[0] == -v[1];
 }
 
-/* Opens the group in which the ranks of this host load a text encoder together. */
+/* Opens a group of the ranks of this host, which then load a text encoder together. */
 static xd_status group_text(xd_context *ctx, xd_component *p, int alike, xd_err *e)
 {
     xd_comm *h = ctx->world.host, *k = NULL;
@@ -261,7 +260,7 @@ xd_status xd_load_everywhere(xd_engine *g, xd_err *e)
     if (s == XD_OK)
         s = load_everywhere(g, &mine);
     else
-        mine.rank = 0;          /* all ranks have the same error, and rank 0 reports it        */
+        mine.rank = 0;          /* check_plan fails on all ranks alike; rank 0 reports it      */
     s = xd_world_judge(&g->ctx.world, s, &mine);
     xd_log_enter(before);
     return s == XD_OK ? s : xd_fail(e, s, "%s", mine.msg);

@@ -16,8 +16,8 @@
 #include "pipeline/vae_codec.h"
 #include "ranks/world.h"
 
-/* Clears the request's fields that only denoising reads. A size of 0 is replaced by the size of the
- * latents. */
+/* Clears the request's fields that only denoising reads. If the request has no image size, the size
+ * is computed from the shape of the latents. */
 static xd_status settle_request(const xd_engine *g, xd_request *r, const int64_t shape[4],
                                 xd_err *e)
 {

@@ -211,7 +211,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
         xd_fail(e, s, "%s", mine.msg);
         if (e)
             e->rank = mine.rank;
-        if (s != XD_ECOMM)      /* closing would wait for ranks that no longer answer          */
+        if (s != XD_ECOMM)      /* xd_close would wait for ranks that do not answer            */
             xd_close(&g);
         return s;
     }
@@ -334,14 +334,15 @@ static void report_step(const xd_job *j, const xd_progress *p, const float *clea
         xd_preview_report(j, clean, p);
 }
 
-/* Returns 1 if `step` may need another transformer than the loaded one. The transformer of the
- * first image's first step is loaded with the request. */
+/* Returns 1 if the transformer that computes `step` may differ from the transformer that is loaded.
+ * For the first step of a replica's first image, the right transformer is already loaded. */
 static int may_change(const loop *l, int nth, int step)
 {
     return xd_job_changes(l->j) && (step > 0 || nth >= l->j->ctx->plan.deg.n[XD_DATA]);
 }
 
-/* On a replica without an image: takes part in collective loading for the other replicas. */
+/* Called on a replica that has no image to generate. Takes part in the collective calls with which
+ * the other replicas load transformers. */
 static xd_status change_for_others(loop *l, int nth, xd_err *e)
 {
     xd_status s = XD_OK;
@@ -520,7 +521,8 @@ static xd_status hand_over(xd_job *j, int from, float *v[2], xd_err *e)
     return XD_OK;
 }
 
-/* On rank 0: adds an image to the result, which takes ownership of v, and reports the image. */
+/* On rank 0: adds an image to the result and reports the image to the program. The result takes
+ * ownership of the latents v[0] and the pixels v[1]. */
 static xd_status deliver_image(loop *l, int image, float *v[2], xd_err *e)
 {
     const xd_request *r = l->j->r;
@@ -531,8 +533,8 @@ static xd_status deliver_image(loop *l, int image, float *v[2], xd_err *e)
     return s;
 }
 
-/* Shares the status of all ranks after callbacks, one of which may have cancelled the request on
- * its rank, because the next operation may be collective. */
+/* After callbacks, shares the status of all ranks, because the next operation may be collective. A
+ * callback may have cancelled the request on one rank only. */
 static xd_status agree_behind_calls(const xd_context *ctx, xd_status s, xd_err *e)
 {
     if (s == XD_OK)
@@ -541,8 +543,8 @@ static xd_status agree_behind_calls(const xd_context *ctx, xd_status s, xd_err *
 }
 
 /* Adds the images first .. first + replicas - 1 to the result on rank 0, in order. `mine` has the
- * latents and pixels of this replica, and the result takes ownership of added images. The ranks
- * share their status before anything is sent, and at the end. */
+ * latents and pixels of this replica's image. The result takes ownership of the buffers of each
+ * added image. The ranks share their status before anything is sent, and at the end. */
 static xd_status collect_images(loop *l, int first, float *mine[2], xd_err *e)
 {
     xd_job           *j = l->j;
@@ -597,8 +599,8 @@ static xd_status generate_all(loop *l, const xd_prompts *w, xd_err *e)
     return s;
 }
 
-/* If s is a failure, frees the weights, so that all ranks have the same state for the next
- * request. */
+/* Called if a request has failed with status s. Frees the weights of the transformers and the VAE,
+ * so that no rank has these weights when the next request begins. */
 static void unload_after_failure(xd_context *ctx, xd_status s)
 {
     if (s == XD_ECOMM || ctx->borrowed)
@@ -748,7 +750,7 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     if (!g->ctx.world.idle && s != XD_ECOMM)
         s = prepare_request(&j, &w, &need, &room, &g->refused, s, &mine);
     int started = s == XD_OK;   /* 1: the request was not refused                              */
-    if (++g->requests && started)       /* predicted times are those of the first request      */
+    if (++g->requests && started)       /* the times were predicted for the first request      */
         xd_warn_far_larger(&j, g->requests == 1 ? g->predicted.total_s : -1);
     if (started && j.ntodo)
         xd_log_request(&j, &room, g->requests == 1 ? &g->predicted : NULL);

@@ -10,22 +10,23 @@
 
 struct xd_engine {
     xd_context   ctx;
-    xd_engine_caches caches;    /* target of ctx.caches, unless another engine owns the weights */
+    xd_engine_caches caches;  /* this engine's caches; unused if another engine owns the weights */
     xd_predicted_times predicted;
     int          requests;      /* number of requests that were begun                          */
     int          refused;       /* 1: the last request needed too much memory and was refused  */
     struct xd_engine *of;       /* the engine that owns the weights (borrow.h); NULL: this engine */
     struct xd_lora_sets *sets;  /* sets of LoRA files (lora_sets.h); NULL: there is one set    */
-    int          alone;         /* 1: borrows the weights of `of` and uses only this rank      */
+    int          alone;         /* 1: uses only this rank, with weights of another engine      */
     int          balanced;      /* 1: the sizes of shards follow the ranks' measured speeds    */
     xd_canceller cancel;        /* set by xd_cancel, from any thread                           */
     xd_logger    log;   /* the logger of the thread that currently runs a function of this engine */
 };
 
-/* Options of opening an engine. XD_WITH_FILES: with the weights of the model's files; otherwise
- * weights are random. XD_ALONE: only this rank works, even if other ranks were launched.
- * XD_FOR_BENCH: for a benchmark, in which the content of the image does not matter. XD_SIZES: the
- * device only counts memory (xd_dev_open_sizes). */
+/* Options of opening an engine. XD_WITH_FILES: the weights are read from the model's files; without
+ * this option the weights are random. XD_ALONE: only this rank works, even if other ranks were
+ * launched. XD_FOR_BENCH: for a benchmark, in which the content of the image does not matter.
+ * XD_SIZES: instead of a device, opens a stand-in that only returns the sizes of memory
+ * (xd_dev_open_sizes). */
 enum { XD_WITH_FILES = 1, XD_ALONE = 2, XD_FOR_BENCH = 4, XD_SIZES = 8 };
 xd_status xd_open_with(xd_engine **g, const xd_open_args *a, int how, xd_err *e);
 

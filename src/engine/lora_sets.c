@@ -23,11 +23,11 @@ typedef struct lora_set {
     struct lora_set *older;     /* the set that was used last before this set                  */
 } lora_set;
 
-/* The list of all sets. One set (`plain`) has no LoRA files: this set owns the shared components
- * and serves requests without LoRA files. */
+/* The list of all sets. The set `plain` has no LoRA files. `plain` owns the components that the
+ * sets share, and serves requests without LoRA files. The set `now` is the active set. */
 struct xd_lora_sets {
     lora_set *plain, *newest, *now;
-    lora_set *users[DEEP]; /* sets of the requests that have begun; users[n - 1] is `now`       */
+    lora_set *users[DEEP]; /* sets of the begun requests; the last of them is active            */
     int       n;
 };
 
@@ -44,8 +44,8 @@ static int changes_text(const lora_set *t)
     return 0;
 }
 
-/* Set t either has its own weights of component i or shares the weights of another set. Returns the
- * set to which these weights belong. */
+/* Returns the set that owns the weights of component i with which set t computes. The owner is t
+ * itself or, if t does not change component i, the set without LoRA files. */
 static lora_set *owner_of(const xd_lora_sets *s, lora_set *t, int i)
 {
     return t->own[i] ? t : s->plain;
@@ -77,8 +77,8 @@ static int is_spare(const xd_lora_sets *s, const lora_set *t)
     return 0;
 }
 
-/* Returns the number of sets with weights that can be freed. *oldest becomes the one of these sets
- * whose last use is the longest ago. */
+/* Returns the number of sets with weights that can be freed. *oldest becomes the least recently
+ * used set with such weights. */
 static int count_spare(const xd_lora_sets *s, lora_set **oldest)
 {
     int n = 0;
@@ -109,8 +109,8 @@ static void close_set(xd_engine *g, lora_set *t)
 }
 
 /* Frees weights of sets that are inactive and that no request uses. On a device with its own
- * memory, all these sets lose their weights; otherwise the weights of the last used XD_LORA_SETS of
- * these sets stay loaded. */
+ * memory, no inactive set keeps weights. On other devices, the XD_LORA_SETS most recently used
+ * inactive sets keep their weights. */
 static void make_room(xd_engine *g)
 {
     lora_set *oldest;
@@ -161,7 +161,8 @@ static void put_first(xd_lora_sets *s, lora_set *t)
     s->newest = t;
 }
 
-/* Makes t the set with which the engine computes. The weights that belong to t must be open. */
+/* Makes t the active set, which is the set with which the engine computes. The weights that belong
+ * to t must be open. */
 static void change_set(xd_engine *g, lora_set *t)
 {
     xd_lora_sets *s = g->sets;
@@ -238,8 +239,9 @@ static lora_set *find_set(const xd_engine *g, const xd_lora *v, int n)
     return NULL;
 }
 
-/* Opens the LoRA files of set t. xd_loras_open adds the files' terms to the components' current
- * weights, so the components use new weights of set t during this call. */
+/* Opens the LoRA files of set t. The function xd_loras_open adds the files' terms to the current
+ * weights of the components. Therefore open_files makes new weights of set t the current weights
+ * until xd_loras_open returns. */
 static xd_status open_files(xd_engine *g, lora_set *t, const xd_lora *v, int n, xd_err *e)
 {
     xd_status s = XD_OK;

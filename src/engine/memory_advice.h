@@ -4,10 +4,11 @@
 
 #include "pipeline/memory_plan.h"
 
-/* After xd_memory_plan has returned XD_ENOMEM: applies the first change of options with which the
- * request fits and which xd_open_args.fit allows, and plans again. If there is no such change,
- * returns XD_ENOMEM, and the error lists other options with which the request would fit. Collective
- * over the ranks in use, all of which get the same status. */
+/* Call after xd_memory_plan has returned XD_ENOMEM. Tries the changes of options that
+ * xd_open_args.fit allows. Applies the first change with which the request fits, and plans again.
+ * If no allowed change makes the request fit, returns XD_ENOMEM, and the error lists other options
+ * with which the request would fit. Collective over the ranks in use, all of which get the same
+ * status. */
 xd_status xd_memory_fit(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory_limits *limit,
                         xd_err *e);
 /* Reads xd_open_args.fit, the text that lists which changes an engine may make to save memory. */

@@ -5,9 +5,10 @@
 
 #include "engine/engine.h"
 
-/* Connects an engine to the other ranks, which are those of the program's communicator or, without
- * one, all launched ranks. If `alone` is 1, the engine has no other ranks. Also sets up threads
- * and, unless `alone`, binds the rank to CPUs. The call is collective unless `alone`. */
+/* Connects an engine to the other ranks. The other ranks are those of the MPI communicator that the
+ * program passes or, if the program passes no communicator, all launched ranks. If `alone` is 1,
+ * the engine has no other ranks. Also sets up threads and, unless `alone`, binds the rank to CPUs.
+ * The call is collective unless `alone`. */
 xd_status xd_session_join(xd_engine *g, const xd_open_args *a, int alone, xd_err *e);
 /* Makes the plan that the arguments give, or chooses a plan. Checks that all ranks have the same
  * version, model and plan, and opens the groups of ranks. `s` is this rank's status so far; if one

@@ -10,9 +10,10 @@
 xd_status xd_device_arena_open(xd_arena *a, xd_dev *dev, size_t bytes, xd_err *e);
 void      xd_device_arena_close(xd_arena *a, xd_dev *dev);
 
-/* Opens the arena of a request. The arena is a window of shared memory if ranks of one host
- * exchange tokens, heads or sums, and if the system supports windows. `s` is this rank's status so
- * far. Returns an error if any rank has failed. Collective over the ranks in use. */
+/* Opens the arena of a request. If ranks of one host compute in host memory with sequence or tensor
+ * parallelism, the arena is in memory that these ranks share, provided that the system supports
+ * such memory. `s` is this rank's status so far. Returns an error if any rank has failed.
+ * Collective over the ranks in use. */
 xd_status xd_request_arena_open(xd_context *ctx, xd_arena *a, size_t bytes, xd_status s, xd_err *e);
 void      xd_request_arena_close(xd_context *ctx, xd_arena *a);
 

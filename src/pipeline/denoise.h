@@ -1,10 +1,11 @@
 /* denoise.h - runs the denoising loop: decides in which order a pipeline stage computes the patches
  * and guidance passes of every step.
  *
- * The same loop serves all plans; without parallelism there is one stage with one patch. Exact
- * steps process all tokens at once; later steps process patch after patch. Stages work at the same
- * time because sends do not block and each stage posts its receives one work item (a patch of a
- * pass) ahead. */
+ * The same loop serves all plans; without parallelism there is one stage with one patch. The first
+ * steps are exact: they use no stale data and process all tokens at once. Later steps process one
+ * patch after the other. A work item is one patch in one guidance pass. Stages work at the same
+ * time, because sends do not block and each stage posts the receives of its next work item in
+ * advance. */
 #ifndef XD_PIPELINE_DENOISE_H
 #define XD_PIPELINE_DENOISE_H
 
@@ -31,17 +32,18 @@ typedef struct xd_denoise {
     xd_trace       *trace;      /* recorder of events; NULL: no recording                      */
     xd_layout       lay;
     int             begin, end; /* steps [begin, end) are computed by `net`                    */
-    size_t          mark;       /* start of the arena memory that steps [begin, end) use        */
+    size_t          mark;       /* arena position where the memory of steps [begin, end) starts */
     xd_method_stack stack;
     xd_replay       replay;     /* recorded kernel launches of guidance passes                 */
-    /* adaLN parameters. If they depend on the text, each pass has an element; otherwise mods[0] is
-     * used for all passes. */
+    /* adaLN parameters. If the parameters depend on the text, each guidance pass has its own
+     * element; otherwise all passes use mods[0]. */
     xd_mods         mods[XD_MAXPASS];
     xd_step_cache   cache;      /* step cache, which reuses work of earlier steps               */
     xd_tables       tables;     /* position tables on the device                                 */
     xd_cond         cond[XD_MAXPASS]; /* text embeddings of each guidance pass                   */
-    /* This rank's rows of image tokens, patch after patch, [n,C p^2]. The first and the last stage
-     * have the latents; the last stage also has the predictions and the sampler's history. */
+    /* This rank's rows of image tokens, patch after patch: [n,C p^2] for a patch size of p x p. The
+     * first and the last stage have the latents; the last stage also has the predictions and the
+     * sampler's history. */
     xd_tensor       lat, pred[XD_MAXPASS], hist[XD_MAXHIST];
     /* on the last stage: noise that the sampler adds in the step, or absent */
     xd_tensor       noise;
@@ -52,14 +54,17 @@ typedef struct xd_denoise {
     xd_tensor       keep[XD_NKEEP];
     xd_tensor       clean; /* on the last stage: clean latents for previews; absent: no previews  */
     xd_tensor       ref;        /* this rank's tokens of reference images (on the first stage) */
-    /* Hidden states of all rows of this rank; the buffers are used cyclically. */
+    /* Buffers for the hidden states of all rows of this rank. Work items use the buffers
+     * cyclically. */
     xd_tensor       h[XD_NHID];
     xd_req          h_in[XD_NHID], h_out[XD_NHID];
     xd_tensor       skip[XD_NHID]; /* tensors of long skip connections, if the model has them  */
     int             nskip;      /* number of `skip` buffers, which are used cyclically         */
-    int             skips[2];   /* number of skip tensors received and sent with a hidden state */
+    /* Numbers of tensors of long skip connections that this pipeline stage receives, and sends,
+     * with each hidden state. */
+    int             skips[2];
     xd_req          skip_in[XD_NHID], skip_out[XD_NHID];
-    /* [npatch + 1] messages that carry the latents of each patch, and last those of all tokens */
+    /* [npatch + 1] messages with latents: one message for each patch, then one for all tokens */
     xd_req         *lat_in, *lat_out;
     int64_t         piece_index; /* number of work items that were started                      */
     /* Status of the step: this rank's status, and the worst status of all ranks. */
@@ -68,13 +73,14 @@ typedef struct xd_denoise {
     void           *local;
     /* For each guidance pass, the model's tensors that depend only on the text. */
     void           *kept[XD_MAXPASS];
-    int             read[XD_MAXPASS];   /* 1: the pass's element of `kept` is filled           */
+    int             read[XD_MAXPASS];   /* 1: `kept` has the tensors of this pass              */
     xd_rng          rng;        /* generator of the image's noise                              */
-    /* [npatch] sums of each patch's prediction and of its squares, for guidance_rescale: first of
-     * the prompt's prediction, then of the guided one */
+    /* [npatch] four sums for each patch, for guidance_rescale and cfg_normalization. The first two
+     * are the sum of the elements of the prompt's prediction, and the sum of their squares. The
+     * last two are the same sums for the guided prediction. */
     double        (*sums)[4];
-    /* Latents in host memory: this rank's rows; the rows of all ranks, rank after rank; and the
-     * rows of all ranks in image order. */
+    /* Buffers for latents in host memory. `mine` has this rank's rows, `rows` has the rows of all
+     * ranks, rank after rank, and `whole` has the rows of all ranks in image order. */
     float          *mine, *rows, *whole;
 } xd_denoise;
 
@@ -90,28 +96,30 @@ void xd_denoise_close(xd_denoise *f);
 int  xd_denoise_ready(xd_denoise *f);
 /* Draws the image's initial noise. */
 void xd_denoise_noise(xd_denoise *f, int64_t seed, int image);
-/* Switches to the transformer `net`, which computes `step` and the steps after it. Discards cached
+/* Switches to another transformer: `net` computes `step` and the following steps. Discards cached
  * text tensors, and the stale keys and values. Call xd_denoise_finish before and xd_denoise_ready
  * after. Collective over the replica. */
 void xd_denoise_change(xd_denoise *f, const xd_net *net, int step);
-/* Runs one denoising step. Returns 0 if all ranks know that one of the ranks has failed in an
- * earlier step. */
+/* Runs one denoising step. Returns 0 to end the loop on all ranks, once all of them know that one
+ * rank has failed. */
 int  xd_denoise_step(xd_denoise *f, int step);
-/* At the end of the loop, or of one transformer's steps: waits for pending messages. If any rank of
- * the replica has failed, all ranks of the replica get the first error. */
+/* Waits for pending messages. Call after the last step of the loop, and after the last step of
+ * each transformer. If any rank of the replica has failed, all ranks of the replica get the
+ * first error. */
 void xd_denoise_finish(xd_denoise *f);
 /* On every rank of the replica, writes the complete latents [t,C,h,w] as F32 to host memory. */
 void xd_denoise_latents(xd_denoise *f, float *out);
-/* Calls the request's on_tensor and on_latents, if set, with the latents after a step. The next
- * step continues from the latents that on_latents leaves on the replica's first rank. `lat` is a
- * buffer for the latents. Collective over the replica. */
+/* Calls the request's on_tensor and on_latents, if set, with the latents after a step. The callback
+ * on_latents may change the latents on the replica's first rank; the next step then continues from
+ * the changed latents. `lat` is a buffer for the latents. Collective over the replica. */
 void xd_denoise_report(xd_denoise *f, int step, const xd_progress *p, float *lat);
 /* Writes the clean latents that the last step has predicted, in the form in which
  * xd_denoise_latents writes latents. The clean latents are valid if xd_preview_due is 1 for the
  * step. */
 void xd_denoise_clean(xd_denoise *f, float *out);
-/* Counts the bytes that denoising needs on this rank: *bytes in the arena, and *method_bytes for
- * the buffers of parallel methods. `len` is the number of text tokens of each guidance pass. */
+/* Counts the memory that denoising needs on this rank, in bytes. Sets *bytes to the peak use of the
+ * arena, and *method_bytes to the size of the buffers of parallel methods. `len` is the number of
+ * text tokens of each guidance pass. */
 xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
                            size_t *method_bytes, xd_err *e);
 /* Runs one exact pass of the model over all tokens; the prediction is in f->pred[pass]. */

@@ -34,7 +34,8 @@ xd_tensor xd_denoise_part(const xd_denoise *f, xd_tensor t, int unit);
 void   xd_denoise_guide(xd_denoise *f, int step, int unit, const xd_tensor p[XD_MAXPASS]);
 /* Runs blocks [from, to) of the transformer. */
 void   xd_denoise_blocks(xd_denoise *f, int from, int to, xd_state *s);
-/* Waits for a message. If the message fails, marks the context f->x as failed. */
+/* Waits until a message is sent or received. If the communication fails, marks the context f->x as
+ * failed. */
 void   xd_denoise_wait(xd_denoise *f, xd_comm *c, xd_req *r);
 /* Allocates n floats of host memory with malloc. If memory is short, returns NULL and marks the
  * context f->x as failed. */

@@ -7,9 +7,10 @@
 
 /* The memory need of all ranks that share a device, and the memory of this device. */
 typedef struct xd_device_room {
-    /* bytes that the ranks need; bytes that are free, or used by loaded weights */
+    /* The ranks need `need` bytes. `have` is the sum of the device's free bytes and the bytes of
+     * loaded weights. */
     double need, have;
-    double kernels;             /* bytes of libraries and kernels, included in `need`           */
+    double kernels;             /* bytes of device libraries and kernels, part of `need`        */
     int    ranks;
 } xd_device_room;
 

@@ -13,8 +13,9 @@ xd_status xd_encoder_images_prepare(xd_job *j, int i, const uint8_t *rgb, int64_
                                     xd_err *e);
 int64_t   xd_encoder_images_hash(const xd_job *j);
 /* xd_encoder_images_open allocates j->encoder_pixels; in a benchmark without an image, these pixels
- * are black. xd_encoder_images_share sends rank 0's pixels to the ranks of c, which split the
- * encoder (NULL: one rank); collective over c. */
+ * are black. xd_encoder_images_share sends the pixels from rank 0 to the other ranks of c, which
+ * compute the image encoder together. If c is NULL, one rank computes the encoder alone. The call
+ * is collective over c. */
 xd_status xd_encoder_images_open(xd_job *j, xd_err *e);
 xd_status xd_encoder_images_share(xd_job *j, xd_comm *c, xd_err *e);
 

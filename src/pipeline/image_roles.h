@@ -6,27 +6,29 @@
 #include "pipeline/job.h"
 
 typedef struct xd_role_row {
-    /* Name of the image in the error of a request without the required image. NULL: the error is
-     * that of a missing mask (xd_mask_check). */
+    /* The required image, in the words of the error for a request without this image. If NULL,
+     * there is no such error; a missing mask is reported by xd_mask_check. */
     const char *needs;
     int         starts;         /* 1: denoising starts from the image and noise                */
-    int         keeps;          /* 1: the image is unchanged, so `strength` is refused         */
+    int         keeps;          /* 1: noise does not change the image; `strength` is refused   */
     int         holds;          /* 1: the first latent frame is the image in all steps         */
     int         crops;          /* 1: padding_mask_crop may generate only a part of the image  */
     int         reads_mask;     /* 1: the transformer reads the mask, which is then required   */
-    int         reads_video;    /* 1: the VAE encodes a video, of which the images are frames  */
+    int         reads_video;    /* 1: the VAE encodes a video that has the images as frames    */
     int         tokens;         /* 1: the transformer reads tokens of the images               */
     /* Reads and resizes the request's images on rank 0. NULL: images are refused. */
     xd_status (*read)(xd_job *j, xd_err *e);
     /* Encodes the images on every rank. The VAE must be loaded on the ranks that decode images.
      * The call is collective. NULL like `read`. */
     xd_status (*encode)(xd_job *j, xd_arena *a, xd_err *e);
-    /* Writes the transformer's additional channels [t,channels,h,w] to `out`, which is zeros.
-     * sample: sampled latents [C,h,w] of the image. NULL: there are no such channels. */
+    /* Writes the transformer's additional channels to `out` [t,channels,h,w], whose elements are 0
+     * before the call. `sample` has sampled latents [C,h,w] of the image. NULL: there are no such
+     * channels. */
     void      (*channels)(const xd_job *j, const float *sample, float *out);
 } xd_role_row;
 
-/* Returns the row for a request to a pipeline. masked: 1 if the request has a mask. */
+/* Returns the table row for the role that images have in the pipeline p. `masked` is 1 if the
+ * request has a mask. */
 const xd_role_row *xd_role_of(const xd_recipe *p, int masked);
 /* Reads the request's images with the function of their role. */
 xd_status xd_role_read(xd_job *j, xd_err *e);

@@ -1,5 +1,6 @@
-/* image_roles_inside.h - the functions of the rows in image_roles.c. Each role has its own file; a
- * role that uses the image like an initial image has the functions of role_start.c. */
+/* image_roles_inside.h - declares the functions that the table in image_roles.c points to. Some
+ * roles have their own file. Roles whose image is read like an initial image use the functions of
+ * role_start.c. */
 #ifndef XD_PIPELINE_IMAGE_ROLES_INSIDE_H
 #define XD_PIPELINE_IMAGE_ROLES_INSIDE_H
 
@@ -9,28 +10,30 @@
 /* Reads an input image on rank 0, prepares it as image i of the image encoder, and resizes it to
  * the request's size. Sets *out to malloc'ed F32 pixels. */
 xd_status xd_role_start_take(xd_job *j, const xd_pixel_source *of, int i, float **out, xd_err *e);
-/* The image is read to j->image and encoded to j->moments; its latents are channels. */
+/* The image is read to j->image and encoded to j->moments. xd_role_start_channels writes the
+ * image's latents to the transformer's additional channels. */
 xd_status xd_role_start_read(xd_job *j, xd_err *e);
 xd_status xd_role_start_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_start_channels(const xd_job *j, const float *sample, float *out);
 /* The first and the last frame are read to j->image and j->last_image, and the conditioning video
- * is encoded to j->condition. The channels are a mask with a channel for each frame of a latent
- * frame (1: the frame is a given image), then the latents of the conditioning video. In a benchmark
- * without an image the latents are zeros. */
+ * is encoded to j->condition. The transformer's additional channels are a mask, then the latents of
+ * the conditioning video. The mask has one channel for each frame that a latent frame represents;
+ * its value is 1 if that frame is a given image. In a benchmark without an image, the latents of
+ * the conditioning video are zeros. */
 xd_status xd_role_frames_read(xd_job *j, xd_err *e);
 xd_status xd_role_frames_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_frames_channels(const xd_job *j, const float *sample, float *out);
 /* The masked area of j->image becomes grey. If the first latents contain the image, j->start_image
- * is a copy of the original image, and is encoded to j->start_moments. The channels are the latents
- * of the grey image, then the mask, with a channel for each pixel of a latent cell; zeros if there
- * is no mask. */
+ * is a copy of the original image, and is encoded to j->start_moments. The transformer's additional
+ * channels are the latents of the partly grey image, then the mask. The mask has one channel for
+ * each pixel of a latent cell, and is zero if the request has no mask. */
 xd_status xd_role_mask_read(xd_job *j, xd_err *e);
 xd_status xd_role_mask_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_mask_channels(const xd_job *j, const float *sample, float *out);
 /* Each reference image is resized (xd_recipe.reference_size) and encoded to tokens j->ref_tokens.
- * Until xd_role_references_share ranks other than 0 only know the number of images; in predictions
- * each image has the request's own size. Also makes the inputs of text encoders
- * (prompt_images.h). */
+ * Before xd_role_references_share is called, ranks other than 0 only know the number of images. A
+ * prediction assumes that each image has the size of the request. xd_role_references_read also
+ * prepares the images that text encoders read (prompt_images.h). */
 xd_status xd_role_references_read(xd_job *j, xd_err *e);
 xd_status xd_role_references_encode(xd_job *j, xd_arena *a, xd_err *e);
 

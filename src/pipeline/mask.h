@@ -13,7 +13,8 @@ xd_status xd_mask_check(const xd_job *j, xd_err *e);
 xd_status xd_mask_read(xd_job *j, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
 /* Sends the mask from rank 0 to all ranks. The call is collective. */
 xd_status xd_mask_share(xd_job *j, xd_err *e);
-/* Writes, for each latent [C,h,w], 1 if the mask covers the first pixel of its cell, else 0. */
+/* Writes the mask in the shape [C,h,w] of the latents. An element is 1 if the mask covers the top
+ * left pixel of the element's cell of pixels, else 0. */
 void      xd_mask_latents(const xd_job *j, float *out);
 /* With padding_mask_crop, pastes the generated pixels into the original image and replaces *pixels
  * by the result. Call on rank 0. */

@@ -11,14 +11,15 @@
 
 /* Returns XD_EINVAL if `bytes` is not a valid memory budget. */
 xd_status xd_budget_check(int64_t bytes, xd_err *e);
-/* Loaded weights use `held` bytes of the memory budget. Returns how many of the host's `have` free
- * bytes may be used in addition. */
+/* Returns how many of the `have` free bytes of the host a request may use without exceeding the
+ * memory budget. Loaded weights already use `held` bytes of the budget. */
 double xd_budget_left(const xd_context *ctx, double have, double held);
 /* Returns the smaller of `have` and the memory budget, in bytes. */
 double xd_budget_least(const xd_context *ctx, double have);
-/* Writes the limit that a request exceeds, as part of an error message. The part is "memory and 3
- * GB are available" or, if the memory budget is the limit (`tight` 1), "a budget of 3 GB
- * (--memory)". `who` is the name of the memory in the first form, here "memory". */
+/* Writes a text for error messages that names the limit which a request exceeds. If `tight` is 1,
+ * the memory budget is the limit, and the text is "a budget of 3 GB (--memory)". If `tight` is 0,
+ * free memory is the limit. The text is then "memory and 3 GB are available", with `who` as its
+ * first words. */
 void   xd_budget_text(const xd_context *ctx, int tight, const char *who, double have, char *out,
                       size_t size);
 

@@ -40,11 +40,11 @@ int       xd_request_uses(const xd_request_row *row, const xd_job *j, int usual)
 void      xd_request_value(const xd_request_row *row, const xd_request *r, xd_text_buf *b);
 /* Checks the values that the request gives against the limits and choices of their rows. */
 xd_status xd_request_check(const xd_request *r, xd_err *e);
-/* Returns a set of options: those that save time, change the image, and are in use. Bit i of the
+/* Returns, as a set of bits, the options in use that save time and change the image. Bit i of the
  * set is row i of the table. */
 uint64_t  xd_request_saved(const xd_job *j);
 
-/* The functions `unused` of the table's rows (job_unused.c). */
+/* Functions to which the field `unused` of the table's rows points (job_unused.c). */
 void xd_unused_clean_caption(const xd_job *j, char why[256]);
 void xd_unused_fp8(const xd_job *j, char why[256]);
 void xd_unused_guidance_2(const xd_job *j, char why[256]);

@@ -2,9 +2,9 @@
  * predicts.
  *
  * The engine's preview decoder (preview_decoder.h) turns latents into an image. Without a preview
- * decoder, a linear map of the latent channels gives the colours. The map is that of the
- * autoencoder (xd_vae_info.rgb) if it has one, else a least-squares fit to the images that this
- * engine has decoded. As long as there is no map, previews are grey. */
+ * decoder, a linear map of the latent channels gives the colours. If the autoencoder has a known
+ * linear map (xd_vae_info.rgb), that map is used. Otherwise the map is a least-squares fit to the
+ * images that this engine has decoded. As long as there is no map, previews are grey. */
 #ifndef XD_PIPELINE_PREVIEW_H
 #define XD_PIPELINE_PREVIEW_H
 
@@ -12,8 +12,7 @@
 
 enum { XD_PREVIEW_SIDE = 512 }; /* max pixels per side of a preview                           */
 
-/* Sums over the images that were decoded. The least-squares fit of preview colours is computed from
- * these sums. */
+/* Sums over the decoded images, from which the least-squares fit of preview colours is computed. */
 typedef struct xd_colours xd_colours;
 
 void xd_colours_close(xd_colours **c);

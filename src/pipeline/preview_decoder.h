@@ -7,8 +7,9 @@
 
 #include "pipeline/job.h"
 
-/* Counts the bytes of the preview decoder's weights, and the scratch memory of decoding in bytes.
- * Sets both to 0 if the request needs no preview decoder on this rank. */
+/* Sets *weights to the bytes of the preview decoder's weights, and *bytes to the bytes of scratch
+ * memory for decoding. Sets *weights and *bytes to 0 if the request needs no preview decoder on
+ * this rank. */
 xd_status xd_preview_count(xd_job *j, size_t *weights, size_t *bytes, xd_err *e);
 /* If the request needs the preview decoder on this rank, loads it. The call is local. */
 xd_status xd_preview_load(xd_job *j, xd_err *e);

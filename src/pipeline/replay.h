@@ -31,7 +31,8 @@ typedef struct xd_replayed {
 typedef struct xd_replay {
     xd_dev     *dev;            /* device that records passes; NULL: no recording              */
     xd_replayed v[XD_REPLAYS];
-    /* number of entries in v; 1 + the index in v of the pass that is being recorded, or 0 */
+    /* n: number of entries in v. recorded: 1 + the index in v of the pass that is being recorded;
+     * 0: no pass is being recorded. */
     int         n, recorded;
     xd_err      before;
 } xd_replay;
@@ -40,12 +41,13 @@ typedef enum xd_replay_how { XD_RUN, XD_RECORD, XD_DONE } xd_replay_how;
 
 void xd_replay_open(xd_replay *r, xd_dev *dev, const xd_counts *c);
 void xd_replay_close(xd_replay *r);
-/* Call before a pass. After XD_RUN, the caller runs the pass. After XD_RECORD, it runs the pass and
- * then calls xd_replay_end. After XD_DONE, it does nothing, because the recorded pass has been
- * launched. */
+/* Call before a pass. After XD_RUN, the caller runs the pass. After XD_RECORD, the caller runs the
+ * pass and then calls xd_replay_end. After XD_DONE, the caller does nothing, because
+ * xd_replay_begin has launched the recorded pass. */
 xd_replay_how xd_replay_begin(xd_replay *r, xd_exec *x, const xd_replay_key *key);
-/* Ends the recording of a pass and launches the recorded pass. Returns 0 if recording failed; the
- * caller must then run the pass again, because no kernel has run, and no later pass is recorded. */
+/* Ends the recording of a pass and launches the recorded pass. Returns 0 if recording failed. The
+ * caller must then run the pass again, because none of its kernels has run. After a failure, no
+ * other pass is recorded. */
 int  xd_replay_end(xd_replay *r, xd_exec *x);
 
 #endif

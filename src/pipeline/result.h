@@ -12,10 +12,10 @@ xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float 
 /* Returns the latents [t,C,h,w] of image i and their number of elements; for tests. */
 const float *xd_result_lat(const xd_result *r, int i, int64_t *n);
 void      xd_result_time(xd_result *r, const char *part, double seconds);
-/* Adds the time that a part of the request took for image i. */
+/* Adds `seconds` to the time of image i in a part of the request, such as "denoise" or "decode". */
 void      xd_result_image_time(xd_result *r, int i, const char *part, double seconds);
-/* Fails with the error for image i whose values are NaN or infinite: n pixel values after the
- * autoencoder, or, if n is 0, the latents. */
+/* Returns the error that image i has NaN or infinite values. n is the number of such pixel values;
+ * if n is 0, the error is about the latents. */
 xd_status xd_result_fail_odd(const xd_job *j, int i, int64_t n, xd_err *e);
 void      xd_result_traffic(xd_result *r, int64_t bytes);
 /* Sets the token counts in the metadata of all images. Call after the prompts are tokenized. */

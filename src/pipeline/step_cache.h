@@ -21,8 +21,8 @@
 struct xd_denoise;
 struct xd_job;
 
-/* The guidance passes of a step. The first reads the prompt and the second reads the negative
- * prompt. The third reads the prompt and skips some layers (job_skip.c). */
+/* The guidance passes of a step. The first pass reads the prompt, and the second pass reads the
+ * negative prompt. The third pass reads the prompt and skips some layers (job_skip.c). */
 enum { XD_PASS_PROMPT, XD_PASS_NEGATIVE, XD_PASS_SKIPPING, XD_MAXPASS };
 enum { XD_NHID = 3 };           /* number of hidden-state buffers, used cyclically             */
 enum {
@@ -41,7 +41,7 @@ typedef struct xd_cache_options {
     int    max_continuous;      /* max steps in a row that skip blocks; negative: no limit     */
     int    order;               /* order of the Taylor expansion; 0: use the last value        */
     /* After the warm-up, only every interval-th step is computed. From step `until` on, all steps
-     * are computed; negative: `until` has no effect. */
+     * are computed. A negative `until` has no effect. */
     int    interval, until;
     /* Coefficients of teacache's polynomial, highest power first; NaN: those of the model are
      * used. */
@@ -51,9 +51,12 @@ typedef struct xd_cache_options {
 typedef struct xd_cache_unit xd_cache_unit;
 
 typedef enum xd_cache_measure {
-    XD_CACHE_ADDED,             /* compares what the first blocks add to the image rows           */
-    XD_CACHE_INPUT,             /* compares the first block's input (xd_dit.probe)               */
-    XD_CACHE_SCHEDULE,          /* compares nothing: the number of the step decides             */
+    /* Compares the residual that the first blocks add to the image rows with that of an earlier
+     * step. */
+    XD_CACHE_ADDED,
+    /* Compares the input of the first block (xd_dit.probe) with that of an earlier step. */
+    XD_CACHE_INPUT,
+    XD_CACHE_SCHEDULE,          /* compares no tensors: the step number decides                 */
 } xd_cache_measure;
 
 typedef struct xd_cache_kind {
@@ -62,7 +65,7 @@ typedef struct xd_cache_kind {
     xd_cache_measure measure;
     xd_cache_options defaults;  /* default values of the options                               */
     /* Returns 1 if the middle range of blocks may be skipped although the measured tensor has the
-     * relative change `change`. The pointer is NULL for XD_CACHE_SCHEDULE. */
+     * relative change `change`. For XD_CACHE_SCHEDULE, the pointer is_small is NULL. */
     int (*is_small)(const xd_cache_options *o, xd_cache_unit *u, double change);
     int              computes_last;     /* 1: the last step of a transformer is never skipped  */
     int              reports_changes;   /* 1: skips nothing, only reports changes                 */
@@ -110,14 +113,14 @@ typedef struct xd_cache_pass {
 typedef struct xd_step_cache {
     const xd_cache_spec *spec;
     int           lead;         /* index of the first block after the first range of blocks    */
-    /* first block, and end, of this stage's part of the middle range */
+    /* This pipeline stage runs blocks [from, to) of the middle range. */
     int           from, to;
     xd_cache_pass pass[XD_MAXPASS];
     /* decisions that pipeline stages send each other */
     int32_t       received[XD_NHID], sent[XD_NHID];
     xd_req        in[XD_NHID], out[XD_NHID];
-    /* number of times that this rank has skipped the middle range; number of times that it has
-     * skipped or run this range */
+    /* count[0] is the number of times that this rank has skipped the middle range. count[1] is the
+     * number of times that this rank has either skipped or run the middle range. */
     int64_t       count[2];
 } xd_step_cache;
 
@@ -140,19 +143,19 @@ void xd_cache_predict(struct xd_denoise *f, int step, int unit, int pass);
 /* On the last pipeline stage, stores a computed prediction, from which later predictions are
  * extrapolated. */
 void xd_cache_keep(struct xd_denoise *f, int step, int unit, int pass);
-/* These functions send the decision whether the middle range is skipped from stage to stage, each
- * decision before the hidden state to which it belongs. `i` is the index of the hidden state's
- * buffer. The four functions, in the order of their declarations, post a receive, wait for the
- * receive, send, and wait for the send. */
+/* Each pipeline stage first sends the next stage the decision whether the middle range is
+ * skipped, and then sends the hidden state. xd_cache_post posts the receive of a decision, and
+ * xd_cache_arrived waits for the receive. xd_cache_send sends a decision, and xd_cache_sent
+ * waits for the send. `i` is the index of the buffer of the hidden state to which the decision
+ * belongs. */
 void xd_cache_post(struct xd_denoise *f, int i);
 void xd_cache_arrived(struct xd_denoise *f, int i);
 void xd_cache_send(struct xd_denoise *f, int i);
 void xd_cache_sent(struct xd_denoise *f, int i);
 /* Cancels the receives of decisions that no stage will send. */
 void xd_cache_drop(struct xd_denoise *f);
-/* Call at the end of a transformer's steps. Adds the counts of skipped ranges and of decisions
- * (`count`) of all ranks to xd_job.cached, and after the request's last step logs the sums.
- * Collective over the replica. */
+/* Call at the end of a transformer's steps. Adds the counters xd_step_cache.count of all ranks to
+ * xd_job.cached. After the request's last step, logs the sums. Collective over the replica. */
 void xd_cache_count(struct xd_denoise *f);
 
 #endif

@@ -7,7 +7,7 @@
 /* Returns the transformer that computes a step. */
 xd_component *xd_transformer_of(const xd_job *j, int step);
 /* Unless both transformers stay loaded, frees the weights of the transformer that does not compute
- * `step`. Collective over the ranks that share these weights. */
+ * `step`. Collective over the ranks that share the weights of the freed transformer. */
 void      xd_transformer_alone(const xd_job *j, int step);
 /* Loads the transformer that computes `step`. Call between two steps with different transformers,
  * and before the next image. `vae` is 1 if this rank decodes. `s` is this rank's status so far.

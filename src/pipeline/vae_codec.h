@@ -12,18 +12,19 @@ void      xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const fl
 /* Returns 1 if this rank takes part in the VAE work of its replica. */
 int       xd_vae_on_this_rank(const xd_job *j);
 xd_status xd_vae_decode_count(xd_job *j, size_t *bytes, xd_err *e);
-/* Encodes a video, or an image of one frame, of any size: rgb [frames,H,W,3] F32 on the host, in
- * [-1,1], to moments [t,h,w,2C] F32 on the host: mean and log variance of the VAE's unscaled
- * latents. With a parallel VAE all ranks of the replica call xd_vae_encode_frames with equal
- * images, and all get the moments. */
+/* Encodes a video of any size; an image is a video of one frame. The input is rgb [frames,H,W,3],
+ * F32 in [-1,1] in host memory. The output is `moments` [t,h,w,2C], F32 in host memory: the mean
+ * and the log variance of the VAE's unscaled latents. With a parallel VAE all ranks of the replica
+ * call xd_vae_encode_frames with equal images, and all get the moments. */
 typedef struct xd_vae_clip { int64_t frames; xd_grid pixels; } xd_vae_clip;
 void      xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net,
                                const xd_vae_clip *clip, const float *rgb, float *moments);
 xd_status xd_vae_encode_frames_count(xd_job *j, const xd_vae_clip *clip, size_t *bytes, xd_err *e);
 xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e);
-/* Decodes latents on the ranks that take part, in the arena `a` from its start, and resizes the
- * image to the requested size on rank 0 of the replica. There *rgb has memory for the generated
- * size; elsewhere it is NULL. Yields (yield.h) and makes previews (preview.h). */
+/* Decodes latents on the ranks that take part, with the complete arena `a` as scratch memory. Rank
+ * 0 of the replica then resizes the image to the requested size. On rank 0, *rgb is a buffer for an
+ * image of the generated size; on the other ranks, *rgb is NULL. The call may yield to the program
+ * (yield.h), and adds the image to the fit of preview colours (preview.h). */
 xd_status xd_vae_decode_image(xd_job *j, xd_arena *a, const float *lat, float **rgb, xd_err *e);
 /* Encodes a clip to moments [t,h,w,2C], the mean and log variance of a Gaussian distribution of
  * latents. *moments is malloc'ed on every rank. Rank 0 passes the pixels of the first and the last

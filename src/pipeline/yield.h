@@ -14,8 +14,8 @@
 xd_status xd_yield_now(xd_job *j, xd_err *e);
 /* Yields once between two steps. A failure is stored in the context x. */
 void      xd_yield_in_step(xd_job *j, xd_exec *x);
-/* For a rank that computes. Between xd_yield_begin and xd_yield_end, a call of xd_pause yields if
- * its context was passed to xd_yield_watch before. A rank that has failed calls xd_yield_begin and
+/* For a rank that computes. Between xd_yield_begin and xd_yield_end, xd_pause(x) yields for every
+ * context x that was passed to xd_yield_watch. A rank that has failed calls xd_yield_begin and
  * xd_yield_end, too. */
 void      xd_yield_begin(xd_job *j);
 void      xd_yield_watch(xd_job *j, xd_exec *x);        /* makes xd_pause(x) yield; local       */

@@ -8,11 +8,11 @@
 typedef struct xd_fit {
     const xd_context  *ctx;
     const xd_request  *r;
-    const xd_machine  *m;       /* the machine; its memory is that of a host or of a device    */
+    const xd_machine  *m;       /* machine; its memory is counted per host or per device       */
     const xd_parallel *fixed;   /* the degrees of parallelism that the user has given          */
     int                ranks;
     int                stale;   /* 1: also search plans whose images are inexact               */
-    /* 1: search a plan with the degrees `fixed`; 0: use the plan `fixed` */
+    /* 1: a search chooses among the plans that have the degrees `fixed`; 0: `fixed` is the plan */
     int                chosen;
     /* Address space that a process of this machine may use, in bytes. 0: the request is predicted
      * for another machine. */
@@ -22,8 +22,9 @@ typedef struct xd_fit {
     int                only;    /* the changes that may be tried (XD_FIT_*); 0: all changes      */
 } xd_fit;
 
-typedef struct xd_fit_choice {  /* the changes of options in the first advice; all 0: no advice  */
-    /* 1: --offload auto; new types of weights (xd_dtype), 0: no change */
+typedef struct xd_fit_choice {  /* option changes of the first advice; all 0: no advice          */
+    /* offload: 1 to set --offload auto. dit, text: new weight types (xd_dtype) of the transformer
+     * and the text encoders. 0: the option is not changed. */
     int32_t offload, dit, text;
 } xd_fit_choice;
 
@@ -40,14 +41,16 @@ const xd_candidate *xd_fit_least(const xd_search *s);
  * --weights_dtype int8 (13.1 GB)". If no set of changes fits, the advice is the minimum memory need
  * and the changes that lead to it. With each listed set of changes, the memory need has been
  * counted, and the request fits. The advice first tries changes that leave the pixels unchanged or
- * nearly unchanged (tiles, streaming), then types of weights (that of the larger component first,
- * four bits last), tensor parallelism, fewer ranks, and smaller images. Each change is tried with
- * each of the n plans. Counting takes at most some seconds. */
+ * nearly unchanged, such as tiles and streaming. Then it tries other types of weights: first for
+ * the larger component, and four bits last. After the types, it tries tensor parallelism, fewer
+ * ranks, and smaller images. Each change is tried with each of the n plans. Counting takes at most
+ * some seconds. */
 void      xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, size_t size);
-/* Returns the first advice that has only changes in t->only, and writes it to `out` as text:
- * "--offload auto (13.1 GB ...)". */
+/* Returns the first set of changes with which the plan fits, from the changes that t->only allows.
+ * Writes the changes to `out` as text, such as "--offload auto (13.1 GB ...)". */
 xd_fit_choice xd_fit_choose(const xd_fit *t, const xd_parallel *plan, char *out, size_t size);
-/* After a search in which no plan fits, writes advice for these plans as xd_fit_advice does. */
+/* Call after a search in which no plan fits. Writes advice as xd_fit_advice does, for those found
+ * plans that need the least memory. */
 void      xd_fit_advice_of(const xd_fit *t, const xd_search *s, char *out, size_t size);
 
 #endif

@@ -20,7 +20,8 @@ typedef struct xd_rates {       /* rates of the kernels of one rank in one compu
     double bytes;               /* bytes/s of all other kernels                                */
     double call_s;              /* overhead of a kernel call in seconds                        */
     /* bytes/s of norms, including norms of attention heads; of group norms; of activation
-     * functions. A rate of 0 means that the kernel has the rate `bytes`. */
+     * functions. If one of these three rates is 0, its kernels are predicted with the rate
+     * `bytes`. */
     double norm, gnorm, act;
     /* bytes/s of reading weights that are not in a CPU cache; 0: they are read at the rate
      * `bytes`. */
@@ -55,7 +56,7 @@ typedef struct xd_machine {
     /* bytes/s from host memory to device memory, and back; 0: unknown.                          */
     double   upload, download;
     char     device[XD_FIELD_TEXT];     /* kind of the devices, e.g. "cuda"; "": any             */
-    double   cache;  /* bytes of weights that a rank's caches keep between calls         */
+    double   cache;  /* bytes of weights that stay in the CPU caches of a rank           */
 } xd_machine;
 
 /* Reads a machine description from a file that xd_machine_write wrote, or makes a description from
@@ -63,23 +64,27 @@ typedef struct xd_machine {
 xd_status xd_machine_read(xd_machine *m, const char *name, xd_err *e);
 /* Describes the machine of this process with this many ranks. Reads the result of `xdit probe` (the
  * file of xd_machine_home). If there is no such file, measures the peak FLOP rate of the machine
- * briefly, and multiplies this rate by the usual efficiency of each kernel. m->name tells where the
- * rates are from. The disk speed may be from a probe with another number of ranks. `dev` must not
- * be a count device, because the rates of `dev` are measured. */
+ * briefly. The FLOP rates of GEMM, attention and convolution kernels are then estimated as
+ * fractions of this peak. The text m->name tells whether the rates are measured or estimated. The
+ * disk speed may be from a probe with another number of ranks. `dev` must not be a count device,
+ * because the rates of `dev` are measured. */
 xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd_err *e);
 /* Describes a machine as xd_machine_here does, for ranks on devices with their own memory. `dev` is
- * this rank's device. `device` names the devices of all ranks, as in "cuda" or "cuda:0"; NULL: they
- * are of the same kind as `dev`. If there is no probe result, a known device gets the rates of its
- * preset, and an unknown device is measured briefly. */
+ * this rank's device. `device` names the devices of all ranks: "cuda" for one GPU per rank, or
+ * "cuda:0" for one GPU that all ranks share. If `device` is NULL, the ranks' devices are of the
+ * same kind as `dev`. If there is no probe result, a known device gets the rates of its preset, and
+ * an unknown device is measured briefly. */
 xd_status xd_machine_of_devices(xd_machine *m, xd_dev *dev, const char *device, int ranks,
                                 xd_err *e);
-/* Makes the path of the file, below $XDG_CACHE_HOME or ~/.cache, that has the probe result for this
- * many ranks on this host. Returns 0 if there is no such directory or the path is too long. */
+/* Makes the path of the file with the probe result for this many ranks and threads on this host.
+ * The file is in a cache directory below $XDG_CACHE_HOME or ~/.cache. Returns 0 if there is no
+ * cache directory or the path is too long. */
 int       xd_machine_home(int ranks, int threads, char *path, size_t size);
 /* Makes a path as xd_machine_home does, for ranks on devices with the name `device`. */
 int       xd_machine_device_home(int ranks, const char *device, char *path, size_t size);
-/* If the ranks together have more threads than this host has cores, reduces the rates. Ranks then
- * share cores, so each rank is slower unless it computes alone. */
+/* If the ranks together have more threads than this host has cores, reduces the rates. The rates
+ * are lower because ranks share cores. A rank that computes alone is not slower, so m->alone is
+ * increased. */
 void      xd_machine_oversubscribe(xd_machine *m);
 /* Returns the size of this machine's last-level cache, in bytes, divided by the number of ranks. */
 double    xd_machine_cache(int ranks);
@@ -94,8 +99,9 @@ const char *xd_machine_like(const char *product);
 /* Returns how many of the `have` free bytes of a device a request may use. The remaining bytes are
  * for libraries. */
 double    xd_machine_device_room(const xd_dev *dev, double have);
-/* Sets *m to the description of a cluster of known devices by its name: DEVICE, NxDEVICE, or
- * HxNxDEVICE (H hosts). Returns 0 if the device is unknown. */
+/* Sets *m to the description of a cluster of known devices. The name of a cluster is DEVICE,
+ * NxDEVICE for N devices, or HxNxDEVICE for H hosts with N devices each. Returns 0 if the device is
+ * unknown. */
 int       xd_machine_known(xd_machine *m, const char *name);
 
 const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute);
