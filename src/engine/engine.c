@@ -610,7 +610,8 @@ static void unload_after_failure(xd_context *ctx, xd_status s)
     xd_component_drop(&ctx->model.vae);
 }
 
-/* Loads a component on all ranks and shares the result before the next component. */
+/* Loads the transformer on all ranks. Also loads the VAE if several ranks load it together, or if
+ * the request has an image to encode. After each component, the ranks share their status. */
 static xd_status load_together(const loop *l, const xd_need *need, xd_err *e)
 {
     xd_job    *j = l->j;

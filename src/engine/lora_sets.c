@@ -266,8 +266,8 @@ static xd_status open_files(xd_engine *g, lora_set *t, const xd_lora *v, int n, 
     return s;
 }
 
-/* Opens the components that the set shares with the set without LoRA files, and computes the
- * model's hash with the set's files. */
+/* Opens the weights that set t shares with the set without LoRA files, and computes the hash of the
+ * model with the LoRA files of set t. */
 static xd_status complete_set(xd_engine *g, lora_set *t, xd_err *e)
 {
     xd_lora_sets *s = g->sets;

@@ -10,9 +10,10 @@
  * the engine has no other ranks. Also sets up threads and, unless `alone`, binds the rank to CPUs.
  * The call is collective unless `alone`. */
 xd_status xd_session_join(xd_engine *g, const xd_open_args *a, int alone, xd_err *e);
-/* Makes the plan that the arguments give, or chooses a plan. Checks that all ranks have the same
- * version, model and plan, and opens the groups of ranks. `s` is this rank's status so far; if one
- * rank has failed, all ranks return that rank's error. The call is collective. */
+/* Makes the plan that the arguments specify or, if they specify no plan, chooses a plan. Checks
+ * that all ranks have the same version, model and plan, and opens the groups of ranks. `s` is this
+ * rank's status so far; if one rank has failed, all ranks return that rank's error. The call is
+ * collective. */
 xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err *e);
 /* Opens the groups of ranks of the engine's plan. The call is collective. */
 xd_status xd_session_groups(xd_engine *g, xd_err *e);

@@ -84,9 +84,9 @@ typedef struct xd_denoise {
     float          *mine, *rows, *whole;
 } xd_denoise;
 
-/* Allocates the request's tensors in the arena and opens the method stack. Errors are stored in the
- * context f->x. On every rank, cond[p] has the complete text embeddings of guidance pass p.
- * Collective over the replica. */
+/* Allocates the request's tensors in the arena and opens the stack of parallel methods. Errors are
+ * stored in the context f->x. On every rank, cond[p] has the complete text embeddings of guidance
+ * pass p. Collective over the replica. */
 void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo,
                      xd_arena *tmp, const xd_net *net, const xd_cond *cond);
 void xd_denoise_close(xd_denoise *f);

@@ -21,7 +21,8 @@ static inline int xd_denoise_is_mine(const xd_denoise *f, int pass)
     return pass % f->topo->deg.n[XD_CFG] == f->topo->at[XD_CFG];
 }
 
-/* Returns the number of exact steps with which each transformer begins. */
+/* Returns the number of exact steps, which use no stale data, with which each transformer
+ * begins. */
 int     xd_denoise_exact(const xd_denoise *f);
 /* Returns the range of this rank's rows that belong to one stream (text, reference or image) of
  * patch `unit`, or of all patches if `unit` is XD_ALL. */

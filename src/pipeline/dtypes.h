@@ -5,8 +5,8 @@
 #include "pipeline/context.h"
 #include "xdit/xdit.h"
 
-/* Set an engine's compute type and the type of its block matrices from the program's arguments. The
- * weight files must be open when xd_types_weights is called. */
+/* Set an engine's compute type, and the type of the weight matrices in its models' blocks, from the
+ * program's arguments. The weight files must be open when xd_types_weights is called. */
 xd_status   xd_types_compute(xd_context *ctx, const xd_open_args *a, xd_err *e);
 xd_status   xd_types_weights(xd_context *ctx, const xd_open_args *a, xd_err *e);
 /* From the arguments `dtype` and `weights_dtype`, choose the compute type for a device, and the
@@ -18,7 +18,7 @@ xd_status   xd_types_component(xd_component *p, const xd_dev *dev, const xd_open
 const char *xd_types_name(const xd_component *p, xd_dtype compute);
 /* Returns 1 if the argument text_weights_dtype applies to this text encoder. */
 int         xd_types_quantizes(const xd_component *text);
-/* Returns 1 if the files of the component have fp8 matrices. */
+/* Returns 1 if the files of the component have weight matrices of type fp8. */
 int         xd_types_stores_fp8(const xd_component *p);
 
 #endif

@@ -9,7 +9,7 @@ typedef struct xd_role_row {
     /* The required image, in the words of the error for a request without this image. If NULL,
      * there is no such error; a missing mask is reported by xd_mask_check. */
     const char *needs;
-    int         starts;         /* 1: denoising starts from the image and noise                */
+    int         starts;         /* 1: denoising starts from the image plus noise               */
     int         keeps;          /* 1: noise does not change the image; `strength` is refused   */
     int         holds;          /* 1: the first latent frame is the image in all steps         */
     int         crops;          /* 1: padding_mask_crop may generate only a part of the image  */

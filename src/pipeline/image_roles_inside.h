@@ -23,10 +23,10 @@ void      xd_role_start_channels(const xd_job *j, const float *sample, float *ou
 xd_status xd_role_frames_read(xd_job *j, xd_err *e);
 xd_status xd_role_frames_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_frames_channels(const xd_job *j, const float *sample, float *out);
-/* The masked area of j->image becomes grey. If the first latents contain the image, j->start_image
- * is a copy of the original image, and is encoded to j->start_moments. The transformer's additional
- * channels are the latents of the partly grey image, then the mask. The mask has one channel for
- * each pixel of a latent cell, and is zero if the request has no mask. */
+/* The masked area of j->image becomes grey. If denoising starts from the image plus noise,
+ * j->start_image is a copy of the original image, and is encoded to j->start_moments. The
+ * transformer's additional channels are the latents of the partly grey image, then the mask. The
+ * mask has one channel for each pixel of a latent cell, and is zero if the request has no mask. */
 xd_status xd_role_mask_read(xd_job *j, xd_err *e);
 xd_status xd_role_mask_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_mask_channels(const xd_job *j, const float *sample, float *out);

@@ -8,8 +8,8 @@
 /* Refuses an inpainting mask that the request or its model does not support. */
 xd_status xd_mask_check(const xd_job *j, xd_err *e);
 /* Reads the mask on rank 0 and resizes it to the generated size. Does nothing if there is no mask.
- * *rgb is the input image of *w x *h pixels as read. With padding_mask_crop, *rgb is replaced by
- * the part of the image that is generated. */
+ * The argument *rgb is the input image before resizing, with *w x *h pixels. With
+ * padding_mask_crop, *rgb is replaced by the part of the image that is generated. */
 xd_status xd_mask_read(xd_job *j, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
 /* Sends the mask from rank 0 to all ranks. The call is collective. */
 xd_status xd_mask_share(xd_job *j, xd_err *e);

@@ -38,7 +38,7 @@ int       xd_request_gives_row(const xd_request_row *row, const xd_request *r);
 int       xd_request_uses(const xd_request_row *row, const xd_job *j, int usual);
 /* Appends the option's value: a number, or a text without quotes. */
 void      xd_request_value(const xd_request_row *row, const xd_request *r, xd_text_buf *b);
-/* Checks the values that the request gives against the limits and choices of their rows. */
+/* Checks the option values that the request gives against the limits and choices in the table. */
 xd_status xd_request_check(const xd_request *r, xd_err *e);
 /* Returns, as a set of bits, the options in use that save time and change the image. Bit i of the
  * set is row i of the table. */

@@ -1,7 +1,7 @@
 /* preview_decoder.h - decodes previews with a tiny autoencoder (xd_open_args.preview_decoder).
  *
- * Only the first rank of a replica decodes previews. The memory plan includes the separate memory
- * that this rank needs. */
+ * Only the first rank of a replica decodes previews. The memory plan includes the memory that the
+ * preview decoder needs on the first rank. */
 #ifndef XD_PIPELINE_PREVIEW_DECODER_H
 #define XD_PIPELINE_PREVIEW_DECODER_H
 

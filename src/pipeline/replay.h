@@ -3,7 +3,8 @@
  *
  * Every step launches the same kernels for a pass, as long as the pass's tensors keep their
  * addresses. The first two passes run normally, the third pass is recorded, and later passes replay
- * the record. Kernels read values that change from step to step from device memory. */
+ * the record. Values that change from step to step are in device memory, where the replayed kernels
+ * read them. */
 #ifndef XD_PIPELINE_REPLAY_H
 #define XD_PIPELINE_REPLAY_H
 

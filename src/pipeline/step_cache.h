@@ -3,9 +3,9 @@
  *
  * The blocks of a transformer are divided into three ranges. The first range (Fn blocks) and the
  * last range (Bn blocks) run in every step; the middle range runs only in some steps. When the
- * first range has run, the cache decides whether to skip the middle range. If so, a correction
- * replaces it: the contribution that the middle range made to the hidden state when it last ran, or
- * an extrapolation from its last few contributions.
+ * first range has run, the cache decides whether to skip the middle range. A skipped middle range
+ * is replaced by a correction: the contribution that the middle range made to the hidden state when
+ * it last ran, or an extrapolation from its last few contributions.
  *
  * The cache decides separately for each pass and each PipeFusion patch. The pipeline stage with the
  * first block makes the decision and sends it to the next stages with the hidden state. Each stage
@@ -43,7 +43,7 @@ typedef struct xd_cache_options {
     /* After the warm-up, only every interval-th step is computed. From step `until` on, all steps
      * are computed. A negative `until` has no effect. */
     int    interval, until;
-    /* Coefficients of teacache's polynomial, highest power first; NaN: those of the model are
+    /* Coefficients of teacache's polynomial, highest power first. NaN: the model's coefficients are
      * used. */
     double poly[XD_CACHE_POWERS];
 } xd_cache_options;
@@ -96,7 +96,8 @@ xd_status xd_cache_of_job(struct xd_job *j, xd_err *e);
 struct xd_cache_unit {          /* state of a guidance pass for one patch, or for all tokens   */
     int    known;               /* number of available terms of the Taylor expansion           */
     int    measured;            /* 1: xd_cache_pass.before is valid                            */
-    /* number of steps that skipped blocks: in total; since the last computed step */
+    /* reused: total number of steps that skipped blocks. run: number of steps that have skipped
+     * blocks since the last computed step. */
     int    reused, run;
     int    step;                /* index of the last step that was computed                    */
     int    turn;                /* index of the newest term in xd_cache_pass.value             */
@@ -107,7 +108,7 @@ typedef struct xd_cache_pass {
     /* [rows of all patches, features] F32 terms of the Taylor expansion */
     xd_tensor      value[XD_CACHE_ORDERS];
     xd_tensor      before;      /* the measured tensor of the last step                        */
-    xd_cache_unit *unit; /* [npatch + 1] the state of each patch, and last that of all tokens  */
+    xd_cache_unit *unit; /* [npatch + 1] state of each patch, then the state for all tokens    */
 } xd_cache_pass;
 
 typedef struct xd_step_cache {

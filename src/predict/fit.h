@@ -38,13 +38,13 @@ xd_status xd_fit_search(const xd_fit *t, xd_search *s, int ranks, xd_err *e);
 const xd_candidate *xd_fit_least(const xd_search *s);
 
 /* Writes advice that is appended to the error of a request that does not fit: "; what would fit:
- * --weights_dtype int8 (13.1 GB)". If no set of changes fits, the advice is the minimum memory need
- * and the changes that lead to it. With each listed set of changes, the memory need has been
- * counted, and the request fits. The advice first tries changes that leave the pixels unchanged or
- * nearly unchanged, such as tiles and streaming. Then it tries other types of weights: first for
- * the larger component, and four bits last. After the types, it tries tensor parallelism, fewer
- * ranks, and smaller images. Each change is tried with each of the n plans. Counting takes at most
- * some seconds. */
+ * --weights_dtype int8 (13.1 GB)". If no set of changes makes the request fit, the advice is the
+ * set of changes with the smallest memory need, and this need. A set of changes is listed only
+ * after counting has shown that the request fits with these changes. The search for advice first
+ * tries changes that leave the pixels unchanged or nearly unchanged, such as tiles and streaming.
+ * Then the search tries other types of weights: first for the larger component, and four bits last.
+ * After the types, the search tries tensor parallelism, fewer ranks, and smaller images. Each
+ * change is tried with each of the n plans. Counting takes at most some seconds. */
 void      xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, size_t size);
 /* Returns the first set of changes with which the plan fits, from the changes that t->only allows.
  * Writes the changes to `out` as text, such as "--offload auto (13.1 GB ...)". */

@@ -19,18 +19,18 @@ typedef struct xd_rates {       /* rates of the kernels of one rank in one compu
     double conv;                /* flop/s of convolutions                                      */
     double bytes;               /* bytes/s of all other kernels                                */
     double call_s;              /* overhead of a kernel call in seconds                        */
-    /* bytes/s of norms, including norms of attention heads; of group norms; of activation
-     * functions. If one of these three rates is 0, its kernels are predicted with the rate
-     * `bytes`. */
+    /* Bytes/s of three kinds of kernels: norms (including norms of attention heads), group norms,
+     * and activation functions. If one of these three rates is 0, its kernels are predicted with
+     * the rate `bytes`. */
     double norm, gnorm, act;
     /* bytes/s of reading weights that are not in a CPU cache; 0: they are read at the rate
      * `bytes`. */
     double weights;
     double attn_rows; /* number of queries for which attention reaches half the rate `attn` */
-    /* how many times as fast GEMMs are with int8, or fp8, weights; 0: estimated */
+    /* Speedup of GEMMs with int8 weights, and speedup of GEMMs with fp8 weights. 0: the speedup is
+     * estimated. */
     double int8, fp8;
-    /* How many times as fast GEMMs are with both inputs and weights in e4m3; 0: the value of
-     * `fp8`. */
+    /* Speedup of GEMMs whose inputs and weights are both e4m3. 0: the speedup is that of `fp8`. */
     double fp8_gemm;
 } xd_rates;
 
