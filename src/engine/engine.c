@@ -611,7 +611,7 @@ static void unload_after_failure(xd_context *ctx, xd_status s)
 }
 
 /* Loads the transformer on all ranks. Also loads the VAE if several ranks load it together, or if
- * the request has an image to encode. After each component, the ranks share their status. */
+ * the request has an image to encode. After a component is loaded, the ranks share their status. */
 static xd_status load_together(const loop *l, const xd_need *need, xd_err *e)
 {
     xd_job    *j = l->j;
@@ -751,7 +751,7 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     if (!g->ctx.world.idle && s != XD_ECOMM)
         s = prepare_request(&j, &w, &need, &room, &g->refused, s, &mine);
     int started = s == XD_OK;   /* 1: the request was not refused                              */
-    if (++g->requests && started)       /* the times were predicted for the first request      */
+    if (++g->requests && started)       /* times were predicted only for the first request     */
         xd_warn_far_larger(&j, g->requests == 1 ? g->predicted.total_s : -1);
     if (started && j.ntodo)
         xd_log_request(&j, &room, g->requests == 1 ? &g->predicted : NULL);

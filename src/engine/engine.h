@@ -25,8 +25,8 @@ struct xd_engine {
 /* Options of opening an engine. XD_WITH_FILES: the weights are read from the model's files; without
  * this option the weights are random. XD_ALONE: only this rank works, even if other ranks were
  * launched. XD_FOR_BENCH: for a benchmark, in which the content of the image does not matter.
- * XD_SIZES: instead of a device, opens a stand-in that only returns the sizes of memory
- * (xd_dev_open_sizes). */
+ * XD_SIZES: instead of a device, opens a stand-in that computes nothing and only returns memory
+ * sizes (xd_dev_open_sizes). */
 enum { XD_WITH_FILES = 1, XD_ALONE = 2, XD_FOR_BENCH = 4, XD_SIZES = 8 };
 xd_status xd_open_with(xd_engine **g, const xd_open_args *a, int how, xd_err *e);
 

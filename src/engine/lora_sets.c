@@ -44,8 +44,8 @@ static int changes_text(const lora_set *t)
     return 0;
 }
 
-/* Returns the set that owns the weights of component i with which set t computes. The owner is t
- * itself or, if t does not change component i, the set without LoRA files. */
+/* Returns the set that owns the weights of component i with which set t computes. The owner of the
+ * weights is t itself or, if t does not change component i, the set without LoRA files. */
 static lora_set *owner_of(const xd_lora_sets *s, lora_set *t, int i)
 {
     return t->own[i] ? t : s->plain;

@@ -7,9 +7,9 @@
 
 /* On rank 0, logs one line at level INFO: the model, image size, steps, element types, device and
  * ranks of the request. The line also has the bytes of memory that the request needs on this host
- * or on the device. It ends with the predicted seconds, unless the seconds were logged with the
- * plan. Call after xd_memory_plan. `predicted` has the predicted times of this request, or is NULL
- * if they are unknown. */
+ * or on the device. The line ends with the predicted seconds of the request, unless these were
+ * logged with the plan. Call after xd_memory_plan. `predicted` has the predicted times of this
+ * request, or is NULL if they are unknown. */
 void xd_log_request(const xd_job *j, const xd_memory_limits *limits,
                     const xd_predicted_times *predicted);
 

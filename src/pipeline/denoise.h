@@ -35,8 +35,8 @@ typedef struct xd_denoise {
     size_t          mark;       /* arena position where the memory of steps [begin, end) starts */
     xd_method_stack stack;
     xd_replay       replay;     /* recorded kernel launches of guidance passes                 */
-    /* adaLN parameters. If the parameters depend on the text, each guidance pass has its own
-     * element; otherwise all passes use mods[0]. */
+    /* The adaLN parameters of each guidance pass. If the model's adaLN parameters do not depend on
+     * the text, all passes use mods[0]. */
     xd_mods         mods[XD_MAXPASS];
     xd_step_cache   cache;      /* step cache, which reuses work of earlier steps               */
     xd_tables       tables;     /* position tables on the device                                 */
@@ -76,8 +76,8 @@ typedef struct xd_denoise {
     int             read[XD_MAXPASS];   /* 1: `kept` has the tensors of this pass              */
     xd_rng          rng;        /* generator of the image's noise                              */
     /* [npatch] four sums for each patch, for guidance_rescale and cfg_normalization. The first two
-     * are the sum of the elements of the prompt's prediction, and the sum of their squares. The
-     * last two are the same sums for the guided prediction. */
+     * sums are the sum of the elements of the prompt's prediction, and the sum of the squares of
+     * these elements. The last two sums are the same sums for the guided prediction. */
     double        (*sums)[4];
     /* Buffers for latents in host memory. `mine` has this rank's rows, `rows` has the rows of all
      * ranks, rank after rank, and `whole` has the rows of all ranks in image order. */

@@ -6,8 +6,8 @@
 #include "pipeline/job.h"
 
 typedef struct xd_role_row {
-    /* The required image, in the words of the error for a request without this image. If NULL,
-     * there is no such error; a missing mask is reported by xd_mask_check. */
+    /* The words with which an error names the image, if the model requires an image and the request
+     * has none. If NULL, this error is not used; xd_mask_check reports a missing mask. */
     const char *needs;
     int         starts;         /* 1: denoising starts from the image plus noise               */
     int         keeps;          /* 1: noise does not change the image; `strength` is refused   */

@@ -18,8 +18,8 @@ double xd_budget_left(const xd_context *ctx, double have, double held);
 double xd_budget_least(const xd_context *ctx, double have);
 /* Writes a text for error messages that names the limit which a request exceeds. If `tight` is 1,
  * the memory budget is the limit, and the text is "a budget of 3 GB (--memory)". If `tight` is 0,
- * free memory is the limit. The text is then "memory and 3 GB are available", with `who` as its
- * first words. */
+ * free memory is the limit, and the text is "memory and 3 GB are available", in which `who` is
+ * "memory". */
 void   xd_budget_text(const xd_context *ctx, int tight, const char *who, double have, char *out,
                       size_t size);
 

@@ -6,8 +6,8 @@
 #include "xdit/xdit.h"
 
 /* Writes one image or video in the format that the extension of the file name selects. If the
- * format is an image format, each frame of a video becomes a file. `quality` is that of JPEG and
- * WebP files, 0 to 100; a negative value selects the default quality. */
+ * format is an image format, each frame of a video becomes a file. `quality` is the quality of JPEG
+ * and WebP files, 0 to 100; a negative value selects the default quality. */
 xd_status xd_output_write(const char *path, const xd_image *im, int quality,
                           const xd_image_text *texts, xd_err *e);
 

@@ -3,8 +3,9 @@
  *
  * The engine's preview decoder (preview_decoder.h) turns latents into an image. Without a preview
  * decoder, a linear map of the latent channels gives the colours. If the autoencoder has a known
- * linear map (xd_vae_info.rgb), that map is used. Otherwise the map is a least-squares fit to the
- * images that this engine has decoded. As long as there is no map, previews are grey. */
+ * linear map (xd_vae_info.rgb), previews use that map. If the autoencoder has no known map,
+ * previews use a least-squares fit to the images that this engine has decoded. As long as there is
+ * no map, previews are grey. */
 #ifndef XD_PIPELINE_PREVIEW_H
 #define XD_PIPELINE_PREVIEW_H
 

@@ -22,7 +22,7 @@ xd_status xd_prompt_image_read(xd_job *j, int i, const uint8_t *rgb, xd_grid siz
 xd_status xd_prompt_images_share(xd_job *j, xd_status s, xd_err *e);
 
 /* In a tokenized prompt for encoder k, each image first has a single token id. Returns how many ids
- * must be added to give each image as many ids as it has tokens. */
+ * must be added to the prompt so that each image has as many ids as tokens. */
 int64_t   xd_prompt_images_more_ids(const xd_job *j, int k);
 /* Inserts the text for each image (xd_text_use.image_text) before the prompt for encoder k. Returns
  * the new text, malloc'ed, or NULL if out of memory. Frees `prompt`. */

@@ -47,8 +47,8 @@ void xd_replay_close(xd_replay *r);
  * xd_replay_begin has launched the recorded pass. */
 xd_replay_how xd_replay_begin(xd_replay *r, xd_exec *x, const xd_replay_key *key);
 /* Ends the recording of a pass and launches the recorded pass. Returns 0 if recording failed. The
- * caller must then run the pass again, because none of its kernels has run. After a failure, no
- * other pass is recorded. */
+ * caller must then run the pass again, because none of the pass's kernels has run. After a failed
+ * recording, no other pass is recorded. */
 int  xd_replay_end(xd_replay *r, xd_exec *x);
 
 #endif

@@ -56,7 +56,8 @@ typedef enum xd_cache_measure {
     XD_CACHE_ADDED,
     /* Compares the input of the first block (xd_dit.probe) with that of an earlier step. */
     XD_CACHE_INPUT,
-    XD_CACHE_SCHEDULE,          /* compares no tensors: the step number decides                 */
+    /* Compares no tensors: the step number decides whether blocks are skipped. */
+    XD_CACHE_SCHEDULE,
 } xd_cache_measure;
 
 typedef struct xd_cache_kind {
@@ -156,7 +157,8 @@ void xd_cache_sent(struct xd_denoise *f, int i);
 /* Cancels the receives of decisions that no stage will send. */
 void xd_cache_drop(struct xd_denoise *f);
 /* Call at the end of a transformer's steps. Adds the counters xd_step_cache.count of all ranks to
- * xd_job.cached. After the request's last step, logs the sums. Collective over the replica. */
+ * xd_job.cached. After the request's last step, logs how many block ranges were skipped. Collective
+ * over the replica. */
 void xd_cache_count(struct xd_denoise *f);
 
 #endif

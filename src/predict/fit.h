@@ -8,11 +8,11 @@
 typedef struct xd_fit {
     const xd_context  *ctx;
     const xd_request  *r;
-    const xd_machine  *m;       /* machine; its memory is counted per host or per device       */
+    const xd_machine  *m;       /* machine, with its memory per host or per device             */
     const xd_parallel *fixed;   /* the degrees of parallelism that the user has given          */
     int                ranks;
     int                stale;   /* 1: also search plans whose images are inexact               */
-    /* 1: a search chooses among the plans that have the degrees `fixed`; 0: `fixed` is the plan */
+    /* 1: a search chooses among the plans that have the degrees `fixed`. 0: the plan is `fixed`. */
     int                chosen;
     /* Address space that a process of this machine may use, in bytes. 0: the request is predicted
      * for another machine. */
@@ -39,17 +39,18 @@ const xd_candidate *xd_fit_least(const xd_search *s);
 
 /* Writes advice that is appended to the error of a request that does not fit: "; what would fit:
  * --weights_dtype int8 (13.1 GB)". If no set of changes makes the request fit, the advice is the
- * set of changes with the smallest memory need, and this need. A set of changes is listed only
- * after counting has shown that the request fits with these changes. The search for advice first
- * tries changes that leave the pixels unchanged or nearly unchanged, such as tiles and streaming.
- * Then the search tries other types of weights: first for the larger component, and four bits last.
- * After the types, the search tries tensor parallelism, fewer ranks, and smaller images. Each
- * change is tried with each of the n plans. Counting takes at most some seconds. */
+ * set of changes with the smallest memory need, and the size of this need. A set of changes is
+ * listed only after counting has shown that the request fits with these changes. The search for
+ * advice first tries changes that leave the pixels unchanged or nearly unchanged, such as tiles and
+ * streaming. Then the search tries other types of weights: first for the larger component, and four
+ * bits last. After the types of weights, the search tries tensor parallelism, fewer ranks, and
+ * smaller images. Each change is tried with each of the n plans. Counting takes at most some
+ * seconds. */
 void      xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, size_t size);
 /* Returns the first set of changes with which the plan fits, from the changes that t->only allows.
  * Writes the changes to `out` as text, such as "--offload auto (13.1 GB ...)". */
 xd_fit_choice xd_fit_choose(const xd_fit *t, const xd_parallel *plan, char *out, size_t size);
-/* Call after a search in which no plan fits. Writes advice as xd_fit_advice does, for those found
+/* Call after a search in which no plan fits. Writes advice as xd_fit_advice does, for the found
  * plans that need the least memory. */
 void      xd_fit_advice_of(const xd_fit *t, const xd_search *s, char *out, size_t size);
 

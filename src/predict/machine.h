@@ -20,8 +20,8 @@ typedef struct xd_rates {       /* rates of the kernels of one rank in one compu
     double bytes;               /* bytes/s of all other kernels                                */
     double call_s;              /* overhead of a kernel call in seconds                        */
     /* Bytes/s of three kinds of kernels: norms (including norms of attention heads), group norms,
-     * and activation functions. If one of these three rates is 0, its kernels are predicted with
-     * the rate `bytes`. */
+     * and activation functions. If a kind's rate is 0, its kernels are predicted with the rate
+     * `bytes`. */
     double norm, gnorm, act;
     /* bytes/s of reading weights that are not in a CPU cache; 0: they are read at the rate
      * `bytes`. */
@@ -63,11 +63,11 @@ typedef struct xd_machine {
  * a name such as "8xH100", "2x8xL40" or "H200". */
 xd_status xd_machine_read(xd_machine *m, const char *name, xd_err *e);
 /* Describes the machine of this process with this many ranks. Reads the result of `xdit probe` (the
- * file of xd_machine_home). If there is no such file, measures the peak FLOP rate of the machine
- * briefly. The FLOP rates of GEMM, attention and convolution kernels are then estimated as
- * fractions of this peak. The text m->name tells whether the rates are measured or estimated. The
- * disk speed may be from a probe with another number of ranks. `dev` must not be a count device,
- * because the rates of `dev` are measured. */
+ * file of xd_machine_home). If this machine has no probe result, measures the machine's peak FLOP
+ * rate briefly. The FLOP rates of GEMM, attention and convolution kernels are then estimated as
+ * fractions of the peak FLOP rate. The text m->name tells whether the rates are measured or
+ * estimated. The disk speed may be from a probe with another number of ranks. `dev` must not be a
+ * count device, because the rates of `dev` are measured. */
 xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd_err *e);
 /* Describes a machine as xd_machine_here does, for ranks on devices with their own memory. `dev` is
  * this rank's device. `device` names the devices of all ranks: "cuda" for one GPU per rank, or

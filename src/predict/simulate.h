@@ -36,10 +36,10 @@ xd_status xd_simulation_run(xd_simulation *p, xd_lane *lane, xd_err *e);
 /* Returns the simulated time at which rank `rank` reached the point with the number `mark`, or a
  * negative value if the rank never reached it. Call after xd_simulation_run. */
 double    xd_simulation_mark_s(const xd_simulation *p, int rank, int mark);
-/* Calls fn for every time span of a rank, in the order of time. `what` is 'c' for a span in which
- * the rank computes, and 'w' for a span in which the rank waits. After the last span, calls fn with
- * `what` = 'm' for each message to the rank; `from` and `to` are then the times of the message's
- * start and arrival. The spans of messages may overlap. */
+/* Calls fn for every time span of a rank, in the order of time. The argument `what` of fn is 'c'
+ * for a span in which the rank computes, and 'w' for a span in which the rank waits. After the last
+ * span, calls fn with `what` = 'm' for each message to the rank; `from` and `to` are then the times
+ * of the message's start and arrival. The spans of messages may overlap. */
 void      xd_simulation_events(const xd_simulation *p, int rank,
                                void (*fn)(void *ctx, char what, double from, double to), void *ctx);
 
