@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "launch/roster.h"
 
-static const char STARTED[] = "XDIT_STARTED";   /* variable with the start time in seconds of the
-                                                   monotonic clock */
+static const char STARTED[] = "XDIT_STARTED";   /* environment variable with the start time of the
+                                                   process, in seconds of the monotonic clock */
 static double     started_s;
 
 int xd_cli_exit(xd_status s, const xd_err *e)
@@ -94,9 +94,9 @@ int xd_cli_end_rank(xd_status s, const xd_err *e, int rank, int code)
     return code;
 }
 
-/* Notes the start time of the process: the present time minus the process' CPU time. If the
- * variable STARTED is set (for ranks and for measurements), uses the start time in STARTED, which
- * is that of a parent process. */
+/* Stores an estimate of the process' start time: the present time minus the CPU time that the
+ * process has used so far. If the environment variable XDIT_STARTED has a start time, stores that
+ * time instead; a parent process sets the variable for ranks and for measurements. */
 void xd_cli_note_start(void)
 {
     struct timespec t = { 0 };

@@ -1,11 +1,11 @@
 /* cmd_calibrate.c - the command xdit calibrate, which measures the coefficients of TeaCache for a
  * model, or a table for --fast_attn.
  *
- * For the coefficients, the command generates images with the cache "measure". The cache "measure"
- * computes every block and reports the relative changes of the first block's input and of the last
- * block's output from step to step. A polynomial fitted to the pairs of changes predicts the change
- * of the output from the change of the input. For a table, the command runs a request with
- * fast_attn "measure". */
+ * To measure the coefficients, the command generates images with the cache method "measure". The
+ * cache method "measure" computes every block and reports the relative changes of the first block's
+ * input and of the last block's output from step to step. A polynomial fitted to the pairs of
+ * changes predicts the change of the output from the change of the input. For a table, the command
+ * runs a request in which the option fast_attn is "measure". */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,12 +31,12 @@ typedef struct task {           /* state of one run of xdit calibrate           
     int           json;
     xd_open_flags open;
     xd_request    request;
-    const char   *table;        /* output file of the table for --fast_attn; NULL: TeaCache's
-                                   coefficients are printed */
+    const char   *table;        /* output file for the table that --fast_attn reads; NULL:
+                                   TeaCache's coefficients are measured instead */
     char          limit[48];    /* "measure:THRESHOLD", the value of fast_attn                 */
     char         *text;         /* contents of the file with the prompts                       */
-    double      (*pair)[2];     /* [npairs] relative changes from one step to the next: of the
-                                   first block's input, of the last block's output */
+    double      (*pair)[2];     /* [npairs] pairs: the relative change of the first block's input
+                                   from step to step, and that of the last block's output */
     int           npairs;
     xd_bar        bar;
     xd_opt_table  tables[4];
@@ -162,8 +162,8 @@ static xd_status read_task(task *t, int argc, char **argv, xd_err *e)
     return s == XD_OK ? xd_open_flags_read(&t->open, e) : s;
 }
 
-/* Reads the measured pairs of changes from the JSON parameters of an image, and appends these pairs
- * to t->pair. */
+/* Reads the measured pairs of relative changes from the JSON parameters of an image, and appends
+ * the pairs to the task's list `pair`. */
 static xd_status add_pairs(task *t, const char *json, xd_err *e)
 {
     xd_json  *j = NULL;
@@ -217,8 +217,8 @@ static xd_status write_found(const task *t, const xd_json *table, xd_err *e)
     return XD_OK;
 }
 
-/* Reads the table for --fast_attn from the JSON parameters of the last image, whose table covers
- * all images, and writes this table to its file. */
+/* Reads the table for --fast_attn from the JSON parameters of the last image, and writes the table
+ * to the output file. The table in the last image's parameters covers all images. */
 static xd_status write_table(const task *t, const char *json, xd_err *e)
 {
     xd_json  *j = NULL;

@@ -46,7 +46,7 @@ static const xd_opt_alias aliases[] = { { "config", "model" }, { 0 } };
 
 enum { ROWS = sizeof rows / sizeof *rows, MOST = 16 };
 
-/* The command accepts only these options of open_flags.c, which are for weight files and
+/* The command accepts only these of the options in open_flags.c: those for weight files and
  * threads. */
 static const char shared[] = "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
                              "lora lora_2 lora_partial threads";

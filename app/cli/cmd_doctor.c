@@ -51,8 +51,9 @@ typedef struct facts {
     xd_host m;
 } facts;
 
-/* Notes a fact about a GPU library, such as "cudnn", or "cudnn_error" if the library cannot be
- * loaded. Returns 0 if the fact is not about a GPU library. */
+/* Stores the text `v` about the GPU library with which `name` begins. For example, the name
+ * "cudnn_error" means that the library cuDNN cannot be loaded. Returns 0 if `name` does not begin
+ * with the name of a GPU library. */
 static int on_library_fact(xd_gpus *g, const char *name, const char *v)
 {
     static const char *const keys[XD_GPU_LIBRARIES] = {
@@ -69,7 +70,7 @@ static int on_library_fact(xd_gpus *g, const char *name, const char *v)
     return 0;
 }
 
-/* Notes a fact about CUDA; returns 0 if the fact is not about CUDA. */
+/* Stores the text `v` if `name` is about CUDA; returns 0 if `name` is not about CUDA. */
 static int on_gpu_fact(xd_gpus *g, const char *name, const char *v)
 {
     int old = !strncmp(name, "cuda_old:", 9);

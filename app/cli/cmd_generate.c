@@ -96,8 +96,8 @@ typedef struct task {           /* state of one run of xdit generate            
     int          given;         /* number of prompts on the command line, which precede the prompts
                                    of the file */
     xd_compat    compat;
-    int          launched, rank;        /* launched 1: an MPI launcher has started this process;
-                                           rank of this process */
+    int          launched, rank;        /* launched: 1 if an MPI launcher has started this process;
+                                           rank: the rank of this process */
     int          images;        /* number of images of the request                             */
     char        *skipped;       /* [images] 1: the image's file exists, so it is skipped
                                    (--skip_existing); NULL: not used */
@@ -207,8 +207,8 @@ static void add_seconds(xd_text_buf *b, const task *t, const xd_result *res, int
     xd_buf_add(b, "}");
 }
 
-/* Prints the JSON object of an image, with the times of the image, and the times of all images if
- * there are several. */
+/* Prints the JSON object of an image, with the seconds of the image's stages. If there are several
+ * images, also prints the total seconds of all images. */
 static void print_json(const task *t, const xd_result *res, int i, const char *name)
 {
     xd_text_buf b = { 0 };
@@ -480,8 +480,9 @@ static xd_status check_task(task *t, int *ranks)
     return t->rank > 0 || st != XD_OK ? st : check_files(t);
 }
 
-/* Checks that the output files suit the model, which generates images or videos. Every rank makes
- * this check, so that all ranks refuse the request together. */
+/* Checks that the output files have types for images if the model generates images, or types for
+ * videos if it generates videos. Every rank makes this check, so that all ranks refuse the request
+ * together. */
 static xd_status check_kind(task *t, const xd_engine *g)
 {
     int video = xd_makes_videos(g);
@@ -490,7 +491,7 @@ static xd_status check_kind(task *t, const xd_engine *g)
     return xd_output_check_video(t->opts.output, video, &t->err);
 }
 
-enum { LEAST_COLD = 1000000 };  /* minimum number of bytes read from disk to report            */
+enum { LEAST_COLD = 1000000 };  /* smaller numbers of bytes read from disk are not printed     */
 
 /* Prints the predicted seconds of a stage, and the bytes that it reads from disk: " (predicted
  * 52.90, reading 9.5 GB)". */
@@ -602,8 +603,8 @@ static xd_status run_generate(task *t)
     return st;
 }
 
-/* Starts ranks with the same arguments. Prompts that were read from a pipe are passed to the ranks
- * as a file of this process. */
+/* Starts ranks with the same arguments. Prompts that were read from a pipe are copied to an
+ * anonymous file, which the ranks open by a path. */
 static xd_status run_ranks(task *t, xd_launch *l, int *code)
 {
     char      path[64], flag[96], **new_argv = NULL;
@@ -695,8 +696,8 @@ static int run_command(int argc, char **argv)
     return code;
 }
 
-/* A section of the help text. Such a section lists some of this command's own options, and all
- * options of a request whose section has this title. */
+/* A section of the help text. A section lists some options of this command, and those options of a
+ * request that belong to a section with the same title. */
 typedef struct section {
     const char *title, *main, *rest;    /* names of this command's options that the short help
                                            text lists, and of its other options */
@@ -716,7 +717,7 @@ static void add_names(section *s, const xd_opt_table *request, const char *own, 
     }
 }
 
-/* Returns the names of the section's options for xd_opt_group.names. */
+/* Returns the names of the section's options as a text for the field `names` of xd_opt_group. */
 static const char *list_section(section *s, const xd_opt_table *request)
 {
     add_names(s, request, s->main, 1);

@@ -117,7 +117,8 @@ typedef enum part { USAGE, TEXT, OPTIONS, EXAMPLES } part;
 
 typedef struct page {
     part part;
-    int  literal;               /* nonzero: inside .nf, where lines are not filled              */
+    int  literal;               /* nonzero: inside a block of lines that man prints without
+                                   filling (.nf) */
     int  groups;                /* number of section titles in the complete help text           */
     int  lines;                 /* number of lines of the current section so far                */
     int  gap;                   /* 1: the previous line was empty                               */

@@ -159,8 +159,8 @@ static double group_limit(void)
     if (first_words("/sys/fs/cgroup/memory.max", text, sizeof text) ||
         first_words("/sys/fs/cgroup/memory/memory.limit_in_bytes", text, sizeof text))
         n = atof(text);
-    return n < 1e18 ? n : 0;    /* there is no limit if the file has "max", or the maximum value
-                                   of cgroup version 1 */
+    return n < 1e18 ? n : 0;    /* "max", or the maximum value of cgroup version 1, means that
+                                   there is no limit */
 }
 
 static double weights_of(const char *dir)

@@ -174,8 +174,8 @@ static int print_help(const char *name, const char *topic)
 
 /* Sets a short spin time for waiting OpenMP threads, unless the user has set one. OpenMP threads of
  * oneDNN spin while they wait. On a busy machine a spinning thread can occupy the core that the
- * awaited thread needs, and an image takes many times as long. The OpenMP runtime is loaded later
- * and reads the spin time then. */
+ * awaited thread needs, and an image takes many times as long. The function sets environment
+ * variables, which the OpenMP runtime reads when it is loaded later. */
 static void limit_spinning(void)
 {
     static const char *const set_by_user[] = { "OMP_WAIT_POLICY", "GOMP_SPINCOUNT",
@@ -187,10 +187,10 @@ static void limit_spinning(void)
     setenv("KMP_BLOCKTIME", "0", 1);
 }
 
-/* Sets parameters of Open MPI before it starts, unless the user has set them. Without the first
- * parameter, Open MPI spins in blocking calls even if ranks share cores. The second parameter
- * disables Open MPI's handler of fatal signals. The handler allocates memory, so it would hang
- * after a fault within malloc; without the handler the system ends the rank. */
+/* Sets parameters of Open MPI before it starts, unless the user has set them. Without
+ * mpi_yield_when_idle, Open MPI spins in blocking calls even if ranks share cores. An empty
+ * opal_signal disables Open MPI's handler of fatal signals. The handler allocates memory, so it
+ * would hang after a fault within malloc; without the handler the system ends the rank. */
 static void set_open_mpi_parameters(void)
 {
     const char *ranks = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");

@@ -37,8 +37,8 @@ static int is_model(const char *dir)
     return is;
 }
 
-/* Calls each(name) for the entries of a directory whose names do not begin with a dot. Returns the
- * number of calls; -1: the directory cannot be read. */
+/* Calls the function `each` with the name of every entry of a directory; skips names that begin
+ * with a dot. Returns the number of calls; -1: the directory cannot be read. */
 static int for_entries(const char *dir, void (*each)(void *cookie, const char *name), void *cookie)
 {
     DIR *d = opendir(dir);
@@ -59,7 +59,7 @@ static int for_entries(const char *dir, void (*each)(void *cookie, const char *n
 typedef struct search {
     xd_model_list *l;
     const char    *root;
-    int            deeper;      /* 1: also search the subdirectories that are no models       */
+    int            deeper;      /* 1: also search in subdirectories that are not models       */
     xd_status      s;
     xd_err        *e;
 } search;

@@ -9,8 +9,8 @@
 #include "families/help.h"
 #include "launch/launch.h"
 
-/* Components whose weights may be in a file of their own. For each component there is an option
- * with the file's name; the enumerators are indices of xd_open_flags.files. */
+/* Components of a model whose weights the user may give as a separate file. For each component
+ * there is an option with the file's name; the enumerators are indices of xd_open_flags.files. */
 enum { TRANSFORMER, TRANSFORMER_2, VAE, CLIP_L, CLIP_G, T5XXL, LLM, CLIP_VISION };
 static const char *const components[XD_OPEN_FILES] = {
     "transformer", "transformer_2", "vae", "clip_l", "clip_g", "t5xxl", "llm", "clip_vision" };

@@ -1,4 +1,4 @@
-/* opt.c - parses command lines by tables of options; see opt.h */
+/* opt.c - parses command lines with the help of tables of options; see opt.h */
 #include "cli/opt.h"
 
 #include <ctype.h>
@@ -20,9 +20,9 @@ typedef struct reader {
     xd_err            *e;
 } reader;
 
-/* Splits an argument into name and value. Copies the name to `name`, without its leading dashes and
- * with `_` for `-`; `name` becomes empty if the argument's name is longer than any option. Returns
- * the value after `=`, or NULL. */
+/* Splits an argument into name and value. Copies the argument's name to `name`, without its leading
+ * dashes and with `_` in place of `-`. If the argument's name is longer than the name of any
+ * option, `name` becomes empty. Returns the value after `=`, or NULL. */
 static const char *split_name(const char *arg, char name[MAXNAME])
 {
     size_t dashes = strspn(arg, "-"), len = strcspn(arg + dashes, "=");
@@ -368,8 +368,8 @@ static int plain_name(const char *v)
     return strlen(v) > 2 && strspn(v, "abcdefghijklmnopqrstuvwxyz_0123456789") == strlen(v);
 }
 
-/* Returns 1 if the command line already has the option whose value an operand would set
- * (operand_of). */
+/* Returns 1 if the command line sets the option `operand_of`, which an argument without an option's
+ * name could also set. */
 static int has_option(const xd_opt_spec *s)
 {
     void *field = NULL;

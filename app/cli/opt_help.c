@@ -32,11 +32,13 @@ static struct {
     int found;
 } topic; /* word: only groups that match this word are printed; NULL: all groups */
 
-static int marked;              /* 1: help functions print the marked lines of xd_opt_marked    */
+static int marked;              /* 1: help texts are printed in the format that xd_opt_marked
+                                   returns */
 
 static struct {
     int on, left;
-} mains; /* on: the options after MAIN_END of their group are not printed but counted in `left` */
+} mains; /* on: the options after MAIN_END in the list of a group are only counted in `left` and
+            not printed */
 static const char MAIN_END[] = "|";
 
 void xd_opt_explain(xd_option *rows, int n, const char *name, const char *help)
@@ -266,8 +268,8 @@ int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name)
     return 0;
 }
 
-/* Prints the options with these names. is_main: 1 if the names are before the mark MAIN_END in the
- * group's list. */
+/* Prints the options with these names. is_main: 1 if the names before MAIN_END are main options of
+ * the group; 0 if the group has no main options. */
 static void help_named(FILE *f, const xd_opt_spec *s, const char *names, int is_main)
 {
     char  name[MAXNAME];

@@ -10,8 +10,8 @@
 
 typedef struct xd_task_flags {
     const char   *id, *model;   /* task id; directory of the model                             */
-    const char   *output;       /* file for the first image; xd_output_name derives the names of
-                                   further images */
+    const char   *output;       /* name of the first image's file; xd_output_name derives the names
+                                   of further images */
     int           video;        /* 1: the model must generate videos; 0: it must generate images */
     xd_opt_texts  prompts, images, loras;
     xd_prompt_texts texts;
@@ -19,22 +19,22 @@ typedef struct xd_task_flags {
     const char   *mask_image, *last_image;
     int           mask_alpha;   /* 1: use the mask's transparency (xd_image_file_load_mask)     */
     xd_request    request;      /* the request; its texts point into argv                      */
-    /* The pixels that xd_task_flags_load reads: the reference images, then the mask and the last
-     * image. */
+    /* Images that xd_task_flags_load has read from files, in this order: the reference images, the
+     * mask, the last image. */
     xd_image         *pixels;   /* [npixels] loaded images                                     */
     uint8_t         **data;
     const xd_image  **more;
     int               npixels;
 } xd_task_flags;
 
-/* Returns the file name of preview i (from 0) of a task with this output file. The extension is
- * that of the output file; for a video, .png. */
+/* Writes the file name of a task's preview i (from 0) to `path`. The name is derived from the name
+ * of the task's output file. The extension is that of the output file; for a video, .png. */
 void      xd_task_preview_name(const char *output, int video, int i, char *path, size_t size);
 /* Parses argv[0..argc); *f points into argv. XD_EINVAL: the message names the argument. Call
  * xd_task_flags_free also after a failure. */
 xd_status xd_task_flags_read(xd_task_flags *f, int argc, char **argv, xd_err *e);
-/* Reads the task's image files and passes them to the request as pixels, so that the result does
- * not contain file names. */
+/* Reads the task's image files and passes the images to the request as pixels. The parameters in
+ * the task's results then do not contain file names. */
 xd_status xd_task_flags_load(xd_task_flags *f, xd_err *e);
 void      xd_task_flags_free(xd_task_flags *f);
 

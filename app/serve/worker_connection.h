@@ -1,5 +1,6 @@
 /* worker_connection.h - connects one rank of the worker to the server. The connection has a queue
- * of received frames, and a stack of the running tasks, which a frame may cancel.
+ * of received frames and a stack of running tasks. A frame from the server may cancel a running
+ * task.
  *
  * One thread receives frames, a second thread sends heartbeats, and the main thread runs tasks. */
 #ifndef XD_SERVE_WORKER_CONNECTION_H
@@ -20,8 +21,8 @@ typedef struct xd_running {
     atomic_int         cancelled;
 } xd_running;
 
-/* Returns the task id that a frame XD_FRAME_RUN has in its first argument "--id=ID", or "" if the
- * frame has no such argument. */
+/* Returns the id of the task in a frame of the kind XD_FRAME_RUN. The frame's first argument is
+ * "--id=ID"; if that argument is missing, returns an empty string. */
 const char *xd_frame_task_id(const xd_frame *f);
 
 typedef struct xd_received_frame {
@@ -46,19 +47,22 @@ void      xd_connection_init(xd_connection *c);
 xd_status xd_connection_open(xd_connection *c, const char *path, xd_err *e);
 /* Starts the thread that sends XD_FRAME_ALIVE each second. Call it after XD_FRAME_READY. */
 void      xd_connection_start_heartbeat(xd_connection *c);
-/* Sets *f to the next received frame; the caller frees it with xd_frame_free. If no frame was
- * received, f->kind becomes 0: at once if `wait` is 0, otherwise only when the server has
- * disconnected. *cancelled becomes 1 if the frame's task was cancelled. */
+/* Sets *f to the next received frame; the caller frees it with xd_frame_free. If `wait` is 0 and no
+ * frame is in the queue, sets f->kind to 0 at once. If `wait` is 1, waits for a frame, and sets
+ * f->kind to 0 only if the server has disconnected. *cancelled becomes 1 if the frame's task was
+ * cancelled. */
 void      xd_connection_next_frame(xd_connection *c, int wait, xd_frame *f, int *cancelled);
 /* Sends a frame to the server; does nothing without a connection. Thread-safe. */
 xd_status xd_connection_send(xd_connection *c, xd_frame_kind kind, const char *const *v, int n);
-/* Pushes a task on the stack of running tasks, or removes the top task from the stack. */
+/* push_task pushes a task on the stack of running tasks. pop_task removes the top task from the
+ * stack. */
 void      xd_connection_push_task(xd_connection *c, xd_running *r, const char *id, int cancelled);
 void      xd_connection_pop_task(xd_connection *c, xd_running *r);
-/* Sets the engine that a frame XD_FRAME_CANCEL stops; NULL: none. */
+/* Sets the engine that is stopped when the server cancels the task; NULL: there is no engine to
+ * stop. */
 void      xd_connection_set_engine(xd_connection *c, xd_running *r, xd_engine *g);
-/* Calls xd_cancel again for a cancelled task, because the engine ignores a call before
- * xd_generate. */
+/* Calls xd_cancel again if the task is cancelled. A single call is not enough, because the engine
+ * ignores xd_cancel before xd_generate has begun. */
 void      xd_connection_repeat_cancel(xd_connection *c, xd_running *r);
 
 #endif

@@ -3,17 +3,18 @@
  * Usually all ranks run one task. A queued task may preempt the running task: the worker runs the
  * new task between two steps of the running task. If several tasks of one model are queued, the
  * ranks may be split, when this is faster: each rank then runs its own tasks alone. When the tasks
- * of split ranks are done, the ranks are joined again. Only the thread of worker_process.c calls
- * the functions of this header. */
+ * of split ranks are done, all ranks work together on one task again. Only the thread of
+ * worker_process.c calls the functions of this header. */
 #ifndef XD_SERVE_WORKER_DISPATCH_H
 #define XD_SERVE_WORKER_DISPATCH_H
 
 #include "serve/frame.h"
 #include "serve/schedule.h"
 
-/* The limits are XD_WORKER_RANKS ranks of a worker, XD_WORKER_RUNS tasks that were sent to the
- * worker, XD_WORKER_MODELS remembered models for which ranks cannot be split, XD_WORKER_NAME bytes
- * of a model's name. */
+/* XD_WORKER_RANKS is the maximum number of ranks of a worker. XD_WORKER_RUNS is the maximum number
+ * of tasks that the worker has at a time. XD_WORKER_MODELS is the number of models for which the
+ * server remembers that ranks cannot be split. XD_WORKER_NAME is the maximum size of a model's name
+ * in bytes. */
 enum { XD_WORKER_RANKS = 1024, XD_WORKER_RUNS = XD_WORKER_RANKS + 8, XD_WORKER_MODELS = 16,
        XD_WORKER_NAME = 128 };
 
@@ -22,13 +23,14 @@ typedef struct xd_worker_run {  /* a task that was sent to the worker           
     int      rank;              /* the split rank that runs the task; -1: all ranks            */
     int      started;           /* 1: the worker has sent a frame about this task              */
     int      cancelled;         /* 1: XD_FRAME_CANCEL was sent for this task                   */
-    double   cancel_wait_s, cancel_limit_s;     /* seconds since XD_FRAME_CANCEL was sent, and their
-                                                   limit; see worker_watch.c */
+    double   cancel_wait_s, cancel_limit_s;     /* seconds since the task was cancelled; seconds
+                                                   after which a cancelled task counts as hanging
+                                                   (worker_watch.c) */
 } xd_worker_run;
 
 typedef enum xd_worker_mode {
     XD_WORKER_JOINED,           /* all ranks run one task together                             */
-    XD_WORKER_SPLITTING,        /* XD_FRAME_SPLIT was sent; not all ranks have replied          */
+    XD_WORKER_SPLITTING,        /* waiting until all ranks have replied to XD_FRAME_SPLIT      */
     XD_WORKER_SPLIT             /* each rank runs its own tasks alone                          */
 } xd_worker_mode;
 
@@ -37,8 +39,8 @@ typedef struct xd_dispatch {
     int            fd[XD_WORKER_RANKS];     /* socket of each rank's connection; -1: none      */
     int            ranks, connected;        /* number of ranks of the worker, 0: unknown; number of
                                                connected ranks */
-    xd_worker_run  runs[XD_WORKER_RUNS];    /* [nruns] tasks at the worker, in the order in which
-                                               they were sent */
+    xd_worker_run  runs[XD_WORKER_RUNS];    /* [nruns] tasks that the worker has received and not
+                                               ended, in the order of sending */
     int            nruns;
     xd_worker_mode mode;
     int            split_replies;           /* number of replies to XD_FRAME_SPLIT             */
@@ -54,7 +56,8 @@ typedef struct xd_dispatch {
     xd_schedule    schedule;
 } xd_dispatch;
 
-/* Returns the run of the task with this id; NULL: the worker does not have the task. */
+/* Returns the entry of d->runs for the task with this id; NULL: the worker does not have such a
+ * task. */
 xd_worker_run *xd_dispatch_find(xd_dispatch *d, const char *id);
 /* Removes a run from d->runs and releases the run's task. */
 void           xd_dispatch_remove(xd_dispatch *d, xd_worker_run *r);

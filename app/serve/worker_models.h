@@ -15,7 +15,8 @@ typedef struct xd_opened {      /* an open model with its engines               
     xd_engine        *engine;
     xd_engine        *nested[XD_NESTED_ENGINES];        /* engines for tasks that interrupt other
                                                            tasks */
-    xd_engine        *alone;    /* engine of this rank alone, for split ranks; NULL: none      */
+    xd_engine        *alone;    /* engine that runs on this rank alone while ranks are split; NULL:
+                                   not opened */
     int               busy;     /* number of tasks that use the model, including interrupted ones */
     char             *key;      /* directory of the model                                      */
     struct xd_opened *next;     /* the next less recently used model                           */
@@ -30,8 +31,9 @@ typedef struct xd_worker_models {
     int            verbose;
 } xd_worker_models;
 
-/* Opens the model of a task, unless it is open already, and moves the model to the head of the
- * list. If memory is short, closes models that are not busy. */
+/* Opens the model of a task, unless the model is already open. Moves the model to the head of the
+ * list of open models, which begins with the most recently used model. If memory is short, closes
+ * models that are not busy. */
 xd_status xd_worker_models_get(xd_worker_models *m, const xd_task_flags *f, xd_opened **o,
                                xd_err *e);
 /* Acquires a free engine of the model, with the LoRA files of the task selected. The caller
@@ -39,13 +41,13 @@ xd_status xd_worker_models_get(xd_worker_models *m, const xd_task_flags *f, xd_o
 xd_status xd_worker_models_acquire_engine(xd_worker_models *m, xd_opened *o, const xd_task_flags *f,
                                           xd_engine **g, xd_err *e);
 void      xd_worker_models_release(xd_opened *o);
-/* Opens o->alone, an engine with all weights on this rank. The caller releases the model with
- * xd_worker_models_release. */
+/* Opens the model's engine for split ranks (`alone`), which has all weights on this rank. The
+ * caller releases the model with xd_worker_models_release. */
 xd_status xd_worker_models_open_alone(xd_worker_models *m, xd_opened *o, const xd_task_flags *f,
                                       xd_err *e);
-/* Frees memory: the weights with LoRA files that no task uses, or, if there are none, the least
- * recently used model that is neither busy nor first in the list. Returns 0 if there is nothing to
- * free. */
+/* Frees memory: frees the weights of one set of LoRA files that no task uses. If there is no such
+ * set, closes the least recently used model that is neither busy nor first in the list. Returns 0
+ * if there is nothing to free. */
 int       xd_worker_models_free_memory(xd_worker_models *m);
 int       xd_worker_models_count(const xd_worker_models *m);
 void      xd_worker_models_close(xd_worker_models *m);

@@ -1,9 +1,9 @@
 /* worker_process.h - starts the worker process, sends it tasks, and restarts it after a crash.
  *
- * A thread chooses the next task (worker_dispatch.h), sends it to `xdit worker` and records its
- * reports. When the worker dies, its started tasks fail and a new worker is started at once. A
- * worker that dies before it is ready is restarted after a growing pause. A worker that hangs is
- * killed (worker_watch.h). */
+ * A thread chooses the next task (worker_dispatch.h), sends the task to `xdit worker`, and records
+ * the progress and results that the worker reports. When the worker dies, its started tasks fail
+ * and a new worker is started at once. A worker that dies before it is ready is restarted after a
+ * growing pause. A worker that hangs is killed (worker_watch.h). */
 #ifndef XD_SERVE_WORKER_PROCESS_H
 #define XD_SERVE_WORKER_PROCESS_H
 
@@ -22,7 +22,8 @@ typedef struct xd_worker_state {
     int    models;              /* number of open models                                       */
     double resident;            /* resident bytes of rank 0                                    */
     double seconds;             /* total seconds of all tasks                                  */
-    double parts[4];            /* total seconds of the stages text, load, denoise, decode     */
+    double parts[4];            /* total seconds of all tasks for text encoding, loading, denoising
+                                   and decoding */
 } xd_worker_state;
 
 typedef struct xd_worker_args {
@@ -33,8 +34,8 @@ typedef struct xd_worker_args {
     int           nargs;
     char        **args;         /* [nargs] arguments of the worker                             */
     double        timeout_s;    /* seconds of silence after which the worker is killed         */
-    double        start_s;      /* additional seconds that the worker's ranks have to connect;
-                                   negative: no limit */
+    double        start_s;      /* all ranks must connect within timeout_s + start_s seconds;
+                                   negative: no time limit */
 } xd_worker_args;
 
 /* Starts the thread that sends tasks, and the first worker. `a` and its strings are borrowed until
@@ -44,8 +45,9 @@ xd_status xd_worker_start(xd_worker_process **w, const xd_worker_args *a, xd_err
  * ready, and has printed the reason. */
 xd_status xd_worker_await(xd_worker_process *w, const volatile sig_atomic_t *stop, xd_err *e);
 void      xd_worker_get_state(xd_worker_process *w, xd_worker_state *state);
-/* Waits for running tasks up to `seconds`, or until *hurry is above 1, then cancels the tasks.
- * Stops the worker, and kills a worker that does not exit. */
+/* Waits for running tasks up to `seconds`, or until *hurry (the number of termination signals)
+ * exceeds 1. Then cancels the tasks that still run. Stops the worker, and kills a worker that does
+ * not exit. */
 void      xd_worker_stop(xd_worker_process **w, double seconds,
                          const volatile sig_atomic_t *hurry);
 

@@ -10,8 +10,8 @@ typedef struct xd_task_run {
     xd_worker_models *models;
     int               reports;  /* 1: this rank reports to the server                          */
     int               omit_folders;     /* 1: results do not contain folder names; see xd_request */
-    xd_opened        *alone;    /* the model with which this split rank runs the task alone; NULL:
-                                   all ranks run the task together */
+    xd_opened        *alone;    /* the model that this rank uses to run the task alone while ranks
+                                   are split; NULL: all ranks run the task together */
     /* Called on all ranks when the task lets other tasks run (on_turn of xd_request). Not called if
      * `alone` is set. */
     xd_status       (*on_turn)(void *cookie, xd_err *e);
@@ -22,9 +22,9 @@ typedef struct xd_task_run {
     int               images, previews; /* images to generate; previews written so far          */
 } xd_task_run;
 
-/* Runs the task of a frame XD_FRAME_RUN, on all ranks unless `alone` is set, and reports its result
- * or failure to the server. XD_ECOMM: the ranks can no longer work together, because their messages
- * do not match; *e has the reason. */
+/* Runs the task that a frame of the kind XD_FRAME_RUN describes, and reports the task's result or
+ * failure to the server. All ranks run the task together, unless `alone` is set. XD_ECOMM: the
+ * ranks can no longer work together, because their messages do not match; *e has the reason. */
 xd_status xd_task_run_frame(xd_task_run *t, const xd_frame *frame, int cancelled, xd_err *e);
 
 #endif

@@ -25,9 +25,9 @@ typedef struct xd_worker_watch {
 void   xd_worker_watch_begin(xd_worker_watch *w, double timeout_s);
 /* Notes a frame of a rank. Call it for every received frame. */
 void   xd_worker_watch_received(xd_worker_watch *w, int rank, const xd_frame *f);
-/* Returns the longer of two times in seconds: since the last frame of the connected rank that has
- * been silent longest; and, if the worker has a task, since the worker last used CPU time or sent a
- * report. */
+/* Returns the seconds since the last frame of the connected rank that has been silent longest. If
+ * the worker has a task, and has used no CPU time and sent no report for longer than that, returns
+ * the seconds since it last did either. */
 double xd_worker_watch_silence(const xd_worker_watch *w, const xd_dispatch *d);
 /* Checks whether the worker hangs. Call it several times a second. Returns 1 if the worker must be
  * killed, and writes the reason to `why`. */
