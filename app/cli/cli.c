@@ -1,4 +1,5 @@
-/* cli.c - ends commands, prints their output, and notes the start time; see cli.h */
+/* cli.c - ends commands, prints their output, and stores the start time of the process; see
+ * cli.h */
 #include "cli/cli.h"
 
 #include <errno.h>

@@ -76,8 +76,8 @@ static void print_object(const xd_comparison *c, double seconds, double exact, c
     xd_buf_free(&b);
 }
 
-/* Prints the difference between the saved and the exact image, for every image that has pixels in
- * both results. */
+/* Prints the difference between the image that was generated with time-saving options and the exact
+ * image, for every image that has pixels in both results. */
 static xd_status print_images(const xd_result *saved, const xd_result *exact, int json,
                               const char *(*name)(void *cookie, int i), void *cookie, xd_err *e)
 {

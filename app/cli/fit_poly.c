@@ -9,7 +9,7 @@ static const double least = 1e-10;      /* minimum pivot, relative to the norm o
                                            column */
 
 /* Adds a row to the upper triangular matrix r [N][N + 1] by Givens rotations. The last column of r
- * is the right-hand side: the values y that the polynomial shall have. */
+ * is the right-hand side: the values y that the polynomial approximates. */
 static void add_row(double r[XD_FIT_POWERS][XD_FIT_POWERS + 1], double row[XD_FIT_POWERS + 1])
 {
     for (int k = 0; k < XD_FIT_POWERS; k++) {

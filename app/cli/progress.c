@@ -17,7 +17,8 @@
 #include "launch/streams.h"
 
 enum { BAR_MAX = 40, BAR_MIN = 5, PLAIN_UPDATES = 10, MIN_RATE = 1000000, STACK = 256 << 10 };
-enum { PLAIN_S = 10 };          /* seconds between plain lines of xd_bar_bytes                 */
+enum { PLAIN_S = 10 };          /* seconds between two lines that xd_bar_bytes prints without a
+                                   terminal */
 
 static int columns_of(int fd)
 {
@@ -60,8 +61,8 @@ void xd_bar_clear(xd_bar *b)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Prints the speed of reading. rate: bytes/s; 0: reading has ended. If another line was printed
- * just before, that line stays on the terminal for a while before the reading speed replaces it. */
+/* Prints the speed of reading. rate: bytes/s; 0: reading has ended. On a terminal, a line that was
+ * printed just before stays for half an update interval, and then the reading speed replaces it. */
 static void add_reading(xd_bar *b, double rate, int updates)
 {
     if (b->terminal && xd_now_s() - b->clear_s > b->between_s / 2) {
@@ -88,8 +89,8 @@ static int wait_for_update(xd_bar *b)
     return !b->stop;
 }
 
-/* The thread that prints the speed of reading. Plain lines begin with the fourth update, because
- * shorter stages need none. */
+/* Runs in a thread: prints the speed of reading at intervals. Without a terminal, the first line is
+ * printed at the fourth update, so that short stages print no line. */
 static void *watch_progress(void *arg)
 {
     xd_bar *b = arg;

@@ -7,8 +7,8 @@
 
 static const struct {
     const char *name;
-    size_t      read, list;     /* offset in xd_prompt_texts of the option's texts; offset in
-                                   xd_request of the list that gets these texts */
+    size_t      read, list;     /* read: offset of the option's texts in xd_prompt_texts; list:
+                                   offset in xd_request of the list that receives these texts */
 } texts[] = {
     { "negative_prompt", offsetof(xd_prompt_texts, negative),
       offsetof(xd_request, texts.negative_prompts) },
@@ -22,8 +22,8 @@ static const struct {
 
 enum { TEXTS = sizeof texts / sizeof *texts };
 
-static xd_option      rows[TEXTS];      /* copies of options of the request, which may be
-                                           repeated */
+static xd_option      rows[TEXTS];      /* copies of the rows of xd_request_options, in which these
+                                           options may be repeated */
 static pthread_once_t made = PTHREAD_ONCE_INIT;
 
 static void make_rows(void)

@@ -172,7 +172,8 @@ static void print_plan(const xd_line *l, const xd_translation *o)
     print_clean("\n");
 }
 
-/* Suggests plans for the number of processes in the command if the degrees need more processes. */
+/* If the degrees need more processes than the command starts, suggests plans for the number of
+ * processes that the command starts. */
 static void print_fewer(const xd_line *l, const xd_translation *o)
 {
     xd_err      e = { 0 };

@@ -8,9 +8,9 @@
 #include "base/json.h"
 #include "base/word_list.h"
 
-enum { MAX_WORDS = 8192, MAX_WORD = 256 << 10, UNREAD = 1 };    /* UNREAD: the byte that marks
-                                                                   the beginning of an expansion
-                                                                   that is kept as text */
+enum { MAX_WORDS = 8192, MAX_WORD = 256 << 10, UNREAD = 1 };    /* UNREAD: the byte before an
+                                                                   expansion of the shell that is
+                                                                   not evaluated but kept as text */
 
 #define ENDS " \t\r\n;&|<>()"   /* the characters that end a word, unless they are quoted       */
 
@@ -97,8 +97,8 @@ static const char *find_end(const char *p)
     return NULL;
 }
 
-/* Appends the text of an unsupported expansion to the word. The expansion begins at x->p; its
- * bracket, quote or letter is at p. */
+/* Appends the text of an unsupported expansion to the word. x->p points to the beginning of the
+ * expansion, and p to the expansion's bracket, quote or letter. */
 static void put_unread(reader *x, const char *p)
 {
     const char *end = strchr("({'`", *p) ? find_end(p) : p + 1;
@@ -122,8 +122,8 @@ static char **find_variable(const reader *x, const char *name, size_t n)
     return NULL;
 }
 
-/* Sets a variable. If `value` is NULL, the value is unknown, because another command of the script
- * sets the variable; words that use the variable then keep the text $NAME. */
+/* Sets a variable. If `value` is NULL, the value is unknown, because only running the script would
+ * determine it. Words that use such a variable keep the text $NAME. */
 static void set_variable(reader *x, const char *name, size_t n, const char *value)
 {
     xd_text_buf b = { 0 };
@@ -188,8 +188,8 @@ static void read_dollar(reader *x, int quoted)
     }
 }
 
-/* Reads the word at x->p and appends it to the command; appends several words if the value of a
- * variable is split at spaces. */
+/* Reads the word at x->p and appends it to the command. If the value of a variable is split at
+ * spaces, several words are appended. */
 static void read_word(reader *x)
 {
     const char *from = x->p;
@@ -251,8 +251,9 @@ static int skip_redirection(reader *x)
     return 1;
 }
 
-/* Reads an assignment NAME=VALUE; returns 0 if there is none at x->p. After arrays, NAME+=VALUE and
- * assignments within blocks, only a shell could know the variable's value, so $NAME is kept. */
+/* Reads an assignment NAME=VALUE; returns 0 if there is none at x->p. The value of an array, of
+ * NAME+=VALUE, or of an assignment within a block is known only to a shell; words that use such a
+ * variable keep the text $NAME. */
 static int read_assignment(reader *x)
 {
     const char *name = x->p, *end;
@@ -309,8 +310,8 @@ static void keep_command(reader *x)
         x->s->unset = x->unset, x->unset = NULL;
 }
 
-/* Handles the end of a command. Collects a wanted command. For any other command, notes the
- * variables that the command sets; also notes the text of the first such command. */
+/* Handles the end of a command. Collects a wanted command. For any other command, records the
+ * variables that the command sets. The text of the first such command is also kept. */
 static void end_command(reader *x)
 {
     const xd_words *w = &x->words;

@@ -11,9 +11,10 @@
 #include "cli/opt.h"
 
 enum {
-    ASSUMED_GPUS = 8,           /* number of GPUs per host, if the command line has no number   */
-    MAX_BLOCKS = 1000000,       /* maximum number of blocks of a stage, far more than any model
-                                   has */
+    ASSUMED_GPUS = 8,           /* assumed number of GPUs per host, if the command line means all
+                                   GPUs and does not list them */
+    MAX_BLOCKS = 1000000,       /* maximum number of transformer blocks in a pipeline stage, far
+                                   more than any model has */
 };
 
 typedef struct reader {
@@ -205,7 +206,7 @@ static xd_status read_python(reader *r)
 }
 
 /* Parses a command of xDiT's program `xdit`. The program `xdit` of xDiT accepts options of the
- * launcher in any place; the other words belong to the runner. */
+ * launcher in any place; all other words are options of xDiT's runner. */
 static xd_status read_runner(reader *r)
 {
     static const char own[] = " nproc_per_node nnodes node_rank master_addr master_port ";
@@ -416,8 +417,9 @@ static xd_status read_values(reader *r, int row, const char *inside)
     return st;
 }
 
-/* Notes xDiT's error about a flag that the program of the command does not have. Returns the index
- * of the flag if another program of xDiT has it, so that it is translated nevertheless; else -1. */
+/* Notes xDiT's error about a flag that the program of the command does not have. If another program
+ * of xDiT has the flag, returns the flag's index, and the flag is translated in spite of the error;
+ * else returns -1. */
 static int is_of_other(xd_line *l, const char *word, const char *name)
 {
     const char         *names[XD_XDIT_FLAGS_MAX];

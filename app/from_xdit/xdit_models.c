@@ -17,8 +17,9 @@ enum {
     FILM = XD_HAS_VIDEO,
 };
 
-/* The macro SCRIPT makes the row of a model of xDiT's example scripts, the macro RUNNER the row of
- * a model of xDiT's runner. The program xdit supports none of the models in these rows. */
+/* The macro SCRIPT makes the table row of a model that xDiT's example scripts run. The macro RUNNER
+ * makes the table row of a model of xDiT's runner. The program xdit supports none of the models in
+ * these rows. */
 #define SCRIPT(t, s, p, c, n, m) \
     { .title = t, .scripts = s, .pipeline = p, .cell = c, .patch = n, .can = m }
 #define RUNNER(t, s, p, c, n, m) \
@@ -76,8 +77,8 @@ static const xd_xdit_name registered[] = {
 
 static const xd_xdit_rows others = { .models = models, .nets = nets, .names = registered };
 
-/* Returns the xDiT models of family i; after the last family, the unsupported models of xDiT; then
- * NULL. */
+/* Returns the rows of family i of xDiT's models. The index after the last family has the models
+ * that xdit does not support; any larger index returns NULL. */
 static const xd_xdit_rows *rows_at(int i)
 {
     const xd_xdit_rows *r = xd_xdit_rows_at(i);

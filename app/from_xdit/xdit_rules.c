@@ -1,9 +1,9 @@
 /* xdit_rules.c - the rules of xDiT: finds the first error that xDiT would report for a command
  * line.
  *
- * The rules are applied in the order of xDiT's checks: flags, process groups and degrees, the
- * script, the loaded model, the call, the first attention layer. The messages are those of xDiT, so
- * that users can search for them. */
+ * The rules are applied in the order in which xDiT checks: the flags, the process groups and
+ * degrees, the script, the loaded model, the pipeline's call, the first attention layer. The
+ * messages are those of xDiT, so that users can search for them. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,7 +212,7 @@ static void check_inputs(judge *j)
         add_note(j, "%d prompts in %d groups: the last group gets none and fails", prompts, j->dp);
 }
 
-/* Applies the runner's check of the degrees that a model supports. The runner never refuses
+/* Checks, as xDiT's runner does, whether the model supports the degrees. The runner never refuses
  * switches. */
 static void check_capabilities(judge *j)
 {

@@ -82,8 +82,8 @@ static void add_launcher(xd_translation *o)
     add_flag_text(o, "generate");
 }
 
-/* Returns 1 if the flag has no effect: a degree of 1, a number of frames for an image model, and
- * patches or warmup steps of PipeFusion without pipeline stages. */
+/* Returns 1 if the flag has no effect. Such a flag is a degree of 1, a number of frames for an
+ * image model, or the number of patches or warmup steps if there is only one pipeline stage. */
 static int is_idle(const xd_line *l, const xd_xdit_flag *f)
 {
     size_t n = strlen(f->name);
@@ -108,8 +108,9 @@ static void as_value(xd_translation *o, const xd_xdit_flag *f)
     add_flag_text(o, "%s", blank + 1);
 }
 
-/* Translates --output_type: the type "latent" becomes the file extension of --output. Returns 1 if
- * the type is "latent" or "pil", xdit's default; 0 for other types. */
+/* Translates --output_type: the type "latent" becomes the file extension of --output. Returns 1 for
+ * the types "latent" and "pil" ("pil" means images, xdit's default output); returns 0 for other
+ * types. */
 static int as_output(xd_translation *o, const xd_line *l)
 {
     const char *type = xd_line_text(l, "output_type");

@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <stdio.h>
 
-enum { DEPTH = 5 };             /* maximum number of levels of scripts and proxies between the
-                                   launcher and the ranks */
+enum { DEPTH = 5 };             /* maximum number of levels in the process tree from the launcher to
+                                   a rank (scripts and proxies are between) */
 
 static int is_alive(pid_t pid)
 {

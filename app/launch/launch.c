@@ -43,16 +43,16 @@
  * REPEAT_S: seconds between two cancel signals. START_S: seconds for ranks to connect. MAXRANKS:
  * maximum number of ranks. */
 enum { CANCEL_S = 30, KILL_S = 5, REPEAT_S = 1, START_S = 60, MAXRANKS = 4096 };
-enum { LOST_S = 10 };           /* after losing a host, the launcher has this many seconds to end
-                                   the run */
+enum { LOST_S = 10 };           /* seconds within which the launcher must end the run after the loss
+                                   of a host */
 
 typedef struct watch {
     pid_t  child;
     int    out, err;            /* pipes from the launcher's standard output and standard error; -1:
                                    closed */
     int    write_errno;         /* errno of a failed write to standard output; 0: no error     */
-    int    has_output;          /* 1: ranks have written to standard output, as every command
-                                   does */
+    int    has_output;          /* 1: ranks have printed to standard output; every successful run
+                                   prints something */
     int    first_signal;        /* the first termination signal; 0: none                       */
     int    stage;               /* stage of ending the run: 0 running, 1 cancelled, 2 SIGTERM sent,
                                    3 killed */
@@ -249,16 +249,16 @@ static void add_args(arg_list *a, const char *first, const char *second, const c
 
 typedef struct mca { const char *name, *value, *env; } mca;
 
-/* Parameters of Open MPI if all ranks are on one host. Ranks of one host need only shared memory,
- * and searching for network fabrics would take most of MPI's start (doc/lab/ranks.md). Without
- * shared memory, ranks of one host use the loopback interface, because ranks of one host cannot
- * reach each other over other interfaces in Open MPI 5. */
+/* These parameters of Open MPI are set if all ranks are on one host. Ranks of one host need only
+ * shared memory, and searching for network fabrics would take most of MPI's start
+ * (doc/lab/ranks.md). Without shared memory, ranks of one host use the loopback interface, because
+ * ranks of one host cannot reach each other over other interfaces in Open MPI 5. */
 static const mca near_mca[] = { { "pml", "ob1", "OMPI_MCA_pml" },
                                 { "btl", "self,vader,tcp", "OMPI_MCA_btl" },
                                 { "btl_tcp_if_include", "lo", "OMPI_MCA_btl_tcp_if_include" },
                                 { 0 } };
-/* Parameters of Open MPI if ranks are on several hosts: a lost host is noticed after some 11 s
- * instead of minutes. */
+/* These parameters of Open MPI are set if ranks are on several hosts. They enable TCP keepalive, so
+ * that a lost host is noticed after some 11 s instead of minutes. */
 static const mca far_mca[] = {
     { "oob_tcp_keepalive_time", "5", "OMPI_MCA_oob_tcp_keepalive_time" },
     { "oob_tcp_keepalive_intvl", "2", "OMPI_MCA_oob_tcp_keepalive_intvl" },
@@ -410,8 +410,8 @@ static void watch_signals(watch *w)
     } else if (w->stage && waited > (w->stage == 1 ? CANCEL_S : KILL_S)) {
         escalate_signal(w);
     } else if (w->stage == 1 && XDIT_MPI == 1 && now - w->cancel_s > REPEAT_S) {
-        kill(w->child, SIGUSR1);  /* repeated, because a launcher that still starts ranks loses the
-                                     signal */
+        kill(w->child, SIGUSR1);  /* the cancel signal is sent again, because a launcher that is
+                                     still starting ranks loses it */
         w->cancel_s = now;
     }
 }
@@ -452,9 +452,9 @@ static void read_output(watch *w, int *fd)
     }
 }
 
-/* Ends the run if a rank has died or the ranks do not connect. Ranks that print but did not join
- * the roster cannot reach its socket, for example in a container. The state of ranks that did not
- * join the roster is unknown. */
+/* Ends the run if a rank has died or the ranks do not connect. If ranks print but none has joined
+ * the roster, the ranks cannot reach the roster's socket, for example in a container. The run then
+ * continues, because the state of these ranks is unknown. */
 static void watch_roster(watch *w)
 {
     int unreachable = !w->roster.n && (w->has_output || w->mpi_log.output_seen);
@@ -482,7 +482,7 @@ static void watch_hosts(watch *w)
         return;
     snprintf(w->cause, sizeof w->cause, "%s", why);
     xd_roster_kill(&w->roster, w->child);
-    w->stage = 1;               /* the next signal is SIGTERM, as in watch_roster              */
+    w->stage = 1;               /* the next signal to the launcher is SIGTERM                   */
     escalate_signal(w);
 }
 
@@ -521,8 +521,9 @@ static int has_ended(const watch *w)
            about.si_pid == w->child;
 }
 
-/* Returns the exit status of the launcher. Does not wait for a launcher that survives SIGKILL.
- * Waits only a short time for ranks that outlive the launcher. */
+/* Returns the exit status of the launcher. The function does not wait for a launcher that survives
+ * SIGKILL. If ranks outlive the launcher by more than KILL_S seconds, the function kills these
+ * ranks. */
 static int wait_for_exit(watch *w)
 {
     struct pollfd *p = calloc((size_t)w->roster.ranks + 3, sizeof *p);
@@ -607,8 +608,9 @@ static int exit_code_of(const watch *w, const char *launcher, int status)
     int by_rank =
         code == XD_EXIT_FAILED || code == XD_EXIT_USAGE || (code > 128 && a_rank && !killed);
     int a_host = strncmp(why, LOST_HOST, sizeof LOST_HOST - 1) == 0;
-    /* A line that a rank has printed may be an error or information. Such a line counts as a report
-     * of the failure only if a rank has joined the roster, or if the cause is the end of a rank. */
+    /* A line that a rank has printed may be an error or information. Such a line explains the
+     * failure only if a rank has joined the roster, or if a rank's death is the cause of the
+     * failure. */
     reported = reported && (w->roster.n || a_rank);
     if (code && (!by_rank || !reported || killed))  /* after the death of a rank, other ranks report
                                                        only that the messages of that rank are
@@ -631,7 +633,8 @@ xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
     ssize_t   n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (s != XD_OK)
         return s;
-    if (has_xdit_parent())  /* without this check each rank would start ranks, without end */
+    if (has_xdit_parent())  /* without this check, each started rank could again start ranks,
+                               without end */
         return xd_fail(
             e, XD_EIO,
             "%s starts this program, but not as a rank: it does not belong to %s",

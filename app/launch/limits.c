@@ -2,10 +2,11 @@
  * limits.h.
  *
  * Measured with Open MPI 4.1: 2 ranks start with a limit of 36 open files but not with 32; 8 ranks
- * start with 64 but not with 56. Shared memory for messages and PMIx is in files of 4 MiB plus one
- * page. A rank maps 151 MiB of address space in MPI_Init, oneDNN's library included, both with 2
- * ranks and with 8 ranks. With a limit of 144 to 150 MiB a rank fails or hangs in MPI_Init. With a
- * limit below 144 MiB a rank connects, but cannot load a model. */
+ * start with 64 but not with 56. Open MPI's shared memory for messages and for PMIx is in files of
+ * 4 MiB plus one page. After MPI_Init a rank has mapped 151 MiB of address space, which includes
+ * oneDNN's library; the number is the same for 2 ranks and for 8 ranks. With a limit of 144 to 150
+ * MiB a rank fails or hangs in MPI_Init. With a limit below 144 MiB a rank connects, but cannot
+ * load a model. */
 #include "launch/limits.h"
 
 #include <stdio.h>

@@ -26,8 +26,9 @@
  * The connection counts as lost after RETRANSMITS retransmissions. The kernel itself gives up after
  * MAX_PROBES, much later. So a rank that is sending data when the host is lost notices the loss
  * after 6 s. A rank that begins to send just before its last probe notices the loss after 8 + 6 s.
- * Ranks other than 0 wait for the difference, LATER_S, before they report the loss, so that rank 0
- * reports first. */
+ * Ranks other than 0 wait for LATER_S seconds before they report a lost host, so that rank 0
+ * reports first. LATER_S is the difference between 14 s and 6 s, the longest and the shortest time
+ * until a rank notices the loss. */
 enum { IDLE_S = 4, PROBE_S = 2, MAX_PROBES = 60, RETRANSMITS = 5, PROBES = 3, LATER_S = 8 };
 enum { STACK = 256 << 10 };
 

@@ -46,7 +46,8 @@ static const char OURS[] = "xdit: ", WARNING[] = "xdit: warning: ";
 static const char SENTENCE[] = "Unable to find reachable pairing between local and remote "
                                "interfaces\n";
 
-/* Returns 1 if the known first bytes of a line may begin a message of the launcher or a warning. */
+/* Returns 1 if the received beginning of a line may be that of a warning or of a message of the
+ * launcher. */
 static int may_be_message(const xd_mpi_log *z)
 {
     if (strncmp(z->line, WARNING, z->n) == 0)

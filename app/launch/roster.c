@@ -22,9 +22,9 @@ static const char ROSTER[] = "XDIT_ROLL";         /* environment variable with t
                                                      roster's socket */
 
 /* After most deaths of ranks the launcher ends the run itself. After the death of a rank, the
- * launcher has this many seconds to end the run: START_GRACE_S if the ranks are still starting,
- * RUN_GRACE_S if all ranks have started. A rank that never connected counts as dead after SILENT_S
- * seconds without any change, plus SILENT_PER_RANK_S for each rank. */
+ * launcher has a time limit to end the run: START_GRACE_S seconds if ranks are still starting,
+ * RUN_GRACE_S seconds if all ranks have started. A rank that never connected counts as dead after
+ * SILENT_S seconds without any change, plus SILENT_PER_RANK_S for each rank. */
 static const double START_GRACE_S = 3, RUN_GRACE_S = 15, SILENT_S = 5, SILENT_PER_RANK_S = 0.25;
 
 typedef struct notice { int32_t event, rank; } notice;
@@ -203,8 +203,8 @@ static int all_connected(const xd_roster *r)
 void xd_roster_kill(const xd_roster *r, pid_t launcher)
 {
     for (int i = 0; i < r->n; i++)
-        if (r->m[i].fd >= 0 && r->m[i].pid > 0)         /* the rank is connected, so the pid was not
-                                                           reused */
+        if (r->m[i].fd >= 0 && r->m[i].pid > 0)         /* a connected rank still runs, so no other
+                                                           process has its pid */
             kill(r->m[i].pid, SIGKILL);
     xd_descendants_signal(launcher, SIGKILL);
 }
@@ -265,9 +265,9 @@ static int died_in_start(xd_roster *r, pid_t launcher, double now, char *why, si
         r->changed_s = now;
     r->processes = count;
     r->max_processes = count > r->max_processes ? count : r->max_processes;
-    /* all_started: 1 if all ranks were running at some time, or if one of their processes has
-     * ended. Otherwise some ranks may not have been started yet, because a busy machine waits
-     * between two starts. */
+    /* all_started: 1 if the processes of all ranks have run at the same time, or if the number of
+     * processes has decreased. If all_started is 0, some ranks may not have been started yet,
+     * because a busy machine waits between two starts. */
     int    begun = r->n || r->max_processes >= r->ranks,
            all_started = count < r->max_processes || r->max_processes >= r->ranks;
     double silent = all_started ? SILENT_S : SILENT_S + SILENT_PER_RANK_S * r->ranks;

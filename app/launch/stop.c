@@ -22,8 +22,9 @@ static volatile sig_atomic_t received;         /* the first termination signal; 
 static void on_signal(int sig)
 {
     xd_engine *g = atomic_load(&watched);
-    if (received || !g || xd_out_streams()) {  /* if output goes to a pipe, exit at once: writing to
-                                                  a pipe without a reader would block */
+    if (received || !g || xd_out_streams()) {  /* exit without cancelling if output is written to a
+                                                  pipe, because writing to a pipe without a reader
+                                                  would block */
         xd_output_sweep();
         _exit(128 + sig);
     }
@@ -65,8 +66,8 @@ static const char *file_of(const char *row, uintptr_t page)
                                                                                         : NULL;
 }
 
-/* Finds the file that is mapped at the page. Returns 1 and writes the file's name to `row`; 0: not
- * found. */
+/* Finds the file that is mapped at the page. If the file is found, writes its name to `row` and
+ * returns 1; else returns 0. */
 static int find_file(uintptr_t page, char *row, size_t size)
 {
     char    buf[1024];
@@ -95,7 +96,8 @@ static int find_file(uintptr_t page, char *row, size_t size)
 }
 
 /* Handles SIGBUS: a page of a mapped file is missing, so the engine cannot continue. The first
- * thread prints the error and ends the process; other threads wait for the end. */
+ * thread that receives SIGBUS prints the error and ends the process; other threads that receive
+ * SIGBUS wait for the end. */
 static void on_lost_page(int sig, siginfo_t *info, void *context)
 {
     static atomic_flag reported = ATOMIC_FLAG_INIT;

@@ -1,5 +1,6 @@
-/* streams.c - connects the output of ranks directly; see streams.h. The environment variable has
- * the form "PID.INODE.INODE". */
+/* streams.c - connects the output of ranks directly to the program that started them; see
+ * streams.h. The environment variable XDIT_STREAMS has the form "PID.INODE.INODE": the process id
+ * of mpirun, and the inodes of its two output pipes. */
 #include "launch/streams.h"
 
 #include <fcntl.h>
@@ -25,7 +26,8 @@ void xd_streams_export(void)
     setenv(STREAMS, text, 1);
 }
 
-/* Opens for writing the pipe that process `pid` has as `fd`; -1: the pipe's inode differs. */
+/* Opens for writing the pipe that is the file descriptor `fd` of the process `pid`. Returns -1 if
+ * the pipe cannot be opened or has a different inode. */
 static int open_pipe(long pid, int fd, unsigned long long inode)
 {
     char path[64];
