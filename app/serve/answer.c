@@ -91,9 +91,9 @@ static int is_route(const xd_server *s, const char *path, size_t n)
     return 0;
 }
 
-/* If a path of this host begins at `at`, returns the length of the path's folders, and sets
- * *instead to the text that replaces them in replies: the name of a model, or "". Returns 0 if no
- * path begins there. */
+/* Returns the length of the folders in a path of this host that begins at `at`. Sets *instead to
+ * the text that replaces the folders in replies: the name of a model, or "". Returns 0 if no path
+ * begins there. */
 static size_t folders_at(const xd_server *s, const char *at, const char **instead)
 {
     size_t length = 0, n = strcspn(at, " \t\n\"',;()[]<>");

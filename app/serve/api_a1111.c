@@ -46,8 +46,8 @@ static void set_option(void *cookie, const char *name, const char *value)
             xd_api_req_option(&q->req, names[i][1], value);
 }
 
-/* Sets denoising_strength. If a request has no image, the value is ignored: clients send
- * denoising_strength with every request, for use with enable_hr. */
+/* Sets denoising_strength. If a request has no image, denoising_strength is ignored: clients send
+ * it with every request, because it is also used with enable_hr. */
 static void set_strength(void *cookie, const char *name, const char *value)
 {
     webui_request *q = cookie;
@@ -204,7 +204,7 @@ static void add_each(xd_text_buf *b, const char *name, const char *text, int n)
     xd_buf_add(b, "]");
 }
 
-/* Appends fields with values of the first image, which clients read. */
+/* Appends parameters of the first image, such as its steps, as fields that clients read. */
 static void add_first(xd_text_buf *b, const xd_task *task)
 {
     xd_json    *j = NULL;
@@ -314,8 +314,8 @@ void xd_api_webui_image(xd_http_call *c)
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
-/* Appends the progress of a task. preview: file of the latest preview, "": none. left: predicted
- * remaining seconds; negative: unknown. */
+/* Appends the progress of a task. preview: name of the file with the latest preview; "": there is
+ * no preview. left: predicted seconds until the task has ended; negative: unknown. */
 static void add_progress(xd_text_buf *b, const xd_task *task, int queued, double left)
 {
     double part = !task || task->steps < 1 ? 0

@@ -10,8 +10,8 @@
 
 typedef struct generate_request {
     xd_api_req req;
-    char   dir[4096];           /* directory save_disk_path of the request; "": the reply contains
-                                   the image */
+    char   dir[4096];           /* value of the request's field save_disk_path, a directory; "": the
+                                   reply contains the image */
 } generate_request;
 
 static void set_option(void *cookie, const char *name, const char *value)

@@ -13,8 +13,8 @@
 typedef struct image_request {  /* fields of a request that the reply needs                    */
     xd_api_req req;
     int    url, stream, progress, wait;
-    int    form, dalle;         /* form 1: response_format is set; dalle 1: the request names a
-                                   DALL-E model */
+    int    form, dalle;         /* form: 1 if the request sets response_format; dalle: 1 if the
+                                   request names a DALL-E model */
     long   compression;         /* value of output_compression; negative: not given            */
     char   quality[16], partial[16];    /* values of quality and of partial_images; "": not given */
 } image_request;
@@ -225,8 +225,8 @@ static void reply_images(xd_http_call *c, const image_request *q, const xd_task 
 
 typedef struct stream {
     image_request q;
-    xd_http_call   call;        /* a copy of the call, because the stream outlives the handler's
-                                   record */
+    xd_http_call   call;        /* a copy of the HTTP call, because the stream of events ends after
+                                   the handler's own call is freed */
     xd_task   *task;
     unsigned  seen;
     int       previews, images, edit, over;
@@ -237,10 +237,11 @@ typedef struct stream {
 /* The next event of a task's stream. The data of the event are copied, so that files are read
  * without the lock. */
 typedef struct news {
-    const char   *what;         /* event: "completed" or "partial_image"; NULL: neither        */
+    const char   *what;         /* type of the event: "completed" or "partial_image"; NULL: there is
+                                   no such event */
     char          file[4096];
     xd_task_image image;        /* the image of the event "completed"                          */
-    int           index, over;  /* index: number of the preview for "partial_image"; over 1: the
+    int           index, over;  /* index: number of the preview for "partial_image"; over: 1 if the
                                    task has ended */
 } news;
 

@@ -121,7 +121,7 @@ void xd_api_jobs_delete(xd_http_call *c)
 }
 
 /* Writes the path of the requested file to `path`: a result, a video's thumbnail, or the latest
- * preview; "": there is none. */
+ * preview. If there is no such file, `path` becomes empty. */
 static void find_file(const xd_http_call *c, const xd_task *task, char *path, size_t size)
 {
     const char *index = xd_http_query(c, "index"), *variant = xd_http_query(c, "variant");

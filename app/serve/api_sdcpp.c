@@ -45,8 +45,8 @@ static int makes_videos(const xd_json *uses)
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-/* Fields of a request that set an option with another name. Values up to `least` mean the model's
- * default. */
+/* Fields of a request that set an option with another name. A value that is not above the row's
+ * limit `least` selects the model's default. */
 static const struct { const char *path, *option; double least; } rows[] = {
     { "negative_prompt", "negative_prompt", -INFINITY },
     { "seed", "seed", -INFINITY },
@@ -59,7 +59,7 @@ static const struct { const char *path, *option; double least; } rows[] = {
     { "sample_params.flow_shift", "flow_shift", 0 },
 };
 
-/* Fields of a request that are not supported and refused. */
+/* Fields of a request that are refused, because the server does not support them. */
 static const char *const refused[] = { "control_image", "ip_adapter_image", "control_frames" };
 
 /* Each row has a sampler's name in stable-diffusion.cpp and its name in stable-diffusion-webui. */
@@ -430,8 +430,8 @@ static void add_features(xd_text_buf *b, const xd_server *s, const xd_json *uses
                    truth(takes(uses, "image")));
 }
 
-/* Appends a value twice: as `name` for clients that do not know modes, and under the model's mode
- * in "NAME_by_mode". */
+/* Appends a value twice: in the field `name`, for clients that do not know generation modes, and in
+ * the field "NAME_by_mode", under the mode of the model (img_gen or vid_gen). */
 static void add_both(xd_text_buf *b, const char *name, const char *mode, const xd_text_buf *value)
 {
     xd_buf_add(b, ",\"%s\":%s,\"%s_by_mode\":{\"%s\":%s}", name, value->p, name, mode, value->p);

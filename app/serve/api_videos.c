@@ -280,7 +280,8 @@ static void remix_video(xd_http_call *c, xd_task *task)
     for (int i = 0; i < task->nargs; i++)
         repeat_arg(&q.req, task->args[i]);
     xd_api_req_default(&q.req, "seed", task->done[0].seed);
-    q.req.defaults_set = 1;     /* the copied arguments include the defaults                   */
+    q.req.defaults_set = 1;     /* the server adds no defaults, because the copied arguments include
+                                   them */
     if (!q.req.failed)
         snprintf(q.req.task->remixed, sizeof q.req.task->remixed, "%s", task->id);
     xd_task *remade = xd_api_req_submit(&q.req);

@@ -1,5 +1,6 @@
-/* cmd_serve.c - the command xdit serve. The command checks the command line, and then replaces this
- * process by the program xdit-server in the same directory, which is linked with libmicrohttpd */
+/* cmd_serve.c - the command xdit serve. The command checks the command line, and then executes the
+ * program xdit-server in the same directory in place of this program. The program xdit-server is
+ * linked with libmicrohttpd. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

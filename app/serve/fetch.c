@@ -131,8 +131,8 @@ static void set_options(CURL *c, transfer *t, CURLU *u, double seconds)
     curl_easy_setopt(c, CURLOPT_CURLU, u);
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
-    curl_easy_setopt(c, CURLOPT_PROXY, "");     /* no proxy: else open_socket would check the
-                                                   proxy's address */
+    curl_easy_setopt(c, CURLOPT_PROXY, "");     /* no proxy is used, because open_socket would check
+                                                   the proxy's address instead of the server's */
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)(seconds * 1e3) + 1);
     curl_easy_setopt(c, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)t->f->max_bytes);

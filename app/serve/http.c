@@ -202,8 +202,7 @@ static int is_listed(const char *word, const char *const *list)
     return 0;
 }
 
-/* Returns nonzero if a web page of another site sends the request through the browser of a
- * visitor. */
+/* Returns nonzero if a browser has sent the request on behalf of a web page of another site. */
 static int is_cross_origin(const xd_http_call *c, const xd_http *h)
 {
     const char *origin = xd_http_header(c, "Origin"), *host = xd_http_header(c, "Host");
@@ -385,8 +384,8 @@ static int refuse_head(xd_http_call *c, const xd_http *h, const xd_route *r, con
 
 /* ---- a request ------------------------------------------------------------------------------- */
 
-/* Sends the reply to a call. methods: the methods that the path supports, if the method of the
- * request is not one of these. */
+/* Sends the reply to a call. methods: the methods that the path supports; used if the request's
+ * method is not one of them, and for CORS preflight requests. */
 static enum MHD_Result send_reply(xd_http *h, xd_http_call *c, const char *methods)
 {
     if (!c->reply)
@@ -442,7 +441,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 {
     xd_http *h = cls;
     session *s = *context;
-    if (!s) {                   /* the first call: the head of the request was received        */
+    if (!s) {                   /* libmicrohttpd's first call for a request, after the request's
+                                   head was received */
         set_has_head(h, client_of(connection));
         s = *context = begin_request(h, connection, url, method);
         if (!s)

@@ -9,8 +9,8 @@
 
 enum { FORM_BUFFER = 64 << 10, MAX_PARTS = 64, MAX_VALUES = 10000 };
 
-static const char RETRY_S[] = "5";      /* value of Retry-After in seconds; most uploads take
-                                           less time than this */
+static const char RETRY_S[] = "5";      /* value of Retry-After in seconds; most uploads take less
+                                           time than the value */
 
 static int append(char **p, size_t *bytes, size_t *cap, const char *data, size_t n)
 {
@@ -48,8 +48,8 @@ static xd_part *add_part(xd_body *b, const char *name, const char *file, const c
     return p;
 }
 
-/* Returns nonzero if the received piece of a form belongs to the last part of c->parts. The first
- * piece of a part may be empty. */
+/* Returns nonzero if the received piece of a form continues the part that was last added to
+ * c->parts. The first piece of a part may be empty. */
 static int continues_part(const xd_http_call *c, const char *name, uint64_t at)
 {
     const xd_part *last = c->nparts ? &c->parts[c->nparts - 1] : NULL;

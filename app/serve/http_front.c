@@ -33,10 +33,10 @@ typedef struct pipe_buf {       /* a buffer of bytes to forward: data[at..n)    
 
 typedef struct conn {
     int          client, inner;
-    pipe_buf     in, out;       /* bytes from the client; bytes to the client                  */
+    pipe_buf     in, out;       /* in: bytes from the client; out: bytes to the client         */
     xd_head      head;
-    int          answered;      /* 1: a reply has begun since the head of the current request
-                                   began */
+    int          answered;      /* 1: bytes of a reply have come since the head of the current
+                                   request began */
     int          replied;       /* 1: at least one byte was sent to the client                 */
     double       active_s;      /* time when the client last read a byte                       */
     struct conn *next;
@@ -112,8 +112,8 @@ static void add_conn(xd_front *f, int client)
         close(client);
         return;
     }
-    /* drop a client that reads nothing; in a stream of events, libmicrohttpd would wait for this
-     * client for ever */
+    /* TCP_USER_TIMEOUT closes the connection of a client that reads nothing; in a stream of events,
+     * libmicrohttpd would wait for such a client for ever */
     setsockopt(client, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
     setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     c->client = client;
@@ -275,8 +275,8 @@ static void list_conns(const xd_front *f, struct pollfd *p)
     for (const conn *c = f->first; c; c = c->next, p += 2) {
         int from_client = !c->in.ended && c->in.n < PIPE, from_inner = c->out.n < PIPE / 2;
         p[0] = (struct pollfd){ c->client, events_if(from_client, c->out.n > 0), 0 };
-        int ignored = c->out.ended || (!from_inner && !c->in.n);    /* libmicrohttpd's socket need
-                                                                       not be polled yet */
+        int ignored = c->out.ended || (!from_inner && !c->in.n);    /* 1: libmicrohttpd's socket is
+                                                                       not polled this time */
         p[0].events |= c->out.shut ? POLLIN : 0;
         p[1] = (struct pollfd){ ignored ? -1 : c->inner, events_if(from_inner, c->in.n > 0), 0 };
     }
@@ -355,7 +355,8 @@ static void set_flag(xd_front *f, atomic_int *flag)
     uint64_t one = 1;
     atomic_store(flag, 1);
     if (write(f->wake, &one, sizeof one) < 0)
-        return;                 /* the wake-up descriptor is readable already                  */
+        return;                 /* writing fails only if the wake-up descriptor is readable
+                                   already */
 }
 
 void xd_front_stop_accepting(xd_front *f)

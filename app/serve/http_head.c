@@ -5,8 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* States of the parser. The states for fields apply to the fields of the head and to the trailer
- * fields after the last chunk. */
+/* States of the parser. The states NAME to FIELDS_END are used for the fields of the head, and
+ * again for the trailer fields after the last chunk. */
 enum {
     LINE, LINE_END,             /* the request line                                            */
     NAME, VALUE, VALUE_END, FIELDS_END,

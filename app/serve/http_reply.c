@@ -140,8 +140,8 @@ static int64_t read_digits(const char *text, const char **end)
 }
 
 /* Parses a Range "bytes=2-5", "bytes=2-" or "bytes=-4" for a file of `size` bytes. If the header
- * has several ranges, another unit or an invalid range, returns ALL, so that the header is
- * ignored. */
+ * has several ranges, another unit or an invalid range, returns ALL, and the reply is the complete
+ * file. */
 static asked read_range(const char *range, int64_t size, int64_t *from, int64_t *n)
 {
     const char *at = range + 6;
@@ -266,7 +266,8 @@ typedef struct events {
     void      (*done)(void *cookie);
     void       *cookie;
     xd_http_call *call;         /* the call; valid until the reply is sent                     */
-    xd_text_buf b;              /* text of the events; its first `sent` bytes have been sent    */
+    xd_text_buf b;              /* text of the server-sent events; its first `sent` bytes have been
+                                   sent */
     size_t      sent;
     int         over;
 } events;

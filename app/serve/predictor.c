@@ -14,8 +14,8 @@
 #include "serve/task_flags.h"
 #include "xdit/tools.h"
 
-enum { ALL_RANKS, ONE_RANK, MODES };    /* the ranks that run a task: all ranks together, or one
-                                           rank */
+enum { ALL_RANKS, ONE_RANK, MODES };    /* modes of a prediction: the task runs on all ranks
+                                           together, or on one rank */
 enum { KEYS = 256, MAX_PIXELS = 64 << 20 };
 
 static const double newest = 0.3;       /* weight of a new measurement in the moving averages of
@@ -26,7 +26,7 @@ typedef struct entry {
     double   planned[MODES];    /* seconds that the planner predicts; negative: unknown        */
     double   measured[MODES];   /* measured seconds; 0: none yet                               */
     double   text, decode;      /* fractions of the time for text encoding and for decoding    */
-    unsigned used;              /* value of `uses` when the entry was last used                */
+    unsigned used;              /* value of the counter `uses` when the entry was last used    */
 } entry;
 
 struct xd_predictor {
@@ -34,8 +34,8 @@ struct xd_predictor {
     const xd_open_flags *open;
     pthread_t            thread;
     pthread_mutex_t      lock;
-    int                  ranks, started;        /* number of ranks, 0: not known yet; started 1: the
-                                                   thread runs */
+    int                  ranks, started;        /* ranks: number of ranks, 0: not known yet;
+                                                   started: 1 if the thread runs */
     entry                entries[KEYS];
     int                  n;
     unsigned             uses;
@@ -101,9 +101,9 @@ static entry *entry_of(xd_predictor *p, char *key, int make)
 
 /* ---- the planner ----------------------------------------------------------------------------- */
 
-/* Predicts the seconds of a request on all ranks. For ONE_RANK, predicts a data-parallel request in
- * which every rank generates the images alone, as split ranks do. Negative seconds: the planner
- * refuses the request. */
+/* Predicts the seconds of a request on all ranks. For the mode ONE_RANK, predicts the seconds of a
+ * data-parallel request in which every rank generates all images alone, as split ranks do. The
+ * seconds are negative if the planner refuses the request. */
 static void plan(const xd_predictor *p, const xd_task_flags *f, int mode, int ranks, entry *k)
 {
     xd_advise_args a;

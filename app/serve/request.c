@@ -71,8 +71,8 @@ void xd_api_req_begin(xd_api_req *r, xd_http_call *call, const char *kind)
 
 /* ---- models and LoRA files ------------------------------------------------------------------- */
 
-/* Returns nonzero if the name is that of a model of OpenAI. Many clients send the name of a model
- * of OpenAI to every server. */
+/* Returns nonzero if the name begins like the name of a model of OpenAI, such as "dall-e". Many
+ * clients send the name of a model of OpenAI to every server. */
 static int is_openai(const char *name)
 {
     static const char *const known[] = { "gpt-image", "dall-e", "sora", "chatgpt-image" };

@@ -71,8 +71,8 @@ static int set_order(xd_api_req *r, const char *name, const char *value)
     return 1;
 }
 
-/* Sets fast_attn to a list of methods. The name of a table is refused, because it would be a file
- * of this host. */
+/* Sets fast_attn to a list of methods. The name of a table file is refused, because requests must
+ * not name files of this host. */
 static void set_fast_attn(xd_api_req *r, const char *value)
 {
     size_t n = strspn(value, "abcdefghijklmnopqrstuvwxyz+,");

@@ -38,8 +38,8 @@ void xd_schedule_charge(xd_schedule *s, const char *owner, double seconds, doubl
     s->owner[i].updated_s = now;
 }
 
-/* Returns the seconds that the owner of a task has used more than the owner with the least used
- * time. */
+/* Returns the difference between the seconds that the owner of a task has used and the seconds of
+ * the owner who has used the least. */
 static double debt_of(const xd_schedule *s, const xd_task *t, double now)
 {
     double mine = 0, least = INFINITY;

@@ -120,7 +120,8 @@ static void add_value(xd_text_buf *b, const char *name, const char *value)
         xd_buf_json_string(b, value);
 }
 
-/* Returns nonzero if no later default has this name; the last default of a name counts. */
+/* Returns nonzero if the list has no later entry for the option with this name; the last entry for
+ * an option is the valid one. */
 static int is_last(const xd_defaults *d, int at, const char *name)
 {
     char other[64];

@@ -422,8 +422,7 @@ void xd_tasks_measures(xd_tasks *j, xd_text_buf *b)
 static void end_task(xd_tasks *j, xd_task *task, xd_task_state state)
 {
     int again = j->closed && j->dir && !task->awaited && state != XD_TASK_DONE;
-    if (!again)                 /* else the files are kept, because the next server runs the task
-                                   again */
+    if (!again)                 /* the files of a task that the next server runs again are kept */
         remove_inputs(task);
     task->state = state;
     task->ended = xd_unix_s();

@@ -43,8 +43,8 @@ static void cancel_task(xd_connection *c, const char *id)
             i->cancelled = 1;
 }
 
-/* Moves the frame to the queue of frames. Returns 0 if memory is exhausted; the connection is then
- * closed, and the server starts a new worker. */
+/* Moves the frame to the queue of frames. Returns 0 if memory is exhausted. The worker then closes
+ * its connection to the server, and the server starts a new worker. */
 static int queue_frame(xd_connection *c, xd_frame *f)
 {
     xd_received_frame *i = calloc(1, sizeof *i);

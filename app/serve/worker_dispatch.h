@@ -59,7 +59,7 @@ typedef struct xd_dispatch {
 /* Returns the entry of d->runs for the task with this id; NULL: the worker does not have such a
  * task. */
 xd_worker_run *xd_dispatch_find(xd_dispatch *d, const char *id);
-/* Removes a run from d->runs and releases the run's task. */
+/* Removes an entry from d->runs and releases the entry's task. */
 void           xd_dispatch_remove(xd_dispatch *d, xd_worker_run *r);
 /* Handles a rank's reply to XD_FRAME_SPLIT. */
 void           xd_dispatch_split_reply(xd_dispatch *d, int rank, const xd_frame *f);

@@ -31,7 +31,8 @@
 
 enum { LINE = 1024, MIN_PAUSE_MS = 100, MAX_PAUSE_MS = 30000, END_S = 5, POLL_MS = 250,
        FRAME_S = 10 };          /* time limit in seconds for sending or receiving a frame      */
-enum { MAX_FILES = 65536 };     /* number of file descriptors to close if close_range is missing */
+enum { MAX_FILES = 65536 };     /* maximum number of file descriptors to close one by one, if
+                                   close_range is missing */
 enum { TRIES = 2 };             /* maximum number of attempts to run a task                    */
 enum { PARTS = 4 };             /* number of stages in xd_worker_state.parts                   */
 
@@ -44,10 +45,10 @@ struct xd_worker_process {
     pthread_t   thread, echo;
     int         err;            /* read end of the worker's standard error                     */
     int         echoing;
-    atomic_int  draining;       /* 1: the worker has ended, and the reader of `err` stops when no
-                                   bytes are left */
-    xd_dispatch  dispatch;      /* private to the thread that sends tasks, like the next four
-                                   fields */
+    atomic_int  draining;       /* 1: the worker has ended, and the thread that reads `err` ends
+                                   when no bytes are left */
+    xd_dispatch  dispatch;      /* used only by the thread that sends tasks, like the fields from
+                                   here to `watch` */
     int         pending[XD_WORKER_RANKS];       /* [npending] connections whose ranks are not known
                                                    yet */
     int         npending;
@@ -57,9 +58,9 @@ struct xd_worker_process {
     pthread_cond_t  changed;
     xd_worker_state state;
     char        last[LINE];     /* the worker's last line on standard error                    */
-    int         stop, gave_up, kill;    /* stop 1: the thread must end; gave_up 1: the first worker
-                                           failed to start; kill 1: the time for running tasks is
-                                           over */
+    int         stop, gave_up, kill;    /* stop: 1 if the thread must end; gave_up: 1 if the first
+                                           worker failed to start; kill: 1 if the time for running
+                                           tasks is over */
     xd_err      failure;        /* why the first worker failed to start                        */
 };
 
@@ -74,9 +75,9 @@ static void pass_line(xd_worker_process *w, const char *line, size_t n)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* The thread that forwards the worker's lines on standard error and keeps the last line. A process
- * that cannot be killed may keep the write end of the pipe open. Therefore the thread also ends
- * when `draining` is set and there is nothing to read. */
+/* Runs in a thread: forwards the lines that the worker prints to standard error, and keeps the last
+ * line. A process that cannot be killed may keep the write end of the pipe open. Therefore the
+ * thread also ends when `draining` is set and there is nothing to read. */
 static void *echo_lines(void *arg)
 {
     xd_worker_process *w = arg;
@@ -126,7 +127,8 @@ static void exec_worker(const xd_worker_process *w, char **v, int err)
 {
     sigset_t none;
     int      null = open("/dev/null", O_RDWR);
-    setpgid(0, 0);              /* own process group, so that Ctrl-C signals only the server   */
+    setpgid(0, 0);              /* the worker has its own process group, so that Ctrl-C signals only
+                                   the server */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     dup2(null, 0);
     dup2(null, 1);
@@ -242,8 +244,9 @@ static int list_pending(const xd_worker_process *w, struct pollfd *p)
 static xd_status accept_ranks(xd_worker_process *w, const struct pollfd *p, int n, xd_err *e)
 {
     xd_status s = XD_OK;
-    for (int i = n - 1; i > 0 && s == XD_OK; i--)       /* downwards, because identify_rank moves
-                                                           the last pending connection */
+    for (int i = n - 1; i > 0 && s == XD_OK; i--)       /* from the last to the first, because
+                                                           identify_rank moves the last pending
+                                                           connection to the free index */
         s = p[i].revents ? identify_rank(w, i - 1, e) : XD_OK;
     return s == XD_OK && p[0].revents ? accept_rank(w, e) : s;
 }
@@ -477,7 +480,7 @@ static xd_status handle_events(xd_worker_process *w, xd_err *e)
             p[n++] = (struct pollfd){ .fd = w->dispatch.fd[i], .events = POLLIN };
     if (poll(p, (nfds_t)n, POLL_MS) <= 0)
         return XD_OK;
-    accept_ranks(w, p, npending, NULL); /* ignores failures, which concern only the new
+    accept_ranks(w, p, npending, NULL); /* errors are ignored, because they concern only the new
                                            connection */
     if (p[npending].revents)
         xd_tasks_clear_wakeup(w->tasks);
@@ -616,7 +619,8 @@ xd_status xd_worker_start(xd_worker_process **out, const xd_worker_args *a, xd_e
     return s;
 }
 
-/* Waits for a change of the worker's state, at most POLL_MS milliseconds; under the lock. */
+/* Waits until the worker's state changes, for at most POLL_MS milliseconds. The caller holds the
+ * lock. */
 static void await_change(xd_worker_process *w)
 {
     struct timespec until;
@@ -644,7 +648,7 @@ void xd_worker_get_state(xd_worker_process *w, xd_worker_state *state)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Waits until a task ends, but at most until the time `until`, or until *hurry is above 1. */
+/* Waits until a task has ended, the time `until` is reached, or *hurry is above 1. */
 static void await_task(xd_worker_process *w, xd_task *task, double until,
                        const volatile sig_atomic_t *hurry)
 {

@@ -8,10 +8,11 @@
 #include "base/clock.h"
 
 /* A cancelled task must end within CANCEL_S seconds plus the last interval between two reports,
- * which is usually a step. At most MAX_STEP_S seconds count of the time between two checks. */
+ * which is usually a step. Of the time between two checks at most MAX_STEP_S seconds are counted,
+ * so that a time in which the server was suspended does not count. */
 static const double CANCEL_S = 10, MAX_STEP_S = 1;
-static const double BUSY_S = 1e-3;      /* fewer CPU seconds than this count as none, because of
-                                           the error of the clock */
+static const double BUSY_S = 1e-3;      /* less CPU time than this (in seconds) counts as no work,
+                                           because the CPU clock is not exact */
 
 void xd_worker_watch_begin(xd_worker_watch *w, double timeout_s)
 {
