@@ -10,7 +10,7 @@
 #include "model/model.h"
 #include "xdit/tools.h"
 
-/* Value for an output type: the output has the same element types as the source files. */
+/* If this value is the output type, the output has the same element types as the source files. */
 enum { XD_CVT_STORED = XD_NDTYPES };
 
 typedef struct xd_cvt_item {    /* a tensor that the converted model will have                 */
@@ -19,7 +19,8 @@ typedef struct xd_cvt_item {    /* a tensor that the converted model will have  
     /* Index in the source files of a tensor that the component does not declare and that is
      * copied unchanged; -1: the component declares the tensor. */
     int64_t   raw;
-    int       unit;             /* number of its group; a group's tensors are in the same file */
+    /* Number of the tensor's group; all tensors of a group are in one file. */
+    int       unit;
     /* 1: the tensor is a quantized matrix; the other tensor of its group (`unit`) has the matrix's
      * scales. */
     int       quantized;
@@ -34,7 +35,9 @@ typedef struct xd_cvt_item {    /* a tensor that the converted model will have  
 /* An output file, with some tensors of a component, which are consecutive in the component's
  * list. */
 typedef struct xd_cvt_file {
-    char       *path, *name;    /* owned; name: path in the output, "transformer/x.safetensors" */
+    /* `path` of the output file, and its `name` in the output directory
+     * ("transformer/x.safetensors"); both owned. */
+    char       *path, *name;
     xd_cvt_item *item;          /* [n] tensors of the file, borrowed                           */
     int         n;
     xd_text_buf header;
@@ -47,7 +50,7 @@ typedef struct xd_cvt_part {    /* a component of the model, and its output file
     int           type;         /* output type: F32, BF16, I8, F8E4M3, Q4_0 or XD_CVT_STORED   */
     xd_cvt_item  *item;
     int           n;
-    xd_text_buf   formats;      /* text of ComfyUI's _quantization_metadata, or empty          */
+    xd_text_buf   formats;      /* the metadata _quantization_metadata of ComfyUI; empty: none */
     xd_cvt_file  *file;
     int           nfile;
 } xd_cvt_part;
@@ -55,7 +58,7 @@ typedef struct xd_cvt_part {    /* a component of the model, and its output file
 typedef struct xd_cvt_copy {    /* a file that is copied unchanged                             */
     char  *from, *to;           /* paths of the source file and of its copy; owned             */
     size_t bytes;
-    int    config;              /* 1: the config of a component that is converted              */
+    int    config;              /* 1: the file is the config of a component that is converted  */
 } xd_cvt_copy;
 
 typedef struct xd_cvt {
@@ -67,7 +70,8 @@ typedef struct xd_cvt {
     int          ncopies;
     xd_text_buf  asked;         /* the arguments of the conversion, as text                    */
     uint64_t     source;        /* hash of the source model                                    */
-    char         tag[40];       /* hash of `asked` and `source`; it is in all file headers     */
+    /* Hash of the fields `asked` and `source`, stored in the header of every output file. */
+    char         tag[40];
     double       done, total;   /* bytes written so far; total bytes to write                  */
 } xd_cvt;
 

@@ -1,9 +1,9 @@
 /* state.c - checks the state of the output directory, and resumes an interrupted conversion.
  *
  * While a conversion is incomplete, the output directory contains a file, the note, with the
- * arguments and the hash of the source model. A later run that would write the same note resumes
- * the conversion. Complete output files are recognized: only a complete file gets its final name,
- * and the header of each file has a hash of the arguments and the source. */
+ * arguments and the hash of the source model. A later run with the same arguments and the same
+ * source model resumes the conversion. Complete output files are recognized: only a complete file
+ * gets its final name, and the header of each file has a hash of the arguments and the source. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -42,8 +42,8 @@ static xd_status write_note(const xd_cvt *v, xd_err *e)
     return s;
 }
 
-/* If the output directory has a note, reads it, and fails if it is the note of another
- * conversion. */
+/* If the output directory contains the note of an incomplete conversion, reads the note, and fails
+ * if the note was written by another conversion. */
 static xd_status read_note(const xd_cvt *v, const char *path, int *there, xd_err *e)
 {
     xd_json *j = NULL;

@@ -97,7 +97,7 @@ static xd_status add_declared(xd_cvt_part *c, const xd_declared *d, xd_err *e)
         return XD_OK;           /* the tensor's block is never run                             */
     const int quantized = !d->unread && (d->type == XD_I8 || d->type == XD_F8E4M3);
     const int vector = d->unread ? d->nd < 2 : d->type == XD_F32;
-    if (p->single)              /* the tensor in the single file may have another shape        */
+    if (p->single)              /* in a single-file checkpoint, the tensor may have another shape */
         t = xd_view(NULL, t.type, d->nd, d->d);
     t = xd_view(NULL, quantized ? d->type : plain_type(c, t.type, vector, has_terms(p, name)),
                 t.nd, t.d);

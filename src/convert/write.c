@@ -16,7 +16,8 @@
 #include "convert/inside.h"
 #include "exec/reader.h"
 
-enum { BAND = 1 << 20 };        /* max elements per thread in a step, but at least one row     */
+/* Max elements that a thread converts in a step; a single row may have more. */
+enum { BAND = 1 << 20 };
 
 typedef struct band_work {      /* a step: rows of a tensor that all threads convert together  */
     const xd_reader   *r;

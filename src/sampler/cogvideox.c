@@ -13,7 +13,7 @@
 #include "sampler/schedule.h"
 
 typedef struct level {
-    double acp, prev;           /* cumulative product (acp) at this step, at the next step      */
+    double acp, prev;           /* cumulative alpha product at this step, and at the next step  */
     int    last;                /* 1: this is the request's last timestep                       */
 } level;
 
@@ -112,8 +112,9 @@ static double half_log_snr(double acp)
     return 0.5 * log(acp / (1 - acp));
 }
 
-/* Computes the factors of a step: the next latents are cx x + f[0] x0 + f[1] (x0 of the previous
- * step) + f[2] noise. Returns cx, the factor of the current latents x. */
+/* Computes the factors of a step. With the current latents x and the predicted clean latents x0,
+ * the next latents are cx * x + f[0] * x0 + f[1] * (x0 of the previous step) + f[2] * noise.
+ * Returns cx, the factor of the current latents x. */
 static double step_factors(const xd_sampling *s, int step, double f[3])
 {
     const level *v = (const level *)s->priv + step;

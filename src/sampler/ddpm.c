@@ -13,7 +13,9 @@
 
 typedef struct level {
     double acp;                 /* cumulative alpha product at this step                        */
-    float  x0, lat, noise;      /* the next latents are a sum; factors of its terms             */
+    /* The next latents are a sum of three terms; these are the factors of the predicted clean
+     * latents, of the current latents and of the noise. */
+    float  x0, lat, noise;
 } level;
 
 static int history_length(const xd_sched_cfg *c)
@@ -22,10 +24,10 @@ static int history_length(const xd_sched_cfg *c)
     return 0;
 }
 
-/* Checks the config's variance_type. fixed_small_log has the same values as fixed_small, which are
- * computed in another way. fixed_large_log is refused, because diffusers takes the square root of a
- * logarithm that is negative. Learned variances are refused, because no supported model predicts
- * them. */
+/* Checks the config's variance_type. The value fixed_small_log is accepted, because its variances
+ * are those of fixed_small, only computed by another formula in diffusers. The value
+ * fixed_large_log is refused, because diffusers takes the square root of a logarithm that is
+ * negative. Learned variances are refused, because no supported model predicts them. */
 static xd_status check_config(const xd_sched_cfg *c, xd_err *e)
 {
     const char *v = c->variance_type;

@@ -197,8 +197,8 @@ static int order_of(const xd_sampling *s, int step)
     return step == s->steps - 2 && few && order > 2 ? 2 : order;
 }
 
-/* The factors of a step's linear combination: of the latents, of the latest predictions (newest
- * first), and of the noise. */
+/* The factors of a step's linear combination: the factor of the latents, the factors of the latest
+ * predictions (newest first), and the factor of the noise. */
 typedef struct factors { double lat, m[3], noise; } factors;
 
 xd_slopes xd_dpm_slopes(const xd_sched_cfg *c, double alpha, double h, int order)
@@ -236,7 +236,8 @@ static factors step_factors(const xd_sampling *s, int step, int order)
         return f;
     }
     double r1 = (xd_dpm_point(s, step - 1).lambda - xd_dpm_point(s, step - 2).lambda) / h;
-    /* d10 is the factor of (m0 - m1) / r0; d11 is the factor of (m1 - m2) / r1 */
+    /* The factors of two slopes of the prediction: d10 is the factor of (m0 - m1) / r0, and d11 is
+     * the factor of (m1 - m2) / r1, where m0 is the newest prediction. */
     double d10 = v.first * (1 + r0 / (r0 + r1)) + v.second / (r0 + r1);
     double d11 = -(v.first * r0 + v.second) / (r0 + r1);
     f.m[0] += d10 / r0;

@@ -5,9 +5,9 @@
 
 #include "sampler/schedule.h"
 
-/* Opens the schedule of a DPM-Solver++ sampler; the sampler's config must be checked before. If
- * `rounds` is 1, the timesteps of Karras noise levels are rounded to integers for all beta
- * schedules. */
+/* Opens the schedule of a DPM-Solver++ sampler; the caller must have checked the sampler's config.
+ * The timesteps of Karras and Lu noise levels are rounded to integers. With the beta schedule
+ * squaredcos_cap_v2, they are rounded only if `rounds` is 1, and are truncated otherwise. */
 xd_status xd_dpm_open(xd_sampling *s, const xd_steps *a, int rounds, xd_err *e);
 void      xd_dpm_close(xd_sampling *s);
 
@@ -20,8 +20,8 @@ void      xd_dpm_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat
 int       xd_dpm_noisy(const xd_sched_cfg *c);
 
 /* The factors of a step. A step adds three terms, each times a factor: the prediction at the start
- * of the step (m), and the first and the second slope of the prediction. `h` is the length of the
- * step, measured in half the log signal-to-noise ratio. */
+ * of the step (`m`), and estimates of the first and the second derivative of the prediction. `h` is
+ * the length of the step, measured in half the log signal-to-noise ratio. */
 typedef struct xd_slopes { double m, first, second; } xd_slopes;
 xd_slopes xd_dpm_slopes(const xd_sched_cfg *c, double alpha, double h, int order);
 

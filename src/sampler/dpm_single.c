@@ -49,8 +49,8 @@ static int order_of(const xd_sampling *s, int step)
     return step + 1 < order ? step + 1 : order;     /* the first group may have fewer steps     */
 }
 
-/* The factors of a step's linear combination: of the latents, of the latest predictions (newest
- * first), and of the noise. */
+/* The factors of a step's linear combination: the factor of the latents, the factors of the latest
+ * predictions (newest first), and the factor of the noise. */
 typedef struct factors { double lat, m[MOST], noise; } factors;
 
 /* Adds the terms of the predictions' slopes since the start of the group to the factors. The array
@@ -62,7 +62,8 @@ static void add_slopes(factors *f, const xd_sched_cfg *c, xd_slopes v, int order
         f->m[1] -= f->m[0];
         return;
     }
-    double d0 = v.first, d1 = 0;        /* factors of (m0 - m2) / r[0] and (m1 - m2) / r[1]    */
+    /* d0 is the factor of (m0 - m2) / r[0], and d1 is the factor of (m1 - m2) / r[1]. */
+    double d0 = v.first, d1 = 0;
     if (!strcmp(c->solver_type, "heun")) {
         d0 = (2 * v.second - r[1] * v.first) / (r[0] - r[1]);
         d1 = (r[0] * v.first - 2 * v.second) / (r[0] - r[1]);

@@ -84,7 +84,9 @@ static void finish_schedule(xd_sampling *s, const xd_steps *a, int levels, doubl
     if (a->sigmas)
         sigma[levels] = a->sigmas[levels];
     if (continuous)
-        s->steps = levels;      /* timesteps follow from levels; log_linear has one more level */
+        /* Continuous timesteps are computed from the noise levels, so there is one timestep per
+         * level. With log_linear interpolation, there is one more level. */
+        s->steps = levels;
     if (a->leap && s->steps == 1)
         sigma[1] = 0;
     for (int i = 0; i <= levels; i++) {

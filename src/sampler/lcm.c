@@ -14,8 +14,11 @@
 
 typedef struct level {
     double acp;                 /* cumulative alpha product at this step                       */
-    double clean, lat;          /* LCM: the factors that meet the boundary condition           */
-    double to;                  /* cumulative alpha product at the predicted level              */
+    /* LCM: factors of the clean latents and of the latents before the step, which meet the boundary
+     * condition of consistency models. */
+    double clean, lat;
+    /* TCD: cumulative alpha product at the timestep to which the step's prediction leads. */
+    double to;
     double next;                /* cumulative alpha product at the next step                   */
 } level;
 
@@ -134,8 +137,8 @@ static void lcm_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
 
 /* ---- TCD ---------------------------------------------------------------------------------- */
 
-/* Opens TCD. A step's prediction is for the timestep (1 - eta) times the next timestep; this
- * product is computed in f32 as in diffusers. */
+/* Opens TCD. A step first computes the latents at the timestep (1 - eta) times the next timestep;
+ * this product is computed in f32 as in diffusers. */
 static xd_status tcd_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
 {
     xd_levels l = { 0 };

@@ -55,11 +55,12 @@ const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int 
     return NULL;
 }
 
-/* Values of the config that a scheduler class replaces: if the value is one of `names`, the class
- * uses `own`. */
+/* Config values that a scheduler class replaces by its own value: the class reads each of the
+ * values `names` as `own`. */
 static const struct {
     const char *class_begin;
-    int         algorithm;      /* 1: a value of algorithm_type, 0: of solver_type              */
+    /* 1: the values are of the key algorithm_type; 0: of the key solver_type. */
+    int         algorithm;
     const char *names[5], *own;
 } renames[] = {
     { "DPMSolverMultistep", 0, { "logrho", "bh1", "bh2" }, "midpoint" },

@@ -28,7 +28,8 @@ typedef struct xd_sched_cfg {
     char   algorithm_type[XD_FIELD_TEXT];
     char   solver_type[XD_FIELD_TEXT];          /* DPM-Solver: "midpoint" or "heun"             */
     int    lower_order_final, euler_at_final;
-    int    original_inference_steps; /* LCM, TCD: number of timesteps to choose from    */
+    /* LCM, TCD: number of the distillation's timesteps, from which steps are chosen. */
+    int    original_inference_steps;
     /* timestep_scaling: only for LCM. eta: only for DDIM and TCD; set by the request, not by the
      * config. */
     double timestep_scaling, eta;
@@ -44,11 +45,14 @@ typedef struct xd_sched_cfg {
     double dynamic_thresholding_ratio, sample_max_value;
     int    rescale_betas_zero_snr;
     double snr_shift_scale; /* shift of the signal-to-noise ratio (see xd_levels_shifted) */
-    /* For DDIM. clip_sample 1: clean latents are clipped. set_alpha_to_one 1: the last acp is 1. */
+    /* If clip_sample is 1, predicted clean latents are clipped. If set_alpha_to_one is 1, DDIM's
+     * cumulative alpha product after the last step is 1. */
     int    clip_sample, set_alpha_to_one;
     double clip_sample_range;
-    char   interpolation_type[XD_FIELD_TEXT];   /* Euler: interpolation, "linear" or "log_linear" */
-    char   timestep_type[XD_FIELD_TEXT];        /* Euler: timesteps, "discrete" or "continuous" */
+    /* How Euler interpolates noise levels: "linear" or "log_linear". */
+    char   interpolation_type[XD_FIELD_TEXT];
+    /* Kind of timesteps that Euler passes to the network: "discrete" or "continuous". */
+    char   timestep_type[XD_FIELD_TEXT];
     /* range of respaced noise levels; NaN: the schedule's range */
     double sigma_min, sigma_max;
     /* for rectified flow: shifts of the noise levels */
@@ -101,8 +105,8 @@ typedef struct xd_sampling xd_sampling;         /* the schedule and the history 
 typedef struct xd_steps {       /* what the request sets in a schedule                          */
     int     steps;
     int64_t tokens;             /* number of image tokens, on which a dynamic shift depends    */
-    /* 1: before they are shifted, the noise levels are 1 .. 1/steps. Only for rectified flow, and
-     * for unipc with use_flow_sigmas. */
+    /* 1: the noise levels are evenly spaced from 1 to 1/steps before they are shifted. The field is
+     * used only by samplers of rectified flow, and by unipc with use_flow_sigmas. */
     int     own_sigmas;
     /* For image to image: the fraction of the steps that run; 0 or 1: all steps. */
     double  strength;
@@ -112,8 +116,8 @@ typedef struct xd_steps {       /* what the request sets in a schedule          
     /* 1: if the schedule has only one step, then the samplers DDIM, DDPM and Euler end at the
      * predicted clean latents. */
     int     leap;
-    /* Returns the logarithm of the dynamic timestep shift. The pointer is NULL if the shift is
-     * computed from the number of tokens and the config. */
+    /* Returns the logarithm of the dynamic timestep shift. NULL: the shift is computed from the
+     * number of tokens and the config. */
     double (*mu)(int64_t tokens, int steps);
     /* The noise levels and the timesteps that the request sets itself: lists of `steps` values,
      * largest first, or NULL. For Euler, the list of sigmas has one more value, the last level. */
@@ -132,14 +136,14 @@ typedef struct xd_sampler {
     /* Name, in stable-diffusion-webui, of the sampler with algorithm_type sde-dpmsolver++; NULL:
      * none. */
     const char *webui_sde;
-    const char *classes[6];     /* scheduler classes of diffusers that it implements            */
+    const char *classes[6];     /* diffusers' scheduler classes that the sampler implements     */
     /* The config keys that the sampler reads into xd_sched_cfg, with their default values. */
     const xd_field *fields;
     int (*history)(const xd_sched_cfg *c);      /* returns the number of history arrays           */
     xd_status (*open)(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
     void (*close)(xd_sampling *s);
     /* Returns how many random tensors diffusers draws in a step; each is normally distributed and
-     * has the shape of the latents. The pointer is NULL if no step draws random tensors. */
+     * has the shape of the latents. NULL: no step draws random tensors. */
     int (*draws)(const xd_sampling *s, int step);
     /* Runs one denoising step on n rows of the latents. lat [n,C] F32 becomes the next latents.
      * pred [n,C] F32 is the guided prediction and may be overwritten. hist[i] [n,C] F32 has the
@@ -148,14 +152,15 @@ typedef struct xd_sampler {
      * random tensor. */
     void (*step)(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                  const xd_tensor *hist, xd_tensor noise);
-    /* Replaces the guided prediction `pred` of a step by the clean latents that follow from it. lat
-     * are the latents before the step. The conversion needs neither history nor noise. */
+    /* Replaces the guided prediction `pred` of a step by the clean latents that follow from `pred`
+     * and from `lat`, the latents before the step. The conversion needs neither history nor
+     * noise. */
     void (*clean)(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
     int takes;                  /* lists it accepts: XD_TAKES_SIGMAS, XD_TAKES_TIMES          */
     int last_sigma;             /* 1: the request's sigmas include the last level             */
     /* Writes two factors to of[0] and of[1]: the latents before the step are of[0] times the clean
      * image plus of[1] times noise. `step` may be the number of steps, for the latents after the
-     * last step. The pointer is NULL if the sampler cannot start from an image. */
+     * last step. NULL: the sampler cannot start from an image. */
     void (*shares)(const xd_sampling *s, int step, double of[2]);
     int flow;                   /* 1: the sampler is for models of rectified flow              */
 } xd_sampler;
@@ -184,11 +189,11 @@ void xd_sampler_names(xd_text_buf *b);
 /* Returns the sampler with this name, which is a --scheduler name or a class name from
  * scheduler_config.json, or NULL if there is none. */
 const xd_sampler *xd_sampler_find(const char *name);
-/* Returns a sampler by its name in stable-diffusion-webui, ignoring case. If the model's sampler
- * `own` has that name, returns `own`. Else returns the first sampler with that name whose field
- * `flow` (rectified flow or not) equals `flow`, or NULL if there is none. */
+/* Returns a sampler by its name in stable-diffusion-webui, ignoring case. If the model's own
+ * sampler `own` has this name, returns `own`. Else returns the first sampler with that name whose
+ * field `flow` (rectified flow or not) equals `flow`, or NULL if there is none. */
 const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int flow);
-/* Returns 1 if this name, in stable-diffusion-webui, is that of a sampler with algorithm_type
+/* Returns 1 if stable-diffusion-webui uses this name for sampler s with algorithm_type
  * sde-dpmsolver++. */
 int       xd_sampler_is_sde(const xd_sampler *s, const char *name);
 /* Reads the config keys of sampler d from `obj`, the JSON object of a scheduler config. If `obj` is
@@ -205,8 +210,9 @@ int       xd_sampling_draws(const xd_sampling *s);
 /* Opens the schedule of a request. Close the schedule with xd_sampling_close. */
 xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_cfg *c,
                            const xd_steps *a, xd_err *e);
-/* Returns how many steps are skipped at the start because strength is below 1 (diffusers'
- * get_timesteps, which rounds the other way in pipelines of rectified flow). */
+/* Returns how many steps at the start of the schedule are skipped if strength is below 1, as
+ * diffusers' get_timesteps does. A fractional number is rounded up; in pipelines of rectified flow,
+ * it is rounded down. */
 int       xd_steps_skipped(const xd_steps *a, int flow);
 void      xd_sampling_close(xd_sampling *s);
 

@@ -257,9 +257,10 @@ static void shift_snr(xd_levels *l, const xd_sched_cfg *c)
     }
 }
 
-/* Applies the algorithm of zero_snr to noise levels instead of betas. In f32, torch's square roots
- * can differ from the square roots here in the last digit, and 1 - acp amplifies the difference.
- * All published models use f64, in which no difference is visible. */
+/* Rescales the cumulative alpha products so that the last one is 0, with the algorithm that
+ * zero_snr applies to betas. In f32, torch's square roots can differ from the square roots here in
+ * the last digit, and 1 - acp amplifies the difference. For all published models, the arithmetic is
+ * f64, in which no difference is visible. */
 static void end_in_zero(xd_levels *l, int f32)
 {
     for (int i = 0; i < l->n; i++)

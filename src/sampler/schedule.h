@@ -1,7 +1,7 @@
 /* schedule.h - inside sampler: computes noise levels, and the timesteps of a request's steps.
  *
- * Values that diffusers stores in f32 are rounded to f32 here, too. If these values were not
- * rounded, the last digits of a schedule would differ from diffusers. */
+ * Values that diffusers stores in f32 are rounded to f32 here, too. Without this rounding, the last
+ * digits of a schedule would differ from those of diffusers. */
 #ifndef XD_SAMPLER_SCHEDULE_H
 #define XD_SAMPLER_SCHEDULE_H
 
@@ -13,9 +13,9 @@ typedef struct xd_levels {      /* noise levels for the training timesteps t = 0
     double *sigma;              /* [n] noise level sqrt((1 - acp) / acp)                       */
 } xd_levels;
 
-/* Computes the noise levels of training from a scheduler config. If rescale_betas_zero_snr is set,
- * `zero_end` becomes the last acp; 0 leaves the last acp unchanged. After a failure,
- * xd_levels_close must be called, too. */
+/* Computes the noise levels of training from a scheduler config. If rescale_betas_zero_snr is set
+ * and `zero_end` is not 0, the cumulative alpha product (acp) of the last timestep is set to
+ * `zero_end`. After a failure, xd_levels_close must be called, too. */
 xd_status xd_levels_open(xd_levels *l, const xd_sched_cfg *c, double zero_end, xd_err *e);
 void      xd_levels_close(xd_levels *l);
 
@@ -60,8 +60,8 @@ double xd_linspace(double stop, int n, int i);
  * in Python. */
 int    xd_timesteps(const xd_sched_cfg *c, int n, double *t);
 
-/* Writes the integer timesteps of the multistep solvers to t [n + 1], largest first. The timesteps
- * are evenly spaced below `last`: n + 1 points without the last point. Returns the number of
+/* Writes the integer timesteps of the multistep solvers to t [n + 1], largest first. Of n + 1
+ * evenly spaced points below `last`, all except the smallest point are used. Returns the number of
  * timesteps. */
 int    xd_solver_timesteps(const xd_sched_cfg *c, int last, int n, double *t);
 
@@ -76,13 +76,14 @@ xd_status xd_prediction_check(const xd_sched_cfg *c, xd_err *e);
 /* Returns XD_EINVAL unless the config's eta is in [0, 1]. */
 xd_status xd_eta_check(const xd_sched_cfg *c, xd_err *e);
 
-/* Returns XD_EFORMAT if the model predicts epsilon, but the signal `acp` at timestep t is 0, so
- * that clean latents cannot be computed. */
+/* Returns XD_EFORMAT if the model predicts epsilon, but the cumulative alpha product `acp` at
+ * timestep t is 0: clean latents cannot then be computed from epsilon. */
 xd_status xd_signal_check(const xd_sched_cfg *c, int t, double acp, xd_err *e);
 
 /* Functions for the dynamic shifting of timesteps. xd_shift_of returns the exponent of the shift
- * for an image with `tokens` tokens; the exponent is on the line through the two points in the
- * config. xd_shift_check returns XD_EFORMAT if the two points define no line. */
+ * for an image with `tokens` tokens; the exponent is a linear function of the number of tokens,
+ * with the value base_shift at base_image_seq_len and max_shift at max_image_seq_len.
+ * xd_shift_check returns XD_EFORMAT if the two sequence lengths are equal. */
 xd_status xd_shift_check(const xd_sched_cfg *c, xd_err *e);
 double    xd_shift_of(const xd_sched_cfg *c, int64_t tokens);
 
@@ -111,8 +112,8 @@ void      xd_to_clipped(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor
 void      xd_level_clean(xd_exec *x, const xd_sched_cfg *c, double sigma, xd_tensor lat,
                          xd_tensor pred);
 
-/* If a request starts from an image, drops the steps that it skips from s->time, s->in_scale and
- * `levels`, an array of s->steps + `more` elements of `size` bytes. */
+/* If a request that starts from an image skips steps, drops the elements of these steps from
+ * s->time, s->in_scale and `levels`, an array of s->steps + `more` elements of `size` bytes. */
 void      xd_skip_steps(xd_sampling *s, const xd_steps *a, void *levels, size_t size, int more);
 /* Writes the two factors of latents at the noise level with cumulative product acp: the latents are
  * of[0] times the image plus of[1] times noise. */
@@ -122,8 +123,8 @@ void      xd_acp_shares(double acp, double of[2]);
 void      xd_noise_check(xd_exec *x, const xd_sampling *s, int step, xd_tensor noise);
 
 /* Writes the timesteps and noise levels of Euler's and Heun's methods for n steps to two arrays of
- * n + 2 elements. With trailing spacing, there can be one more step. Returns the number of noise
- * levels; *times is the number of timesteps. */
+ * n + 2 elements. With trailing spacing, there can be one step more than n. Returns the number of
+ * noise levels; *times is the number of timesteps. */
 int       xd_euler_levels(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a,
                           double *time, double *sigma, int *times);
 
@@ -134,8 +135,8 @@ void      xd_flow_close(xd_sampling *s);
 void      xd_flow_shares(const xd_sampling *s, int step, double of[2]);
 void      xd_flow_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
 
-/* If `on` is 1, returns XD_EUNSUPPORTED and an error with the name and the value of the config
- * key. */
+/* If `on` is 1, returns XD_EUNSUPPORTED, with an error message that names the config key and its
+ * value. */
 xd_status xd_refuse(int on, const char *key, const char *value, xd_err *e);
 
 #endif

@@ -45,8 +45,8 @@ static double lower_share(double x, double norm)
     return pow(x, SHAPE) * pow(1 - x, SHAPE) / norm * sum;
 }
 
-/* Inverts lower_share by Newton's method in u = x^a. As a function of u, lower_share is smooth up
- * to the end, with slope (1-x)^(a-1) / (a B(a,a)). */
+/* Inverts the function lower_share by Newton's method, with the variable u = x^a. As a function of
+ * u, lower_share is smooth even at u = 0; its slope is (1-x)^(a-1) / (a B(a,a)). */
 static double lower_quantile(double p)
 {
     double norm = SHAPE * tgamma(SHAPE) * tgamma(SHAPE) / tgamma(2 * SHAPE), u = p * norm;

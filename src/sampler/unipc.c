@@ -4,8 +4,8 @@
  * A step has two parts. First, the step corrects the latents that the previous step computed, with
  * the network's prediction for these latents; then it computes the next latents. The history has
  * solver_order arrays with converted predictions (the newest in array step % order), and one more
- * array with the latents at the start of the previous step. Both parts of a step are linear
- * combinations; their factors are computed on the host. */
+ * array with the latents at the start of the previous step. The correction and the computation of
+ * the next latents are linear combinations, whose factors are computed on the host. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,8 +83,8 @@ static xd_status check_config(xd_sched_cfg *c, int steps, xd_err *e)
     return s == XD_OK ? xd_spacing_check(c, e) : s;
 }
 
-/* Computes the timesteps and noise levels of rectified flow. The first level stays below 1, because
- * at 1 half the log signal-to-noise ratio is infinite. */
+/* Computes the timesteps and noise levels of rectified flow. The first noise level stays below 1,
+ * because the log signal-to-noise ratio is infinite at noise level 1. */
 static void flow_levels(const xd_sched_cfg *c, const xd_steps *a, double *time, double *sigma)
 {
     int    n = a->steps;
@@ -105,8 +105,8 @@ static void flow_levels(const xd_sched_cfg *c, const xd_steps *a, double *time, 
         time[i] = trunc(sigma[i] * N);
 }
 
-/* Computes noise levels with a spacing of their own (respaced), such as Karras sigmas, and the
- * timesteps of these levels. */
+/* Computes respaced noise levels, which do not follow from evenly spaced timesteps (for example,
+ * Karras sigmas), and the timesteps of these levels. */
 static void spaced_levels(const xd_levels *l, const xd_sched_cfg *c, int n, double *time,
                           double *sigma)
 {
@@ -311,8 +311,8 @@ static int is_corrected(const xd_sampling *s, int step)
     return step > 0;
 }
 
-/* Computes the linear combination lat = v.lat lat + v.m[0] times the newest kept prediction (that
- * of step `newest`) + v.m[1] times the one before it ... */
+/* Computes lat = v.lat * lat + v.m[0] * p0 + v.m[1] * p1 + ..., where p0 is the newest kept
+ * prediction (that of step `newest`), p1 is the prediction before p0, and so on. */
 static void add_sum(xd_exec *x, const xd_sampling *s, const sum *v, int newest, xd_tensor lat,
                     const xd_tensor *hist)
 {
