@@ -32,7 +32,8 @@ typedef struct local {
     int64_t   first, real;      /* first row of the text; number of the text's rows           */
     /* Rope of the layers with full attention (all), and of the layers with a window (window). */
     angles    all, window;
-    xd_tensor ones;             /* [1,D] F32 ones: added to Gemma's norm weights              */
+    /* [1,D] F32 ones, which are added to the weights of Gemma's norms. */
+    xd_tensor ones;
     /* [1,H D] zeros in the compute type: the attention output of padding rows before the text. */
     xd_tensor zeros;
 } local;
@@ -254,7 +255,7 @@ static void add_layer(xd_exec *x, const xd_decoder *c, xd_tensor h, xd_tensor in
     xd_add(x, h, y);
 }
 
-/* Returns the gain of an RMS norm per head: `gain` or, for Gemma, 1 + gain. */
+/* Returns the gain of an RMS norm per head, which is `gain` or, for Gemma, 1 + gain. */
 static xd_tensor gain_of_heads(xd_exec *x, const xd_decoder *c, const local *l, xd_tensor gain)
 {
     if (!gain.p || !c->kind->gemma)
@@ -412,8 +413,8 @@ static void tower_of(const void *c, xd_text_tower *out)
 
 /* ---- the registry's entries --------------------------------------------------------------- */
 
-/* Prefixes of tensor names. A file may have the prefix of another model class than that in the
- * config. The prefixes of the class in the config are tried first. */
+/* Prefixes of tensor names. The tensor names of a file may have the prefix of another model class
+ * than the class in the config. The prefixes of the class in the config are tried first. */
 static const char *const prefixes[] = { "language_model.model.", "model.language_model.",
                                         "language_model.", NULL };
 

@@ -17,7 +17,7 @@ typedef struct xd_decoder_kind {
      * are four norms per block: before and after the attention, before and after the MLP. */
     int         gemma;
     int         capped;         /* 1: attention uses attn_logit_softcapping                     */
-    int         windows;        /* 1: without use_sliding_window, sliding_window is ignored      */
+    int         windows;        /* 1: sliding_window is ignored unless use_sliding_window is set */
     /* Which layers have a sliding window, if the config has no layer_types. A value n > 0: every
      * n-th layer has full attention, and the other layers have the window. 0: the layers from
      * max_window_layers on have the window. */
@@ -30,8 +30,8 @@ typedef struct xd_decoder_rope {        /* frequencies of a rotary embedding    
     char    type[XD_FIELD_TEXT];
 } xd_decoder_rope;
 
-/* The vision tower in files of Mistral 3. This library does not run the tower; it only knows the
- * names and shapes of the tower's tensors. */
+/* The vision tower in files of Mistral 3. This library does not run Mistral's vision tower; it only
+ * knows the names and shapes of the tower's tensors. */
 typedef struct xd_decoder_tower {
     int64_t dim, ff, channels, patch, merge;
     int     nlayers, bias;

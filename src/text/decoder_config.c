@@ -13,7 +13,8 @@
 enum { MAX_TOWER = 1 << 16 };  /* upper limit of the sizes in the config of a vision tower    */
 
 /* Config keys of sizes. The parameters of the macro are the default values of vocabulary, width,
- * MLP width, layers, heads, key heads (0: as many as heads) and head size (0: width / heads). */
+ * MLP width, layers, heads, key/value heads (0: as many as heads) and head size (0: width /
+ * heads). */
 #define SIZES(V, E, F, L, H, KV, W)                                                                \
     { "text_config", 0, '>', 0, NULL }, { "vocab_size", AT(vocab), 'l', V, NULL },                 \
         { "hidden_size", AT(dim), 'l', E, NULL }, { "intermediate_size", AT(ff), 'l', F, NULL },   \

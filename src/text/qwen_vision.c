@@ -203,8 +203,8 @@ static void attend_rows(xd_exec *x, xd_tensor out, const xd_tensor qkv[3], int64
     *at += n;
 }
 
-/* Computes attention. In layers with windows, the patches of each window attend to each other; in
- * other layers, the patches of each image do. */
+/* Computes attention. In layers with windows, all patches of a window attend to each other; in
+ * other layers, all patches of an image attend to each other. */
 static xd_tensor attend(xd_exec *x, const xd_qwen_vision *c, const xd_text_read *r,
                         const xd_tensor qkv[3])
 {

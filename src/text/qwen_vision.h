@@ -24,8 +24,8 @@ typedef struct xd_qwen_vision_block {
     xd_lin    qkv, proj, gate_up, down;
 } xd_qwen_vision_block;
 
-/* Rows of a field table for a config that contains a vision_config. The config is read into the
- * struct `V`, whose member `m` has the type xd_qwen_vision. */
+/* The rows of a table of config keys (xd_field) that read the section vision_config of a config.
+ * `V` is the struct into which the config is read; its member `m` has the type xd_qwen_vision. */
 #define XD_QWEN_VISION_FIELDS(V, m)                                                                \
     { "vision_config.depth", offsetof(V, m.depth), 'i', 32, NULL },                                \
         { "vision_config.hidden_size", offsetof(V, m.dim), 'l', 3584, NULL },                      \
@@ -45,15 +45,16 @@ typedef struct xd_qwen_vision_block {
 /* Checks the vision tower's config and computes derived fields. `width` is the width of the
  * language model's token embeddings. */
 xd_status xd_qwen_vision_check(xd_qwen_vision *c, int64_t width, xd_err *e);
-/* Declare the weights outside of the blocks, and the weights of one block. The name scope must be
- * that of the vision tower, or that of the block. */
+/* Declare the weights outside of the blocks, and the weights of one block. The scope of tensor
+ * names must be the vision tower for the first function, and the block for the second function. */
 void      xd_qwen_vision_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_glob *g);
 void      xd_qwen_vision_block_weights(xd_decl *d, const xd_qwen_vision *c,
                                        xd_qwen_vision_block *w);
-/* Runs one block of the vision tower. xd_qwen_vision_run must have set s->local. */
+/* Runs one block of the vision tower, with the data that xd_qwen_vision_run has put into
+ * s->local. */
 void      xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c,
                                  const xd_qwen_vision_block *w, xd_state *s);
-/* Runs the vision tower on the images of r; the tower is blocks [0, depth) of the network. Writes
+/* Runs the vision tower, which is blocks [0, depth) of the network, on the images r->images. Writes
  * the image embeddings to `rows`, [tokens,E] f32. */
 void      xd_qwen_vision_run(xd_exec *x, const xd_net *n, const xd_qwen_vision *c,
                              const xd_qwen_vision_glob *g, const xd_text_read *r, xd_tensor rows);

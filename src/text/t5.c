@@ -204,10 +204,10 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 /* ---- positions ---------------------------------------------------------------------------- */
 
 /* Returns the bucket of a distance (key position - query position). Half of the buckets are for
- * negative distances, the other half for positive ones. Of the buckets for one sign, the first half
- * is for one distance per bucket; the second half is for ranges of distances that grow
- * logarithmically up to max_distance. The bucket is computed in f32 as in transformers, because the
- * last bit can change the bucket. */
+ * negative distances, the other half for positive ones. Of the buckets for one sign, each bucket of
+ * the first half is for a single distance. The buckets of the second half are for ranges of
+ * distances, which grow logarithmically up to max_distance. The bucket is computed in f32 as in
+ * transformers, because the last bit can change the bucket. */
 static int32_t bucket_of(const cfg *c, int64_t distance)
 {
     int   half = c->buckets / 2, exact = half / 2;

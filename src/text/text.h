@@ -5,8 +5,8 @@
 
 #include "exec/net.h"
 
-/* An image that a vision-language encoder reads between text tokens. Both sides of the image, in
- * pixels, are multiples of a token's side. */
+/* An image that a vision-language encoder reads between text tokens. The height and the width of
+ * the image, in pixels, are multiples of the side of an image token. */
 typedef struct xd_text_image {
     /* [height,width,3] pixels on the host. NULL: a black image, which is used when memory is
      * counted or speed is measured. */
@@ -29,14 +29,15 @@ typedef struct xd_text_read {
     const int     *layers;      /* [nlayers] indices of the hidden states, as in xd_text_layer */
     int            nimages;     /* number of images, for an encoder with a vision tower        */
     const xd_text_image *images; /* [nimages] images, in the order of their tokens in `ids` */
-    /* [tokens,E] embeddings of the images, from xd_text_run_vision; nd 0: there are no images */
+    /* [tokens,E] embeddings of the images' tokens, computed by xd_text_run_vision. If there are no
+     * images, the tensor has no dimensions (nd is 0). */
     xd_tensor      image_rows;
 } xd_text_read;
 
 /* Properties of the vision tower of a text encoder. */
 typedef struct xd_text_tower {
     int64_t patch, merge;       /* side of a patch in pixels; side of a token in patches       */
-    int32_t token;              /* id of the token in whose place an image token is put        */
+    int32_t token;              /* id of the placeholder that an image token replaces          */
 } xd_text_tower;
 
 typedef struct xd_text_vision { /* input and output size of an image encoder                   */
@@ -53,16 +54,16 @@ struct xd_text {
     /* returns P, the width of the pooled embedding; the pointer is NULL if there is no pooled
      * embedding */
     int64_t (*pooled)(const void *cfg);
-    /* Encodes ids [n], which are on the host, to out->tok [n,E] and, if the encoder has it, the
-     * pooled embedding, in the arena. The first `real` ids are text, and the other ids are padding.
-     * Attention does not read padding (transformers' attention_mask), but the rows of padding are
-     * computed as those of the text are. An encoder runs its blocks with xd_net_block, and marks
-     * and rewinds x->tmp around each block. */
+    /* Encodes ids [n], which are in host memory, to out->tok [n,E]. If the encoder has a pooled
+     * embedding, computes it, too. Both tensors are allocated from the arena. The first `real` ids
+     * are text, and the other ids are padding. Attention does not read padding (transformers'
+     * attention_mask), but the rows of padding are computed as those of the text are. An encoder
+     * runs its blocks with xd_net_block, and marks and rewinds x->tmp around each block. */
     void (*encode)(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids, int64_t real,
                    xd_cond *out);
-    /* Computes L hidden states and concatenates them along the features: out->tok [n,L E]. If only
-     * hidden state -1 is requested and the text begins at row 0, `encode` does the same. The
-     * pointer is NULL if the encoder has only `encode`. */
+    /* Computes L hidden states and concatenates them along the features: out->tok [n,L E]. If
+     * hidden state -1 is the only one that is requested, and the text begins at row 0, `encode`
+     * computes the same result. NULL: the encoder has only `encode`. */
     void (*hidden)(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_cond *out);
     /* The variant of this encoder with its vision tower. In the variant, the blocks of the tower
      * come before those of the language model, so hidden states have indices from the end: -1, -2.
@@ -79,9 +80,9 @@ struct xd_text {
  * an index from 0 to nlayers. State k is the input of block k; state nlayers is the output after
  * the final norm. An index out of range becomes the nearest one in range. */
 int xd_text_layer(const xd_net *n, int number);
-/* Encodes r->images to the embeddings of their tokens, in the arena. The result is
- * xd_text_read.image_rows for every text that contains these images in this order. Without images,
- * returns a tensor with nd 0. */
+/* Encodes r->images, and returns the embeddings of the images' tokens, which are allocated from the
+ * arena. The result can be used as xd_text_read.image_rows of every text that contains these images
+ * in this order. If there are no images, returns a tensor without dimensions (nd is 0). */
 xd_tensor xd_text_run_vision(const xd_text *t, xd_exec *x, const xd_net *n, const xd_text_read *r);
 /* Runs encoder t: calls t->hidden or, if it is NULL, t->encode, for which the text must begin at
  * row 0. */
