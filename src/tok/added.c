@@ -279,7 +279,8 @@ static const xd_json *special_token(const xd_special_files *f, const char *key)
     return j ? j : xd_json_get(f->cfg, key);
 }
 
-/* Keys of special tokens, and the default text of each in each kind of tokenizer. */
+/* Keys of special tokens. For each kind of tokenizer, `usual` has the token's default text, or
+ * NULL. */
 static const struct { const char *key, *usual[XD_TOK_LM]; } names[] = {
     {"bos_token", {NULL, "<|startoftext|>", NULL}},
     {"eos_token", {"</s>", "<|endoftext|>", NULL}},
@@ -345,7 +346,7 @@ static int has_sentinel(const xd_json *list)
     return 0;
 }
 
-/* Makes added tokens of the control pieces and the user-defined pieces of a spiece.model. */
+/* Adds the control pieces and the user-defined pieces of a spiece.model to the added tokens. */
 static xd_status add_control(xd_tok *t, xd_err *e)
 {
     for (int i = 0; i < t->v.n; i++) {

@@ -17,7 +17,8 @@ struct xd_bpe {
     xd_pieces v;
     merge    *m;                        /* hash table of merges; the key is the pair of ids     */
     size_t    mslots;
-    int32_t   byte[2][256];             /* ids of bytes: in a word, at a word's end; -1: none   */
+    /* Ids of one-byte pieces: byte[0] inside a word, byte[1] at a word's end; -1: none. */
+    int32_t   byte[2][256];
     int32_t   unknown;
 };
 

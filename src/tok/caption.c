@@ -181,8 +181,8 @@ typedef struct rule { const char *find, *by; } rule;
 #define EDGE  "(?:(?<=" W ")(?!" W ")|(?<!" W ")(?=" W "))"
 #define SITE  "[a-zA-Z0-9.\\-]+[.](?:com|co|ru|net|org|edu|gov|it)[/\\-" XD_LETTERS "]*" EDGE    \
     "/?(?!@)"
-/* To search faster: if a pattern for URLs does not match, the search continues at the end of the
- * word, or at the pattern `but`. */
+/* Makes the search for URLs faster: if no URL begins at a position, SKIPPED continues the search at
+ * the end of the word, or at the next position in the word at which the pattern `but` matches. */
 #define SKIPPED(but) "(?:(?!" but ")[a-zA-Z0-9.\\-])+(*SKIP)(*FAIL)"
 #define FILES "(?:png|jpg|jpeg|bmp|webp|eps|pdf|apk|mp4)"
 

@@ -110,7 +110,7 @@ static int32_t stand_in(int32_t c)
     if (c >= 0x897)
         for (size_t i = 0; i < sizeof extend / sizeof *extend; i++)
             if (c >= extend[i][0] && c <= extend[i][1])
-                return 0x300;           /* characters of the table are combining marks          */
+                return 0x300;           /* the characters in `extend` are combining marks       */
     return c;
 }
 

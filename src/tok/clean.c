@@ -100,7 +100,7 @@ static void compose(xd_bytes_buf *text)
     free(c.p);
 }
 
-/* Applies ftfy's repairs to a line of text until another repair does not change the line. */
+/* Applies ftfy's repairs to a line of text again and again, until the repairs change nothing. */
 static void fix_line(xd_bytes_buf *line, int unescape)
 {
     int changed = 1;
@@ -129,7 +129,8 @@ static void fix_line(xd_bytes_buf *line, int unescape)
 void xd_fix_text(xd_bytes_buf *text)
 {
     xd_bytes_buf out = {0};
-    int          unescape = 1;          /* 0 if the text is HTML; its entities are then kept    */
+    /* 0: the text has a "<" and may be HTML, so entities are kept. */
+    int          unescape = 1;
     for (size_t i = 0, n; i < text->len && !out.failed; i += n) {
         const char  *end = memchr(text->p + i, '\n', text->len - i);
         xd_bytes_buf line = {0};

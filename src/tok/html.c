@@ -31,18 +31,21 @@ typedef struct parser {
     const char  *s;
     size_t       len, at;
     xd_finder   *find[PATTERNS];
-    /* For each pattern: 1 + an offset after which it has no match; 0: not known. */
+    /* For each pattern, 1 + an offset after which the pattern has no match, or 0 if no such offset
+     * is known. */
     size_t       none[PATTERNS];
     xd_tags     *tags;
     const char  *raw;                   /* name of the open script or style tag, or NULL        */
     xd_slice    *open;                  /* stack of open tags                                   */
     size_t       nopen, cap;
-    /* Numbers of open tags: `kept` counts those that keep white space, `silent` those whose
-     * content is not text. */
+    /* Numbers of open tags: `kept` counts the open tags that keep white space, `silent` the open
+     * tags whose content is not text. */
     int          kept, silent;
-    size_t       closed[32];            /* number of end tags to skip, for each void element    */
+    /* For each void element, such as <br>, the number of its end tags that are still to be
+     * skipped. */
+    size_t       closed[32];
     xd_bytes_buf data, out;
-    int          last;                  /* 1: the text ends at the end of the document          */
+    int          last;                  /* 1: the parsed text extends to the end of the document */
 } parser;
 
 /* ---- the tree ------------------------------------------------------------------------------- */
@@ -83,8 +86,8 @@ static int is_same(xd_slice a, xd_slice b)
     return 1;
 }
 
-/* A tag opens (`by` is 1) or closes (`by` is -1). Updates `kept` and `silent`, which count open
- * tags. */
+/* Updates `kept` and `silent`, the counts of open tags, for a tag that opens (`by` is 1) or closes
+ * (`by` is -1). */
 static void count_tag(parser *h, xd_slice name, int by)
 {
     static const char *const kept[] = {"pre", "textarea"};
@@ -93,8 +96,8 @@ static void count_tag(parser *h, xd_slice name, int by)
     h->silent += is_one_of(name, silent, 5) >= 0 ? by : 0;
 }
 
-/* Appends a piece of text. If the piece consists only of white space, appends a single
- * character. */
+/* Appends a piece of text. A text that consists only of white space becomes a single character,
+ * unless an open tag keeps white space. */
 static void put_piece(parser *h, const char *s, size_t len)
 {
     int blank = 1, line = 0;
@@ -313,8 +316,8 @@ static int read_reference(parser *h)
 
 /* ---- all ------------------------------------------------------------------------------------ */
 
-/* Returns the beginning of the next markup or entity. In a script that is not closed, returns
- * NONE. */
+/* Returns the beginning of the next markup or entity. Returns NONE in a script or style sheet whose
+ * end tag is missing. */
 static size_t next_markup(parser *h)
 {
     size_t span[4], i = h->at;

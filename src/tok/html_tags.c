@@ -17,7 +17,8 @@ enum { NAME, ATTRIBUTE, VALUE, SINGLE, DOUBLE, GAP, BLANK, RUNS };
 struct xd_tags {
     const char *s;
     size_t      len;
-    uint32_t   *end[RUNS];      /* [len + 1]: where the run of characters from an index on ends */
+    /* [len + 1]: for each index, the end of the run of characters that begins there. */
+    uint32_t   *end[RUNS];
     uint32_t   *scan;           /* [len + 1]: number of the scan that reached an index, or 0    */
     uint32_t   *ends;                   /* [len + 2]: end of the tag of each scan               */
     uint32_t    scans;

@@ -1,16 +1,16 @@
 /* inside.h - inside tok: declares what several source files of the tokenizers use.
  *
- * The steps are those of transformers' tokenizers. All tokenizers first find added tokens in the
- * raw text (added.c). T5's tokenizer normalizes the other text with the model's character map
- * (charsmap.c), and splits the text at white space and at U+2581, so that every word begins with
- * U+2581 (tok.c). T5's tokenizer then segments each word into the pieces with the largest sum of
- * scores (unigram.c). CLIP's tokenizer normalizes the text, splits it into words with a regular
- * expression (clip.c), and merges the bytes of a word pair by pair (bpe.c). BERT's tokenizer
- * normalizes the text, splits it at white space and punctuation, and segments each word from the
- * left into the longest pieces (bert.c). The tokenizer of a language model follows the rules in its
- * tokenizer.json (lm.c): it normalizes, splits with regular expressions (pattern.c), and merges
- * bytes or characters (bpe.c). open.c selects the tokenizer of a directory; lm_open.c reads the
- * tokenizer of a language model. */
+ * The steps of tokenization are those of transformers' tokenizers. All tokenizers first find added
+ * tokens in the raw text (added.c). T5's tokenizer normalizes the text between the added tokens
+ * with the model's character map (charsmap.c), and splits the text at white space and at U+2581, so
+ * that every word begins with U+2581 (tok.c). T5's tokenizer then segments each word into the
+ * pieces with the largest sum of scores (unigram.c). CLIP's tokenizer normalizes the text, splits
+ * it into words with a regular expression (clip.c), and merges the bytes of a word pair by pair
+ * (bpe.c). BERT's tokenizer normalizes the text, splits it at white space and punctuation, and
+ * segments each word from the left into the longest pieces (bert.c). The tokenizer of a language
+ * model follows the rules in its tokenizer.json (lm.c): it normalizes, splits with regular
+ * expressions (pattern.c), and merges bytes or characters (bpe.c). open.c selects the tokenizer of
+ * a directory; lm_open.c reads the tokenizer of a language model. */
 #ifndef XD_TOK_INSIDE_H
 #define XD_TOK_INSIDE_H
 
@@ -113,7 +113,7 @@ size_t  xd_tags_scan(xd_tags *t, size_t at);
  * at s[at]. If there is no name or attribute, both functions return `at`. */
 size_t  xd_tags_name(const xd_tags *t, size_t at, size_t *behind);
 size_t  xd_tags_attribute(const xd_tags *t, size_t at);
-/* replaces HTML by its text, which is BeautifulSoup(text, "html.parser").text */
+/* replaces HTML by the text that BeautifulSoup(html, "html.parser").text returns */
 void    xd_html_text(xd_bytes_buf *text);
 
 /* xd_caption_read and xd_caption_end are the first and the last step of the xd_caption functions.
@@ -127,15 +127,16 @@ char   *xd_caption_end(xd_bytes_buf *text);
 /* A JSON text that is being read, and the offset `at` of the next byte to read. */
 typedef struct xd_skim { const char *p; size_t len, at; } xd_skim;
 typedef struct xd_skimmed {             /* the parts of a tokenizer.json                        */
-    xd_bytes_buf rest;                  /* the JSON text, in which vocab is {} and merges is [] */
-    xd_slice     vocab, merges; /* JSON texts: model.vocab (object), model.merges; or NULL       */
+    xd_bytes_buf rest;                  /* the JSON text; vocab is replaced by {}, merges by [] */
+    /* JSON texts of model.vocab (an object) and of model.merges; NULL: absent. */
+    xd_slice     vocab, merges;
 } xd_skimmed;
 /* Splits a tokenizer.json into its vocabulary, its merges and the rest. out->vocab and out->merges
  * point into `text`; the caller frees out->rest. If the JSON is invalid, out->rest is the complete
  * text. */
 xd_status xd_skim_read(xd_skimmed *out, const char *text, size_t len, xd_err *e);
-/* Each of these functions skips white space and reads one JSON token. If the text continues with
- * another token, the function returns 0. */
+/* Each of these functions skips white space and reads one JSON token. If the text continues with a
+ * token of another kind, the function returns 0. */
 int       xd_skim_is(xd_skim *k, char c);
 /* Reads a JSON string. *out points into the text; if the string has escapes, *out points into *buf
  * and is valid until the next call. */
@@ -149,7 +150,7 @@ enum { XD_PIECE_NORMAL = 1, XD_PIECE_UNKNOWN, XD_PIECE_CONTROL, XD_PIECE_USER };
 enum { XD_PIECE_MAX = 1024 };           /* max bytes of a piece; longer ones are refused       */
 
 typedef struct xd_piece {
-    size_t at, len;                     /* where the piece is in xd_vocab.text, and its bytes  */
+    size_t at, len;                     /* offset of the piece in xd_vocab.text; length in bytes */
     double score;
     int    type;
 } xd_piece;
@@ -175,7 +176,7 @@ void      xd_vocab_free(xd_vocab *v);
 
 /* ---- normalization -------------------------------------------------------------------------- */
 
-/* A character map for normalizing text, whose memory is that of xd_vocab.map. */
+/* A character map for normalizing text; it borrows the bytes of xd_vocab.map. */
 typedef struct xd_charsmap {
     const char *trie, *text;
     size_t      units, len; /* 4-byte elements of the trie; bytes of the replacements           */
@@ -191,7 +192,8 @@ void      xd_charsmap_apply(const xd_charsmap *m, const char *s, size_t len, xd_
 typedef struct xd_added_flags { int lstrip, rstrip, single_word, normalized; } xd_added_flags;
 
 typedef struct xd_added {
-    /* The text that is searched; it is normalized if f.normalized is set. */
+    /* The text for which the tokenizer searches; if f.normalized is set, this text is
+     * normalized. */
     char          *text;
     char          *name;                /* the token's text in the tokenizer file                */
     size_t         len;
@@ -241,7 +243,8 @@ typedef struct xd_bpe_files { /* files of a BPE tokenizer; the names are for err
     size_t         len;
     const xd_json *list;
     const char    *merges_name;
-    xd_slice       bytes, pairs;        /* JSON texts that replace `vocab` and `list`            */
+    /* JSON texts of vocabulary and merges, which replace `vocab` and `list`. */
+    xd_slice       bytes, pairs;
     /* If `pieces` is not NULL, all fields above are ignored: every split of one of these pieces
      * into two others is a merge (SentencePiece BPE). */
     const xd_vocab *pieces;
@@ -281,7 +284,9 @@ xd_status xd_pattern_open(xd_pattern **p, const char *regex, const char *text, c
                           xd_err *e);
 void      xd_pattern_close(xd_pattern *p);
 
-typedef enum xd_split_how { /* how a match is handled (Split of the tokenizers library)       */
+/* How a text is split at a match; the values are the behaviors of Split in the tokenizers
+ * library. */
+typedef enum xd_split_how {
     XD_SPLIT_ISOLATED, XD_SPLIT_REMOVED, XD_SPLIT_WITH_PREVIOUS, XD_SPLIT_WITH_NEXT,
     XD_SPLIT_CONTIGUOUS
 } xd_split_how;
@@ -290,8 +295,9 @@ typedef struct xd_cuts { xd_text_cut *p; size_t n, cap; int failed; } xd_cuts;
 /* Splits a text, which must be valid UTF-8, into the matches of the pattern and the parts between
  * matches. The caller frees c->p. */
 void      xd_pattern_cut(const xd_pattern *p, const char *s, size_t len, xd_cuts *c);
-/* Removes or merges parts of a split text as `how` demands. If `invert` is 1, matches are treated
- * like the parts between matches, and the parts between matches like matches. */
+/* Removes parts of a split text, or merges parts with their neighbours, according to `how`. If
+ * `invert` is 1, the kinds of parts are exchanged: matches are treated as the text between matches,
+ * and the text between matches is treated as matches. */
 void      xd_cuts_merge(xd_cuts *c, xd_split_how how, int invert);
 
 /* ---- tokenizers of language models ---------------------------------------------------------- */
@@ -352,7 +358,7 @@ struct xd_tok {
     xd_clip    *clip;                   /* CLIP's tokenizer, or NULL                            */
     xd_bert    *bert;                   /* BERT's tokenizer, or NULL                            */
     xd_lm      *lm;                     /* a language model's tokenizer, or NULL                */
-    /* The six fields from `v` to `longest` are for T5's tokenizer. */
+    /* Only T5's tokenizer uses the six fields from `v` to `longest`. */
     xd_vocab    v;
     xd_charsmap map;
     xd_spm     *spm;
@@ -421,7 +427,8 @@ struct xd_lm_json {
     xd_skimmed skim;
     xd_json   *rules;                   /* the parsed JSON document without vocab and merges    */
 };
-enum { XD_TOK_FILE_MAX = 1 << 28 };     /* max bytes of a vocabulary file; the largest have 2^25 */
+/* Max bytes of a vocabulary file; the largest known files have 2^25 bytes. */
+enum { XD_TOK_FILE_MAX = 1 << 28 };
 /* returns 1 if the directory has the file */
 int       xd_tok_has(const char *dir, const char *name);
 /* After a failure, xd_lm_json_free must be called, too. xd_lm_json_parse borrows `text`. */
@@ -443,9 +450,9 @@ xd_status xd_lm_read(xd_tok *t, const xd_lm_files *b, const xd_special_files *f,
 const char *xd_special_name(const xd_special_files *f, const char *key);
 int       xd_special_extra_ids(const xd_json *cfg); /* returns the number of T5's sentinel tokens */
 /* Finds the next added token at or after s[at]. Returns the index of the added token, or -1 if
- * there is no added token. *begin and *end are the bounds of the token with the white space that it
- * strips, but without text before s[from]. If `normalized` is 1, searches only for tokens of
- * normalized text; if 0, only for tokens of raw text. */
+ * there is no added token. *begin and *end are the bounds of the token, including the white space
+ * that the token strips. *begin is at least `from`. If `normalized` is 1, searches only for tokens
+ * of normalized text; if 0, only for tokens of raw text. */
 int       xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, size_t at,
                         size_t from, size_t *begin, size_t *end);
 

@@ -20,7 +20,8 @@ typedef struct norm {
     char       *text;                   /* text that NORM_REPLACE or NORM_PREPEND inserts       */
 } norm;
 
-typedef struct step {                   /* a pre-tokenizer; `at` NULL: adds a space before words */
+/* A pre-tokenizer. If `at` is NULL, the pre-tokenizer adds a space before words. */
+typedef struct step {
     xd_pattern  *at;
     xd_split_how how;
     int          invert;

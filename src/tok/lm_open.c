@@ -110,7 +110,8 @@ static xd_status read_post(xd_tok *t, const xd_json *j, const char *what, xd_err
     const char *type = xd_json_text(xd_json_get(j, "type"));
     xd_status   s = XD_OK;
     if (xd_json_null(j) || (type && !strcmp(type, "ByteLevel")))
-        return XD_OK;                   /* ByteLevel changes only the offsets of characters     */
+        /* As a post-processor, ByteLevel changes only character offsets, not ids. */
+        return XD_OK;
     if (type && !strcmp(type, "TemplateProcessing"))
         return read_template(t, j, what, e);
     if (!type || strcmp(type, "Sequence"))
@@ -222,7 +223,7 @@ static xd_status add_members(xd_tok *t, const xd_special_files *f, xd_err *e)
     return s;
 }
 
-/* Makes added tokens of the control pieces and the user-defined pieces of a tokenizer.model. */
+/* Adds the control pieces and the user-defined pieces of a tokenizer.model to the added tokens. */
 static xd_status add_pieces(xd_tok *t, const xd_vocab *v, xd_err *e)
 {
     xd_status s = XD_OK;

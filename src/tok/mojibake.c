@@ -355,8 +355,8 @@ enum { FIRST_OF_2 = 1, FIRST_OF_3 = 2, FIRST_OF_4 = 4, NEXT_BYTE = 8, NEXT_ALONE
 
 /* Assumes that the character c is a byte of UTF-8 that was decoded as Latin-1 or a Windows
  * character set; returns the roles that this byte can have in UTF-8. A space counts as byte 0xa0,
- * which may have been replaced by a space. Spaces, dashes and quotes do not count as the only
- * continuation byte. */
+ * which may have been replaced by a space. A space, dash or quote does not count as a continuation
+ * byte if it is the only one of its character. */
 static int role_of(int32_t c)
 {
     int role = c == ' ' ? NEXT_BYTE : 0;

@@ -262,7 +262,8 @@ xd_status xd_tok_open_lines(xd_tok **t, const char *vocab, size_t len, xd_err *e
 
 int xd_tok_has(const char *dir, const char *name)
 {
-    char path[4096];            /* an array: a failed malloc would look like a missing file    */
+    /* An array needs no malloc, whose failure would look like a missing file. */
+    char path[4096];
     int  n = snprintf(path, sizeof path, "%s/%s", dir, name);
     return n > 0 && (size_t)n < sizeof path && xd_file_exists(path);
 }
@@ -437,8 +438,8 @@ static const struct { const char *name; int kind; xd_lm_class named; } classes[]
     {"LlamaTokenizer", XD_TOK_LM, XD_LM_OTHER}, {"LlamaTokenizerFast", XD_TOK_LM, XD_LM_OTHER},
 };
 
-/* Returns the kind of tokenizer that a class name stands for. For an unknown class name, returns
- * OTHER: the files of the directory then determine the kind. */
+/* Returns the kind of tokenizer to which a tokenizer class name belongs. For an unknown class name,
+ * returns OTHER: the files of the directory then determine the kind. */
 static int kind_of_class(const char *name, xd_lm_class *named)
 {
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
@@ -467,8 +468,8 @@ static int has_ends(const char *dir)
     return found;
 }
 
-/* Returns 1 if the directory has a tokenizer.json of a language model. The parsed tokenizer.json is
- * then in b->lm. */
+/* Returns 1 if the directory has a tokenizer.json of a language model. In this case, stores the
+ * parsed tokenizer.json in b->lm. */
 static int finds_lm(const char *dir, beside *b)
 {
     char *path = xd_tok_has(dir, "tokenizer.json") ? xd_path_join(dir, "tokenizer.json") : NULL;

@@ -106,7 +106,8 @@ static xd_status no_id(const char *what, xd_slice s, xd_err *e)
                    (int)(s.len < 80 ? s.len : 80), s.p, (int)MAX_ID);
 }
 
-/* Adds the piece that one member "piece": id of the vocabulary's JSON object describes. */
+/* Adds one piece to the vocabulary; the JSON member j has the piece as its key, and the id as its
+ * value. */
 static xd_status add_member(xd_pieces *v, const xd_json *j, unsigned char *seen, const char *what,
                             xd_err *e)
 {
@@ -195,8 +196,8 @@ xd_status xd_pieces_list(xd_pieces *v, const xd_vocab *list, const char *what, x
 
 /* ---- one piece per line ------------------------------------------------------------------- */
 
-/* Adds the piece that is in a line of vocab.txt. An empty line adds no piece, but its id is not
- * used for another piece. */
+/* Adds the piece that is in a line of vocab.txt. An empty line adds no piece, but is counted, so
+ * that no other piece gets the id of that line. */
 static xd_status add_line(xd_pieces *v, const char *s, size_t len, int number, const char *what,
                           xd_err *e)
 {

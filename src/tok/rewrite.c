@@ -61,8 +61,8 @@ int xd_finder_next(const xd_finder *f, const char *s, size_t len, size_t at, int
     return found > 0;
 }
 
-/* Replaces all matches of a pattern in a text by `by`. If the output buffer is too small for the
- * result, enlarges the buffer and tries again. */
+/* Replaces all matches of a pattern in a text by the string `by`. If the output buffer is too small
+ * for the result, enlarges the buffer and tries again. */
 void xd_replace(xd_bytes_buf *text, const char *pattern, const char *by, int flags)
 {
     xd_finder *f = xd_finder_open(pattern, flags);

@@ -169,8 +169,8 @@ xd_status xd_skim_broken(const xd_skim *k, const char *what, const char *part, x
                    k->len);
 }
 
-/* Stores the value of an object's member as a range of bytes. In the rest of the document, writes
- * `instead` in the place of this value. */
+/* Stores the value of an object's member as a range of bytes. Writes the text `instead` in the
+ * place of the value to `rest`, the rest of the document. */
 static void cut_out(xd_skim *k, size_t from, xd_slice *range, size_t *copied, const char *instead,
                     xd_bytes_buf *rest)
 {

@@ -17,10 +17,11 @@ xd_status xd_tok_open(xd_tok **t, const char *dir, xd_err *e);
 /* Opens a T5 tokenizer from the file spiece.model in a directory. If there is no such file, builds
  * a SentencePiece model in memory from tokenizer.json. */
 xd_status xd_tok_open_t5(xd_tok **t, const char *dir, xd_err *e);
-/* Open a tokenizer from memory, without the other files of a directory: a spiece.model with T5's
- * 100 sentinels; a tokenizer.json (a language model's if its model is BPE with a pre-tokenizer,
- * CLIP's if it is BPE without one, BERT's if it is WordPiece); CLIP's two files; BERT's vocab.txt.
- * The tokenizer keeps no reference to the bytes. */
+/* Open a tokenizer from memory, without the other files of a directory. xd_tok_open_spiece reads a
+ * spiece.model, and adds T5's 100 sentinels. xd_tok_open_json reads a tokenizer.json: a BPE model
+ * with a pre-tokenizer is a language model's, a BPE model without a pre-tokenizer is CLIP's, and a
+ * WordPiece model is BERT's. xd_tok_open_bpe reads CLIP's vocabulary and merges. xd_tok_open_lines
+ * reads BERT's vocab.txt. The tokenizer keeps no reference to the bytes. */
 xd_status xd_tok_open_spiece(xd_tok **t, const void *data, size_t len, xd_err *e);
 xd_status xd_tok_open_json(xd_tok **t, const char *text, size_t len, xd_err *e);
 xd_status xd_tok_open_bpe(xd_tok **t, const char *vocab, size_t nvocab, const char *merges,
@@ -35,8 +36,8 @@ void      xd_tok_close(xd_tok **t);
  * is malloc'ed and owned by the caller.
  *
  * The ids equal those of T5Tokenizer (with `legacy` as in the directory's config), CLIPTokenizer
- * and BertTokenizer of transformers 5. In earlier versions of transformers, the fast tokenizers
- * return the same ids: CLIP's fast tokenizer applies NFC, treats all symbols alike, and does not
+ * and BertTokenizer of transformers 5. The fast tokenizers of earlier versions of transformers
+ * return the same ids. CLIP's fast tokenizer applies NFC, treats all symbols alike, and does not
  * use ftfy. */
 xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
                      int64_t *n, xd_err *e);
@@ -62,17 +63,19 @@ typedef enum xd_tok_side { XD_TOK_SIDE_OWN, XD_TOK_SIDE_LEFT, XD_TOK_SIDE_RIGHT 
 
 typedef struct xd_tok_frame {   /* a pipeline's template (frame) around a prompt               */
     const char *text;           /* rendered chat template, with "{}" for the prompt; or NULL   */
-    int64_t     max; /* max number of ids after the `drop` leading ids; 0: no limit         */
+    int64_t     max; /* max number of ids, not counting the `drop` leading ids; 0: no limit */
     int64_t     drop;           /* number of leading ids whose embeddings the pipeline drops   */
     int         pad;            /* 1: texts are padded to max + drop ids                       */
     int         no_special;     /* 1: no special tokens are added; `text` has them already     */
-    xd_tok_side side;           /* side of the padding; OWN: as the tokenizer's config sets     */
+    /* Side of the padding; XD_TOK_SIDE_OWN: the side that the tokenizer's config sets. */
+    xd_tok_side side;
 } xd_tok_frame;
 
 typedef struct xd_tok_row {
     int32_t *ids;               /* [n] token ids, malloc'ed                                    */
     int64_t  n;
-    int64_t  first, real; /* ids[first] .. ids[first + real - 1] are text, other ids padding  */
+    /* The text is ids[first] .. ids[first + real - 1]; all other ids are padding. */
+    int64_t  first, real;
     int64_t  drop;              /* number of leading ids of the text that are dropped          */
     int64_t  untruncated;       /* number of the text's ids before truncation                  */
 } xd_tok_row;

@@ -8,7 +8,8 @@
 
 #include <stdlib.h>
 
-enum { UNKNOWN = 2 };                   /* unknown id of T5Tokenizer, whatever the file says    */
+/* Id of the unknown piece, which is always 2 in T5Tokenizer. */
+enum { UNKNOWN = 2 };
 
 typedef struct place {                  /* best segmentation of a word up to this position      */
     double  score;

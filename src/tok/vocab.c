@@ -18,7 +18,8 @@ typedef struct wire {
 } wire;
 
 typedef struct field {
-    uint64_t number, value;             /* field number; value, or raw bits of wire types 0, 1, 5 */
+    /* Number of the field; its value or raw bits, for wire types 0, 1 and 5. */
+    uint64_t number, value;
     wire     bytes;                     /* contents of a field of wire type 2                   */
     int      type;
 } field;
@@ -312,9 +313,9 @@ static void put_float(xd_bytes_buf *b, int number, float v)
     xd_bytes_add(b, raw, sizeof raw);
 }
 
-/* Writes a ModelProto for the sentencepiece library, which requires exactly one unknown piece. Like
- * in transformers' T5Tokenizer, piece 2 becomes the unknown piece, whatever the file says, and all
- * other pieces become normal pieces. */
+/* Writes a ModelProto for the sentencepiece library, which requires exactly one unknown piece. As
+ * in transformers' T5Tokenizer, piece 2 becomes the unknown piece, even if the file declares
+ * another piece as unknown, and all other pieces become normal pieces. */
 void xd_vocab_model(const xd_vocab *v, xd_bytes_buf *model)
 {
     xd_bytes_buf part = {0};
@@ -328,14 +329,16 @@ void xd_vocab_model(const xd_vocab *v, xd_bytes_buf *model)
     part.len = 0;
     put_int(&part, 3, 1);               /* model_type: unigram                                  */
     put_int(&part, 40, 2);              /* unk_id                                               */
-    if (v->n > 2)                       /* unk_piece: by this name, the library finds the id    */
+    /* unk_piece: the text by which the library finds the unknown piece. */
+    if (v->n > 2)
         put_bytes(&part, 45, v->text.p + v->p[2].at, v->p[2].len);
     put_bytes(model, 2, part.p, part.len);
     part.len = 0;
     put_bytes(&part, 1, "identity", 8);
     if (v->map.len)
         put_bytes(&part, 2, v->map.p, v->map.len);
-    for (int n = 3; n <= 5; n++)        /* add_dummy_prefix, remove_extra_, escape_whitespaces  */
+    /* add_dummy_prefix, remove_extra_whitespaces and escape_whitespaces are set to 0. */
+    for (int n = 3; n <= 5; n++)
         put_int(&part, n, 0);
     put_bytes(model, 3, part.p, part.len);
     model->failed |= part.failed;
