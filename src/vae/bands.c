@@ -3,8 +3,8 @@
 
 #include "base/minmax.h"
 /* The number of rows in a band is a multiple of ROWS, so that many threads can share a band. A band
- * has about BAND bytes of input, which fit into the L2 caches of these threads, or into the L3
- * cache. */
+ * has about BAND bytes of input, which fit into the L2 caches of the threads that share the band,
+ * or into the L3 cache. */
 enum { ROWS = 16, BAND = 16 << 20 };
 
 
@@ -42,8 +42,8 @@ void xd_band_rms(xd_exec *x, xd_tensor to, xd_tensor from, xd_tensor gain, float
     xd_activate(x, out, XD_SILU);
 }
 
-/* Copies rows `from`, which are rows of the input map or of the halo next to it, to `to`. If the
- * feed (the convolution's input) has a norm, the copied rows are normalized. */
+/* Copies the rows `from`, which are in the input map or in the halo next to the map, to `to`. If
+ * the feed (the convolution's input) has a norm, the copied rows are normalized. */
 static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor from)
 {
     if (!to.d[1])
@@ -115,9 +115,9 @@ void xd_band_conv(xd_exec *x, const xd_banded *a)
 }
 
 /* Computes four output pixels, (2y + i, 2x + j) with i and j 0 or 1, for each pixel of a band of
- * rows [y, y + n) that is upsampled and convolved. Each of the four is a 2 x 2 convolution around
- * (y, x). `in` begins one row above y unless y is the image's first row, and ends one row below the
- * band unless the band has the image's last row. */
+ * rows [y, y + n) that is upsampled and convolved. Each of the four output pixels is the result of
+ * a 2 x 2 convolution around the input pixel (y, x). `in` begins one row above y unless y is the
+ * image's first row, and ends one row below the band unless the band has the image's last row. */
 static void conv_quarter(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int i, int j,
                          int above, int below)
 {
@@ -137,8 +137,8 @@ static void conv_quarter(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *
 
 /* Upsamples and convolves from the last rows to the first, because `out` may begin at the address
  * of `in`. When rows are computed from last to first, an output band never overwrites input rows
- * that are still needed. Only the first output rows overlap their own input rows, which are
- * therefore copied before. */
+ * that are still needed. Only the first output rows overlap the input rows from which they are
+ * computed; copies of these input rows are made before. */
 void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4], xd_tensor partial)
 {
     size_t  mark = xd_arena_mark(x->tmp);

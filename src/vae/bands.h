@@ -21,16 +21,20 @@ typedef struct xd_feed {        /* the input of a convolution, with an optional 
 /* Computes to = silu(rms_norm(from) * gain). `to` and `from` are contiguous maps of C channels. */
 void xd_band_rms(xd_exec *x, xd_tensor to, xd_tensor from, xd_tensor gain, float eps);
 
-/* Computes out = conv(feed) + plus, or out = conv(feed) + shortcut(from). The rows of `out`
- * [1,H',W',C'] may share memory with the rows of `from` or, if the feed has no norm, with the rows
- * of the feed. If memory is shared, the rows of `out` are computed one after the other: if
- * `last_first` is 1 from last to first, else from first to last. */
+/* Computes out = conv(input) + plus, or out = conv(input) + shortcut(from), where `feed` describes
+ * the input of the convolution. The rows of `out` [1,H',W',C'] may share memory with the rows of
+ * `from`. They may share memory with the rows of the input only if the input has no norm. If memory
+ * is shared, the rows of `out` are computed one after the other: if `last_first` is 1 from last to
+ * first, else from first to last. */
 typedef struct xd_banded {
     xd_feed       feed;
-    const xd_cnv *w, *shortcut; /* weights: convolution; 1x1 shortcut, or NULL                 */
+    /* Weights of the convolution; weights of the 1x1 shortcut, or NULL. */
+    const xd_cnv *w, *shortcut;
     /* plus: a tensor that is added, shaped like out; it may be out itself, or absent */
     xd_tensor     out, plus, from;
-    xd_tensor     partial;      /* [H',G,2] F64 output: group norm sums of out's rows; or absent */
+    /* Output [H',G,2] F64: the group norm sums of the rows of `out`. Absent: no sums are
+     * computed. */
+    xd_tensor     partial;
     int           stride, lo[3], hi[3];
     int           over;         /* 1: rows of out share memory with rows of feed.in            */
     int           last_first;

@@ -13,11 +13,11 @@ enum {
     MAX_WIDTH = 1 << 16,        /* max channels of a layer                                    */
     MIN_HEAD  = 8,
     MAX_HEAD  = 1024,           /* largest head width of the attention kernels                */
-    TILE      = 256,            /* tile side in pixels: diffusers' tile_sample_min_height      */
+    TILE      = 256,            /* side of a tile in pixels (diffusers' tile_sample_min_height) */
     RATIO     = 4,              /* video frames per latent frame                               */
 };
 
-/* lists that the config has by default in diffusers */
+/* diffusers' default values of the config keys that are lists */
 static const xd_ints  default_mult = { 4, { 1, 2, 4, 4 } };
 static const xd_ints  default_halve = { 3, { 0, 1, 1 } };
 static const xd_reals default_mean = { 16, { -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653,
@@ -36,8 +36,8 @@ static int64_t level_width(const xd_causal_cfg *c, int dec, int l)
     return dec ? c->dec_width * c->mult.v[xd_causal_levels(c) - 1 - l] : c->width * c->mult.v[l];
 }
 
-/* Returns the input channels of level l. In the decoder, the upsampling of the level before halves
- * the channels, unless levels have shortcuts (is_residual). */
+/* Returns the input channels of level l. Unless levels have shortcuts (is_residual), the upsampling
+ * at the end of the decoder's previous level halves the channels. */
 static int64_t width_before(const xd_causal_cfg *c, int dec, int l)
 {
     if (!l)
@@ -85,10 +85,11 @@ static xd_status check_widths(const xd_causal_cfg *c, xd_err *e)
     return XD_OK;
 }
 
-/* Checks the shortcuts around levels (is_residual). A shortcut repeats positions or averages them.
- * Of a level's input and output channels, the larger number must be a multiple of the smaller. The
- * ratio of the two numbers of channels must divide the number of output positions per input
- * position in the decoder, and of input positions per output position in the encoder. */
+/* Checks the shortcuts around levels (is_residual). The decoder's shortcuts repeat positions of a
+ * level's input, and the encoder's shortcuts average positions. Of a level's input and output
+ * channels, the larger number must be a multiple of the smaller. The ratio of the two numbers of
+ * channels must divide the number of output positions per input position in the decoder, and of
+ * input positions per output position in the encoder. */
 static xd_status check_shortcuts(const xd_causal_cfg *c, xd_err *e)
 {
     int last = xd_causal_levels(c) - 1;

@@ -25,7 +25,7 @@ typedef struct xd_causal_cfg {
     xd_ints  halve;
     xd_reals attn_scales, mean, std;
     int      residual;          /* 1: levels have shortcuts (is_residual)                      */
-    /* Pixels per side of a position of the largest map in the network. */
+    /* Side of a patch in pixels; a patch of pixels is one position of the network's largest map. */
     int64_t  patch;
     int      images;            /* 1: frames are independent images; set by the network's class */
 } xd_causal_cfg;
@@ -58,7 +58,8 @@ typedef struct xd_causal_glob {
     xd_lin         quant, post_quant;
 } xd_causal_glob;
 
-/* Rows of a field table that read config.json into a struct that begins with an xd_causal_cfg. */
+/* The rows of a table of config keys (xd_field) that read config.json into a struct that begins
+ * with an xd_causal_cfg. */
 #define XD_CAUSAL_FIELDS                                                                          \
     { "base_dim", offsetof(xd_causal_cfg, width), 'l', 96, NULL },                                \
     { "z_dim", offsetof(xd_causal_cfg, latent_channels), 'l', 16, NULL },                         \

@@ -6,10 +6,10 @@
  * the first one, the convolution reads zeros. All norms are per position, so the division into
  * chunks and bands of rows does not change the result.
  *
- * The current feature map `h` is always at the bottom of a chunk's arena memory, above the kept
- * frames. The input of a convolution is normalized when it is read: a few frames at a time, or a
- * few rows of an image (bands.h). Besides h, only one other map and the normalized frames or rows
- * exist at the same time. */
+ * In the arena, the frames that convolutions keep come first. The current feature map `h` follows
+ * them, and all other memory of a chunk is above `h`. The input of a convolution is normalized when
+ * it is read: a few frames at a time, or a few rows of an image (bands.h). Besides h, only one
+ * other map and the normalized frames or rows exist at the same time. */
 #include <math.h>
 
 #include "base/minmax.h"
@@ -36,7 +36,8 @@ typedef struct run {
     xd_tensor             h;    /* [T,H,W,C] at `base`: the current map                       */
     /* For each convolution over frames, the frames that it keeps. */
     kept                  cache[MAX_CACHES];
-    int                   ncache;       /* number of convolutions in `cache`; 0: only one chunk */
+    /* Number of convolutions in `cache`; 0 if there is only one chunk. */
+    int                   ncache;
     int                   at;   /* index in `cache` of the convolution that runs next         */
     int                   first;        /* 1: this chunk is the first frame alone             */
 } run;
@@ -268,8 +269,8 @@ static void run_downsample(run *r, const xd_causal_level *w, int time)
 /* ---- shortcuts around levels --------------------------------------------------------------- */
 
 /* Divides `t` [H f,W f,C] into squares of f x f positions. Returns a view [H,W,C / step] of one
- * position of each square, the one at row and column yx of the square. The view has every `step`th
- * channel, beginning with channel `at`. */
+ * position of each square: yx[0] is the row, and yx[1] the column, of this position in the square.
+ * The view has every `step`th channel, beginning with channel `at`. */
 static xd_tensor every(xd_tensor t, const int yx[2], int f, int64_t at, int64_t step)
 {
     int64_t e = (int64_t)xd_dtype_size(t.type);
@@ -287,8 +288,9 @@ static int frame_factor(const run *r, int l)
 
 /* Adds the decoder's shortcut to h: the level's input, in which each position is repeated at 2 x 2
  * positions in 1 or 2 frames. If the output has fewer channels than the input, several consecutive
- * input channels become one output channel, each for a part of the positions. The very first frame
- * of the video becomes two frames, but only the second of these frames is added to h. */
+ * input channels become one output channel: each of them supplies the values at a part of the
+ * repeated positions. The very first frame of the video becomes two frames, but only the second of
+ * these frames is added to h. */
 static void add_enlarged(run *r, xd_tensor in, int l)
 {
     xd_exec *x = r->x;
@@ -308,8 +310,9 @@ static void add_enlarged(run *r, xd_tensor in, int l)
 }
 
 /* Writes the mean over n positions of each f x f square to `mean` [H,W,C] F32. The positions in a
- * square are numbered, frame after frame; the n positions begin at number `from`. Negative numbers
- * are positions before the first frame, and these positions count as zeros. */
+ * square are numbered, frame after frame; the mean is over the positions with numbers from `from`
+ * to `from` + n - 1. Negative numbers are positions before the first frame, and these positions
+ * count as zeros. */
 static void mean_of(run *r, xd_tensor mean, xd_tensor in, int f, int64_t from, int64_t n)
 {
     size_t    mark = xd_arena_mark(r->x->tmp);
@@ -423,8 +426,8 @@ static void run_chunk(run *r, xd_tensor in, xd_tensor out)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* Runs a chunk of frames. If the autoencoder uses patches, converts pixels to patches before, or
- * patches to pixels afterwards. */
+/* Runs a chunk of frames. If the autoencoder uses patches, an encoder's pixels are converted to
+ * patches before the run, and a decoder's patches are converted to pixels after the run. */
 static void run_patches(run *r, xd_tensor in, xd_tensor out)
 {
     size_t    mark = xd_arena_mark(r->x->tmp);
@@ -440,8 +443,8 @@ static void run_patches(run *r, xd_tensor in, xd_tensor out)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* Runs the first frame alone, then runs chunks: n frames of `in` become m frames of `out`. In an
- * autoencoder for images, every frame is computed alone, like a first frame. */
+/* Runs the first frame alone, then runs chunks, each of which converts n frames of `in` to m frames
+ * of `out`. In an autoencoder for images, every frame is computed alone, like a first frame. */
 static void run_chunks(run *r, xd_tensor in, xd_tensor out, int64_t n, int64_t m)
 {
     int64_t chunks = r->c->images ? in.d[0] : 1 + (in.d[0] - 1) / n;

@@ -90,7 +90,8 @@ static xd_status check_numbers(const xd_cog_cfg *c, xd_err *e)
 static xd_status check_ratio(xd_cog_cfg *c, xd_err *e)
 {
     int most = 1 << (xd_cog_levels(c) - 1);
-    most = most < 8 ? most : 8;         /* a batch has 8 frames, and only these are halved      */
+    /* Only the 8 frames of a batch are halved, so the ratio is at most 8. */
+    most = most < 8 ? most : 8;
     for (c->halvings = 0; 1 << c->halvings < most && 1 << c->halvings != c->ratio;)
         c->halvings++;
     if (1 << c->halvings != c->ratio)
@@ -104,7 +105,7 @@ static xd_status check_ratio(xd_cog_cfg *c, xd_err *e)
 static xd_status cog_check(void *cfg, xd_err *e)
 {
     xd_cog_cfg *c = cfg;
-    if (!c->widths.n)           /* list that the config has by default in diffusers            */
+    if (!c->widths.n)           /* diffusers' default value of block_out_channels              */
         c->widths = (xd_ints){ 4, { 128, 256, 256, 512 } };
     xd_status s = check_numbers(c, e);
     if (s == XD_OK)

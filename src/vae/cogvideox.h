@@ -21,8 +21,8 @@ typedef struct xd_cog_cfg {
     int      halvings;          /* log2 of the config key temporal_compression_ratio           */
 } xd_cog_cfg;
 
-/* A group norm. In the decoder it is a spatial norm, which reads the latents z: the normalized map
- * is multiplied by y(z), then b(z) is added. */
+/* A group norm. In the decoder, the norm is a spatial norm, which reads the latents z: the
+ * normalized map is multiplied by y(z), then b(z) is added. */
 typedef struct xd_cog_norm { xd_tensor gain, bias; xd_lin y, b; float eps; } xd_cog_norm;
 
 typedef struct xd_cog_res {

@@ -5,12 +5,12 @@
  * batch. Convolutions over time read only the current and past frames; each of them keeps its last
  * input frames for the next batch.
  *
- * The current feature map `h` is always at the bottom of a batch's arena memory, above the kept
- * frames. The input of a convolution is normalized a few frames at a time, so that only h, one
- * other map and these frames are in memory; at 480 x 720 pixels, a map of eight frames is the
- * largest tensor. In the decoder the scale and shift of a norm are 1x1 convolutions of the latents.
- * Scale and shift are computed at the size of the latents and upsampled while the norm is
- * applied. */
+ * In the arena, the frames that convolutions keep come first. The current feature map `h` follows
+ * them, and all other memory of a batch is above `h`. The input of a convolution is normalized a
+ * few frames at a time, so that only h, one other map and these frames are in memory; at 480 x 720
+ * pixels, a map of eight frames is the largest tensor. In the decoder the scale and shift of a norm
+ * are 1x1 convolutions of the latents. Scale and shift are computed at the size of the latents and
+ * upsampled while the norm is applied. */
 #include "base/minmax.h"
 #include "exec/op.h"
 #include "vae/bands.h"
@@ -34,7 +34,8 @@ typedef struct run {
     xd_tensor         z;        /* [t,h,w,C] F32: latent frames of the batch (decoder)           */
     /* For each convolution, the frames that it keeps: [XD_PAST,H,W,C]. */
     xd_tensor         cache[MAX_CACHES];
-    int               ncache;   /* number of convolutions in `cache`; 0: only one batch       */
+    /* Number of convolutions in `cache`; 0 if there is only one batch. */
+    int               ncache;
     int               at;       /* index in `cache` of the convolution that runs next         */
     int               first;    /* 1: first batch, so no frames are kept yet                  */
 } run;
@@ -100,7 +101,7 @@ typedef struct feed {           /* input of a convolution: a map, and an optiona
     xd_tensor          in;
     const xd_cog_norm *norm;    /* norm of the input; NULL: none                              */
     xd_gsum            sum;
-    xd_tensor          y, b;    /* scale and shift of the norm, as large as the latents       */
+    xd_tensor          y, b;    /* scale y and shift b of the norm, in the size of the latents */
 } feed;
 
 static feed plain_feed(xd_tensor in)
@@ -129,8 +130,9 @@ static feed norm_feed(run *r, xd_tensor in, const xd_cog_norm *w)
     return f;
 }
 
-/* The latents have n frames. Returns the latent frame that belongs to frame t of T. If T is odd,
- * the first frame has a latent frame of its own. */
+/* The latents have n frames. Returns the index of the latent frame that corresponds to frame t of a
+ * map with T frames. If T is odd, the first latent frame corresponds only to the first frame of the
+ * map. */
 static int64_t latent_frame(int64_t t, int64_t T, int64_t n)
 {
     if (T > 1 && T % 2)
@@ -220,10 +222,10 @@ static void run_middle(run *r)
         run_residual(r, &r->w->mid[i]);
 }
 
-/* Doubles the rows and columns of the map h. If `time` is set, also doubles the frames, except the
- * first frame of an odd number. The two frames of a pair are equal, so only one of them is
- * convolved. The frames are computed from the last to the first, because the new map overlaps the
- * old map in memory. */
+/* Doubles the rows and columns of the map h. If `time` is set, also doubles the frames; if their
+ * number is odd, the first frame stays single. The two frames of a pair are equal, so only one of
+ * them is convolved. The frames are computed from the last to the first, because the new map
+ * overlaps the old map in memory. */
 static void run_upsample(run *r, const xd_cog_level *level, int time)
 {
     xd_exec  *x = r->x;
@@ -251,8 +253,8 @@ static xd_tensor mean_of(xd_exec *x, xd_tensor two)
     return m;
 }
 
-/* Halves the rows and columns of the map h. If `time` is set, averages pairs of frames before; the
- * first frame of an odd number stays single. */
+/* Halves the rows and columns of the map h. If `time` is set, first averages pairs of frames; if
+ * the number of frames is odd, the first frame stays single. */
 static void run_downsample(run *r, const xd_cog_level *level, int time)
 {
     xd_exec  *x = r->x;

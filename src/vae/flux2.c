@@ -44,7 +44,7 @@ static xd_status check_config(void *c_, xd_err *e)
 {
     static const int64_t widths[LEVELS] = { 128, 256, 512, 512 };
     cfg                 *c = c_;
-    if (!c->kl.width.n) {       /* lists that the config has by default in diffusers           */
+    if (!c->kl.width.n) {       /* config keys that are lists get diffusers' default values    */
         c->kl.width.n = LEVELS;
         memcpy(c->kl.width.v, widths, sizeof widths);
     }
@@ -98,8 +98,8 @@ static xd_tensor unpacked_order(xd_tensor t, int64_t C)
     return xd_permute(v, (int[]){ 0, 3, 1, 4, 2 });
 }
 
-/* Reads the mean and standard deviation of every latent channel to the host. While memory is
- * counted, mean and standard deviation are zeros. */
+/* Reads the mean and standard deviation of every latent channel to the host. When a run only counts
+ * the memory that it needs, mean and standard deviation are zeros. */
 static void read_norm(xd_exec *x, const cfg *c, const glob *g, float *mean, float *std)
 {
     int64_t n = CELLS * c->kl.latent_channels;

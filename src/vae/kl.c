@@ -115,7 +115,7 @@ static xd_status check_numbers(const xd_kl_cfg *c, xd_err *e)
 
 xd_status xd_kl_check(xd_kl_cfg *c, xd_err *e)
 {
-    if (!c->width.n)            /* lists that the config has by default in diffusers           */
+    if (!c->width.n)            /* config keys that are lists get diffusers' default values    */
         c->width.n = 1, c->width.v[0] = 64;
     if (!c->down.n)
         c->down.n = 1, strcpy(c->down.v[0], "DownEncoderBlock2D");
@@ -302,8 +302,9 @@ static xd_tensor partial_of(const run *r, xd_tensor map)
     return xd_rows(r->partial, 0, map.d[1]);
 }
 
-/* Returns the convolution input silu(norm(in)). The map `in` must be the map that was computed
- * last; the group norm sums of its rows are added up first. */
+/* Returns the convolution input silu(norm(in)). The map `in` must be the last map that was
+ * computed, because only the sums of that map's rows are available. First adds up these sums for
+ * the group norm. */
 static xd_feed norm_feed(run *r, xd_tensor in, const xd_kl_norm *w)
 {
     xd_group_close(r->x, &r->sum, partial_of(r, in), in);
@@ -416,8 +417,8 @@ static void run_upsample(run *r, const xd_cnv w[4])
     xd_band_enlarge(r->x, r->h, old, w, partial_of(r, r->h));
 }
 
-/* Halves the rows and columns of the map h by a convolution with stride 2. h is padded only below
- * and on the right, so that output cell i reads pixels 2i .. 2i+2. The new h is smaller and
+/* Halves the rows and columns of the map h by a convolution with stride 2. The map is padded only
+ * below and on the right, so that output cell i reads pixels 2i .. 2i+2. The new h is smaller and
  * overlaps the old h in memory. */
 static void run_downsample(run *r, const xd_cnv *w)
 {

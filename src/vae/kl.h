@@ -45,9 +45,9 @@ typedef struct xd_kl_glob {
     xd_cnv     quant, post_quant;
 } xd_kl_glob;
 
-/* Rows of a field table that read config.json into a struct that begins with an xd_kl_cfg. The
- * parameters of the macro are diffusers' defaults of layers_per_block, latent_channels and
- * sample_size (pixels per side of a tile). */
+/* The rows of a table of config keys (xd_field) that read config.json into a struct that begins
+ * with an xd_kl_cfg. The parameters of the macro are diffusers' defaults of layers_per_block,
+ * latent_channels and sample_size (pixels per side of a tile). */
 #define XD_KL_FIELDS(layers_, latents_, sample_)                                                  \
     { "in_channels", offsetof(xd_kl_cfg, in_channels), 'l', 3, NULL },                            \
     { "out_channels", offsetof(xd_kl_cfg, out_channels), 'l', 3, NULL },                          \

@@ -1,8 +1,8 @@
 /* maps.h - inside vae: allocates, copies and checks feature maps [frames,rows,columns,channels] in
  * an arena, for several autoencoders.
  *
- * The current map of an autoencoder is at an arena mark, `base`. Maps and buffers of a layer are
- * above the current map. */
+ * An autoencoder's current map begins at a saved position in the arena, `base`. A layer allocates
+ * its other maps and its buffers at higher positions in the arena. */
 #ifndef XD_VAE_MAPS_H
 #define XD_VAE_MAPS_H
 
@@ -10,7 +10,8 @@
 
 enum { XD_PAST = 2 };           /* number of past frames that a convolution over frames reads  */
 
-/* Allocate a map: xd_map_as of the given type, xd_map of the type of activations. */
+/* Allocate a map: xd_map_as with elements of the given type, xd_map with elements of the type of
+ * activations. */
 xd_tensor xd_map_as(xd_exec *x, xd_dtype type, int64_t T, int64_t H, int64_t W, int64_t C);
 xd_tensor xd_map(xd_exec *x, int64_t T, int64_t H, int64_t W, int64_t C);
 /* Allocates the next current map at `base`. Nothing is moved: the memory of the old map, or of a
@@ -20,8 +21,8 @@ xd_tensor xd_map_at(xd_exec *x, size_t base, int64_t T, int64_t H, int64_t W, in
 xd_tensor xd_map_rows(xd_tensor map);
 
 /* Returns how many frames of `in` are normalized together before a convolution. The number is
- * computed as if frames were square: a rank that has only some rows of the frames must use the same
- * number as the other ranks. */
+ * computed from the width of the frames alone, as if frames were square, because a rank that has
+ * only some rows of the frames must use the same number as the other ranks. */
 int64_t xd_map_frames(const xd_exec *x, xd_tensor in);
 /* Copies the last n frames of `from` to frames [XD_PAST - n, XD_PAST) of `to`. Frames are copied
  * one by one, because `to` and `from` may be the same buffer. */
@@ -36,9 +37,9 @@ xd_tensor xd_map_reshape(xd_exec *x, xd_tensor old, const xd_lin *w);
  * `in`. */
 void xd_map_halve(xd_exec *x, xd_tensor to, xd_tensor in, const xd_cnv *w);
 
-/* Check that this rank's pixels match its latents or moments, which have C channels, in size; f is
- * the number of pixels per side of a cell. A rank's band of rows may be empty. A video must have
- * `frames` latent frames. */
+/* Check that this rank's pixels have the height and the width that its latents or moments imply,
+ * with f x f pixels per latent cell, and that these latents or moments have C channels. A rank's
+ * band of rows may be empty. A video must have `frames` latent frames. */
 int xd_map_image_fits(xd_exec *x, xd_tensor rgb, xd_tensor lat, int64_t f, int64_t C);
 int xd_map_video_fits(xd_exec *x, xd_tensor rgb, xd_tensor lat, int64_t f, int64_t C,
                       int64_t frames);

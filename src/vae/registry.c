@@ -27,7 +27,7 @@ int64_t xd_vae_frames(const xd_vae_info *v, int64_t t)
 
 /* Returns the number of latent frames of n video frames. Frames are processed in batches of eight;
  * the first batch also has the remaining frames. In each batch, the number of frames is halved
- * log2(cell[0]) times, where the first frame of an odd number stays single. */
+ * log2(cell[0]) times; if an odd number is halved, the first frame stays single. */
 int64_t xd_vae_latents(const xd_vae_info *v, int64_t n)
 {
     if (v->alone)

@@ -20,10 +20,10 @@ typedef struct tiling {
     const xd_net *n;
     void        (*run)(xd_exec *x, const xd_net *n, xd_tensor in, xd_tensor out);
     int64_t       H, W;         /* size of the image in cells                                  */
-    /* Height and width, counted in cells: `tile` is the size of a tile, `step` the distance of
-     * two tiles. */
+    /* Height and width, counted in cells: `tile` is the size of a tile, and `step` is the distance
+     * from the upper left corner of a tile to that of the next tile. */
     int64_t       tile[2], step[2];
-    int64_t       fi[2], fo[2]; /* rows and columns per cell in `in`, and in `out`             */
+    int64_t       fi[2], fo[2]; /* rows and columns per cell of `in` (fi), and of `out` (fo)   */
     int64_t       unit;         /* number of lines of `out` with the same blend weight         */
     const xd_deal *deal;        /* which rank computes which tile; NULL: only one rank         */
     xd_tensor     in, out;      /* [T,H,W,C]: input and output frames                          */
@@ -31,7 +31,8 @@ typedef struct tiling {
     xd_tensor     left;         /* right columns of a tile: [T, tile height, columns, C]       */
 } tiling;
 
-/* a tile: its row and column among the tiles (i, j); its position and size in cells */
+/* A tile: (i, j) is its row and column among the tiles; (y, x) is its position in the image, and
+ * (h, w) its size, both in cells. */
 typedef struct tile { int64_t i, j, y, x, h, w; } tile;
 
 /* Returns a view of a rectangle of all frames [T,H,W,C]: h rows, beginning with row y, and w
@@ -54,7 +55,7 @@ static xd_tensor line_view(xd_tensor t, int axis, int64_t k)
     return r;
 }
 
-/* Returns a view of the lower rows that were kept from the tile above, in tile column j. */
+/* Returns a view of the kept lower rows of the tile in tile column j of the row above. */
 static xd_tensor bands_above(const tiling *g, int64_t j)
 {
     return xd_rows(g->above, j * g->out.d[0], g->out.d[0]);
@@ -72,8 +73,8 @@ static int64_t tiles_of(const tiling *g)
     return (g->H + g->step[0] - 1) / g->step[0] * cols_of(g);
 }
 
-/* Blends the last n lines of a into the first n lines of b: b = a (1 - k/n) + b k/n for line k. In
- * the weights 1 - k/n and k/n, k is rounded down to a multiple of g->unit. */
+/* Blends the last n lines of a into the first n lines of b: b = a (1 - k/n) + b k/n for line k. The
+ * line number k in the weights 1 - k/n and k/n is rounded down to a multiple of g->unit. */
 static void blend_lines(const tiling *g, xd_tensor a, xd_tensor b, int axis, int64_t n)
 {
     for (int64_t k = 0; k < n; k++) {
@@ -305,7 +306,8 @@ xd_status xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, i
     return s;
 }
 
-/* If the image is not larger than one tile, runs `run` on the complete image, else on tiles. */
+/* Calls g->run for the complete image if the image is not larger than one tile, else for each
+ * tile. */
 static void run_tiled(xd_exec *x, const xd_vae_info *v, tiling *g, xd_tensor in, xd_tensor out,
                       xd_tensor lat)
 {

@@ -17,13 +17,15 @@
 
 enum { LEVELS = 8, BLOCKS = 16, MOST = 4096, TILE = 512 };
 
-static const float SAME = -30;          /* log variance of the latents: the samplers' lower limit */
+/* Log variance of the latents: the lowest value that samplers use. */
+static const float SAME = -30;
 
 typedef struct cfg {
     int64_t in_channels, out_channels, latent_channels, factor;
     double  scaling, shift;
     char    act[XD_FIELD_TEXT], upsample[XD_FIELD_TEXT];
-    xd_ints width[2], blocks[2];        /* index 0: encoder, 1: decoder; one number per level   */
+    /* [0]: encoder, [1]: decoder; each list has one element per level. */
+    xd_ints width[2], blocks[2];
 } cfg;
 
 typedef struct block { xd_cnv conv[3]; } block;
@@ -149,9 +151,10 @@ static void w_block(xd_decl *d, block *w, int *at, int64_t C)
     xd_w_leave(d);
 }
 
-/* Declares the encoder or the decoder. As in kl.c, convolutions next to the latents have f32
- * weights. In tensor names, layers are numbered; layers without weights are counted, too: the
- * activation after the decoder's first convolution, and upsampling layers. */
+/* Declares the encoder or the decoder. Convolutions next to the latents have f32 weights, because
+ * rounding errors there affect every pixel. In tensor names, layers are numbered; layers without
+ * weights are counted, too: the activation after the decoder's first convolution, and upsampling
+ * layers. */
 static void w_half(xd_decl *d, const cfg *c, half *w, int dec)
 {
     const int64_t  C = c->width[dec].v[0];
@@ -264,7 +267,7 @@ static void clamp_latents(xd_exec *x, xd_tensor z)
     xd_axpby(x, all, 0, none, 3);
 }
 
-/* Writes in * gain + bias to `out`, a tensor that may have any strides. */
+/* Writes in * gain + bias to `out`; the elements of `out` need not be contiguous. */
 static void scale_map(xd_exec *x, xd_tensor out, xd_tensor in, float gain, float bias)
 {
     const float g[3] = { gain, gain, gain }, b[3] = { bias, bias, bias };

@@ -9,13 +9,14 @@ typedef struct xd_vae_info {
     int64_t channels;           /* channels of the latents                                     */
     int     cell[3];            /* frames, pixel rows and pixel columns per latent cell        */
     double  scaling, shift;     /* model latent = (vae latent - shift) * scaling               */
-    int     invert;             /* 1: a video's first image is scaled by 1 / scaling             */
+    /* 1: the latents of a video's first image are multiplied by 1 / scaling instead of scaling. */
+    int     invert;
     int     alone;              /* 1: the first latent frame always decodes to one frame       */
     int64_t tile[2];            /* rows and columns of latent cells in a tile                  */
     double  overlap[2];         /* overlap of neighbouring tiles, as a fraction of a tile      */
-    /* Pixels per side of a position of the decoder's outermost map. Tiles are blended on this map,
-     * not on pixels. The encoder's tiles are `patch` times larger than the decoder's, as in
-     * diffusers. 0 means 1. */
+    /* Side of a patch in pixels; a patch of pixels is one position of the decoder's outermost map.
+     * Tiles are blended on this map, not on pixels. The encoder's tiles are `patch` times larger
+     * than the decoder's, as in diffusers. If `patch` is 0, it means 1. */
     int     patch;
     /* P >= 1: each latent cell packs P x P inner cells. Latent channel c P^2 + P y + x is channel c
      * of the inner cell in row y and column x. */
@@ -30,8 +31,8 @@ typedef struct xd_vae {
     xd_net_def net;
     void (*info)(const void *cfg, xd_vae_info *out);
     /* Decodes latents lat [T,h,w,C] F32 to rgb [T',h f,w f,3] F32 in about [-1,1], in the caller's
-     * memory. The caller must undo the scaling of the latents before. Allocates scratch memory from
-     * the arena x->tmp and rewinds the arena. */
+     * memory. The caller must undo the scaling of the latents before the call. Allocates scratch
+     * memory from the arena x->tmp and rewinds the arena. */
     void (*decode)(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
     /* Encodes pixels rgb [T,H,W,3] F32 in [-1,1] to moments [T',h,w,2C] F32, which are the mean and
      * the log variance of the latents. */
@@ -45,8 +46,8 @@ extern const xd_vae *const xd_vaes[];           /* all autoencoders; the array e
 xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e);
 
 /* Returns the number of frames to which t latent frames (t >= 1) decode. The number is t if cell[0]
- * is 1. For a larger cell[0], each latent frame decodes to cell[0] frames, except that the first
- * latent frame decodes to a single frame if t is odd or `alone` is set. */
+ * is 1. If cell[0] is larger than 1, each latent frame decodes to cell[0] frames, except that the
+ * first latent frame decodes to a single frame if t is odd or `alone` is set. */
 int64_t xd_vae_frames(const xd_vae_info *v, int64_t t);
 /* Returns the number of latent frames to which n frames (n >= 1) are encoded. If `alone` is set,
  * the frames after the last complete latent frame are not encoded. */
@@ -68,7 +69,7 @@ struct xd_deal {
     void (*wait)(const xd_deal *d, xd_exec *x);
 };
 
-/* Returns a copy of *v with the tile sizes for encoding. */
+/* Returns a copy of the properties *v in which the tile sizes are those for encoding. */
 xd_vae_info xd_vae_encoding(const xd_vae_info *v);
 /* Returns the number of tiles into which h x w latent cells are split, or 1 if one tile is
  * enough. */
