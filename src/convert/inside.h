@@ -16,8 +16,8 @@ enum { XD_CVT_STORED = XD_NDTYPES };
 typedef struct xd_cvt_item {    /* a tensor that the converted model will have                 */
     char     *name;             /* name of the output tensor; owned                            */
     xd_tensor t;                /* type and shape of the output tensor                         */
-    /* Index in the source files of a tensor that the component does not declare and that is
-     * copied unchanged; -1: the component declares the tensor. */
+    /* For a tensor that the component does not declare, and that is therefore copied unchanged, the
+     * tensor's index in the source files; else -1. */
     int64_t   raw;
     /* Number of the tensor's group; all tensors of a group are in one file. */
     int       unit;

@@ -144,8 +144,8 @@ static int count_draws(const xd_sampling *s, int step)
     return s->cfg.stochastic_sampling;
 }
 
-/* Makes an Euler step or, if stochastic_sampling is set, replaces the latents by the predicted clean
- * latents plus new noise. */
+/* Makes an Euler step or, if stochastic_sampling is set, replaces the latents by the predicted
+ * clean latents plus new noise. */
 static void flow_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                       const xd_tensor *hist, xd_tensor noise)
 {

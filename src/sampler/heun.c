@@ -25,8 +25,9 @@ static int level_of(int evaluation)
     return (evaluation + 1) / 2;
 }
 
-/* Each of n steps has two evaluations, except the last: repeats the timesteps and input scales of
- * the steps for their evaluations. Sets s->steps to the number of evaluations. */
+/* Each of n steps except the last one has two evaluations. Repeats the timesteps and the input
+ * scales of the steps, so that there is one of each for every evaluation. Sets s->steps to the
+ * number of evaluations. */
 static xd_status repeat_steps(xd_sampling *s, int n, xd_err *e)
 {
     double *time = calloc((size_t)n * 2, sizeof *time);

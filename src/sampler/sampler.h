@@ -53,9 +53,9 @@ typedef struct xd_sched_cfg {
     char   interpolation_type[XD_FIELD_TEXT];
     /* Kind of timesteps that Euler passes to the network: "discrete" or "continuous". */
     char   timestep_type[XD_FIELD_TEXT];
-    /* range of respaced noise levels; NaN: the schedule's range */
+    /* smallest and largest respaced noise level; NaN: the level of the schedule */
     double sigma_min, sigma_max;
-    /* for rectified flow: shifts of the noise levels */
+    /* parameters of the shift of noise levels, for rectified flow */
     double shift, base_shift, max_shift, shift_terminal;
     int64_t base_image_seq_len, max_image_seq_len;
     int    use_dynamic_shifting, invert_sigmas, stochastic_sampling;
@@ -174,7 +174,7 @@ struct xd_sampling {
     /* Number of steps at the start of the schedule that are skipped; always 0 for rectified
      * flow. */
     int     skipped;
-    double *time;               /* [steps] timestep that is the network's input                  */
+    double *time;               /* [steps] timestep of each step, an input of the network        */
     /* If there is no initial image, the initial noise is multiplied by this factor
      * (init_noise_sigma). */
     double  init_scale;

@@ -124,7 +124,7 @@ void      xd_noise_check(xd_exec *x, const xd_sampling *s, int step, xd_tensor n
 
 /* Writes the timesteps and noise levels of Euler's and Heun's methods for n steps to two arrays of
  * n + 2 elements. With trailing spacing, there can be one step more than n. Returns the number of
- * noise levels; *times is the number of timesteps. */
+ * noise levels, and writes the number of timesteps to *times. */
 int       xd_euler_levels(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a,
                           double *time, double *sigma, int *times);
 

@@ -30,7 +30,8 @@ typedef struct angles { xd_tensor cos, sin; } angles;   /* [n,D/2] F32: cosines 
 
 typedef struct local {
     int64_t   first, real;      /* first row of the text; number of the text's rows           */
-    /* Rope of the layers with full attention (all), and of the layers with a window (window). */
+    /* Rope angles of the layers with full attention (all), and of the layers with a window
+     * (window). */
     angles    all, window;
     /* [1,D] F32 ones, which are added to the weights of Gemma's norms. */
     xd_tensor ones;
@@ -241,7 +242,7 @@ static xd_tensor rms_norm(xd_exec *x, const xd_decoder *c, xd_tensor in, xd_tens
 }
 
 /* Adds the output of a linear layer for the input `in` to h. If the model has a post-norm, the
- * output is normalized before. */
+ * output is normalized before the addition. */
 static void add_layer(xd_exec *x, const xd_decoder *c, xd_tensor h, xd_tensor in, const xd_lin *w,
                       xd_tensor post)
 {

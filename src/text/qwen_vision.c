@@ -195,7 +195,7 @@ typedef struct local {
     xd_tensor           cos, sin;       /* [patches, D/2] F32: rope table                      */
 } local;
 
-/* Computes attention among the n rows from row *at on, and adds n to *at. */
+/* Computes attention among n rows, beginning with row *at, and adds n to *at. */
 static void attend_rows(xd_exec *x, xd_tensor out, const xd_tensor qkv[3], int64_t *at, int64_t n)
 {
     xd_attn_over_into(x, xd_rows(out, *at, n), xd_rows(qkv[0], *at, n), xd_rows(qkv[1], *at, n),

@@ -24,7 +24,7 @@ typedef struct xd_text_read {
      * rows. */
     const float   *pixels;
     int64_t        n;
-    int64_t        first, real; /* ids [first, first + real) are text; the others are padding   */
+    int64_t        first, real; /* ids [first, first + real) are text; the other ids are padding */
     int            nlayers;     /* number of hidden states to return                           */
     const int     *layers;      /* [nlayers] indices of the hidden states, as in xd_text_layer */
     int            nimages;     /* number of images, for an encoder with a vision tower        */
@@ -51,25 +51,25 @@ struct xd_text {
      * encoder. */
     void (*vision)(const void *cfg, xd_text_vision *out);
     int64_t (*width)(const void *cfg);          /* returns E, the width of a token embedding    */
-    /* returns P, the width of the pooled embedding; the pointer is NULL if there is no pooled
-     * embedding */
+    /* returns P, the width of the pooled embedding; NULL: the encoder has no pooled embedding */
     int64_t (*pooled)(const void *cfg);
     /* Encodes ids [n], which are in host memory, to out->tok [n,E]. If the encoder has a pooled
      * embedding, computes it, too. Both tensors are allocated from the arena. The first `real` ids
      * are text, and the other ids are padding. Attention does not read padding (transformers'
-     * attention_mask), but the rows of padding are computed as those of the text are. An encoder
-     * runs its blocks with xd_net_block, and marks and rewinds x->tmp around each block. */
+     * attention_mask), but the rows of padding tokens are computed in the same way as the rows of
+     * text tokens. An encoder runs its blocks with xd_net_block, and marks and rewinds x->tmp
+     * around each block. */
     void (*encode)(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids, int64_t real,
                    xd_cond *out);
     /* Computes L hidden states and concatenates them along the features: out->tok [n,L E]. If
      * hidden state -1 is the only one that is requested, and the text begins at row 0, `encode`
      * computes the same result. NULL: the encoder has only `encode`. */
     void (*hidden)(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_cond *out);
-    /* The variant of this encoder with its vision tower. In the variant, the blocks of the tower
-     * come before those of the language model, so hidden states have indices from the end: -1, -2.
-     * NULL: the encoder has no vision tower. */
+    /* The variant of this encoder that also runs the vision tower. In the variant, the blocks of
+     * the tower come before those of the language model, so hidden states have indices from the
+     * end: -1, -2. NULL: the encoder has no vision tower. */
     const xd_text *with_vision;
-    /* returns the properties of the vision tower; the pointer is NULL if there is no tower */
+    /* returns the properties of the vision tower; NULL: the encoder has no vision tower */
     void (*tower)(const void *cfg, xd_text_tower *out);
     /* Runs the vision tower on r->images and writes the embeddings of all image tokens to `rows`,
      * [tokens,E] f32. */
@@ -77,8 +77,8 @@ struct xd_text {
 };
 
 /* Converts an index of transformers' hidden_states, which may be negative to count from the end, to
- * an index from 0 to nlayers. State k is the input of block k; state nlayers is the output after
- * the final norm. An index out of range becomes the nearest one in range. */
+ * an index from 0 to nlayers. Hidden state k is the input of block k; hidden state nlayers is the
+ * output after the final norm. An index out of range becomes the nearest one in range. */
 int xd_text_layer(const xd_net *n, int number);
 /* Encodes r->images, and returns the embeddings of the images' tokens, which are allocated from the
  * arena. The result can be used as xd_text_read.image_rows of every text that contains these images

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
-/* Names and their code points, sorted by name. A name that is marked with "*" is valid even without
- * a semicolon after it. */
+/* Names of HTML's character references and their code points, sorted by name. A name that is marked
+ * with "*" is valid even without a semicolon after it. */
 static const char *const table[] = {
     "AElig* c6 AMP* 26 Aacute* c1 Abreve 102 Acirc* c2 Acy 410 Afr 1d504 Agrave* c0 Alpha 391",
     "Amacr 100 And 2a53 Aogon 104 Aopf 1d538 ApplyFunction 2061 Aring* c5 Ascr 1d49c",

@@ -19,7 +19,8 @@ struct xd_tags {
     size_t      len;
     /* [len + 1]: for each index, the end of the run of characters that begins there. */
     uint32_t   *end[RUNS];
-    uint32_t   *scan;           /* [len + 1]: number of the scan that reached an index, or 0    */
+    /* [len + 1]: for each index, the number of the scan that reached the index, or 0. */
+    uint32_t   *scan;
     uint32_t   *ends;                   /* [len + 2]: end of the tag of each scan               */
     uint32_t    scans;
 };

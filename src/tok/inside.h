@@ -74,12 +74,12 @@ typedef struct xd_finder xd_finder;
 xd_finder *xd_finder_open(const char *pattern, int flags);      /* returns NULL if out of memory */
 void       xd_finder_close(xd_finder *f);
 /* Searches a text for a pattern, from s[at] on or, if `here` is 1, only at s[at]. If the pattern is
- * found, returns 1, and writes the bounds of the match to span[0] and span[1], and those of the
- * match's groups after them. */
+ * found, returns 1. Writes the bounds of the match to span[0] and span[1], and the bounds of the
+ * groups in the match to the next elements of span. */
 int        xd_finder_next(const xd_finder *f, const char *s, size_t len, size_t at, int here,
                           size_t *span, int groups);
-/* In a text, replaces all matches of a pattern by `by`; in `by`, "$1" is the first group of the
- * match. */
+/* In a text, replaces all matches of a pattern by the string `by`; "$1" in this string stands for
+ * the first group of the match. */
 void       xd_replace(xd_bytes_buf *text, const char *pattern, const char *by, int flags);
 
 /* Appends the characters of an HTML entity. `name` is the entity's name without "&" and ";". If
@@ -328,8 +328,10 @@ typedef struct xd_bert_rules {
     int         split_chinese;          /* 1: each Chinese character becomes a word              */
     /* strip 1: accents are removed. lower 1: the text is converted to lower case. */
     int         strip, lower;
-    const char *prefix;                 /* prefix of pieces inside a word ("##"); borrowed       */
-    int64_t     max_chars;              /* a word with more characters becomes one unknown id    */
+    /* Prefix of pieces that do not begin a word ("##"); borrowed. */
+    const char *prefix;
+    /* Max characters of a word; a longer word becomes one unknown id. */
+    int64_t     max_chars;
 } xd_bert_rules;
 void      xd_bert_rules_of_config(xd_bert_rules *r, const xd_json *cfg);
 xd_status xd_bert_rules_of_json(xd_bert_rules *r, const xd_json *tj, const char *what, xd_err *e);
@@ -369,8 +371,8 @@ struct xd_tok {
     int         nadded, capadded;
     int32_t    *slot;                   /* hash table of added tokens by name; -1: empty slot   */
     size_t      slots;                  /* number of slots of the hash table, a power of two    */
-    /* Indices of the added tokens, sorted by the tokens' texts: order[0] has those that are
-     * searched in raw text, order[1] those that are searched in normalized text. */
+    /* Indices of the added tokens, sorted by the tokens' texts: order[0] has the tokens that are
+     * searched in raw text, order[1] the tokens that are searched in normalized text. */
     int32_t    *order[2];
     int         norder[2];
     int32_t     begin, end, pad;        /* ids of bos, eos and pad; -1: none                    */

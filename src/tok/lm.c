@@ -32,7 +32,8 @@ struct xd_lm {
     norm    norm[STEPS];
     step    step[STEPS];
     int     nnorm, nstep;
-    int     bytes;                      /* 1: byte-level; each character of a piece is a byte   */
+    /* 1: byte-level; each character of a piece represents a byte. */
+    int     bytes;
     int     whole;                      /* 1: if a word equals a piece, it is not segmented     */
     int     fallback, fuse;             /* options byte_fallback and fuse_unk of the model      */
     int32_t byte[256], unknown;         /* ids of bytes and of the unknown piece; -1: none      */

@@ -85,7 +85,7 @@ typedef struct xd_tok_row {
 char     *xd_tok_framed(const char *frame, const char *prompt);
 /* Tokenizes a prompt in its frame. Special tokens are recognized in the complete text, also in the
  * prompt. The text is truncated and padded as in transformers: truncation removes the end of the
- * text with its frame. */
+ * complete text, even if this end belongs to the frame. */
 xd_status xd_tok_frame_ids(const xd_tok *t, const xd_tok_frame *f, const char *prompt,
                            xd_tok_row *row, xd_err *e);
 /* Checks that a pipeline can use a tokenizer. If the tokenizer lacks a special token of the frame,

@@ -2,9 +2,10 @@
  * https://github.com/madebyollin/taesd).
  *
  * The network has plain convolutions and ReLU; all feature maps have the same number of channels.
- * The encoder outputs latents and not a distribution; a log variance is added that is so low that a
- * sample equals the mean. In the arena, the current map h is at the bottom, and the two maps of a
- * block are above h. Every convolution exchanges its halo rows with other ranks. */
+ * The encoder outputs latents and not a distribution. A constant log variance is added; it is
+ * so low that a sample equals the mean. In the arena, the current map h is at the bottom, and
+ * the two maps of a block are above h. Every convolution exchanges its halo rows with other
+ * ranks. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

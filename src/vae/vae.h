@@ -59,7 +59,8 @@ int64_t xd_vae_latents(const xd_vae_info *v, int64_t n);
 typedef struct xd_deal xd_deal;
 struct xd_deal {
     int        rank;            /* this rank                                                   */
-    const int *owner;           /* [xd_vae_tiles]: for each tile, row by row, its rank         */
+    /* [xd_vae_tiles]: the rank of each tile; tiles are in row-major order. */
+    const int *owner;
     /* Sends one of this rank's tiles (F32, contiguous) to rank 0. A rank sends its tiles in the
      * order of the tiles. The tile must not change until `wait` is called. */
     void (*send)(const xd_deal *d, xd_exec *x, xd_tensor tile);
