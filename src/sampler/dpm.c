@@ -1,6 +1,6 @@
 /* dpm.c - implements the multistep sampler DPM-Solver++ (Lu et al. 2022, arXiv:2211.01095) like
- * diffusers' DPMSolverMultistepScheduler. The order is 1 to 3; steps add no noise, or each step
- * adds noise (sde-dpmsolver++).
+ * diffusers' DPMSolverMultistepScheduler. The order of a step is 1 to 3. Either no step adds noise,
+ * or every step does (sde-dpmsolver++).
  *
  * The history has solver_order arrays with predictions of the clean latents. The newest prediction
  * is in array step % order, so that no array is copied. A step is a linear combination of latents,

@@ -1,6 +1,6 @@
 /* dpm_single.c - implements the singlestep sampler DPM-Solver++ (Lu et al. 2022, arXiv:2211.01095,
- * algorithm 1) like diffusers' DPMSolverSinglestepScheduler. The order is 1 to 3; steps add no
- * noise, or each step adds noise.
+ * algorithm 1) like diffusers' DPMSolverSinglestepScheduler. The order of a step is 1 to 3. Either
+ * no step or every step adds noise.
  *
  * Sampling steps are divided into groups of 1 to solver_order steps. A step of order k starts again
  * from the latents at the start of its group, and uses the k predictions since the start of the

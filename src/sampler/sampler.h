@@ -200,8 +200,8 @@ int       xd_sampler_is_sde(const xd_sampler *s, const char *name);
  * NULL, all keys get their default values. `what` is the name of the config in error messages. */
 xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj,
                         const char *what, xd_err *e);
-/* Replaces values of solver_type and algorithm_type that belong to other scheduler classes, as the
- * diffusers class `class_name` does when it reads a config. */
+/* Replaces values of solver_type and algorithm_type that the diffusers class `class_name` does not
+ * have, as this class does when it reads a config. */
 void      xd_sched_rename(xd_sched_cfg *c, const char *class_name);
 /* Returns 1 if sampler d reads this key of scheduler_config.json. */
 int       xd_sched_has(const xd_sampler *d, const char *key);

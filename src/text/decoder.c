@@ -335,8 +335,8 @@ static local open_local(xd_exec *x, const xd_decoder *c, const xd_text_read *r)
     return l;
 }
 
-/* If the caller requested the hidden state of layer `index`, copies it to its columns of the output
- * [n,L E]. */
+/* If the caller requested the hidden state of layer `index`, copies this state to its columns of
+ * the output [n,L E]. */
 static void hand_out(xd_exec *x, const xd_net *n, const xd_text_read *r, int index, xd_tensor h,
                      xd_tensor out)
 {

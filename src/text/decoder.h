@@ -19,8 +19,8 @@ typedef struct xd_decoder_kind {
     int         capped;         /* 1: attention uses attn_logit_softcapping                     */
     int         windows;        /* 1: sliding_window is ignored unless use_sliding_window is set */
     /* Selects the layers that have a sliding window if the config has no layer_types. A value n
-     * above 0: every n-th layer has full attention, and the other layers have the window. 0: the layers
-     * from max_window_layers on have the window. */
+     * above 0: every n-th layer has full attention, and the other layers have the window. 0: the
+     * layers from max_window_layers on have the window. */
     int         pattern;
 } xd_decoder_kind;
 

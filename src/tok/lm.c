@@ -17,7 +17,8 @@ typedef enum norm_kind { NORM_NFC, NORM_NFD, NORM_REPLACE, NORM_PREPEND } norm_k
 typedef struct norm {
     norm_kind   kind;
     xd_pattern *from;                   /* what NORM_REPLACE replaces                           */
-    char       *text;                   /* text that NORM_REPLACE or NORM_PREPEND inserts       */
+    /* Text that a normalizer inserts (NORM_REPLACE, NORM_PREPEND). */
+    char       *text;
 } norm;
 
 /* A pre-tokenizer. If `at` is NULL, the pre-tokenizer adds a space before words. */
@@ -36,7 +37,8 @@ struct xd_lm {
     int     bytes;
     int     whole;                      /* 1: if a word equals a piece, it is not segmented     */
     int     fallback, fuse;             /* options byte_fallback and fuse_unk of the model      */
-    int32_t byte[256], unknown;         /* ids of bytes and of the unknown piece; -1: none      */
+    /* Ids of the bytes' pieces, and of the unknown piece; -1: none. */
+    int32_t byte[256], unknown;
 };
 
 /* ---- rules ---------------------------------------------------------------------------------- */

@@ -39,7 +39,7 @@ typedef struct xd_causal_res {
 typedef struct xd_causal_level { /* a level: residual blocks at one resolution, then resampling */
     xd_causal_res res[XD_CAUSAL_RES];
     xd_cnv        down;         /* encoder: downsampling convolution                           */
-    xd_cnv        up[4];        /* decoder: upsampling convolution (xd_band_enlarge)           */
+    xd_cnv        up[4];        /* upsampling convolution of the decoder (xd_band_enlarge)     */
     xd_cnv        time;         /* convolution over frames that halves or doubles the frames   */
 } xd_causal_level;
 

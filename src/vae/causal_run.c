@@ -7,9 +7,9 @@
  * chunks and bands of rows does not change the result.
  *
  * In the arena, the frames that convolutions keep come first. The current feature map `h` follows
- * them, and all other memory of a chunk is above `h`. The input of a convolution is normalized when
- * it is read: a few frames at a time, or a few rows of an image (bands.h). Besides h, only one
- * other map and the normalized frames or rows exist at the same time. */
+ * them, as the first memory of a chunk. The input of a convolution is normalized when it is read: a
+ * few frames at a time, or a few rows of an image (bands.h). Besides h, only one other map and the
+ * normalized frames or rows exist at the same time. */
 #include <math.h>
 
 #include "base/minmax.h"

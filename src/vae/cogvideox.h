@@ -34,7 +34,7 @@ typedef struct xd_cog_res {
 typedef struct xd_cog_level {   /* a level: residual blocks at one resolution, then resampling */
     xd_cog_res res[XD_COG_RES];
     xd_cnv     down;            /* encoder: downsampling convolution                           */
-    xd_cnv     up[4];           /* decoder: upsampling convolution (xd_band_enlarge)           */
+    xd_cnv     up[4];           /* upsampling convolution of the decoder (xd_band_enlarge)     */
 } xd_cog_level;
 
 typedef struct xd_cog_half {    /* weights of the encoder, or of the decoder                   */

@@ -6,10 +6,10 @@
  * input frames for the next batch.
  *
  * In the arena, the frames that convolutions keep come first. The current feature map `h` follows
- * them, and all other memory of a batch is above `h`. The input of a convolution is normalized a
- * few frames at a time, so that only h, one other map and these frames are in memory; at 480 x 720
- * pixels, a map of eight frames is the largest tensor. In the decoder the scale and shift of a norm
- * are 1x1 convolutions of the latents. Scale and shift are computed at the size of the latents and
+ * them, as the first memory of a batch. The input of a convolution is normalized a few frames at a
+ * time, so that only h, one other map and these frames are in memory; at 480 x 720 pixels, a map of
+ * eight frames is the largest tensor. In the decoder the scale and shift of a norm are 1x1
+ * convolutions of the latents. Scale and shift are computed at the size of the latents and
  * upsampled while the norm is applied. */
 #include "base/minmax.h"
 #include "exec/op.h"

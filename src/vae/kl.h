@@ -29,7 +29,7 @@ typedef struct xd_kl_level {    /* a level: residual blocks at one resolution, t
     xd_kl_res  res[XD_KL_RES];
     xd_kl_attn attn[XD_KL_RES];
     xd_cnv     down;            /* encoder: downsampling convolution                           */
-    xd_cnv     up[4];           /* decoder: upsampling convolution (xd_band_enlarge)           */
+    xd_cnv     up[4];           /* upsampling convolution of the decoder (xd_band_enlarge)     */
 } xd_kl_level;
 
 typedef struct xd_kl_half {     /* weights of the encoder, or of the decoder                   */
