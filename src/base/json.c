@@ -19,9 +19,9 @@
 enum { MAXDEPTH = 64 };                 /* max depth of nested lists and objects              */
 static const size_t max_file = (size_t)1 << 28;         /* in bytes; large tokenizers need 2^25 */
 
-/* The string that replaces NaN in the text for cJSON. The replacement of NaN is as long as "NaN",
- * and no document can contain the replacement, because the prescan refuses the byte of which it
- * consists. */
+/* The prescan replaces each NaN by this string in quotes before cJSON parses the text. With the
+ * quotes, the replacement is as long as "NaN". No document can contain this string, because the
+ * prescan refuses the byte 0xff. */
 static const char nan_mark[] = "\xff";
 
 struct xd_json {
@@ -38,7 +38,7 @@ typedef struct scan {
     size_t      len, at;
     const char *what;
     int         depth;
-    size_t      marks; /* number of commas and brackets; at least the number of values */
+    size_t      marks; /* number of commas and brackets, which is at least the number of values */
 } scan;
 
 static xd_status syntax_error(const scan *s, size_t at, const char *why, xd_err *e)
@@ -131,8 +131,8 @@ static size_t count_nodes(const cJSON *v)
     return n;
 }
 
-/* Copies a subtree of cJSON's tree. `next` is the first free node of the xd_json tree. The function
- * recurses at most MAXDEPTH levels deep. */
+/* Copies a subtree of cJSON's tree. `next` is the first unused element of the array that holds all
+ * nodes of the xd_json tree. The function recurses at most MAXDEPTH levels deep. */
 static xd_json *fill_nodes(xd_json *j, xd_json *next)
 {
     j->kids = next;
@@ -167,9 +167,9 @@ static int is_blank(const char *p, const char *end)
     return p == end;
 }
 
-/* After a failure of cJSON, tries to allocate as much memory as the document's values need. Returns
- * 1 if that fails: then cJSON has probably failed for lack of memory, which cJSON does not
- * distinguish from a syntax error. */
+/* Called after cJSON has failed: tries to allocate as much memory as the document's values need.
+ * Returns 1 if this allocation fails, because cJSON then probably ran out of memory; cJSON does not
+ * distinguish that from a syntax error. */
 static int lacks_memory(const scan *s)
 {
     void *p = malloc((s->marks + 1) * (sizeof(cJSON) + 16) + 2 * s->len);
@@ -177,7 +177,7 @@ static int lacks_memory(const scan *s)
     return !p;
 }
 
-/* Parses the text of `s` in place, which changes the text. */
+/* Parses the text that the prescan state `s` points to. The prescan modifies this text. */
 static xd_status parse_own(xd_json **j, scan *s, xd_err *e)
 {
     const char *end = s->p;

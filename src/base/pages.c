@@ -1,8 +1,8 @@
 /* pages.c - allocates memory from the system, in huge pages where possible.
  *
- * Files in memory get small pages unless tmpfs is mounted with huge=. To get huge pages, one small
- * page in the range of each huge page is allocated, and the range is then collapsed to a huge page
- * (MADV_COLLAPSE), which copies almost nothing. */
+ * The kernel backs in-memory files with small pages unless tmpfs is mounted with the option huge=.
+ * To get huge pages, one small page in the range of each huge page is allocated, and the range is
+ * then collapsed to a huge page (MADV_COLLAPSE), which copies almost nothing. */
 #define _GNU_SOURCE             /* for MAP_ANONYMOUS, madvise */
 #include "base/pages.h"
 
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #if defined(__linux__) && !defined(MADV_COLLAPSE)
-#define MADV_COLLAPSE 25        /* since Linux 6.1; older headers lack the constant            */
+#define MADV_COLLAPSE 25        /* exists since Linux 6.1; older headers do not define it      */
 #endif
 
 size_t xd_page_bytes(void)
@@ -27,8 +27,8 @@ size_t xd_pages_round_up(size_t bytes)
     return (bytes + page - 1) / page * page;
 }
 
-/* Maps memory that is aligned to huge pages: maps one huge page too much, and unmaps the unaligned
- * edges at once. */
+/* Maps memory that is aligned to huge pages. To get the alignment, it maps one huge page more than
+ * needed and then unmaps the unaligned edges. */
 void *xd_pages_map(size_t bytes, int fd)
 {
     size_t edge = bytes >= XD_HUGE_PAGE ? XD_HUGE_PAGE : 0, whole = xd_pages_round_up(bytes);

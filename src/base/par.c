@@ -1,9 +1,10 @@
 /* par.c - implements the thread pool of CPU kernels.
  *
- * The pool does not use OpenMP's threads, for three reasons. The time a thread spins before it
- * sleeps can be set at any time (libgomp reads it before main). If a busy machine does not schedule
- * a worker in time, the caller does that worker's piece of the work. Several threads of a process
- * can make parallel calls without a thread team for each.
+ * The pool does not use OpenMP's threads, for three reasons. First, the duration for which a thread
+ * spins before it sleeps can be changed while the program runs, whereas libgomp reads this setting
+ * only once, before main. Second, if a busy machine does not schedule a worker in time, the caller
+ * does that worker's piece of the work. Third, several threads of a process can make parallel calls
+ * without a thread team for each.
  *
  * A round is one parallel call, whose work is divided into pieces, one per thread. The word `state`
  * holds the round's number and its count of pieces. Worker i owns piece i, and the caller owns
@@ -38,7 +39,7 @@ static struct {
     void    (*fn)(void *arg);
     void     *arg;
     pthread_t owner;
-    double    last_s;           /* time at which the thread's last call returned               */
+    double    last_s;           /* time at which this thread's last call of `fn` returned      */
 } hook;
 
 typedef struct job {
@@ -61,7 +62,9 @@ static struct {
      * `left` */
     atomic_int       asleep, waiting;
     job              job;
-    atomic_int       spins;     /* iterations before sleep; may be set at any time             */
+    /* Number of iterations that a waiting thread spins before it sleeps; may be changed at any
+     * time. */
+    atomic_int       spins;
     /* workers: number of started workers; handles_fork: 1: the fork handler is registered */
     int              workers, handles_fork;
 } pool = { .caller = PTHREAD_MUTEX_INITIALIZER, .spins = SPINS };
@@ -230,8 +233,8 @@ static void start_workers(int n)
 
 /* Runs on each thread of an OpenMP team: computes the thread's own piece of the round, then pieces
  * that no thread has claimed. OpenMP orders this function after the caller's earlier writes and
- * before the caller's later reads. Atomic operations order the same memory accesses again for tools
- * that do not know OpenMP's barriers. */
+ * before the caller's later reads. The atomic operations guarantee the same order once more, for
+ * analysis tools that do not know OpenMP's barriers. */
 static void join_round(void *data)
 {
     (void)atomic_load(&pool.state);

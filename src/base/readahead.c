@@ -2,9 +2,10 @@
  *
  * The thread requests small pieces of a file (POSIX_FADV_WILLNEED), because the system silently
  * truncates larger requests to the readahead window of the disk. Requests for some MiB are in
- * flight at a time. To limit these requests, the thread waits: it reads one byte of a piece that
- * was requested DEPTH steps ago, which also reads the piece if the request had no effect. The
- * thread copies nothing, and data that is already cached costs about 10 ms per GB.
+ * flight at a time. To limit the amount in flight, the thread regularly reads one byte of a piece
+ * that it requested DEPTH steps ago, and so waits until that piece is in the page cache. This read
+ * also loads the piece if the request had no effect. The thread copies nothing, and data that is
+ * already cached costs about 10 ms per GB.
  *
  * The thread maps and allocates no memory. The thread's stack is small, because address space may
  * be limited. */
@@ -23,7 +24,7 @@
 enum {
     PIECE = 128 << 10,          /* bytes per request: a disk's smallest usual readahead         */
     STEP = 1 << 20,             /* bytes requested between two waits                            */
-    DEPTH = 8,                  /* number of steps that are requested but not yet read          */
+    DEPTH = 8,                  /* number of steps that are requested but not yet waited for    */
     STACK = 64 << 10
 };
 
@@ -55,8 +56,8 @@ xd_readahead *xd_readahead_open(size_t limit, const xd_canceller *cancel)
     return a;
 }
 
-/* Adds a range of a file to the queue. Adjacent ranges of a file are merged. If out of memory, this
- * range and later ranges are dropped. */
+/* Adds a range of a file to the queue. Adjacent ranges of a file are merged. If memory runs out,
+ * this range and all later ranges are not read ahead. */
 void xd_readahead_add(xd_readahead *a, int fd, size_t at, size_t bytes)
 {
     range *last = a->n ? &a->r[a->n - 1] : NULL;
@@ -101,8 +102,9 @@ static int wait_for_space(xd_readahead *a, size_t n)
     return going;
 }
 
-/* Waits until a step's data has been read, by reading the step's last byte, whose position is `m`.
- * Returns 0 on an error; the later use of the file will report this error. */
+/* Waits until the data of one step is in the page cache, by reading the step's last byte, which is
+ * at the file position `m`. Returns 0 if the read fails; the caller that uses the file later will
+ * report the error. */
 static int read_mark(mark m)
 {
     char c;

@@ -1,4 +1,5 @@
-/* record.c - copies public structs that programs allocate and that grow from version to version */
+/* record.c - copies the public structs that calling programs allocate. Newer versions of xdit
+ * append fields to these structs, so a program's struct may be shorter or longer than xdit's. */
 #include "base/record.h"
 #include "base/version.h"
 
@@ -12,7 +13,7 @@ void xd_record_init(void *record, size_t size)
     memcpy(record, &size, sizeof size);
 }
 
-/* Reads the size of the program's struct, which is its first field. */
+/* Reads the size of the program's struct. The size is stored in the first field of the struct. */
 static xd_status size_of(const void *record, const char *name, size_t *size, xd_err *e)
 {
     *size = 0;

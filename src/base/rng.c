@@ -91,7 +91,8 @@ static void draw_torch(float *out, int64_t n, twister *t)
         out[i] = uniform24(t);
     for (int64_t i = 0; i + 16 <= n; i += 16)
         draw_sixteen(out + i);
-    if (n % 16) {               /* draws the last 16 values again, replacing earlier values    */
+    /* As in Torch, if n is not a multiple of 16, the last 16 values are all drawn again. */
+    if (n % 16) {
         for (int64_t i = n - 16; i < n; i++)
             out[i] = uniform24(t);
         draw_sixteen(out + n - 16);
@@ -203,7 +204,8 @@ uint32_t xd_rng_random_seed(void)
         fclose(f);
     if (n == 1)
         return v;
-    clock_gettime(CLOCK_REALTIME, &t);          /* without /dev/urandom: time and process id    */
+    /* Without /dev/urandom, the seed is made from the time and the process id. */
+    clock_gettime(CLOCK_REALTIME, &t);
     return (uint32_t)xd_hash_mix((uint64_t)t.tv_sec << 32 | (uint64_t)t.tv_nsec,
                                  (uint64_t)getpid());
 }

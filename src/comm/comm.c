@@ -143,7 +143,8 @@ static inline void prefetch_run(const char *p, size_t run)
  * views. */
 static void copy_views(xd_tensor to, xd_tensor from)
 {
-    /* prefetch distance; size of a run that needs no prefetch */
+    /* AHEAD: number of runs that are prefetched in advance; LONGEST: size in bytes from which a run
+     * needs no prefetch */
     enum { AHEAD = 4, LONGEST = 8192 };
     int64_t inner = 1, at[XD_MAXDIM] = { 0 };
     int     nd = from.nd;
@@ -184,7 +185,8 @@ void xd_comm_pack(void *to, xd_tensor from)
 void xd_comm_unpack(xd_tensor to, const void *from)
 {
     xd_tensor f = xd_view(NULL, to.type, to.nd, to.d);
-    memcpy(&f.p, &from, sizeof from); /* xd_tensor has no const address, but `from` is only read */
+    /* xd_tensor has only a non-const address; `from` is only read. */
+    memcpy(&f.p, &from, sizeof from);
     if (xd_comm_elems(to))
         copy_views(to, f);
 }

@@ -13,14 +13,15 @@
 
 enum { LATER = 8 };
 
-/* The second half of an all-reduce that is split into pieces. This half begins when operation
- * `number`, the first half, has ended, and sends `bytes` bytes to each rank. */
+/* The second half of an all-reduce in which each rank sums one piece of the elements. The second
+ * half begins when the first half, which is the operation with the number `number`, has ended. It
+ * sends `bytes` bytes to each rank. */
 typedef struct second {
     xd_comm *c;
     int64_t  number, bytes;
 } second;
 
-typedef struct tally {          /* counts that a world shares with its groups                  */
+typedef struct tally {          /* counters that the world communicator shares with its groups */
     xd_traffic traffic;
     xd_err     err;
     int        users, groups;
@@ -97,8 +98,8 @@ static void reset_bytes(xd_comm *c)
         counter_of(c)->y->to[r] = 0;
 }
 
-/* Reports to the recorder that an operation begins. Returns the operation's request, whose end will
- * be reported too. */
+/* Reports to the recorder that an operation begins. Returns a request for the operation. The end of
+ * the operation is reported to the recorder when the caller waits for this request. */
 static xd_req report_begin(xd_comm *c, xd_message what, int peer, const int64_t *bytes)
 {
     tally *y = counter_of(c)->y;

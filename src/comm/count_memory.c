@@ -34,8 +34,9 @@ void xd_count_world_close(xd_count_world *w)
     w->packed = (xd_count_buffers){ 0 };
 }
 
-/* Marks a free buffer as used from counter value `now` to counter value `until`; if no buffer is
- * free, counts a new buffer. If the list of buffers cannot grow, every buffer counts as new. */
+/* Reserves a free buffer until the counter reaches `until`. A buffer is free if its previous
+ * reservation has ended by the counter value `now`. If no buffer is free, a new buffer is added to
+ * the predicted memory. If the list of buffers cannot grow, every buffer counts as new. */
 static void hold(xd_count_world *w, xd_count_buffers *l, size_t bytes, size_t unit, int64_t now,
                  int64_t until)
 {

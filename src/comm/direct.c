@@ -17,17 +17,17 @@ enum {
 typedef struct box {            /* this rank's mailbox for messages to one other rank          */
     char     *p;
     size_t    cap;
-    /* events after this rank's copy into the mailbox (full) and after the receiver's copy out of
-     * the mailbox (taken) */
+    /* full: event after this rank's copy into the mailbox; taken: event after the receiver's copy
+     * out of the mailbox */
     xd_mark  *full, *taken;
-    uint64_t  sent;             /* number of messages sent with this mailbox                   */
+    uint64_t  sent;             /* number of messages that were sent through this mailbox so far */
     xd_handle memory, mark;
 } box;
 
 typedef struct source {         /* another rank's mailbox that this rank has opened            */
     char    *p;
-    /* events after the sender's copy into the mailbox (full) and after this rank's copy out of the
-     * mailbox (taken) */
+    /* full: event after the sender's copy into the mailbox; taken: event after this rank's copy out
+     * of the mailbox */
     xd_mark *full, *taken;
 } source;
 
@@ -101,8 +101,8 @@ static int make_box(const xd_mailboxes *m, box *b, size_t bytes)
     return 0;
 }
 
-/* Returns the number of the smallest free mailbox of at least `bytes` bytes, or of a new mailbox.
- * Returns -1 if there is no memory for a mailbox. */
+/* Finds the smallest free mailbox for at least `bytes` bytes, or makes a new mailbox, and returns
+ * the mailbox's index. Returns -1 if there is no memory for a mailbox. */
 static int find_box(const xd_mailboxes *m, int to, size_t bytes)
 {
     peer_boxes *q = &m->peer[to];
@@ -444,8 +444,8 @@ void xd_mailboxes_close(xd_mailboxes *m)
 typedef struct place { int32_t host, rank; } place;
 
 /* Returns this rank's location. With mailboxes, the number of a host is the world rank of the
- * host's first rank; a host whose ranks have no mailboxes has no number. With links, all ranks of
- * the world count as one host. */
+ * host's first rank; a host whose ranks have no mailboxes has no number. If the ranks are connected
+ * by NCCL links, all ranks of the world count as one host. */
 static place my_place(const xd_staging *w, int world_rank)
 {
     if (w->links)

@@ -30,8 +30,8 @@ static char *place_of(xd_staging *w, xd_stage_call *k, xd_tensor t, int comes)
     return p;
 }
 
-/* Lists the messages of a call: if `comes` is 1, those that the call receives, otherwise those that
- * the call sends. Returns the number of messages, or -1 if out of memory. */
+/* Lists the messages that a call receives (`comes` is 1) or sends (`comes` is 0). Returns the
+ * number of messages, or -1 if out of memory. */
 static int list_parts(const xd_direct *g, xd_stage_call *k, int size, int comes, part *out)
 {
     int n = 0;

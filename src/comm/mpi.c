@@ -22,11 +22,12 @@ static struct {
     xd_mpi_world *open;         /* list of open worlds                                         */
     int      ours;              /* 1: this library initialised MPI and finalises it            */
     int      crowded;           /* 1: this host has more ranks than cores                      */
-    /* this rank's number on the host; the host's number of ranks; of cores */
+    /* rank: this rank's index on its host; ranks: number of ranks on the host; cores: number of
+     * cores of the host */
     int      rank, ranks, cores;
     int      alike;  /* 1: all ranks of this host may use the same cpus; -1: unknown            */
     xd_cpuset cpus;             /* cpus that the ranks of this host may use together           */
-} mpi;                          /* values for this host are those of the world opened last      */
+} mpi; /* The fields about this host describe the MPI world that was opened last. */
 
 static xd_status fail_with_code(xd_err *e, const char *what, int code)
 {
@@ -428,7 +429,7 @@ xd_status xd_comm_mpi(xd_comm **c, const void *lent, xd_err *e)
     s = open_world(w, base, e);
     if (s == XD_OK)
         s = open_first(w, base, c, e);
-    if (s != XD_OK) {           /* finalise MPI, so that it removes its session files          */
+    if (s != XD_OK) { /* MPI is finalised here because finalising removes MPI's session files. */
         free_world(w);
         stop_mpi();
         return s;

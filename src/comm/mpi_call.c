@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* Returns the i-th of the other ranks. Counting starts at this rank, so that not all ranks send to
- * rank 0 first. */
+/* Returns the i-th of the other ranks. The order starts after this rank, so that the ranks do not
+ * all send to rank 0 first. */
 static int nth_peer(const xd_comm *c, int i)
 {
     return (c->rank + i) % c->size;
@@ -30,9 +30,10 @@ xd_req xd_mpi_recv(xd_comm *c, xd_tensor t, int from)
     return xd_mpi_op_start(j);
 }
 
-/* Starts an exchange. Sends notes (positions of views in shared memory) to the ranks of this host,
- * and tensor bytes to other ranks. exchange_places sends nothing to other hosts. Only
- * exchange_views and exchange_places write to `get`. */
+/* Starts an exchange. To a rank of the same host, this function sends a note with the position of
+ * the view in shared memory. To a rank of another host, it sends the tensor's bytes, except for
+ * exchange_places, which sends nothing to other hosts. The array `get` is modified only by
+ * exchange_views and exchange_places. */
 static void post_exchange(xd_mpi_op *j, const xd_tensor *give, xd_tensor *get)
 {
     const xd_comm *c = &j->g->c;
@@ -59,7 +60,7 @@ xd_req xd_mpi_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
     xd_tensor *to;
     if (!j)
         return xd_mpi_op_start(j);
-    memcpy(&to, &get, sizeof to);       /* a plain exchange does not change the views `get`    */
+    memcpy(&to, &get, sizeof to); /* the array `get` is not modified by this kind of exchange */
     post_exchange(j, give, to);
     if (!xd_comm_copy(get[c->rank], give[c->rank]))
         xd_mpi_op_fail(j, XD_EINVAL, "the views that a rank exchanges with itself differ in shape "

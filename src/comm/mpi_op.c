@@ -43,7 +43,9 @@ xd_status xd_mpi_fail(xd_mpi_world *w, int rank, const char *what, int code)
     snprintf(text, sizeof text, "%s failed: %s", what, why);
     record_error(w, rank, XD_ECOMM, text);
     if (MPI_Error_class(code, &kind) != MPI_SUCCESS || kind != MPI_ERR_TRUNCATE)
-        w->lost = 1;            /* a truncated message has arrived, unlike other failures      */
+        /* All errors except truncation mean that a message is lost; a truncated message has
+         * arrived. */
+        w->lost = 1;
     return XD_ECOMM;
 }
 

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct message message; /* a send without its receive, or a receive without its send   */
+/* A send that waits for its receive, or a receive that waits for its send. */
+typedef struct message message;
 struct message {
     message  *next;
     xd_tensor t;

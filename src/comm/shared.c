@@ -12,7 +12,7 @@ struct xd_shm_block {
     xd_shm_block *next;
     void     *p;
     size_t    bytes;
-    uint64_t  number;           /* inode of the block's file, unique on this host              */
+    uint64_t  number; /* inode of the file behind this shared-memory block; unique on this host */
     char     *mine;             /* this rank's part of a window                                */
     size_t    mine_bytes;
 };
@@ -86,7 +86,7 @@ void *xd_mpi_share(xd_comm *c, size_t bytes, int *first)
     *first = c->rank == 0;
     if (!b)
         return NULL;
-    /* the number of nodes is equal on all ranks */
+    /* All ranks of the host find the same number of NUMA nodes. */
     int many = xd_cpuset_nodes(&g->world->cpus, NULL, &nodes);
     if (many > 1)
         xd_interleave(b->p, b->bytes, &nodes);
@@ -129,7 +129,8 @@ void *xd_mpi_window_open(xd_comm *c, size_t bytes)
 {
     xd_mpi_group *g = c->priv;
     size_t    mine = (bytes + XD_HUGE_PAGE - 1) / XD_HUGE_PAGE * XD_HUGE_PAGE, at = 0;
-    /* After a failure (`lost`), the ranks' messages no longer match, so no message is sent. */
+    /* After a communication failure, the ranks may be at different calls, so their messages would
+     * not match and none are sent. */
     size_t    sum = g->world->lost ? 0 : sum_parts(g, mine, &at);
     xd_shm_block *b = sum ? open_block(g, sum) : NULL;
     if (!b)

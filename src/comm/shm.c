@@ -36,8 +36,8 @@ int xd_shm_make(size_t bytes, xd_shm_key *key)
     return -1;
 }
 
-/* Opens the shared memory of another process. Compares device and inode, because in a container the
- * process id may belong to a wrong process. */
+/* Opens the shared memory of another process. Checks the device and inode of the opened file,
+ * because in a container the process id may denote a different process. */
 int xd_shm_find(const xd_shm_key *key)
 {
     char        path[64];

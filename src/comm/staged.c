@@ -2,8 +2,9 @@
  * host memory, and the receiver copies the message from host memory to its device.
  *
  * A communication call returns while its data is still being copied to the host. The call's message
- * starts later, during a wait, a test, a poke or the next call. Messages start in the order of
- * their calls. The device continues to compute while a message waits. */
+ * starts later: when the caller waits for a request, tests it, lets messages make progress, or
+ * makes the next call. Messages start in the order of their calls. The device continues to compute
+ * while a message waits. */
 #include "comm/staged.h"
 
 #include <sched.h>
@@ -47,8 +48,8 @@ static xd_stage_call *begin_call(xd_staged *s, kind what)
     return k;
 }
 
-/* Sets k->view[i], the host tensor that the call sends or receives, to a host copy of device tensor
- * t. */
+/* Makes a host copy of the device tensor t and stores its view in k->view[i], the i-th host tensor
+ * that the call k sends or receives. */
 static void stage_view(xd_staged *s, xd_stage_call *k, int i, xd_tensor t, int how)
 {
     if (!xd_stage_view(s->w, k, t, how, &k->view[i]))

@@ -123,7 +123,8 @@ static void make_idle(xd_staging *w, xd_stage_call *k)
 }
 
 /* Frees the buffers of finished calls, oldest first, up to the first call whose copies the device
- * has not finished. If more than XD_STAGE_ENDING calls are kept, waits for the oldest call. */
+ * has not finished. If more than XD_STAGE_ENDING finished calls still hold buffers, waits for the
+ * oldest one. */
 static void take_back(xd_staging *w)
 {
     while (w->ending) {

@@ -2,18 +2,20 @@
  *
  * The sender sends a note with the position and the strides of a view in its window (shared.c). In
  * a plain exchange, the receiver copies the view once, directly into its own layout, and confirms
- * the copy; the sender waits for the confirmation. A view that the sender has already written to
- * its destination (exchange_places) is not copied. In exchange_views and exchange_places, the
- * receiver gets the view itself. Data outside of windows (of a rank that has failed) is sent as a
- * message after the note. The first tag of a call is for notes, the second for messages, the third
- * for confirmations. */
+ * the copy; the sender waits for the confirmation. In exchange_places, the sender has already
+ * written the data to its destination, so nothing is copied. In exchange_views and exchange_places,
+ * the receiver gets a view of the sender's memory instead of a copy. A failed rank's data may be
+ * outside the windows; such data is sent as a message after the note. Each call uses three message
+ * tags: the first for notes, the second for data outside the windows, the third for
+ * confirmations. */
 #include "comm/kinds.h"
 #include "comm/mpi_op.h"
 
 #include <string.h>
 
 typedef struct note {
-    uint64_t block;             /* number of the window's block; 0: the data is in a message   */
+    /* Number of the shared-memory block that has the data; 0: the data is sent as a message. */
+    uint64_t block;
     int64_t  at, elems, s[XD_MAXDIM];
     /* 1: the data is in the sender's part of the window, and the sender waits for the copy */
     int64_t  mine;

@@ -14,7 +14,9 @@
 #include <string.h>
 
 typedef struct place {          /* position of a rank's elements in the shared windows         */
-    uint64_t block;             /* number of the block; 0: not in the rank's own window        */
+    /* Number of the shared-memory block that has the elements; 0: the elements are not in the
+     * rank's own window. */
+    uint64_t block;
     int64_t  at, bytes;
     char     confirmation;
 } place;
@@ -24,8 +26,8 @@ static place *rank_places(const xd_mpi_op *j)
     return (place *)(void *)j->stage;
 }
 
-/* Rank `of` sums one piece of the elements; returns the address of this piece among the elements of
- * rank r. Returns NULL if the operation has failed. */
+/* Returns the address, among the elements of rank r, of the piece that the rank `of` sums. Returns
+ * NULL if the operation has failed. */
 static char *piece_address(xd_mpi_op *j, int r, int of, size_t *bytes)
 {
     const place *p = &rank_places(j)[r];
@@ -41,8 +43,8 @@ static char *piece_address(xd_mpi_op *j, int r, int of, size_t *bytes)
     return q;
 }
 
-/* Sends a confirmation to every rank, and starts to receive a confirmation from every rank. When
- * all confirmations have arrived, `then` is called. */
+/* Sends a confirmation to every rank, and starts to receive a confirmation from every rank. The
+ * function `then` is called when all confirmations have arrived. */
 static void exchange_confirmations(xd_mpi_op *j, void (*then)(xd_mpi_op *j))
 {
     const xd_comm *c = &j->g->c;
@@ -72,8 +74,8 @@ static void copy_other_pieces(xd_mpi_op *j)
     exchange_confirmations(j, NULL);
 }
 
-/* Sums this rank's piece in the order of the ranks. Exchanging the first two terms does not change
- * the sum. */
+/* Sums this rank's piece in the order of the ranks. Ranks 0 and 1 add to their own elements, which
+ * exchanges the first two terms on rank 1; this does not change the sum. */
 static void sum_my_piece(xd_mpi_op *j)
 {
     const xd_comm *c = &j->g->c;

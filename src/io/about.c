@@ -23,7 +23,7 @@ static const char *jpeg_text(void)
 #endif
 }
 
-/* Reports FFmpeg's version. FFmpeg is loaded in the same way as for writing a video. */
+/* Reports FFmpeg's version. FFmpeg is loaded by the same code that loads it to write a video. */
 static void video_about(xd_fact *fact, void *cookie)
 {
 #ifdef XD_WITH_VIDEO

@@ -23,7 +23,8 @@ static void put_be(uint8_t *p, size_t v, int n)
         p[i] = (uint8_t)(v >> 8 * (n - 1 - i));
 }
 
-/* Writes an entry of an Exif directory. A value of more than 4 bytes is stored at offset `v`. */
+/* Writes an entry of an Exif directory. If the value has more than 4 bytes, `v` is the offset at
+ * which the value is stored, otherwise `v` is the value. */
 static uint8_t *put_row(uint8_t *p, int tag, int type, size_t n, size_t v)
 {
     put_be(p, (size_t)tag, 2);

@@ -57,7 +57,7 @@ static xd_status open_directory(xd_frames *f, const char *path, xd_err *e)
     return s;
 }
 
-/* Returns 1 if the first bytes of the file are those of an image format. GIF does not count,
+/* Returns 1 if the first bytes of the file are those of an image format. Returns 0 for a GIF,
  * because a GIF may have many frames. */
 static int is_image(const char *path)
 {

@@ -60,7 +60,7 @@ const char *xd_gguf_type_name(xd_dtype t)
 
 /* ---- bytes of the header ------------------------------------------------------------------ */
 
-typedef struct shape_note {     /* value of the metadata key comfy.gguf.orig_shape.NAME         */
+typedef struct shape_note {     /* original tensor shape, from the key comfy.gguf.orig_shape.NAME */
     char   *name;
     int     nd;
     int64_t d[MAX_RANK];
@@ -244,8 +244,9 @@ static xd_status skip_list(reader *r, int depth)
     return s;
 }
 
-/* Reads the metadata key with the original shape of the tensor `name`. The metadata has this key if
- * the file stores the tensor with another shape, which fits the blocks of its quantized type. */
+/* Reads the metadata key with the original shape of the tensor `name`. This key exists if the
+ * tensor was reshaped for storage because its original rows cannot be divided into the blocks of
+ * the quantized type. */
 static xd_status read_note(reader *r, const char *name)
 {
     value_type type;
@@ -405,7 +406,7 @@ static xd_status read_tensor(reader *r, xd_gguf_tensor *t)
     if (s == XD_OK && rank > MAX_RANK)
         return xd_fail(r->e, XD_EFORMAT, "%s: tensor %s has %" PRIu64 " dimensions, at most %d are "
                        "possible", r->f->path, t->name, rank, MAX_RANK);
-    /* files store the innermost dimension first */
+    /* GGUF files list the innermost dimension first */
     for (uint64_t i = 0; s == XD_OK && i < rank; i++) {
         s = take_number(r, 8, &v);
         d[rank - 1 - i] = v > INT64_MAX ? -1 : (int64_t)v;

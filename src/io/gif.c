@@ -25,7 +25,8 @@ static void put16(FILE *f, int64_t v)
 typedef struct lzw {
     FILE    *f;
     uint8_t  block[255];
-    /* have: bytes in `block`; bits: number of bits in `wait`; size: bits per code */
+    /* have: number of bytes in `block`; wait: bits that are not in `block` yet; bits: number of
+     * bits in `wait`; size: bits per code */
     int      have, bits, size;
     uint32_t wait;
     int      next;              /* code that the next new string gets                          */
@@ -126,7 +127,9 @@ static void put_head(FILE *f, const xd_film *film, const xd_palette *p, int dept
     fputs("GIF89a", f);
     put16(f, film->w);
     put16(f, film->h);
-    fputc(0xf0 | (depth - 1), f);       /* flags: there is a palette of 2^depth colours of 8 bits */
+    /* Flags of the GIF header: the file has a palette of 2^depth colours with 8 bits per
+     * channel. */
+    fputc(0xf0 | (depth - 1), f);
     put16(f, 0);
     for (int i = 0; i < 1 << depth; i++)
         fwrite(p->rgb[i < p->n ? i : 0], 1, 3, f);
@@ -151,7 +154,8 @@ static void put_comment(FILE *f, const xd_image_text *texts)
 
 static void put_frame(FILE *f, const xd_film *film, int64_t delay)
 {
-    fwrite("!\xf9\4\4", 1, 4, f); /* graphic control extension: keeps this frame under the next */
+    /* Graphic control extension: when the next frame is drawn, this frame is not erased. */
+    fwrite("!\xf9\4\4", 1, 4, f);
     put16(f, delay);
     put16(f, 0);
     fputc(',', f);

@@ -18,13 +18,17 @@ typedef struct gif {
     int64_t  left, top, wide, high;     /* position and size of the frame in the image         */
     int      interlaced;
     xd_pixels *p;
-    uint8_t *rgba;              /* pixels with alpha, written instead of p->rgb; or NULL       */
+    /* If not NULL, the decoder writes the pixels with alpha to this array, and does not write
+     * p->rgb. */
+    uint8_t *rgba;
     int64_t  x, y;              /* position of the next pixel in the frame                     */
     int      pass;              /* current pass (of four) of an interlaced frame               */
 } gif;
 
 typedef struct codes {          /* reader of LZW codes, which are in blocks of up to 255 bytes */
-    int      size, bits;        /* size: bits per code; bits: number of bits in `wait`         */
+    /* size: bits per code; wait: bits that are read but not decoded; bits: number of bits in
+     * `wait`. */
+    int      size, bits;
     uint32_t wait;
     size_t   left;              /* number of unread bytes in the current block                 */
     int      next, last;        /* next: code of the next new string; last: previous code, or -1 */
@@ -158,8 +162,8 @@ static void put_string(gif *g, codes *z, int code)
     }
 }
 
-/* Adds a string to the LZW table. The new string is the previous string followed by the byte
- * `end`. */
+/* Adds a string to the LZW table. The new string consists of the previously decoded string and one
+ * more byte, `end`. */
 static void add_string(codes *z, int end)
 {
     z->prefix[z->next] = (int16_t)z->last;

@@ -19,7 +19,7 @@ xd_status xd_image_grey(uint8_t **grey, const uint8_t *rgb, int64_t n, xd_err *e
 {
     if (!(*grey = malloc((size_t)n + 1)))
         return xd_fail(e, XD_ENOMEM, "no memory for a mask of %lld pixels", (long long)n);
-    /* brightness by ITU-R 601-2, with factors of 16 bits */
+    /* brightness by ITU-R 601-2, in fixed point with 16 fractional bits */
     for (int64_t i = 0; i < n; i++, rgb += 3)
         (*grey)[i] = (uint8_t)((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
     return XD_OK;
@@ -125,19 +125,19 @@ static xd_status resize_into(uint8_t **rgb, int64_t from_w, int64_t from_h, int6
     return XD_OK;
 }
 
-/* Returns the pixel value just outside an image's edge, extrapolated from the edge pixel `at` and
- * the pixel `next` to it inside the image. Their weights, 9/8 and -1/8, are Pillow's bicubic
- * weights for a box of zero width. */
+/* Extrapolates an image by one pixel. `at` is the pixel at the edge, and `next` is the pixel beside
+ * it, further inside the image. The weights of the two pixels, 9/8 and -1/8, are those of Pillow's
+ * bicubic filter for a box of zero width. */
 static uint8_t before_edge(uint8_t at, uint8_t next)
 {
     int v = (9 * at - next + 4) >> 3;
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-/* Fills the lines (rows or columns) outside of [first, last) by extrapolating the edges of the
- * image, which has only the lines [first, last). The filled image has n lines of `size` bytes.
- * Neighbouring lines are `step` bytes apart, and neighbouring bytes of a line are `each` bytes
- * apart. */
+/* Only the lines (rows or columns) [first, last) of the image are set. Fills the other lines by
+ * extrapolation from the first and the last line that is set. The complete image has n lines of
+ * `size` bytes. Neighbouring lines are `step` bytes apart, and neighbouring bytes of a line are
+ * `each` bytes apart. */
 static void continue_edges(uint8_t *p, int64_t n, int64_t step, int64_t size, int64_t each,
                            int64_t first, int64_t last)
 {
@@ -182,9 +182,9 @@ static uint32_t over_255(uint32_t v)
     return ((v >> 8) + v) >> 8;
 }
 
-/* Lays `over` on the image `under` with the mask `grey`, in Pillow's steps: convert to
- * premultiplied alpha, blend, convert back, and alpha_composite over an opaque pixel with 7 extra
- * bits. */
+/* Draws the image `over` onto the image `under` through the mask `grey`. The steps and roundings
+ * are those of Pillow: conversion to premultiplied alpha, blending, conversion back, and
+ * alpha_composite, which computes with 7 extra bits, over an opaque pixel. */
 void xd_image_overlay(uint8_t *under, const uint8_t *over, const uint8_t *grey, int64_t n)
 {
     for (int64_t i = 0; i < n * 3; i++) {

@@ -22,7 +22,9 @@ typedef struct coder {
     const char *name;
     const char *options;        /* encoder options, "key=value:..."                            */
     double      bits;           /* bits per pixel and frame; 0: the options set the quality    */
-    const char *warn;           /* name of the lesser format that this coder writes, or NULL   */
+    /* Name of the lower-quality video format that this encoder writes, for a warning; NULL: no
+     * warning. */
+    const char *warn;
 } coder;
 
 typedef struct format {
@@ -121,8 +123,8 @@ static void door_close(const xd_av *av, AVIOContext **io)
     av->avio_context_free(io);
 }
 
-/* Callback for files that an FFmpeg muxer opens itself. The only such file is the output file,
- * opened for reading. */
+/* Callback for files that an FFmpeg muxer opens itself. FFmpeg opens only one file itself: the
+ * output file, which it reads in its second pass. */
 static int second_open(AVFormatContext *mux, AVIOContext **io, const char *url, int flags,
                        AVDictionary **options)
 {
@@ -163,8 +165,8 @@ static xd_status fail_call(const movie *m, int code, const char *what)
                    (long long)m->film->n, (long long)m->film->w, (long long)m->film->h, why);
 }
 
-/* Sets the encoder's colour space to that of HD video: BT.709 with values 16..235; colour samples
- * are at the position of the left pixel. */
+/* Sets the encoder's colour space to that of HD video, BT.709, with values from 16 to 235. Each
+ * colour sample is at the position of the left one of its pixels. */
 static void set_colours(AVCodecContext *c)
 {
     c->pix_fmt = AV_PIX_FMT_YUV420P;

@@ -83,9 +83,9 @@ int xd_exif_orientation(const uint8_t *exif, size_t n, const uint8_t *xmp, size_
     return v >= 2 && v <= 8 ? (int)v : 0;
 }
 
-/* Sets of Exif orientations, as bit masks (bit i for orientation i). In files of a BACKWARDS
- * orientation, columns are in reverse order; of an UPWARDS orientation, rows are in reverse order;
- * of a SIDEWAYS orientation, rows and columns are transposed. */
+/* Sets of Exif orientations, as bit masks (bit i for orientation i). The set BACKWARDS has the
+ * orientations whose columns are stored in reverse order; in UPWARDS, the rows are stored in
+ * reverse order; in SIDEWAYS, rows and columns are transposed. */
 enum { BACKWARDS = 1 << 2 | 1 << 3 | 1 << 7 | 1 << 8, UPWARDS = 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7,
        SIDEWAYS = 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 };
 

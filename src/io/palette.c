@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct cell {           /* all pixels whose upper 6 bits agree in each channel         */
+typedef struct cell { /* all pixels whose colours have the same upper 6 bits in every channel */
     int64_t n, sum[3];
 } cell;
 
 typedef struct box {
     int64_t from, to, n;        /* from, to: range of cells in the list; n: number of pixels   */
-    /* mean: mean colour; worst: squared error of channel `axis`, whose squared error is the
-     * largest */
+    /* mean: mean colour; axis: colour channel with the largest squared error; worst: this squared
+     * error */
     double  mean[3], worst;
     int     axis;
 } box;
@@ -139,7 +139,8 @@ static int nearest_color(xd_palette *p, const uint8_t *px)
 void xd_palette_draw(xd_palette *p, uint8_t *out, const uint8_t *rgb, int64_t w, int64_t h,
                      int *err)
 {
-    /* two rows of errors * 16, padded on both sides */
+    /* dithering errors, multiplied by 16, of the current and the next row, with padding on both
+     * sides */
     int *here = err + 3, *next = here + (w + 2) * 3;
     memset(err, 0, sizeof *err * (size_t)(w + 2) * 6);
     for (int64_t y = 0; y < h; y++) {

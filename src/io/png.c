@@ -1,8 +1,9 @@
 /* png.c - writes and reads PNG images with libpng. An image's orientation is read with zlib,
  * without decoding pixels.
  *
- * libpng reports errors by longjmp. Memory that must be freed after an error is referenced by a
- * struct that the function with setjmp does not change. */
+ * libpng reports errors by longjmp. Pointers to memory that must be freed after an error are stored
+ * in a struct that the function which calls setjmp does not modify itself, because local variables
+ * may lose their values in a longjmp. */
 #include <errno.h>
 #include <png.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ typedef struct session {
     const char *path;
     xd_err     *e;
     png_bytepp  rows;
-    png_text   *texts;          /* [n]: texts to write; the session owns their keys and values */
+    png_text   *texts; /* [n]: texts to write; their keys and values are freed with this struct */
     int         n;
     const uint8_t *data;        /* while reading: the next of the `left` remaining bytes      */
     size_t      left;
@@ -189,7 +190,9 @@ static block text_of(const char *chunk, const uint8_t *p, size_t n, const char *
         return copied(p + at, n - at);
     if (!memcmp(chunk, "zTXt", 4))
         return n > at ? unpacked(p + at + 1, n - at - 1) : (block){ NULL, 0 };
-    int packed = n > at && p[at]; /* in iTXt, method, language and a translated key follow */
+    /* In an iTXt chunk, the compression method, the language and the translated key come before
+     * the text. */
+    int packed = n > at && p[at];
     at += 2;
     for (int i = 0; i < 2; i++, at++)
         while (at < n && p[at])

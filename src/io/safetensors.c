@@ -19,8 +19,11 @@ typedef struct entry {
     char     *unknown_dtype;    /* name of an unsupported dtype, or NULL                      */
     int       shard;
     int       rank;             /* number of dimensions; above XD_MAXDIM: unusable             */
-    int       users;            /* number of users of `view`; in obey_index: 1: keep, -1: drop */
-    size_t    at, bytes;        /* offset of the tensor's data in the file; size; in bytes    */
+    /* Number of users of `view`; while obey_index runs, 1 marks tensors to keep and -1 tensors
+     * to drop. */
+    int       users;
+    /* at: offset of the tensor's data in the file, in bytes; bytes: size of the data. */
+    size_t    at, bytes;
     xd_tensor shape;
     xd_st_view view;            /* view of the tensor, valid while users > 0                  */
 } entry;

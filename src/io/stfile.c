@@ -22,8 +22,10 @@
 #include "base/rng.h"
 
 enum { MAX_HEADER = 100000000 };        /* max bytes of a safetensors header                   */
-enum { PAGES = 64, PAGE = 4096 }; /* PAGES: number of hashed pages per file; PAGE: bytes per page */
-static const size_t ahead = (size_t)1 << 20;    /* min bytes of a tensor that gets readahead   */
+/* PAGES: number of pages of a file that are included in its hash; PAGE: bytes per page. */
+enum { PAGES = 64, PAGE = 4096 };
+/* Smallest size, in bytes, of a tensor that is read ahead. */
+static const size_t ahead = (size_t)1 << 20;
 
 void xd_st_file_init(xd_st_file *f)
 {

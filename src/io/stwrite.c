@@ -69,7 +69,8 @@ void xd_st_size(size_t n, unsigned char size[XD_ST_SIZE])
         size[i] = (unsigned char)((uint64_t)n >> 8 * i);
 }
 
-/* Writes n adjacent elements. If the elements are converted, n must be at most 256. */
+/* Writes n adjacent elements. If the elements are converted to another type, n must be at most 256,
+ * the size of the conversion buffer. */
 static void put_run(FILE *f, const char *p, xd_dtype from, xd_dtype to, int64_t n)
 {
     float  tmp[256];

@@ -1,11 +1,12 @@
-/* displaced.c - implements DistriFusion's displaced patches (Li et al. 2024, arXiv:2402.19481):
- * each member of the ring axis attends to its own fresh keys and values and to the other members'
- * keys and values of the previous step. The exchange of keys and values overlaps all other
- * computation.
+/* displaced.c - implements DistriFusion's displaced patches (Li et al. 2024, arXiv:2402.19481). The
+ * ranks of the ring axis each own some tokens; a rank attends to its own keys and values of the
+ * current step and to the other ranks' keys and values of the previous step. The exchange of keys
+ * and values overlaps all other computation.
  *
- * In exact steps, each rank waits for the exchange at once. DistriFusion is implemented only for
- * comparison with other methods, because it needs memory for the keys and values of all tokens, in
- * every block and guidance pass. */
+ * In exact steps (the warm-up), attention uses the current keys and values of all ranks, so each
+ * rank waits for the exchange at once. DistriFusion is implemented only for comparison with other
+ * methods, because it needs memory for the keys and values of all tokens, in every block and
+ * guidance pass. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -18,21 +19,25 @@ typedef struct displaced {
     const xd_topo *topo;
     xd_dev        *dev;
     xd_dtype       type;
-    /* for each attention layer: K and V of all ranks, then this rank's fresh K and V */
+    /* for each attention layer: K and V of all ranks, then this rank's K and V of the current
+     * step. */
     char          *mem;
-    size_t         bytes, one;  /* bytes: size of `mem`; one: bytes of one attention layer      */
-    /* total: max rows of all ranks; mine: max rows of this rank */
+    /* bytes: size of `mem`; one: bytes of `mem` for one attention layer. */
+    size_t         bytes, one;
+    /* total: max number of token rows of all ranks together; mine: max number of token rows of this
+     * rank */
     int64_t        total, mine, heads, head_dim;
-    /* now: rows in the current attention layer; rows: [R]: rows of each ring member */
+    /* now: number of token rows of all ranks in the current attention layer; rows: [R]: number of
+     * token rows of each ring member */
     int64_t        now, *rows;
     xd_kv         *seg;
     xd_req        *req;         /* [attention layers][2]: pending exchanges of K and of V       */
     int            first, nlayers, sites, count;
 } displaced;
 
-/* Returns a view of the stored rows of attention i. The views' offsets depend only on the maximum
- * number of rows. `which` is 0 for K of all ring members, 1 for V of all members, 2 for own K, 3
- * for own V. */
+/* Returns a view of the rows that are stored for attention layer i. The views' offsets depend only
+ * on the maximum number of rows. `which` is 0 for K of all ring members, 1 for V of all members, 2
+ * for own K, 3 for own V. */
 static xd_tensor stored_view(const displaced *s, int64_t i, int which)
 {
     int64_t row = s->heads * s->head_dim, size = (int64_t)xd_dtype_size(s->type);
@@ -60,7 +65,7 @@ static void displaced_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     xd_comm      *c = s->topo->group[XD_RING];
     int64_t i = (xd_my_pass(x, s->topo) * s->nlayers + (x->layer - s->first)) * s->sites + x->site,
             at = 0;
-    finish_exchange(x, s, i);   /* wait for the exchange that the previous step began           */
+    finish_exchange(x, s, i);   /* waits for the exchange that was begun in the previous step   */
     s->now = 0;
     for (int r = 0; r < c->size; r++)
         s->now += s->rows[r] = xd_member_rows(x->lay, s->topo, XD_ALL, r);
@@ -88,7 +93,8 @@ static void displaced_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     b.kv = s->seg;
     b.nkv = c->size;
     xd_next_attn(x, m, &b);
-    for (int w = 0; w < 2 && !x->exact; w++) /* the next step uses the data; overlaps computation */
+    /* This exchange overlaps computation, since its data is first used in the next step. */
+    for (int w = 0; w < 2 && !x->exact; w++)
         s->req[2 * i + w] = c->ops->gather(c, as_matrix(stored_view(s, i, w)), s->rows,
                                            as_matrix(stored_view(s, i, 2 + w)));
 }

@@ -2,13 +2,15 @@
  * and computes attention in windows. The difference from full attention (the residual) is reused
  * from an earlier step.
  *
- * DiTFastAttn is the first in the list of parallel methods. DiTFastAttn works on this rank's tokens
- * and on the heads of its tensor-parallel rank, so reuse needs no message. All ranks compute an
- * attention in the same way, because the way depends only on the table, the step and the earlier
- * steps. The attention windows are those of window.c, and x->window_off turns windows off.
+ * In the list of parallel methods, DiTFastAttn comes first. DiTFastAttn works on this rank's tokens
+ * and on the heads of its tensor-parallel rank, so reuse needs no message. All ranks make the same
+ * choice (compute or reuse) for an attention layer, because the choice depends only on the table,
+ * the step and the earlier steps. Window attention itself is implemented in window.c. To compute
+ * full attention, this file sets x->window_off.
  *
- * For every pass, block and attention layer, the last output is kept in memory. If the table has
- * windows, the residual (the full output minus the window's output) is kept, too. */
+ * For every pass, block and attention layer, the last output is kept in memory. If the table uses
+ * window attention in any step, the residual (the full output minus the window attention's output)
+ * is kept, too. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -18,8 +20,8 @@
 
 extern const xd_method xd_method_fast_attn;
 
-/* The tensors that are kept for each attention layer: the output and the residual (REST).
- * NEW_OUTPUT and NEW_REST are used only in the search for a table. */
+/* Kinds of tensors that are kept for each attention layer: the attention output (OUTPUT) and the
+ * residual (REST). NEW_OUTPUT and NEW_REST are used only while a table of choices is searched. */
 enum { OUTPUT, REST, NEW_OUTPUT, NEW_REST, KINDS };
 
 typedef struct slot {           /* state kept for one pass, block and attention layer          */
@@ -35,7 +37,9 @@ typedef struct fast {
     xd_dev        *dev;
     char          *mem;
     slot          *slots;
-    double        *loss;        /* [blocks][XD_ATTN_WAYS]: error of each way; < 0: unknown     */
+    /* [blocks][XD_ATTN_WAYS]: for each block, the error of each way to compute attention; < 0:
+     * unknown. */
+    double        *loss;
     float         *host;        /* copies of two outputs in host memory                        */
     int64_t        rows, heads, head_dim;
     xd_dtype       type;
@@ -112,7 +116,7 @@ static void add_rest(xd_exec *x, xd_tensor out, xd_tensor rest)
 }
 
 /* Returns 1 if window attention follows before the next full attention, so that the residual is
- * needed. While memory is counted, the first attention always needs the residual. */
+ * needed. In the dry run that counts memory, the first attention always needs the residual. */
 static int wants_rest(const xd_exec *x, const fast *s, const slot *o)
 {
     if (!s->windows || (xd_counting(x) && !o->rows))
@@ -266,7 +270,7 @@ static void fast_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     xd_attn_way w = xd_attn_way_at(s->table, x->layer, x->step);
     if (s->loss && x->pass == 0 && x->site == 0)
         settle(x, s, x->layer);
-    /* forgets the kept tensors if the image size differs or a request begins */
+    /* The kept tensors are invalid when the image size changes or a new request begins. */
     if (o->rows != n || x->step < o->step)
         *o = (slot){ .rest_step = -1 };
     if (s->loss)

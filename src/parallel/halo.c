@@ -1,12 +1,12 @@
 /* halo.c - runs the VAE's convolutions, group norms and attention in parallel on bands of image
  * rows, one band per rank.
  *
- * The layout splits the rows of the latents over the ranks (lay->len[XD_IMG] rows, nsp ranks). At
- * each resolution, a rank's band is its range of latent rows times a scale; the scale is computed
- * from the current tensor's width. Bands of different ranks may have different heights, and may be
- * empty. A convolution fetches the input rows beyond its band (halo rows) from the ranks that have
- * them. Group norms add the partial sums of all rows in row order, and attention reads all keys in
- * order, so results equal those of one rank. */
+ * The rows of the latents are split over the ranks: the number of latent rows is lay->len[XD_IMG],
+ * and the number of ranks is nsp. At each resolution, a rank's band is its range of latent rows,
+ * multiplied by the ratio of the current tensor's width to the latents' width. Bands of different
+ * ranks may have different heights, and may be empty. A convolution fetches the input rows beyond
+ * its band (halo rows) from the ranks that have them. Group norms add the partial sums of all rows
+ * in row order, and attention reads all keys in order, so results equal those of one rank. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,8 +50,8 @@ static xd_span input_rows(xd_span out, const xd_conv *a, int64_t height)
     return (xd_span){ lo, hi - lo };
 }
 
-/* Returns a view of the image rows [s.start, s.start + s.n) of frames [T,H,W,C] whose first row is
- * image row `first`. */
+/* Returns a view of the image rows [s.start, s.start + s.n). The tensor t [T,H,W,C] has frames
+ * whose row 0 is the image row `first`. */
 static xd_tensor rows_view(xd_tensor t, int64_t first, xd_span s)
 {
     if (t.p)
@@ -73,7 +73,8 @@ typedef struct band_conv {      /* convolution of this rank's band of rows      
     int64_t scale, out_scale, height;
     xd_span mine, out;          /* mine: input rows of the band; out: output rows of the band  */
     xd_span inner;              /* output rows that need only this rank's input rows           */
-    int     over;               /* 1: the kernel spans frames; edges are computed twice        */
+    /* 1: the kernel spans several frames, and the edge rows are computed twice (see run_inner). */
+    int     over;
     edge    e[2];               /* edges above and below the inner rows                        */
 } band_conv;
 
@@ -104,10 +105,10 @@ static void find_edges(xd_exec *x, band_conv *k)
     }
 }
 
-/* Sets `give` to views of the rows that other ranks need, and `get` to views of the memory for the
- * other ranks' rows that this rank's edges need. Another rank's band is either above or below this
- * rank's band, so the other rank has rows for only one of this rank's two edges. If no rows are
- * exchanged with a rank, the rank's views are empty. */
+/* Sets the views for the exchange of halo rows: `give` has the rows that other ranks need, and
+ * `get` has the memory that receives the rows needed by this rank's edges. Another rank's band is
+ * either above or below this rank's band, so the other rank has rows for only one of this rank's
+ * two edges. If no rows are exchanged with a rank, the rank's views are empty. */
 static void set_views(xd_exec *x, halo *h, const band_conv *k, xd_tensor in,
                       const xd_tensor edges[2])
 {
@@ -126,7 +127,8 @@ static void set_views(xd_exec *x, halo *h, const band_conv *k, xd_tensor in,
     }
 }
 
-/* Starts the exchange of halo rows. A failed rank sends and receives invalid data. */
+/* Starts the exchange of halo rows. A failed rank still takes part in the exchange, with invalid
+ * data, so that the other ranks do not wait forever. */
 static xd_req begin_exchange(xd_exec *x, halo *h, const band_conv *k)
 {
     xd_tensor in = k->a->in, e[2] = { k->e[0].in, k->e[1].in };
@@ -159,10 +161,11 @@ static void run_rows(xd_exec *x, const xd_hooks *next, const band_conv *k, xd_sp
 }
 
 /* Computes the convolution's inner rows, which need only this rank's input rows. If the kernel
- * spans several frames, the inner rows of these frames are not contiguous and would be copied.
- * Therefore the complete band is convolved with padding in place of halo rows if the kernel spans
- * several frames. The result of this convolution is correct for the inner rows and wrong for the
- * edge rows, which are computed again later; the residuals of the edge rows are saved first. */
+ * spans several frames, a view of only the inner rows is not contiguous, and the convolution would
+ * have to copy it. In this case the complete band is convolved instead, with padding in place of
+ * the halo rows. This gives correct inner rows and wrong edge rows. The edge rows are computed
+ * again later, so the residuals of the edge rows are saved before this convolution, which may
+ * overwrite them. */
 static void run_inner(xd_exec *x, const xd_hooks *next, band_conv *k)
 {
     xd_conv a = *k->a;

@@ -2,8 +2,8 @@
  * token order */
 #include "parallel/rows.h"
 
-/* Among the token rows of axis member `sp`, returns the first row of patch p of the stream
- * order[st]. */
+/* Returns the index, among the token rows of sequence shard `sp`, of the first row that belongs to
+ * patch p of the stream order[st]. */
 static int64_t row_of(const xd_exec *x, const xd_stream_id *order, int st, int p, int sp)
 {
     int64_t row = 0;

@@ -1,11 +1,12 @@
 /* references.c - stores the keys and values of reference images for later denoising steps.
  *
- * Tokens of reference images are the last patch of the layout (xd_layout.refs_apart). A step with
- * all patches stores the reference tokens' keys and values. A step without the reference tokens
- * attends to the stored keys and values. The hooks of this method run after the hooks of Ulysses,
- * with all tokens of the ring member and this rank's heads, and before the hooks of ring attention,
- * which expect the rows of all patches in every step. With PipeFusion, stale.c stores the keys and
- * values of reference images instead. */
+ * The tokens of reference images form a patch of their own, the last one of the layout (if
+ * xd_layout.refs_apart is set). A step with all patches stores the reference tokens' keys and
+ * values. A step without the reference tokens attends to the stored keys and values. The hooks of
+ * this method run between those of Ulysses and those of ring attention. After Ulysses, a rank has
+ * all tokens of its ring member but only some heads. Ring attention expects the rows of all patches
+ * in every step. With PipeFusion, this file is not used, because stale.c already stores the keys
+ * and values of reference images. */
 #include <stdlib.h>
 
 #include "parallel/kept.h"

@@ -30,13 +30,14 @@ typedef struct ring {
     size_t         bytes;
     xd_tensor     *give, *get;  /* [R]: views to send and to receive                           */
     xd_tensor     *k, *v;       /* [R]: keys and values of each ring member                    */
-    int64_t       *row;         /* [R]: next row of each ring member while segments are listed */
-    xd_kv         *seg;         /* [npatch * streams * R]: segments of keys and values         */
-    xd_qo         *part;        /* [U]: pieces of queries, one per Ulysses rank                */
+    int64_t       *row; /* [R]: for each ring member, the next row to add to the list of segments */
+    /* [npatch * streams * R]: the list of key and value segments in token order. */
+    xd_kv         *seg;
+    xd_qo         *part;        /* [U]: the queries of each Ulysses rank, with their outputs   */
 } ring;
 
-/* Returns the number of token rows of ring member r. With PipeFusion, whose stale.c adds rows, the
- * rows of all patches are counted. */
+/* Returns the number of token rows of ring member r. With PipeFusion, the number includes the rows
+ * of all patches, because stale.c has added the stored rows of the other patches. */
 static int64_t rows_of(const xd_exec *x, const ring *s, int r)
 {
     return xd_member_rows(x->lay, s->topo, x->lay->npatch > 1 ? XD_ALL : x->patch, r);
@@ -101,15 +102,16 @@ static xd_attn_args attn_over_all(const xd_exec *x, const ring *s, const xd_attn
 
 /* ---- shared-memory windows ---------------------------------------------------------------- */
 
-/* Returns a view of n rows of message buffer b, which replaces the data of a failed ring member:
- * such data is in no window. */
+/* Returns a view of n rows of the message buffer b. The view replaces the data of a failed ring
+ * member, which is not in a shared-memory window. */
 static xd_tensor buffer_view(const ring *s, int b, xd_tensor like, int64_t n)
 {
     return xd_view(s->buf[b], like.type, 4, (int64_t[]){ 1, n, like.d[2], like.d[3] });
 }
 
 /* Sends a view of K or V to the next ring member and returns the view that the previous member
- * sends. Data that is in no shared-memory window is received in `to`. */
+ * sends. If the previous member's data is not in a shared-memory window, the data is received in
+ * the tensor `to`. */
 static xd_tensor pass_view(xd_exec *x, const ring *s, xd_tensor mine, xd_tensor to)
 {
     xd_comm *c = s->topo->group[XD_RING];
@@ -161,8 +163,8 @@ static void attn_shared(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Counts the arena memory that attn_shared would need. While memory is counted, it is not known
- * whether shared-memory windows will exist. */
+/* Adds the arena memory that attn_shared would need to the memory count. When memory is counted, it
+ * is not yet known whether the ranks will have shared-memory windows. */
 static void count_window(xd_exec *x, const ring *s, const xd_attn_args *a)
 {
     size_t mark = xd_arena_mark(x->tmp);
@@ -177,8 +179,9 @@ static void count_window(xd_exec *x, const ring *s, const xd_attn_args *a)
 
 /* ---- messages ----------------------------------------------------------------------------- */
 
-/* For n heads, sets s->k and s->v to views of all ring members' keys and values in buffer b, and
- * s->give[r] to the contiguous bytes that hold the keys and values of member r. */
+/* Divides the buffer b among the ring members, for n heads: s->k and s->v become views of each
+ * member's keys and values, and s->give[r] becomes the contiguous bytes of the keys and values of
+ * member r. */
 static void view_buffer(const xd_exec *x, const ring *s, int b, xd_tensor like, int64_t n)
 {
     char *p = s->buf[b];
@@ -250,7 +253,9 @@ static void ring_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 static void close_ring(xd_hooks *m)
 {
     ring *s = m->priv;
-    for (int i = 1; i >= 0; i--) /* freed in reverse order, because counted memory is a stack */
+    /* The buffers are freed in reverse order, because the memory counter treats allocations as a
+     * stack. */
+    for (int i = 1; i >= 0; i--)
         if (s->buf[i])
             s->dev->mem->put(s->dev, s->buf[i], s->bytes);
     free(s->give), free(s->get), free(s->k), free(s->v), free(s->row);

@@ -15,17 +15,19 @@ extern const xd_method xd_method_stale;
 
 typedef struct stale {
     xd_hooks hooks;
-    xd_kept  kept;              /* K, V of all rows of the ring member, patch by patch: text,
-                                   padding, reference images, image */
+    /* K and V of all token rows of the ring member, patch by patch. Within a patch, the order is
+     * text, padding, reference images, image. */
+    xd_kept  kept;
 } stale;
 
-/* Returns the index at which row `row` of this patch's new keys and values is stored. Reduces *n to
- * the number of rows that are stored next to each other. */
+/* Returns the index in the stored keys and values of row `row` of the current patch. Limits *n to
+ * the number of following rows that are contiguous in the stored tensors. */
 static int64_t stored_row(const xd_exec *x, const stale *s, int64_t row, int64_t *n)
 {
     static const xd_stream_id order[XD_NSTREAMS] = { XD_TXT, XD_PAD, XD_REF, XD_IMG };
     int64_t at = 0;
-    if (x->patch == XD_ALL)     /* rows of all patches are stored in their own order            */
+    /* If the step has all patches, the rows are stored in the order in which they are computed. */
+    if (x->patch == XD_ALL)
         return row;
     for (int i = 0; i < XD_NSTREAMS; i++) {
         const xd_topo *t = s->kept.topo;

@@ -18,7 +18,9 @@ static void tensor_sum(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io
     const tensor *s = m->priv;
     if (over != XD_OVER_FEATURES)
         return;
-    if (!xd_ok(x))              /* the other ranks wait for this rank's part, even if it failed */
+    /* The other ranks wait for this rank's partial result, so a rank that has failed still sends
+     * a buffer. */
+    if (!xd_ok(x))
         io.p = xd_failed_buffer(x, io.p, xd_bytes(io), s->c);
     xd_req r = s->c->ops->allreduce(s->c, io, XD_SUM);
     if (s->c->ops->wait(s->c, &r, 1) != XD_OK)

@@ -17,8 +17,8 @@ int xd_topo_sp(const xd_topo *t, int ulysses, int ring)
     return ulysses + ring * t->deg.n[XD_ULYSSES];
 }
 
-/* Opens a group of ranks: those whose coordinates may differ from this rank's on the axes [from,
- * to) and equal this rank's on all other axes. */
+/* Opens the group of this rank along the axes [from, to): the ranks that have the same coordinates
+ * as this rank on all other axes. */
 static xd_status open_group(xd_topo *t, int from, int to, xd_comm **out, xd_err *e)
 {
     int unit = 1, size = 1, key = 0, first = t->world->rank;

@@ -25,12 +25,16 @@ typedef struct views { xd_tensor *give, *get; } views; /* [U]: views for each Ul
 typedef struct ulysses {
     xd_hooks         hooks;
     const xd_topo *topo;
-    const int64_t *heads;       /* uneven shards of heads (xd_layout.heads); NULL: even        */
+    /* Number of heads of each rank if heads are split unevenly (xd_layout.heads); NULL: even
+     * split. */
+    const int64_t *heads;
     xd_dev        *dev;
-    xd_kv         *seg;         /* [npatch * streams * U]: segments of keys and values         */
-    xd_qo         *part;        /* [U]: pieces of queries, one per Ulysses rank                */
+    /* [npatch * streams * U]: the list of key and value segments in token order. */
+    xd_kv         *seg;
+    xd_qo         *part;        /* [U]: the queries of each Ulysses rank, with their outputs   */
     views          set[NSETS];
-    void          *failed_buf;  /* message buffer, used instead of tensors after a failure     */
+    /* Buffer that is sent and received in place of tensors after this rank has failed. */
+    void          *failed_buf;
     size_t         failed_bytes;
 } ulysses;
 
@@ -68,11 +72,11 @@ static void end_exchange(xd_exec *x, ulysses *s, xd_req *r, int n)
         xd_exec_fail(x, XD_ECOMM, "ulysses: an all-to-all failed");
 }
 
-/* Starts the exchange of t [1,n,H,D]. This rank sends to rank u, for this rank's rows, the heads of
- * rank u; it receives from rank u, for rank u's rows, this rank's heads. After the exchange, get[u]
- * of view set `set` is the tensor [1,n_u,H_u,D] from rank u, in that rank's window or in new memory
- * of the arena. If the exchange is for attention outputs, the tensors in `get` are the destinations
- * to write to. */
+/* Starts the exchange of t [1,n,H,D]. This rank sends to rank u the heads of rank u for this rank's
+ * tokens, and receives from rank u this rank's heads for the tokens of rank u. After the exchange,
+ * the view s->set[set].get[u] is the tensor [1,n_u,H_u,D] that rank u sent. The tensor is in the
+ * window of rank u, or in memory of the arena. For the set of attention outputs, `get` instead has
+ * the tensors to which attention writes its outputs. */
 static xd_req tokens_for_heads(xd_exec *x, ulysses *s, int set, xd_tensor t)
 {
     const views *w = &s->set[set];
@@ -94,10 +98,11 @@ static xd_req tokens_for_heads(xd_exec *x, ulysses *s, int set, xd_tensor t)
     return (set == OUT ? c->ops->exchange_places : c->ops->exchange_views)(c, w->give, w->get);
 }
 
-/* Returns the attention outputs to the ranks that have the tokens. The other ranks have written the
- * outputs of their heads directly to this rank's memory, or send these outputs now. When this
- * exchange has ended, every rank with heads has confirmed, so no rank reads this rank's queries,
- * keys and values any more. */
+/* Returns the attention outputs to the ranks that have the tokens. Outputs for this rank's tokens
+ * come from the other ranks: a rank of the same host has already written them to this rank's
+ * memory, and any other rank sends them now. When this exchange has ended, every other rank that
+ * has heads has finished its attention, so no rank reads this rank's queries, keys and values any
+ * more. */
 static void heads_for_tokens(xd_exec *x, ulysses *s)
 {
     xd_comm *c = s->topo->group[XD_ULYSSES];

@@ -13,9 +13,9 @@
  * some of the queries attend to.
  *
  * Local attention is the last of the parallel methods. The hook of local attention gets all keys of
- * this rank's heads in the token order of one rank, regardless of the methods before it. The layout
- * of tokens determines which queries the hook gets. A query's keys depend only on the query's
- * position, so results equal those of one rank. */
+ * this rank's heads, in the same token order as in a run on one rank, whichever parallel methods
+ * come before it. The layout of tokens determines which queries the hook gets. A query's keys
+ * depend only on the query's position, so results equal those of one rank. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +28,8 @@ extern const xd_method xd_method_window;
 
 enum { NAXES = 3 };
 
-/* Max number of tokens of a tile along each axis, or along the line of a line window. Tiles should
- * be large, because the keys of a box are packed once per tile. */
+/* Tiles are limited to most_tile tokens along each axis, or to MOST_LINE tokens in the case of a
+ * line window. Large tiles are faster, because the keys of a box are packed once for each tile. */
 static const int64_t most_tile[NAXES] = { 4, 10, 16 };
 enum { MOST_LINE = 64 };
 
@@ -38,14 +38,20 @@ typedef struct window {
     const xd_topo *topo;
     int64_t        size[NAXES];         /* box size per axis in tokens; 0: the complete axis   */
     int            line;                /* 1: line window of size[2] / 2 tokens on each side   */
-    int64_t        row[MOST_LINE];      /* line window: index of each query's image token         */
+    /* For a line window: the index, among the image tokens, of each query of the current tile. */
+    int64_t        row[MOST_LINE];
     int            nrows;
-    /* per axis: grid: tokens of the image; most: max tokens of a tile */
+    /* for each axis, grid is the number of image tokens, and most is the max number of tokens of a
+     * tile */
     int64_t        grid[NAXES], most[NAXES];
     xd_kv         *seg;
     xd_qo         *part;
-    int            segs, parts;         /* segs: capacity of `seg`; parts: capacity of `part` */
-    int            nseg, nparts; /* segments of the current tile; parts of the current tile */
+    /* segs: number of elements allocated for `seg`; parts: number of elements allocated for
+     * `part`. */
+    int            segs, parts;
+    /* nseg: number of segments of the current tile; nparts: number of query parts of the current
+     * tile. */
+    int            nseg, nparts;
 } window;
 
 typedef struct box { xd_span at[NAXES]; } box;          /* range of frames, rows, columns      */
@@ -81,8 +87,9 @@ static xd_span seen_by(const window *s, int axis, xd_span tile)
     return (xd_span){ start + size < s->grid[axis] ? start : s->grid[axis] - size, size };
 }
 
-/* Returns the next run of consecutive tokens of a box, or a run with n = 0 at the end. *row counts
- * the rows in all frames of the box, and must be 0 before the first call. */
+/* Returns the next run of consecutive tokens of a box, or a run with n = 0 at the end. The caller
+ * sets *row to 0 before the first call; the function advances *row over the rows of all frames of
+ * the box. */
 static xd_span next_run(const box *b, const int64_t *grid, int64_t *row)
 {
     const xd_span *t = &b->at[0], *h = &b->at[1], *w = &b->at[2];
@@ -248,8 +255,8 @@ static void close_window(xd_hooks *m)
     free(s->seg), free(s->part), free(s);
 }
 
-/* Sets the sizes of the image and of tiles. For a line window, the image is one row of all
- * tokens. */
+/* Sets the size of the image and the max size of a tile along each axis. A line window treats the
+ * image as one row that has all tokens. */
 static void set_axes(window *s, const xd_method_args *a)
 {
     const int line = s->line = a->window[0] < 0;
@@ -272,7 +279,8 @@ static xd_status open_window(const xd_method_args *a, const xd_hooks *next, xd_h
     s->hooks = (xd_hooks){ .name = "window", .attn = window_attn, .next = next, .priv = s };
     s->topo = a->topo;
     set_axes(s, a);
-    /* borders between the ranks' shards split the runs of consecutive tokens in a box or tile */
+    /* the borders between the ranks' shards split runs of consecutive tokens, which needs more
+     * segments and parts */
     const int cuts = XD_NSTREAMS * a->lay->nsp + 1;
     s->segs = (int)(box_size(s, 0) * box_size(s, 1)) + 2 * cuts;
     s->parts = (int)(s->grid[0] * s->grid[1]) + 2 * cuts;

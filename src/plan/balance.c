@@ -17,11 +17,13 @@
 
 enum { SIDE = 256, RUNS = 24, UNIT = 32 };
 
-#define LEAST_S 0.06            /* seconds; test duration, longer than a scheduler's slice     */
+#define LEAST_S 0.06            /* seconds per speed test; more than a scheduler's time slice  */
 
 struct xd_balance {
     int      nsp, U, P, bands;
-    int64_t *share, *heads, *rows;      /* prefix sums: [nsp + 1], [U + 1] and [bands + 1] values */
+    /* Prefix sums of speeds: `rows` has bands + 1 values, `heads` has U + 1, and `share` has nsp
+     * + 1. */
+    int64_t *share, *heads, *rows;
     double  *stage;             /* [P]: speed relative to the fastest stage                    */
     int      staged;            /* 1: stages have different speeds                             */
     float   *speed;             /* [ranks]: speed relative to the fastest rank                 */
@@ -45,8 +47,8 @@ static void close_test(test *t)
             t->d->mem->put(t->d, p[i], n[i]);
 }
 
-/* Runs the test GEMM several times. Returns the seconds of the fastest run, which other processes
- * have disturbed least. */
+/* Runs the test GEMM several times. Returns the time of the fastest run in seconds, because this
+ * run was least slowed down by other processes. */
 static double fastest_run(test *t, xd_dtype type, xd_err *e)
 {
     xd_dev *d = t->d;
@@ -96,8 +98,8 @@ static int coordinate_of(const xd_degrees *d, int rank, xd_axis a)
     return rank % d->n[a];
 }
 
-/* Several ranks may have shard i: those for which part() returns i. Returns the speed of the
- * slowest of these ranks. */
+/* Returns the speed of the slowest rank that has shard i. The function `part` returns the shard of
+ * a rank; several ranks may have the same shard. */
 static double slowest_rank(const xd_plan *plan, const float *speed,
                            int (*part)(const xd_degrees *d, int rank), int i)
 {
@@ -149,8 +151,8 @@ static double share_of(const xd_balance *b, int sp)
                     : 1.0 / b->nsp;
 }
 
-/* Sets the speed of every pipeline stage. A stage is as fast as the one of its ranks that finishes
- * its tokens last. */
+/* Sets the speed of every pipeline stage. The time of a stage is the time of the rank that finishes
+ * its tokens last, and the stage's speed is the inverse of this time. */
 static void set_stages(xd_balance *b, const xd_plan *plan)
 {
     const xd_degrees *d = &plan->deg;
@@ -186,8 +188,8 @@ static xd_status make_balance(const xd_plan *plan, xd_balance *b, xd_err *e)
     return XD_OK;
 }
 
-/* Converts v from the test seconds of all ranks to speeds, rounded to 1/32 of the fastest rank's.
- * Returns the lowest speed of all ranks. */
+/* Replaces the values in v, which are the test times of all ranks in seconds, by speeds relative to
+ * the fastest rank, rounded to 1/32. Returns the lowest speed of all ranks. */
 static double to_speeds(float *v, int n)
 {
     float best = v[0], least = 1;

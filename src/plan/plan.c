@@ -27,9 +27,9 @@ static void degrees_text(xd_degrees d, char *out, size_t size)
         snprintf(out, size, "1 rank");
 }
 
-/* Writes up to three plans that are close to the degrees d and use at most `ranks` ranks. Plans
- * that lower one of the degrees come first, those with the most ranks before others; then come
- * plans with a degree above 1 on one axis only. */
+/* Writes the text of up to three valid plans that are similar to the plan with the degrees d and
+ * use at most `ranks` ranks. First come plans with one degree lowered, in order of decreasing
+ * number of ranks; then come plans that use only one axis. */
 static void nearest_plans(xd_degrees d, int ranks, char *out, size_t size)
 {
     xd_degrees best[3];
@@ -106,7 +106,8 @@ static xd_status describe_plan(xd_plan *p, const xd_parallel *a, const xd_dit_in
 }
 
 /* Sets and checks the tensor-parallel degree of text encoders, which are split over the first ranks
- * of the plan. If the plan uses fewer than `lowest` ranks, `lowest` ranks count as used. */
+ * of the plan. The limit of the degree is the number of ranks of the plan, or `lowest` if that is
+ * larger. */
 static xd_status set_text_degree(xd_plan *p, int asked, int lowest, const char *plan, xd_err *e)
 {
     int used = xd_degrees_product(p->deg);
@@ -180,8 +181,9 @@ static xd_status set_options(xd_plan *p, const xd_parallel *a, const xd_dit_info
     return XD_OK;
 }
 
-/* Fails if the program has set a reserved field of xd_parallel that no row of the table uses. Such
- * a field belongs to a later version of the header. */
+/* Fails if the program has set a part of the reserved bytes of xd_parallel that no option in the
+ * table of plan options uses. The program was then built with a later version of the header, which
+ * has more options. */
 static xd_status check_reserved(const xd_parallel *a, xd_err *e)
 {
     const xd_plan_table *t = xd_plan_table_now();
@@ -211,8 +213,8 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
         s = set_degrees(p, a, &product, e);
     if (s != XD_OK)
         return s;
-    /* These options are checked before the number of ranks: if they are invalid, a plan with other
-     * degrees would not help. */
+    /* These options are checked before the number of ranks, because an error in the number of ranks
+     * suggests other degrees, which would not help if these options are invalid. */
     p->displaced = a->use_displaced_patches;
     p->npatch = xd_plan_patches(a);
     if (p->displaced && p->npatch > 1)
@@ -222,7 +224,8 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
     s = check_ranks(p, what, product, ranks, e);
     if (s == XD_OK)
         s = set_options(p, a, d, e);
-    if (s == XD_OK)             /* without a model, some degrees may not be set yet            */
+    /* Without a model, the final degrees may not be known yet, so the check allows all ranks. */
+    if (s == XD_OK)
         s = set_text_degree(p, a->text_tensor_parallel_degree, d ? 1 : ranks, what, e);
     if (s == XD_OK)
         s = read_list(p, a->attn_layer_num_for_pp, d, e);

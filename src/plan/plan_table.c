@@ -74,7 +74,8 @@ void xd_plan_table_use(const xd_plan_table *t)
 
 const xd_option *xd_parallel_options(int *n)
 {
-    /* threads may write it at once: all write the same contents */
+    /* Several threads may write this array at the same time, since all of them write the same
+     * contents. */
     static xd_option flat[XD_PLAN_ROWS];
     for (int i = 0; i < now->n; i++)
         flat[i] = now->rows[i].option;

@@ -10,7 +10,8 @@
 static const double PAUSE_S = 1e-3;     /* seconds between two polls for notices               */
 
 typedef struct notice {         /* message that tells the failure of a rank                    */
-    int32_t code, rank;         /* status of the rank (0: no failure); its number              */
+    /* code: status of the rank that failed (0: no failure); rank: the number of this rank. */
+    int32_t code, rank;
     char    msg[1000];
 } notice;
 
@@ -18,8 +19,11 @@ struct xd_abort_notice {
     xd_comm *c;
     int      sent;
     double   checked_s;         /* time of the last poll for notices                           */
-    notice   mine, *received; /* mine: this rank's notice; received: [size]: notices of all ranks */
-    xd_req  *in, *out;          /* [size]: one receive (in) and one send (out) for each rank   */
+    /* mine: the notice that this rank sends; received: [size]: the notices of the other ranks. */
+    notice   mine, *received;
+    /* [size]: for each other rank, `in` is the pending receive of a notice and `out` is the
+     * pending send. */
+    xd_req  *in, *out;
 };
 
 static xd_tensor bytes_of(notice *f)

@@ -73,7 +73,7 @@ xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *bytes, xd_e
         return s == XD_OK && n ? broadcast(c, *data, n, e) : s;
     *bytes = (size_t)n;
     *data = calloc(1, (size_t)n + 1);
-    if (!*data)                 /* without memory for the message, communication fails         */
+    if (!*data) /* If the message cannot be allocated, this counts as a communication failure. */
         return xd_fail(e, XD_ECOMM, "no memory for %lld bytes of rank 0", (long long)n);
     return n ? broadcast(c, *data, n, e) : XD_OK;
 }

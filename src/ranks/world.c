@@ -7,7 +7,7 @@ xd_status xd_world_wait(xd_comm *c, xd_req r, xd_err *e)
         return XD_OK;
     xd_status s = xd_fail(e, XD_ECOMM, "a message between ranks failed%s%s",
                           c->err->msg[0] ? ": " : "", c->err->msg);
-    if (e)                      /* rank -1: each rank reports this error itself                   */
+    if (e) /* The rank number -1 means that every rank reports this error itself. */
         e->rank = -1;
     return s;
 }
@@ -33,7 +33,7 @@ xd_status xd_world_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e)
         goto out_of_step;
     *e = sent;
     return sent.code;
-out_of_step:                    /* reports `lost` only if this rank itself has not failed      */
+out_of_step: /* A communication error is reported only if this rank has no error of its own. */
     if (mine == XD_OK)
         *e = lost;
     e->rank = -1;
