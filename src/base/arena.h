@@ -1,8 +1,9 @@
 /* arena.h - declares a bump allocator, for pieces of memory that are freed together.
  *
  * An arena divides one block of device memory (backend/backend.h) into pieces. Pieces are freed by
- * rewinding to a mark. The same code first runs on a count device, which computes nothing, to
- * measure the arena's peak. A block of the measured size is always large enough for the real run.
+ * rewinding to a mark. To size the block, the same computation is first run on a count device,
+ * which allocates no memory and computes nothing; the arena of this run measures the peak. A block
+ * of the measured size is always large enough for the real run.
  *
  * xd_arena_keep allocates from the end of the block; rewinding the arena does not free these
  * pieces. */
@@ -14,8 +15,11 @@
 enum { XD_ALIGN = 64 };         /* every piece starts at a multiple of this many bytes       */
 
 typedef struct xd_arena {
-    char  *base;                /* the block, borrowed; not a valid address on a count device */
-    size_t cap, used, peak;     /* in bytes; `cap` excludes `kept`; `peak`: max of `used`        */
+    /* Start of the block, which the arena does not own; not a valid address on a count device. */
+    char  *base;
+    /* All three are in bytes. cap: size of the block without `kept`; used: bytes in use; peak:
+     * largest value of `used` so far. */
+    size_t cap, used, peak;
     size_t kept;                /* bytes allocated by xd_arena_keep at the end of the block    */
 } xd_arena;
 

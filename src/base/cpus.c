@@ -199,7 +199,7 @@ static void note_cache(const char *root, xd_cpu_info *all, int cpu)
     xd_cpuset same;
     int       first = -1;
     if (!read_set_of_cpu(root, cpu, "cache/index3/shared_cpu_list", &same)) {
-        all[cpu].l3 = -1;       /* -1: unknown, as if there were one L3 cache per socket        */
+        all[cpu].l3 = -1; /* -1: the L3 cache is unknown; one L3 cache per socket is assumed. */
         return;
     }
     for (int i = 0; i < XD_CPU_MAX; i++) {
@@ -298,8 +298,8 @@ int xd_cpus_share(const xd_cpus *c, int r, int n, xd_cpuset *share)
     return got;
 }
 
-/* Chooses at most `threads` cores of a NUMA node (-1: of any nodes), and adds the first cpu of each
- * chosen core to the share. */
+/* Chooses at most `threads` cores of the NUMA node `node`, or of all nodes if `node` is -1, and
+ * adds the first cpu of each chosen core to the share. */
 static int add_cores(const xd_cpus *c, int node, int threads, xd_cpuset *share)
 {
     int got = 0;
@@ -352,8 +352,8 @@ void xd_interleave(void *p, size_t bytes, const xd_cpuset *nodes)
         return;
     if (syscall(SYS_get_mempolicy, &mode, NULL, 0UL, NULL, 0UL) != 0 || mode != MPOL_DEFAULT)
         return;
-    /* An error of mbind is ignored, since memory that is not interleaved is only slower. mbind's
-     * last argument but one is the number of bits plus 1, because Linux subtracts 1. */
+    /* An error of mbind is ignored, since memory that is not interleaved is only slower. The number
+     * of bits passed to mbind is one too large, because Linux subtracts 1 from it. */
     syscall(SYS_mbind, (char *)p - skip, skip + bytes, (long)MPOL_INTERLEAVE, nodes->w, 1024UL + 1,
             0UL);
 }

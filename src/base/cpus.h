@@ -48,12 +48,12 @@ typedef struct xd_cpus {
 int  xd_cpus_read(xd_cpus *c, const char *root, const xd_cpuset *mask);
 void xd_cpus_free(xd_cpus *c);
 
-/* Computes the cpus of rank r of n. A rank's share consists of adjacent cores, and includes all
- * cpus of each of these cores. If the division leaves a remainder, the first ranks get one core
- * more. Returns the number of cpus, or 0 if there are more ranks than cores. */
+/* Computes the cpus of rank r of n. Rank r gets a share of adjacent cores, with all cpus of each of
+ * these cores. If the division leaves a remainder, the first ranks get one core more. Returns the
+ * number of cpus in the share, or 0 if there are more ranks than cores. */
 int  xd_cpus_share(const xd_cpus *c, int r, int n, xd_cpuset *share);
 /* Chooses one cpu on each of `threads` cores, all on one NUMA node if a node has that many cores.
- * Returns the number of cpus, or 0 if there are fewer cores than threads. */
+ * Returns the number of chosen cpus, or 0 if there are fewer cores than threads. */
 int  xd_cpus_spread(const xd_cpus *c, int threads, xd_cpuset *share);
 
 /* Finds the NUMA nodes to which the cpus in `cpus` belong. Returns the number of nodes, or 0 if

@@ -39,8 +39,8 @@ size_t xd_utf8_invalid_at(const char *s);
  * in `keep`. Text from a file, such as a tensor's name, could otherwise start new lines or send
  * escape sequences to a terminal. */
 void xd_clean(char *text, const char *keep);
-/* Replaces bytes as xd_clean does, and also new lines. All error messages and log lines pass
- * through xd_one_line. */
+/* Replaces with '?' every byte that xd_clean can replace, new lines included. All error messages
+ * and log lines pass through xd_one_line. */
 void xd_one_line(char *text);
 
 /* Returns the short name of a status code: "out of memory", "wrong format". The result is never

@@ -16,7 +16,8 @@
 
 enum {
     MAXOUT = 64,                /* max number of temporary files that xd_out_sweep can remove  */
-    WINDOW = 16384              /* number of pages that each query of the page cache maps      */
+    /* Number of pages that are mapped at a time to query whether they are in the page cache. */
+    WINDOW = 16384
 };
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static char *volatile  writing[MAXOUT];
@@ -64,7 +65,7 @@ const char *xd_path_hint(const char *path)
 xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, xd_err *e)
 {
     struct stat st;
-    /* so that opening a pipe does not wait for a writer */
+    /* With O_NONBLOCK, opening a pipe does not wait for a writer. */
     int         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     FILE       *f = fd < 0 ? NULL : fdopen(fd, "rb");
     char       *p = NULL;
@@ -380,7 +381,8 @@ xd_status xd_file_writable(const char *path, xd_err *e)
         return xd_fail(e, XD_EIO, "cannot write %s: it is a directory", path);
     if (!*path)
         return xd_fail(e, XD_EIO, "cannot write a file whose name is empty");
-    if (xd_file_is_stream(path))        /* do not open a pipe: that would wait for a reader    */
+    /* A pipe is not opened here, because opening it would wait for a reader. */
+    if (xd_file_is_stream(path))
         return access(path, W_OK) == 0
                    ? XD_OK : xd_fail(e, XD_EIO, "cannot write %s: %s%s", path,
                                       strerror(errno), xd_path_hint(path));

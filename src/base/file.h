@@ -31,7 +31,8 @@ xd_status xd_file_read_any(const char *path, size_t max, char **data, size_t *le
  * name in the same directory and then renamed. A device or a pipe is written directly. */
 typedef struct xd_out {
     FILE *f;
-    char *path, *tmp;           /* final name; temporary name, or NULL if the file has none    */
+    /* path: final name of the file; tmp: its temporary name, or NULL if it has none. */
+    char *path, *tmp;
     int   stream;               /* 1: the file is a device or a pipe                           */
 } xd_out;
 
@@ -44,8 +45,9 @@ void      xd_out_abort(xd_out *o);
 /* Checks that the file `path` can be created or replaced. Creates no file or directory. */
 xd_status xd_file_writable(const char *path, xd_err *e);
 
-/* Returns 1 while an xd_out that is a device or a pipe is open or being opened (which may block
- * until there is a reader). The function is async-signal-safe. */
+/* Returns 1 if the process has an output (xd_out) that is a device or a pipe. The output counts
+ * from the moment when its opening begins, because opening a pipe may block until there is a
+ * reader. The function is async-signal-safe. */
 int xd_out_streams(void);
 
 /* Removes the temporary files of all open xd_out. The function is async-signal-safe, for a signal
@@ -53,16 +55,16 @@ int xd_out_streams(void);
 void xd_out_sweep(void);
 
 /* In the range [at, at + bytes) of a file, counts the bytes that are not in the page cache and must
- * be read from disk. Counts complete pages, up to the end of the file. Also returns 0 if the system
- * does not tell: Linux tells which pages are cached only to users who may write the file. fd: the
- * file, open for reading. */
+ * be read from disk. Counts complete pages, up to the end of the file. Returns 0, too, if the
+ * number cannot be known: Linux reports the cached pages of a file only to users who may write the
+ * file. fd: descriptor of the file, open for reading. */
 size_t xd_file_cold_bytes(int fd, size_t at, size_t bytes);
 /* Asks the system to drop a file's clean pages from the page cache (posix_fadvise); best effort. */
 void   xd_file_drop_cached(int fd);
 
 /* Makes the path of a file in xdit's cache directory, $XDG_CACHE_HOME/xdit/NAME or
- * ~/.cache/xdit/NAME, and writes the path to `path`. Returns 0 if neither variable is set or the
- * path does not fit. */
+ * ~/.cache/xdit/NAME, and writes the path to `path`. Returns 0 if neither XDG_CACHE_HOME nor HOME
+ * is an absolute path, or if the path does not fit into `size` bytes. */
 int  xd_cache_path(const char *name, char *path, size_t size);
 /* Creates the parent directories of a path, and ignores failures. Changes the text `path` during
  * the call. */

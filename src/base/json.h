@@ -49,12 +49,12 @@ int            xd_json_is_list(const xd_json *j);
  *   'B' xd_ints of true (1) and false (0)         'D' xd_reals
  *   '>' an object ("text_config") whose keys are used if the config itself lacks them; one row
  * 'f' and 'd' also accept the strings "Infinity", "-Infinity", "NaN". 'i' and 'l' refuse fractions
- * and accept a list of equal numbers as that number. null means the default: `def` for numbers and
- * bools, `text` for strings, empty for lists. A key may be a path into nested objects:
- * "rope_scaling.factor". Each key of a path except the last must be an object or absent. A key may
- * occur in several rows. Rows with the same `off` are aliases: the field gets the value of the
- * first of these rows whose key is present; if no key is present, it gets the first row's
- * default. */
+ * and accept a list of equal numbers as that number. A null value means the default. The default
+ * is `def` for numbers and bools, `text` for strings, and the empty list for lists. A key may be a
+ * path into nested objects: "rope_scaling.factor". Each key of a path except the last must be an
+ * object or absent. A key may occur in several rows. Rows with the same `off` are aliases: the
+ * field gets the value of the first of these rows whose key is present; if no key is present, it
+ * gets the first row's default. */
 typedef struct xd_field {
     const char *json;
     size_t      off;

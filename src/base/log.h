@@ -3,7 +3,7 @@
  *
  * Every thread has a current log, which is the log of the engine whose function the thread runs, so
  * that two engines of one process can have two logs. Lines of a thread without a current log are
- * dropped. Levels are those of xdit/err.h (XD_LOG_ERROR .. XD_LOG_DEBUG). */
+ * dropped. The levels XD_LOG_ERROR to XD_LOG_DEBUG are defined in xdit/err.h. */
 #ifndef XD_BASE_LOG_H
 #define XD_BASE_LOG_H
 

@@ -6,21 +6,23 @@
 
 enum { XD_HUGE_PAGE = 2 << 20 };
 
-/* This system's page size: 4 KiB; 16 or 64 on some ARM CPUs. */
+/* Returns the system's page size in bytes, which is 4 KiB on most CPUs, and 16 or 64 KiB on some
+ * ARM CPUs. */
 size_t xd_page_bytes(void);
 /* Rounds bytes up to a multiple of the page size. */
 size_t xd_pages_round_up(size_t bytes);
 
-/* Maps `bytes` of new private memory (fd -1), or the first `bytes` of the file `fd`, shared with
- * other processes. Blocks of at least one huge page start on a huge page boundary, and the system
- * may use huge pages for them. Returns NULL if out of memory. */
+/* If fd is -1, maps `bytes` of new private memory; otherwise maps the first `bytes` of the file
+ * `fd`, so that other processes share the memory. Blocks of at least one huge page start on a huge
+ * page boundary, and the system may use huge pages for them. Returns NULL if out of memory. */
 void *xd_pages_map(size_t bytes, int fd);
 void  xd_pages_unmap(void *p, size_t bytes);    /* unmaps memory; p may be NULL                */
-/* Allocates the pages of bytes [from, to) of a mapped file at once, if the system can (Linux 5.14).
- * Returns 0 if memory is short. Touching these pages later would then kill the process. On Linux
- * 6.1 the function requests huge pages, even where files get huge pages only by madvise, and
- * returns 2 if the complete range became huge pages. If the block is interleaved over `nodes` NUMA
- * nodes, each node gets the same number of huge pages. */
+/* Allocates the pages of the bytes [from, to) of a mapped file now instead of at their first use.
+ * This needs Linux 5.14. Returns 0 if memory is short. If memory is short, a later use of these
+ * pages would kill the process. From Linux 6.1 on, the function requests huge pages, also on
+ * systems that by default use no huge pages for files. It returns 2 if the complete range became
+ * huge pages. If the block is interleaved over `nodes` NUMA nodes, each node gets the same number
+ * of huge pages. */
 int   xd_pages_allocate(void *p, size_t from, size_t to, int nodes);
 
 #endif

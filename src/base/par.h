@@ -4,8 +4,9 @@
  * distribute their work over the threads of the pool with xd_par_for. The ranges of work depend
  * only on n and the number of threads, so results do not depend on timing. Idle threads spin for
  * about 20 microseconds and then sleep; with OMP_WAIT_POLICY=passive, or if there are more threads
- * than cores, idle threads sleep at once. A call of xd_par_for from inside a range, or during
- * another thread's call, runs on the calling thread alone. */
+ * than cores, idle threads sleep at once. If xd_par_for is called by a function that xd_par_for
+ * runs, or while another thread is in xd_par_for, all work of the call is done on the calling
+ * thread. */
 #ifndef XD_BASE_PAR_H
 #define XD_BASE_PAR_H
 
@@ -17,8 +18,9 @@ int xd_par_set(int n);
 int xd_par_threads(void);
 int xd_par_cores(void);         /* returns the number of cores in the process's affinity mask */
 
-/* Calls fn(ctx, begin, end, thread) on contiguous ranges that partition [0, n), one for each thread
- * (no call for n <= 0; fewer ranges if n is less than the thread count). */
+/* Divides [0, n) into contiguous ranges, one for each thread, and calls fn(ctx, begin, end, thread)
+ * for each range. There are fewer ranges if n is less than the number of threads, and none if n is
+ * not positive. */
 void xd_par_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                 void *ctx);
 

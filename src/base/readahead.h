@@ -2,7 +2,7 @@
  * parts are used.
  *
  * The thread fills only the system's page cache, so data that is never used costs the process no
- * memory. Without the thread, data is read when it is used. */
+ * memory. The thread is optional: data that it has not read ahead is read when it is used. */
 #ifndef XD_BASE_READAHEAD_H
 #define XD_BASE_READAHEAD_H
 

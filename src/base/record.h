@@ -3,8 +3,9 @@
  *
  * A record, i.e. a struct that a program allocates, begins with a size_t, which is the struct's
  * size in the program's build and is set by the struct's init function. New fields are added at the
- * end of the record, never to a struct inside the record. The size is always a multiple of 8
- * without padding, so that a new field never takes the place of an older version's padding. */
+ * end of the record, never to a struct inside the record. The size of a record is always a multiple
+ * of 8, and a record has no padding at its end. A new field therefore never overlaps bytes that
+ * were padding in an older version. */
 #ifndef XD_BASE_RECORD_H
 #define XD_BASE_RECORD_H
 

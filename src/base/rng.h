@@ -1,10 +1,10 @@
 /* rng.h - generates normally distributed noise for latents.
  *
- * The generator "torch" returns the values of torch.randn with
- * torch.Generator("cpu").manual_seed(seed) in f32, from mt19937 in torch's own Box-Muller order (16
- * values at a time for n >= 16, one by one for smaller n). The generator "philox" is counter-based
- * (Salmon et al. 2011, Philox 4x32-10): element i depends only on the seed and i, so every rank can
- * generate only its own rows. */
+ * The generator "torch" returns, in f32, the values of torch.randn with
+ * torch.Generator("cpu").manual_seed(seed). Like torch, it converts the output of mt19937 by the
+ * Box-Muller method, for n >= 16 in groups of 16 values, otherwise one value at a time. The
+ * generator "philox" is counter-based (Salmon et al. 2011, Philox 4x32-10): element i depends only
+ * on the seed and i, so every rank can generate only its own rows. */
 #ifndef XD_BASE_RNG_H
 #define XD_BASE_RNG_H
 
@@ -19,20 +19,21 @@ typedef struct xd_rng {         /* a sequence of normal random numbers; copied b
 
 /* Opens a generator. name: "torch" or "philox". */
 void xd_rng_open(xd_rng *r, const char *name, int64_t seed);
-/* Writes the next n normal random numbers. For "torch" the values depend on n, as torch.randn's
- * values depend on the number of elements. */
+/* Writes the next n normal random numbers. As in torch.randn, the values of the generator "torch"
+ * also depend on n, because an n below 16 and a remainder of n / 16 are treated differently. */
 void xd_rng_normal(xd_rng *r, float *out, int64_t n);
 
-/* Fill `out` with n normally distributed values, N(0,1). xd_noise_torch first skips `draw` earlier
- * draws of n values each. For philox, `first` is the index of the first element. */
+/* Both functions fill `out` with n normally distributed values, N(0,1). xd_noise_torch returns the
+ * noise of draw number `draw`, counted from 0: it skips n values for each earlier draw.
+ * xd_noise_philox returns the elements from index `first` on. */
 void xd_noise_torch(float *out, int64_t n, int64_t seed, int draw);
 void xd_noise_philox(float *out, int64_t first, int64_t n, int64_t seed);
 
 /* Returns a random 32-bit seed from the system. */
 uint32_t xd_rng_random_seed(void);
 
-/* Return a 64-bit hash of a text (FNV-1a), and of a hash together with a number (splitmix64). The
- * hashes are seeds of random weights. */
+/* xd_hash_text returns a 64-bit hash of a text (FNV-1a), and xd_hash_mix combines a hash with a
+ * number into a new hash (splitmix64). The hashes are seeds of random weights. */
 uint64_t xd_hash_text(const char *s);
 uint64_t xd_hash_mix(uint64_t h, uint64_t i);
 

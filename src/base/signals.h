@@ -6,8 +6,8 @@
 #include <signal.h>
 
 /* Fills `set` with all signals except the synchronous ones, which an instruction of the thread
- * itself raises, such as SIGBUS after a mapped file was truncated. A blocked synchronous signal
- * would kill the process although it has a handler. */
+ * itself raises, such as SIGBUS after a mapped file was truncated. If such a signal were blocked,
+ * the system would kill the process without calling the signal's handler. */
 static inline void xd_signals_for_caller(sigset_t *set)
 {
     static const int own[] = { SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP };

@@ -42,24 +42,24 @@ typedef struct xd_comm_ops {
     xd_req (*gather)   (xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in);
     /* Gathers on every rank the tensors of all ranks (all-gather), which are sent around a ring:
      * part[r] is the contiguous tensor of rank r. Each rank sends only to the next rank: first its
-     * own tensor, then the tensors that it receives, except the one that came from the next rank
-     * originally. */
+     * own tensor, then each tensor that it receives. A tensor is not sent back to the rank that
+     * owns it. */
     xd_req (*circulate)(xd_comm *c, const xd_tensor *part);
     /* Exchanges tensors between all ranks (all-to-all): sends give[r] to rank r, and receives
      * get[r] from rank r. Views have any strides, but the stride of the last dimension is 1. Views
      * may have zero elements. A tensor that a rank sends to itself is copied. */
     xd_req (*exchange) (xd_comm *c, const xd_tensor *give, const xd_tensor *get);
     /* Exchanges tensors without copies where possible (zero-copy). If the tensor that rank r sends
-     * is in the shared-memory window of rank r, get[r] becomes a view of this tensor, and rank r
-     * must not write to the tensor until the next message from this rank. If the tensor is not in a
-     * window, get[r] is filled as in `exchange`. The array `get` must stay valid until the
-     * operation completes. */
+     * is in the shared-memory window of rank r, get[r] becomes a view of this tensor. In this case
+     * rank r must not write to the tensor until it has received the next message from this rank. If
+     * the tensor is not in a window, get[r] is filled as in `exchange`. The array `get` must stay
+     * valid until the operation completes. */
     xd_req (*exchange_views)     (xd_comm *c, const xd_tensor *give, xd_tensor *get);
     /* Exchanges views of destination tensors, so that a rank can write results directly into
-     * another rank's memory. If the tensor that rank r gives to this rank is in the window of rank
-     * r, get[r] becomes a view of this tensor; otherwise get[r] does not change. exchange_places
-     * sends no tensor bytes. A later `exchange` of results that are already in such a destination
-     * copies nothing. */
+     * another rank's memory. If the destination tensor that rank r passes for this rank (in its own
+     * `give`) is in the window of rank r, get[r] becomes a view of that tensor; otherwise get[r]
+     * does not change. exchange_places sends no tensor bytes. A later `exchange` of results that
+     * are already in such a destination copies nothing. */
     xd_req (*exchange_places)    (xd_comm *c, const xd_tensor *give, xd_tensor *get);
     xd_req (*send)     (xd_comm *c, xd_tensor t, int to);       /* sends a contiguous tensor   */
     xd_req (*recv)     (xd_comm *c, xd_tensor t, int from);     /* fills a contiguous tensor   */
@@ -72,10 +72,11 @@ typedef struct xd_comm_ops {
     void   (*poke)     (xd_comm *c);            /* lets pending messages make progress         */
     void   (*barrier)  (xd_comm *c);
     /* Allocates host memory that all ranks of a group on one host (split_host) share. The call is
-     * collective. If the system can report a shortage of memory, the pages are allocated at once;
-     * otherwise a shortage would kill the process when it first uses a page. *first is 1 on the
-     * rank that should write the contents. The memory is freed when `c` is closed. Returns NULL on
-     * all ranks if shared memory is not available. */
+     * collective. The pages are allocated immediately if the system has a call that reports a
+     * shortage of memory. Without such a call, a shortage would kill the process when a page is
+     * first used. Sets *first to 1 on the one rank that should write the contents of the memory,
+     * and to 0 on the others. The memory is freed when `c` is closed. Returns NULL on all ranks if
+     * shared memory is not available. */
     void  *(*share)    (xd_comm *c, size_t bytes, int *first);
     /* Opens a shared-memory window for a group of ranks on one host. The window has `bytes` bytes
      * of memory for each rank, which all ranks of the group can read. The call is collective.
@@ -86,7 +87,8 @@ typedef struct xd_comm_ops {
     /* Returns 1 if p is in a shared-memory window that this rank opened and all ranks of c are on
      * this rank's host. For such an address p, exchange_views copies no bytes. */
     int    (*in_window)(xd_comm *c, const void *p);
-    /* Closes a shared-memory window. Call when all operations that use the window are complete. */
+    /* Closes a shared-memory window. The caller must first complete all operations that use the
+     * window. */
     void   (*window_close)(xd_comm *c, void *p);
     /* Logs c->err and aborts all ranks of the world. The function does not return. */
     void   (*abort)    (xd_comm *c, int code);
@@ -110,7 +112,7 @@ struct xd_comm {
     const xd_comm_ops *ops;
     int         rank, size;
     xd_traffic *traffic;        /* traffic counts of the world; never NULL                     */
-    xd_err     *err;            /* records the first failure of this world; never NULL         */
+    xd_err     *err;            /* record of the first failure of this world; never NULL       */
     void       *priv;
 };
 
@@ -120,15 +122,16 @@ struct xd_comm {
  * groups of a world must be closed before the world. Only the thread that opened a world may use
  * the world; while the world is open, xd_par_poke lets its messages make progress. */
 xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e);
-/* Opens a world of the ranks of the program's own communicator: *mpi_comm is an MPI_Comm. All
- * messages use duplicates of this communicator. MPI must be initialised, and is not finalised when
- * the world is closed. A communicator of one rank becomes a "self" world. The call is collective
- * over the communicator's ranks. */
+/* Opens a world whose ranks are those of the program's own communicator. The argument mpi_comm
+ * points to this MPI_Comm. All messages use duplicates of this communicator. MPI must be
+ * initialised, and is not finalised when the world is closed. A communicator of one rank becomes a
+ * "self" world. The call is collective over the communicator's ranks. */
 xd_status xd_comm_from_mpi(xd_comm **c, const void *mpi_comm, xd_err *e);
 /* Opens a count communicator. A count communicator acts as rank `rank` of `size`, sends nothing and
  * counts the bytes that this rank would send. A count communicator never dereferences tensors. A
- * count communicator does not know the keys that the other ranks pass to `split`. In `split`, `key`
- * must therefore be this rank's number in the new group, 0..size-1. */
+ * count communicator does not know the keys that the other ranks pass to `split`. The caller must
+ * therefore pass this rank's number in the new group, from 0 to size - 1, as the `key` of
+ * `split`. */
 xd_status xd_comm_count(xd_comm **c, int rank, int size, xd_err *e);
 /* Functions that a count communicator calls for each group and each message. */
 typedef enum xd_message { XD_MESSAGE_SEND, XD_MESSAGE_RECV, XD_MESSAGE_COLLECTIVE } xd_message;
@@ -154,8 +157,8 @@ void      xd_comm_close(xd_comm **c);
  * rank. */
 int       xd_comm_launched(void);
 /* Returns the number of processes that an MPI launcher started, including this one, as given in the
- * environment. Returns 1 if there is no launcher, and 0 if the number is unknown, since PMIx does
- * not put the number into the environment. */
+ * environment. Returns 1 if there is no launcher. Returns 0 if the number is unknown, as with
+ * launchers that use PMIx, which does not put it into the environment. */
 int       xd_comm_launch_size(void);
 /* Returns this process's rank under an MPI launcher (also if it is the only process); returns -1 if
  * there is no launcher. */
@@ -165,7 +168,8 @@ int       xd_comm_launch_rank(void);
 int       xd_comm_launch_local(int *rank, int *ranks);
 /* While a world is open, returns the number of cores for this rank: the host's usable cores are
  * divided evenly among the host's ranks, and the result is at least 1. Sets *ranks and *cores to
- * the host's totals. If several worlds are open, the one opened last counts. */
+ * the host's totals. If several worlds are open, the results are those of the world that was opened
+ * last. */
 int       xd_comm_share(int *ranks, int *cores);
 /* While a world is open: sets *rank to this rank's number among the ranks of its host, *ranks to
  * the number of ranks of the host, and *cpus to the union of the cpus that the host's ranks may

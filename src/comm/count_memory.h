@@ -3,9 +3,9 @@
  *
  * The prediction models the buffers of staging.c and the mailboxes of direct.c. A message uses the
  * smallest free buffer that is large enough, or a new one; buffers are deallocated only when the
- * communicator closes. A mailbox can be used again after the peer has sent three more messages,
- * because two may be in flight and receives are posted one ahead. A staging buffer can be used
- * again after XD_STAGE_ENDING more calls. */
+ * communicator closes. A mailbox can be used again after the peer has sent three more messages: up
+ * to two messages may be in flight, and each rank posts one receive in advance. A staging buffer
+ * can be used again after XD_STAGE_ENDING more calls. */
 #ifndef XD_COMM_COUNT_MEMORY_H
 #define XD_COMM_COUNT_MEMORY_H
 
@@ -16,7 +16,8 @@ typedef struct xd_count_buffer { size_t cap; int64_t until; } xd_count_buffer;
 typedef struct xd_count_buffers { xd_count_buffer *v; int n, cap; } xd_count_buffers;
 
 typedef struct xd_count_world { /* modelled message memory of one rank                         */
-    /* In `traffic`, `way` is the transport of messages, and device_bytes the predicted memory. */
+    /* traffic->way is the transport of messages between devices; traffic->device_bytes is the
+     * predicted memory. */
     xd_traffic  *traffic;
     xd_count_buffers packed;    /* buffers for messages that are staged through the host          */
     int64_t      calls;         /* number of calls begun so far                                */
@@ -34,13 +35,14 @@ int  xd_count_group_open(xd_count_group *g, int rank, int size);
 void xd_count_group_close(xd_count_group *g);
 void xd_count_world_close(xd_count_world *w);
 
-/* Call xd_count_call when a call begins, then xd_count_send or xd_count_recv for each of its
- * tensors. packs is 1 if a tensor in host memory passes through a device buffer. */
+/* Call xd_count_call when a communication call begins, then xd_count_send or xd_count_recv for each
+ * tensor of the call. Set `packs` to 1 if a tensor in host memory is copied through a buffer on the
+ * device. */
 void xd_count_call(xd_count_world *w);
 void xd_count_send(xd_count_world *w, xd_count_group *g, int to, xd_tensor t, int packs);
 void xd_count_recv(xd_count_world *w, xd_count_group *g, int from, xd_tensor t, int packs);
-/* Counts the buffers of an all-reduce. Between devices, every rank sends its f32 elements to every
- * other rank. */
+/* Counts the buffers of an all-reduce. If the devices exchange messages directly, every rank sends
+ * its f32 elements to every other rank. */
 void xd_count_sum(xd_count_world *w, xd_count_group *g, xd_tensor io, xd_red op);
 
 #endif

@@ -23,18 +23,19 @@ typedef struct xd_links     xd_links;           /* links between the ranks of a 
 
 /* The transport of messages between devices for one group of ranks. */
 typedef struct xd_direct {
-    xd_mailboxes *m;            /* mailboxes; if m and links are NULL, messages are staged     */
+    xd_mailboxes *m;            /* mailboxes; NULL if links are used or messages are staged    */
     xd_links     *links;
     xd_comm      *notes;        /* communicator of the same ranks, for notes about mailboxes   */
-    /* [size]: each rank's number on the host or, with links, in the world. */
+    /* [size]: for each rank of the group, its number on the host if mailboxes are used, or in the
+     * world if links are used. */
     int          *rank;
     int           me;           /* this rank's number in the group                             */
 } xd_direct;
 
 /* Opens mailboxes between all ranks of this host. If mailboxes are not available on this host,
  * returns NULL on all ranks of the host, with the reason in *why. Sets *any to 1 if at least one
- * host of the world has mailboxes. The call is collective over `world`, the communicator under the
- * staging communicator of `w`. */
+ * host of the world has mailboxes. The call is collective over `world`, which is the communicator
+ * that the staging communicator of `w` wraps. */
 xd_mailboxes *xd_mailboxes_open(xd_staging *w, xd_comm *world, int *any, const char **why);
 /* Returns 1 if the world has ranks on other hosts, which these mailboxes do not reach. */
 int           xd_mailboxes_partial(const xd_mailboxes *m, int world_size);
@@ -63,8 +64,9 @@ xd_status     xd_direct_unpack(xd_staging *w, xd_stage_call *k);
 /* Copies between two tensors of this rank in host or device memory, for call k. Returns 0 if out of
  * memory. */
 int           xd_direct_copy(xd_staging *w, xd_stage_call *k, xd_tensor to, xd_tensor from);
-/* Call when the notes (mailbox numbers, byte counts) of call k have arrived. Queues the copies of
- * received data, for which later computation waits. */
+/* Ends the call k; the caller must first have received the notes (mailbox numbers and byte counts)
+ * of this call. Queues the copies of the received data on the device; computation that is queued
+ * later waits for these copies. */
 xd_status     xd_direct_end(xd_direct *g, xd_stage_call *k, int size);
 
 #endif

@@ -29,9 +29,9 @@ void    xd_comm_unpack(xd_tensor to, const void *from);
 /* Copies between views of the same shape and type; returns 0 if shapes or types differ. */
 int     xd_comm_copy(xd_tensor to, xd_tensor from);
 
-/* For an all-gather into `out`, xd_gather_row returns the bytes of a row, and xd_gather_at returns
- * the index in `out` of rank r's first row. If r is the number of ranks, xd_gather_at returns the
- * total number of rows. */
+/* The layout of an all-gather into `out`: xd_gather_row returns the number of bytes of a row, and
+ * xd_gather_at returns the index in `out` of the first row of rank r. If r is the number of ranks,
+ * xd_gather_at returns the total number of rows. */
 size_t  xd_gather_row(xd_tensor out);
 int64_t xd_gather_at(const int64_t *rows, int r);
 
@@ -41,12 +41,14 @@ int64_t xd_gather_at(const int64_t *rows, int r);
  * rank order. */
 int     xd_reduce_direct(size_t bytes, int size);
 int64_t xd_reduce_piece(int64_t n, int r, int size);
-/* Computes acc = acc (op) from for n elements. Returns 0 for a type that has no reduction. */
+/* Reduces n elements: each element of `acc` becomes acc op from, for example their sum. Returns 0
+ * for a type that has no reduction. */
 int     xd_reduce(void *acc, const void *from, int64_t n, xd_dtype t, xd_red op);
 
-/* Compute the binomial tree of a broadcast, in which the number v of a rank is counted from the
- * root rank. xd_tree_parent returns the parent of v (-1 for the root). xd_tree_children writes the
- * children of v, largest subtree first, and returns their number, at most 31. */
+/* These functions compute the binomial tree of a broadcast. A rank is denoted by v, its distance
+ * from the root rank (modulo the number of ranks). xd_tree_parent returns the parent of v, or -1
+ * for the root. xd_tree_children writes the children of v, those with the largest subtrees first,
+ * and returns the number of children, at most 31. */
 int     xd_tree_parent(int v);
 int     xd_tree_children(int v, int size, int *child);
 

@@ -14,12 +14,14 @@
  * with the reason in *why. The call is collective. */
 xd_links *xd_links_open(xd_staging *w, xd_comm *world, const char **why);
 void      xd_links_close(xd_links *l);
-/* Begin and end a call as xd_direct_begin and xd_direct_end do, but with links. */
+/* These functions begin and end a communication call like xd_direct_begin and xd_direct_end, but
+ * send its messages through links. */
 int       xd_links_begin(const xd_direct *g, xd_stage_call *k, int size, int peer,
                          xd_traffic *traffic);
 xd_status xd_links_end(const xd_direct *g, xd_stage_call *k);
-/* Aborts a receive for which no message will be sent. All earlier calls that the caller awaits must
- * be complete. The link of the aborted receive cannot be used any more. */
+/* Aborts a receive for which no message will be sent. The caller must first complete all earlier
+ * calls whose results it needs. Closes the link of the aborted receive, so no later message can use
+ * this link. */
 void      xd_links_give_up(xd_links *l, const xd_stage_call *k);
 
 #endif

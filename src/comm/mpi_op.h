@@ -1,10 +1,10 @@
 /* mpi_op.h - defines the state of one call of the MPI communicator (an operation): the messages of
  * the call, in phases, and the call's staging buffers.
  *
- * The free operations and staging buffers, and the list of operations that have work to do between
- * messages, exist once per process, like MPI itself. Only the thread that opened MPI uses these
- * functions. Freed memory goes to free lists, so a loop of calls allocates nothing after its first
- * iteration. */
+ * There is one list of unused operations, one list of unused staging buffers and one list of
+ * operations that have work to do between messages in each process, as there is one MPI. Only the
+ * thread that opened MPI uses these functions. Freed memory goes to free lists, so a loop of calls
+ * allocates nothing after its first iteration. */
 #ifndef XD_COMM_MPI_OP_H
 #define XD_COMM_MPI_OP_H
 
@@ -22,7 +22,7 @@ typedef struct xd_mpi_world {
     int        users, rank;
     struct xd_mpi_world *next;  /* next in the list of open worlds                             */
     MPI_Group  host;            /* MPI group of the ranks on this rank's host                  */
-    MPI_Comm   control;         /* polled so that messages make progress; sends no messages     */
+    MPI_Comm   control; /* communicator without messages; polling it lets MPI make progress */
     /* 1: the world was made from the program's own communicator (xd_comm_from_mpi). */
     int        lent;
     xd_cpuset  cpus;            /* cpus that the ranks of this host may use together           */
@@ -46,7 +46,7 @@ typedef struct xd_mpi_staging { /* a staging buffer of an operation             
     char            *p;
 } xd_mpi_staging;
 
-typedef struct xd_mpi_peer {    /* peer and size of one MPI request of an operation           */
+typedef struct xd_mpi_peer { /* other rank and expected size of one MPI request of an operation */
     int64_t expect;             /* expected bytes of a receive; -1: a send                     */
     int     peer;
 } xd_mpi_peer;
@@ -66,8 +66,8 @@ typedef enum xd_exchange_kind {
 typedef struct xd_zero_copy xd_zero_copy;       /* a view exchanged within the host (zero_copy.c) */
 typedef struct xd_mpi_op xd_mpi_op;
 struct xd_mpi_op {
-    /* Links of a list: of free operations, or of operations that have work left between
-     * messages. */
+    /* Neighbours in a linked list. The list has either the unused operations, or the operations
+     * that have work to do between messages. */
     xd_mpi_op       *next, **at;
     xd_mpi_group    *g;
     int64_t          serial;
@@ -75,7 +75,7 @@ struct xd_mpi_op {
     int              ended, tag;
     MPI_Request     *req;
     MPI_Status      *st;
-    xd_mpi_peer     *part;          /* [n] peer and size of each request in `req`              */
+    xd_mpi_peer     *part; /* [n]: for each request in `req`, its other rank and expected size */
     xd_mpi_scatter  *move;          /* [nmove]: received data, and views to which it is unpacked */
     int              n, cap, nmove, capmove, nviews;
     /* [nviews] views exchanged within the host, in a staging buffer. */
@@ -84,7 +84,7 @@ struct xd_mpi_op {
     /* Posts the messages of the next phase; NULL: there is no further phase. */
     void           (*then)(xd_mpi_op *j);
     xd_mpi_staging  *stages;        /* staging buffers that the operation uses                 */
-    xd_tensor        io;            /* this and the members below are arguments of `then`      */
+    xd_tensor        io; /* the function `then` uses this field and the following fields */
     xd_red           op;
     int              root, hop;
     char            *stage;
@@ -114,27 +114,29 @@ xd_req  xd_mpi_op_start(xd_mpi_op *j);
 xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n);
 int       xd_mpi_test(xd_comm *c, xd_req *r);
 void      xd_mpi_drop(xd_comm *c, xd_req *r, int n);
-/* does the work that pending operations have between two phases of messages */
+/* Runs the next phase of every pending operation whose messages of the current phase have
+ * arrived. */
 void      xd_mpi_advance(void);
 /* Pauses a waiting rank between two polls. polls: the number of polls so far. */
 void      xd_mpi_idle(int polls);
-void      xd_mpi_free_lists(void);      /* frees the free operations and free staging buffers  */
+void      xd_mpi_free_lists(void);      /* frees all unused operations and staging buffers     */
 /* Records and logs an MPI failure of a world. Returns XD_ECOMM. */
 xd_status xd_mpi_fail(xd_mpi_world *w, int rank, const char *what, int code);
 
-/* xd_shares_memory returns 1 if views are exchanged with rank `rank` through shared memory,
- * xd_all_share_memory if they are with all ranks. Both ranks of a pair get the same result. */
+/* xd_shares_memory returns 1 if this rank exchanges views with rank `rank` through shared memory.
+ * xd_all_share_memory returns 1 if this is true of all ranks of the group. Both ranks of a pair get
+ * the same result. */
 int     xd_shares_memory(const xd_comm *c, int rank);
 int     xd_all_share_memory(const xd_comm *c);
-/* Add one sent or received view of an exchange to its operation. xd_zero_copy_finish posts the last
- * phase; it is called after all views were added, as xd_mpi_op.then. */
+/* Add one view that an exchange sends or receives to the exchange's operation. xd_zero_copy_finish
+ * posts the last phase of the exchange. The operation calls it through xd_mpi_op.then. */
 void    xd_zero_copy_send(xd_mpi_op *j, xd_tensor t, int to);
 /* The calls exchange_views and exchange_places change *t to a view of the other rank's tensor. */
 void    xd_zero_copy_recv(xd_mpi_op *j, xd_tensor *t, int from);
 void    xd_zero_copy_finish(xd_mpi_op *j);
 
-/* Begin an all-reduce of j->io, which is split into one piece per rank: xd_zero_copy_sum in shared
- * memory among ranks of one host, xd_sum_by_messages by messages. */
+/* Begin an all-reduce of j->io in which each rank sums one piece of the elements. xd_zero_copy_sum
+ * uses shared memory between ranks of one host, and xd_sum_by_messages uses messages. */
 void    xd_zero_copy_sum(xd_mpi_op *j);
 void    xd_sum_by_messages(xd_mpi_op *j);
 

@@ -47,7 +47,7 @@ typedef struct xd_stage_call {
     xd_req           real;              /* request of the wrapped communicator, if `started` is 1 */
     /* direct is 1 if data goes directly between devices (direct.h). */
     int              started, direct;
-    /* Arguments of the call are kind, peer, op and rows. */
+    /* The fields kind, peer, op and rows are arguments of the communication call. */
     int              kind, peer;
     xd_red           op;
     int64_t         *rows;              /* [size]: for a gather, the number of rows of each rank */
@@ -83,8 +83,8 @@ typedef struct xd_staging {
     struct xd_mailboxes *mailboxes;
     struct xd_links    *links;          /* links of a library such as NCCL (linked.h), or NULL */
     int                 direct;         /* 1: some rank of the world has mailboxes or links    */
-    /* chosen is 1 after the ranks have agreed on `direct`; rank is this rank's number in the
-     * world. */
+    /* chosen: 1 after the ranks have agreed whether to use direct transport; rank: this rank's
+     * number in the world */
     int                 chosen, rank;
 } xd_staging;
 
@@ -95,7 +95,8 @@ void        xd_staging_close(xd_staging *w);
 /* Begins a communication call, at first without tensors. Returns NULL if out of memory. */
 xd_stage_call *xd_stage_begin(xd_staging *w);
 
-/* What a communication call does with a tensor of the caller: it reads or fills the tensor. */
+/* Access of a communication call to a tensor of the caller: the call reads the tensor, or it writes
+ * received data to the tensor. */
 enum { XD_STAGE_READS = 1, XD_STAGE_FILLS = 2 };
 
 /* Allocates memory for a call, in pinned host memory or on the device. Returns NULL if out of
@@ -105,8 +106,9 @@ char       *xd_stage_alloc(xd_staging *w, xd_stage_call *k, int on_device, size_
 int         xd_stage_copies_add(xd_stage_copies *l, xd_tensor t, char *p);
 /* Returns 1 if the tensor is in device memory. */
 int         xd_stage_on_device(const xd_staging *w, xd_tensor t);
-/* Sets *host to a copy of tensor t in host memory, or to t itself if t is in host memory. how:
- * XD_STAGE_READS, XD_STAGE_FILLS or both. Returns 0 if out of memory. */
+/* Makes the tensor t accessible to the host: *host is a copy of t in host memory, or t itself if t
+ * is already in host memory. The argument `how` is XD_STAGE_READS, XD_STAGE_FILLS or both. Returns
+ * 0 if out of memory. */
 int         xd_stage_view(xd_staging *w, xd_stage_call *k, xd_tensor t, int how, xd_tensor *host);
 /* Queues on the compute stream a copy between two device tensors. */
 void        xd_stage_copy_on_device(xd_staging *w, xd_tensor to, xd_tensor from);

@@ -12,16 +12,17 @@
 typedef struct xd_pixels {      /* an image in memory, as rows of pixels of 3 bytes           */
     uint8_t *rgb;
     int64_t  w, h;
-    /* 1: only the size is read: xd_pixels_new stores the size and then fails, so that no pixels are
-     * decoded. */
+    /* 1: only the size is read; to stop before pixels are decoded, xd_pixels_new returns an error
+     * after it has stored the size. */
     int      size_only;
     /* 1: when an image with transparent pixels is read, it becomes a mask, which is white where the
      * image is transparent (xd_pixels_mask). */
     int      as_mask;
     int      quick;             /* 1: a PNG is compressed faster, into a larger file           */
     int      quality;           /* quality of lossy formats: 0 .. 100                          */
-    /* Exif orientation of an image that is read, 2 to 8; with other values the image is upright. A
-     * format's `read` sets the orientation before it calls xd_pixels_new. */
+    /* Exif orientation of an image that is read. The values 2 to 8 describe a rotated or mirrored
+     * image; any other value means an upright image. A format's `read` sets the orientation before
+     * it calls xd_pixels_new. */
     int      orientation;
 } xd_pixels;
 
@@ -29,9 +30,10 @@ typedef struct xd_codec {
     const char *name;           /* name of the format, "PNG"                                  */
     const char *const *tails;   /* file name extensions: ".jpg", ".jpeg", NULL                */
     int64_t     max_side;       /* max pixels per side                                        */
-    /* Writes an image to an open file. The caller checks `f` for write errors. */
+    /* Writes an image to an open file. The caller checks `f` for write errors. NULL if images of
+     * this format are read but not written; the list `tails` is then empty. */
     xd_status (*write)(FILE *f, const char *path, const xd_pixels *p, const xd_image_text *texts,
-                       xd_err *e);      /* NULL: the format is only read; `tails` is then empty */
+                       xd_err *e);
     /* Returns 1 if the first bytes are those of this format. */
     int       (*is)(const uint8_t *data, size_t len);
     /* Decodes a file's bytes to p->rgb, which is malloc'ed. path: name of the file in errors. */
@@ -43,8 +45,8 @@ extern const xd_codec xd_codec_png, xd_codec_jpeg, xd_codec_webp, xd_codec_ppm, 
 /* Allocates p->rgb for w x h pixels, a size read from the file `path`. Refuses sizes that are out
  * of range. */
 xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd_err *e);
-/* Makes a mask from pixels with alpha, [h,w,4], and stores it in p->rgb: if any pixel has alpha <
- * 255, the mask is 255 - alpha, else the colours. */
+/* Makes a mask from pixels with alpha, [h,w,4], and stores the mask in p->rgb. If any pixel has
+ * alpha < 255, the mask is 255 - alpha; otherwise the mask has the pixels' colours. */
 void      xd_pixels_mask(xd_pixels *p, const uint8_t *rgba);
 /* Returns the orientation in an Exif block (with or without the "Exif" prefix) or, if it has none,
  * in an XMP block: 2 to 8. Returns 0 if there is no orientation or the block is invalid. Either

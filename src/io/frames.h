@@ -13,8 +13,9 @@ typedef struct xd_frames xd_frames;
 /* Opens a file or a directory. XD_EIO: the path cannot be read; XD_EFORMAT: there are no frames;
  * XD_EUNSUPPORTED: the file is a video, and FFmpeg is missing. */
 xd_status xd_frames_open(xd_frames **f, const char *path, xd_err *e);
-/* Reads the next frame. *rgb is *h rows of *w pixels of 3 bytes, valid until the next call, or NULL
- * after the last frame. Fails if the frame's size differs from the first frame's. */
+/* Reads the next frame. Sets *rgb to the frame, *h rows of *w pixels of 3 bytes, which stays valid
+ * until the next call. After the last frame, sets *rgb to NULL. Fails if the frame's size differs
+ * from the first frame's. */
 xd_status xd_frames_next(xd_frames *f, const uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
 void      xd_frames_close(xd_frames **f);
 

@@ -13,15 +13,16 @@ typedef struct xd_gguf_tensor {
     /* Extents, outermost first; extents after the first XD_MAXDIM are multiplied into the last
      * one. */
     int64_t d[XD_MAXDIM];
-    size_t  at, bytes;          /* the tensor's offset in the file's data section, and its size */
+    /* at: offset of the tensor in the file's data section; bytes: size of the tensor. */
+    size_t  at, bytes;
 } xd_gguf_tensor;
 
 typedef struct xd_gguf {
     xd_gguf_tensor *t;
     int64_t         n;
-    /* [2 nmeta]: metadata keys and their values in turn, with numbers as decimal text. Array values
-     * are not stored, except that the value of "comfy.gguf.orig_shape.NAME" has become the shape of
-     * tensor NAME. */
+    /* [2 nmeta]: each metadata key is followed by its value. Numbers are stored as decimal text.
+     * Values that are arrays are not stored. The array of the key "comfy.gguf.orig_shape.NAME" is
+     * used as the shape of the tensor NAME. */
     char          **meta;
     int             nmeta;
 } xd_gguf;

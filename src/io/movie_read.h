@@ -8,8 +8,8 @@
 
 typedef struct xd_movie_reader xd_movie_reader;
 
-/* Opens a video file for decoding. XD_EFORMAT: the file is not a video; XD_EUNSUPPORTED: FFmpeg is
- * missing. */
+/* Opens a video file for decoding. Fails with XD_EFORMAT if the file is not a video, and with
+ * XD_EUNSUPPORTED if FFmpeg is missing. */
 xd_status xd_movie_reader_open(xd_movie_reader **m, const char *path, xd_err *e);
 /* Reads the next frame, h rows of w pixels of 3 bytes, into the buffer *rgb, which is allocated or
  * enlarged if necessary. Sets *w to 0 after the last frame. */

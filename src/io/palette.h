@@ -12,7 +12,8 @@ enum { XD_PALETTE_CELLS = 1 << 18 };
 typedef struct xd_palette {
     int     n;                          /* number of colours, 1 .. 256                         */
     uint8_t rgb[256][3];
-    /* [cell]: palette index of the colour nearest to the cell's centre; -1: not computed yet. */
+    /* [cell]: index of the palette colour that is nearest to the centre of the cell, or -1 if it
+     * has not been computed yet. */
     int16_t nearest[XD_PALETTE_CELLS];
 } xd_palette;
 

@@ -12,13 +12,13 @@
 
 typedef struct xd_st xd_st;
 
-/* Opens the weight files in a component's directory: `stem`.safetensors, or the shards in
- * `stem`.safetensors.index.json, else a variant (stem.fp16.safetensors), else the only .gguf file.
- * If `path` is a file, opens that file; for a sharded GGUF model, the file may be any shard. stem:
- * "diffusion_pytorch_model" or "model". Checks headers completely: offsets inside the file, no
- * overlap, sizes that match shapes. The error message for a truncated file has the actual and the
- * expected size. If a directory has only .bin or .pt files, the error message tells how to convert
- * them. */
+/* Opens the weight files in a component's directory. The choice is, in this order:
+ * `stem`.safetensors, or the shards in `stem`.safetensors.index.json; a variant such as
+ * stem.fp16.safetensors; the only .gguf file of the directory. If `path` is a file, opens that
+ * file; for a sharded GGUF model, the file may be any shard. stem: "diffusion_pytorch_model" or
+ * "model". Checks headers completely: offsets inside the file, no overlap, sizes that match shapes.
+ * The error message for a truncated file has the actual and the expected size. If a directory has
+ * only .bin or .pt files, the error message tells how to convert them. */
 xd_status xd_st_open(xd_st **s, const char *path, const char *stem, xd_err *e);
 void      xd_st_close(xd_st **s);
 
@@ -41,8 +41,8 @@ int         xd_st_place(const xd_st *s, int64_t i, size_t *at);
  * truncated. */
 xd_status   xd_st_get(xd_st *s, int64_t i, xd_tensor *t, xd_err *e);
 void        xd_st_done(xd_st *s, int64_t i);
-/* Releases those pages of tensor i's view that will not be read again soon. A later read maps these
- * pages again. */
+/* Tells that the given bytes of tensor i's view will not be read again soon, and releases the pages
+ * that are completely inside these bytes. A later read maps these pages again. */
 void        xd_st_past(const xd_st *s, int64_t i, const void *p, size_t bytes);
 void        xd_st_release(xd_st *s);                    /* unmaps all views; s may be NULL     */
 /* Returns 1 if tensors are mapped, 0 if they are read into memory. */
@@ -67,8 +67,8 @@ const char *xd_st_path(const xd_st *s);         /* path of the first file       
 int         xd_st_is_gguf(const xd_st *s);
 
 /* Writes a safetensors file atomically, with n host tensors of any strides. Floating-point types
- * are converted to f32 unless `keep` is 1. meta: NULL, or a list in which each metadata key is
- * followed by its value, and which ends with NULL. */
+ * are converted to f32 unless `keep` is 1. The argument meta is NULL, or a list of metadata that
+ * has each key followed by its value, and NULL at the end. */
 typedef struct xd_st_item { const char *name; xd_tensor t; } xd_st_item;
 xd_status xd_st_write(const char *path, const xd_st_item *items, int n, int keep,
                       const char *const *meta, xd_err *e);

@@ -8,10 +8,13 @@
 
 typedef enum xd_attn_way {      /* ways to get an attention output, ordered by saved work      */
     XD_ATTN_SHARE,              /* reuse the previous step's output                            */
-    XD_ATTN_WINDOW_CFG, /* attention in a window, computed in one CFG pass for both passes */
-    /* attention in a window, plus the residual of the last step that computed full attention */
+    /* Attention in a window; one CFG pass computes it and the other pass reuses it. */
+    XD_ATTN_WINDOW_CFG,
+    /* attention in a window, plus the residual that was stored in the last step with full
+     * attention */
     XD_ATTN_WINDOW,
-    XD_ATTN_FULL_CFG, /* full attention, computed in the prompt's pass for both CFG passes */
+    /* Full attention; the CFG pass with the prompt computes it and the other pass reuses it. */
+    XD_ATTN_FULL_CFG,
     XD_ATTN_FULL,
     XD_ATTN_WAYS
 } xd_attn_way;
@@ -23,8 +26,8 @@ typedef struct xd_attn_table {
     uint8_t *way; /* [blocks][steps] way (xd_attn_way) of each block and step; NULL: no table */
     double   limit;             /* > 0: compute every attention in full, and fill `found` with the
                                    ways whose relative error is below this limit               */
-    /* [blocks][steps] ways that a search found; if several images led to different ways, the one
-     * that saves the least work. */
+    /* [blocks][steps]: the ways that a search has found. If several images led to different ways
+     * for an entry, the entry is the way that saves the least work. */
     uint8_t *found;
 } xd_attn_table;
 
@@ -45,7 +48,7 @@ static inline int xd_attn_has_cfg(xd_attn_way w)
     return w == XD_ATTN_FULL_CFG || w == XD_ATTN_WINDOW_CFG;
 }
 
-/* Returns 1 if the function `is` returns nonzero for any entry (way) of the table. */
+/* Returns 1 if the table has any way for which the function `is` returns nonzero. */
 static inline int xd_attn_table_has(const xd_attn_table *t, int (*is)(xd_attn_way w))
 {
     for (int i = 0; i < t->blocks * t->steps; i++)

@@ -18,16 +18,17 @@ typedef struct xd_kept {
     int            first, nlayers, sites;
 } xd_kept;
 
-/* Allocates the buffers. Returns XD_ENOMEM if there is not enough memory; the error message names
- * with `whose` the tokens to which the keys and values belong. */
+/* Allocates the buffers. Returns XD_ENOMEM if there is not enough memory. `whose` is the text with
+ * which the error message names the tokens, such as those of reference images. */
 xd_status xd_kept_open(xd_kept *k, const xd_method_args *a, int64_t rows, const char *whose,
                        xd_err *e);
 void      xd_kept_close(xd_kept *k);
 /* Returns the K and V buffers, [1,rows,H,D] each, of the current guidance pass, block and attention
  * layer. */
 xd_kv     xd_kept_now(const xd_exec *x, const xd_kept *k);
-/* For stream s (text, reference or image), returns how many tokens of the first `patches`
- * PipeFusion patches this rank's ring member has, on all of its Ulysses ranks together. */
+/* Counts the tokens of stream s (text, reference or image) in the first `patches` PipeFusion
+ * patches. Returns the number of tokens that all Ulysses ranks of this rank's ring member have
+ * together. */
 int64_t   xd_member_tokens(const xd_layout *l, const xd_topo *t, xd_stream_id s, int patches);
 
 #endif

@@ -16,8 +16,8 @@ typedef enum xd_method_use { XD_FOR_DIT, XD_FOR_VAE, XD_FOR_TEXT } xd_method_use
 typedef struct xd_method_args {
     xd_method_use     what;
     const xd_topo   *topo;
-    /* For a transformer: layout of the tokens. For a VAE: layout of the rows of the latents, which
-     * the ranks `rows` split. */
+    /* For a transformer: layout of the tokens. For a VAE: layout of the latents' rows, which are
+     * split over the ranks of the group `rows`. */
     const xd_layout *lay;
     xd_dev          *dev; /* device; while memory is counted, a device that computes nothing */
     xd_dtype         act;       /* compute type                                                 */
@@ -65,10 +65,10 @@ xd_status xd_method_stack_open(xd_method_stack *c, const xd_method_args *a, xd_e
 xd_status xd_method_stack_open_of(xd_method_stack *c, const xd_method *const *methods,
                                   const xd_method_args *a, xd_err *e);
 void      xd_method_stack_close(xd_method_stack *c);
-/* Returns the buffer that a failed rank sends from and receives into: `p` if `p` is in the arena,
- * else the start of the arena. The contents of the buffer are then invalid on this rank. The arena
- * is larger than any tensor of the run; if `bytes` exceeds the arena, all ranks are aborted and the
- * log has the cause. */
+/* Returns the buffer that a failed rank uses for its messages in place of its tensor: `p` if `p` is
+ * in the arena, else the start of the arena. The contents of the buffer are then invalid on this
+ * rank. The arena is larger than any tensor of the run; if `bytes` exceeds the arena, all ranks are
+ * aborted and the log has the cause. */
 void     *xd_failed_buffer(xd_exec *x, void *p, size_t bytes, xd_comm *c);
 
 #endif

@@ -44,9 +44,9 @@ static inline int64_t xd_my_pass(const xd_exec *x, const xd_topo *t)
 }
 
 /* Lists views of K and V in global token order: by stream (text, reference, image), then patch,
- * then member of the axis. The rows of each rank are in the same order. k[i] and v[i] are
- * [1,n_i,H,D], all rows of member i. Returns the number of views, at most patches x streams x
- * members. */
+ * then member of the axis. Within each rank, rows are in the same order, by stream and then patch.
+ * k[i] and v[i] are the tensors [1,n_i,H,D] that have all rows of member i. Returns the number of
+ * views, at most patches x streams x members. */
 int xd_in_order(const xd_exec *x, const xd_topo *t, xd_axis axis, const xd_tensor *k,
                 const xd_tensor *v, xd_kv *seg);
 

@@ -9,17 +9,18 @@ typedef enum xd_axis {          /* axes of parallelism, innermost (with the most
     XD_TENSOR, XD_ULYSSES, XD_RING, XD_PIPE, XD_CFG, XD_DATA, XD_NAXES
 } xd_axis;
 
-/* Number of ranks per axis; the product is the ranks in use. */
+/* Number of ranks along each axis; the plan uses as many ranks as the product of these numbers. */
 typedef struct xd_degrees { int n[XD_NAXES]; } xd_degrees;
 
 typedef struct xd_topo {
     xd_degrees deg;
     int        at[XD_NAXES];    /* [axis] coordinates of this rank                              */
-    /* [axis] groups of the ranks that differ from this rank only on this axis; this rank is number
-     * at[axis]. */
+    /* [axis]: for each axis, the group of the ranks that differ from this rank only in their
+     * coordinate on this axis. In this group, this rank has the number at[axis]. */
     xd_comm   *group[XD_NAXES];
-    /* The group over the axes Ulysses and ring, which consists of the ranks that have tokens of
-     * this rank's guidance pass. This rank is number at[ULYSSES] + at[RING] * deg[ULYSSES]. */
+    /* Group of the ranks along the Ulysses and ring axes. These ranks share the tokens of this
+     * rank's guidance pass. The number of this rank in the group is at[ULYSSES] + at[RING] *
+     * deg[ULYSSES]. */
     xd_comm   *tokens;
     xd_comm   *replica;         /* group of the ranks that compute one image together           */
     xd_comm   *world;           /* group of all ranks that the plan uses                        */

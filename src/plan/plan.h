@@ -20,8 +20,8 @@ typedef struct xd_plan {
     int  displaced;             /* 1: the ring axis uses stale K, V (DistriFusion)             */
     int  vae_rows;              /* 1: the VAE's images are split into bands of rows            */
     int  text_tp;               /* text encoders are split over the first text_tp ranks in use */
-    /* The number of blocks that the user requested for each stage, list[0 .. nlist). If nlist is 0,
-     * the stages are balanced. */
+    /* list[i]: number of blocks that the user requested for stage i; nlist: number of stages in
+     * this list. If nlist is 0, the stages are balanced. */
     int  nlist, list[XD_MAXSTAGE];
     int  changes;               /* how the image differs from that of one rank (plan_table.h)  */
     char text[256];             /* "pipefusion 2 x ulysses 2 (4 patches, 1 warm-up, VAE rows)" */
@@ -36,9 +36,9 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
 int xd_plan_exact(const xd_plan *p);
 
 /* Splits n blocks into `stages` consecutive runs that minimize the time of the slowest stage: stage
- * i runs blocks [cut[i], cut[i + 1]). `cost` has the costs of the n blocks. `head` and `tail` are
- * extra costs of the first and the last stage, in the same unit. `speed` has the relative speeds of
- * the stages, or is NULL if all stages are equally fast. */
+ * i runs blocks [cut[i], cut[i + 1]). `cost` has the costs of the n blocks. `head` is an extra cost
+ * of the first stage, and `tail` of the last stage, in the unit of `cost`. `speed` has the relative
+ * speeds of the stages, or is NULL if all stages are equally fast. */
 void xd_plan_balance(const double *cost, int n, int stages, double head, double tail,
                      const double *speed, int *cut);
 

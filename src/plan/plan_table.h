@@ -14,20 +14,22 @@
 
 enum { XD_PLAN_ROWS = 32 };     /* maximum number of rows of the table                         */
 
-/* A property that a plan must have so that an option of the plan has an effect. */
+/* Condition on a plan: an option has an effect only in plans that meet the option's condition. */
 typedef enum xd_plan_needs {
     XD_NEEDS_NOTHING,
     XD_NEEDS_STAGES,            /* the plan has more than one pipeline stage                   */
     XD_NEEDS_PATCHES,           /* the plan has patches that pass through pipeline stages      */
-    XD_NEEDS_FLOWING_TEXT,      /* text rows are sent with patches from stage to stage          */
+    /* The text tokens are sent from stage to stage together with the patches. */
+    XD_NEEDS_FLOWING_TEXT,
     XD_NEEDS_RING,
     XD_NEEDS_STALE,             /* steps use the previous step's keys and values               */
     XD_NEEDS_GROUP,             /* several ranks compute one image                             */
 } xd_plan_needs;
 
-/* How a plan's image differs from the image of one rank. XD_SAME_BITS: not at all;
- * XD_SUMS_OF_TENSOR: sums over tensor-parallel ranks are rounded differently; XD_STALE_STEPS: steps
- * use stale data. The value of a plan combines the values of its options by or. */
+/* How a plan's image differs from the image of one rank. XD_SAME_BITS: the images are bitwise
+ * equal; XD_SUMS_OF_TENSOR: sums over tensor-parallel ranks are rounded differently;
+ * XD_STALE_STEPS: some steps use stale data. The value of a plan is the bitwise OR of the values of
+ * its options. */
 enum { XD_SAME_BITS = 0, XD_SUMS_OF_TENSOR = 1, XD_STALE_STEPS = 2 };
 
 /* Flags of xd_plan_row.always: the option appears in a plan's flags, or in its description, even if
@@ -35,21 +37,24 @@ enum { XD_SAME_BITS = 0, XD_SUMS_OF_TENSOR = 1, XD_STALE_STEPS = 2 };
 enum { XD_ALWAYS_FLAG = 1, XD_ALWAYS_TEXT = 2 };
 
 typedef struct xd_plan_row {
-    /* name, kind (INT, FLAG or TEXT) and help; an option without help is hidden */
+    /* name, type (INT, FLAG or TEXT) and help text of the option; an option without help text is
+     * not listed in help */
     xd_option     option;
     /* The axis of parallelism whose degree the option sets, or XD_NAXES if the option sets no
      * degree. */
     int           axis;
-    const char   *word;         /* name of the option in --plan, e.g. "u"; NULL: none          */
-    /* For kind FLAG: the number that follows the name in --plan. 0: the option's value is this
-     * number. */
+    /* Short name of the option in the argument of --plan, e.g. "u" in "u2"; NULL: none. */
+    const char   *word;
+    /* For kind FLAG: the number that follows the short name in --plan; 1 is omitted. 0: the
+     * option's value follows the short name. */
     int           name_number;
     const char   *default_text; /* value of the option if it is not given                      */
     xd_plan_needs needs;
     /* Text for the option in a plan's description, with # in place of the value; NULL: the
      * description omits the option. */
     const char   *description;
-    int           always, changes; /* XD_ALWAYS_... flags; effect on the image (XD_SAME_BITS ...) */
+    /* always: XD_ALWAYS_... flags; changes: effect on the image (XD_SAME_BITS, ...). */
+    int           always, changes;
 } xd_plan_row;
 
 typedef struct xd_plan_table {
@@ -73,7 +78,8 @@ void xd_plan_put(const xd_plan_row *r, xd_parallel *a, int number);
 /* Returns the value of an option as text, such as "2", "1" for a flag, or "every". Returns "" if
  * the option is not given. */
 const char *xd_plan_value(const xd_plan_row *r, const xd_parallel *a, char digits[16]);
-/* Returns the number of ranks along the axis of a degree's row, at least 1. */
+/* For an option that sets a degree: returns the degree, i.e. the number of ranks along the axis, at
+ * least 1. */
 int  xd_plan_degree(const xd_plan_row *r, const xd_parallel *a);
 /* Returns 1 if option r is given and plan a has what the option needs (xd_plan_needs). `d` is the
  * model, or NULL for any model. */
@@ -99,8 +105,8 @@ int  xd_plan_changes(const xd_parallel *a, const xd_dit_info *d);
  * Options of kind TEXT are not copied. */
 void xd_plan_pack(const xd_parallel *a, int32_t out[XD_PLAN_ROWS]);
 void xd_plan_unpack(const int32_t in[XD_PLAN_ROWS], xd_parallel *a);
-/* Writes one hash for each option's value to `out`, by which ranks compare their plans. Returns the
- * number of hashes. */
+/* Writes to `out` one hash for the value of each option. Ranks compare these hashes to check that
+ * they have the same plan. Returns the number of hashes. */
 int  xd_plan_hashes(const xd_parallel *a, uint64_t out[XD_PLAN_ROWS]);
 /* Warns about options in `given` that have no effect on the plan `a`. */
 void xd_plan_log_unused(const xd_parallel *given, const xd_parallel *a, const xd_dit_info *d);

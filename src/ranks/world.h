@@ -14,12 +14,13 @@ typedef struct xd_world {
     xd_comm  *all, *used; /* all: group of all ranks; used: group of the ranks that the plan uses */
     xd_comm  *host;             /* group of those used ranks that are on this host             */
     xd_abort_notice *abort_notice;      /* abort notices between `used`; NULL with one rank    */
-    int       lowest; /* the lowest rank of `used` that is on this host; set with the memory plan */
+    /* Number of the lowest of the `used` ranks that is on this host; set when memory is planned. */
+    int       lowest;
     int       idle;             /* 1: the plan does not use this rank                          */
 } xd_world;
 
 /* Waits for one message. Returns XD_ECOMM, with the communicator's error message, if the message
- * fails. The call is local. */
+ * could not be sent or received. The call is local. */
 xd_status xd_world_wait(xd_comm *c, xd_req r, xd_err *e);
 
 /* Combines the status of all used ranks. If any rank has failed, all ranks return the error of the
@@ -29,8 +30,8 @@ xd_status xd_world_agree(const xd_world *w, xd_status mine, xd_err *e);
  * an error message names this rank. A failure that a rank detected itself has priority over a
  * failure that a rank only passes on. */
 xd_status xd_world_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e);
-/* Returns 1 if the argument `mine` is nonzero on every used rank. Returns 0 if a message fails; the
- * next xd_world_agree reports the failed message. */
+/* Returns 1 if the argument `mine` is nonzero on every used rank. Returns 0 also if the
+ * communication fails; the next xd_world_agree then reports the error. */
 int       xd_world_all(const xd_world *w, int mine);
 /* Combines the sticky errors of an execution context over the ranks of c, a group of the used
  * ranks: if the context of one rank has failed, the contexts of all these ranks fail. */
@@ -38,12 +39,12 @@ void      xd_world_settle(const xd_world *w, xd_comm *c, xd_exec *x);
 /* Connects an execution context to the abort notices: a notice that another rank has failed makes
  * the context fail, and the context's own failure is sent to the other ranks. The call is local. */
 void      xd_world_watch(const xd_world *w, xd_exec *x);
-/* Returns the status to report for a failure `s` that the ranks have not combined. The status is
- * XD_ECOMM, because the ranks are no longer synchronized; a rank that works alone or is idle
- * reports `s` itself. The call is local. */
+/* Returns the status with which to report a failure `s` of this rank that was not exchanged with
+ * the other ranks. The status is XD_ECOMM, because the ranks may now be at different messages. On a
+ * rank that works alone or that the plan does not use, the status is `s`. The call is local. */
 xd_status xd_world_judge(const xd_world *w, xd_status s, xd_err *e);
-/* Returns the number of bytes that all used ranks have sent since the time at which this rank's own
- * byte counter was `since`; -1: unknown. */
+/* Returns the number of bytes that all used ranks together have sent since this rank's byte counter
+ * had the value `since`, or -1 if the number is unknown. */
 int64_t   xd_world_sent(const xd_world *w, int64_t since);
 /* Broadcasts bytes from rank 0 of the used ranks. */
 xd_status xd_world_broadcast(const xd_world *w, void *p, int64_t bytes, xd_err *e);
