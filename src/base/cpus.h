@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A set of cpus or a set of NUMA nodes: a bit mask, indexed by the system's numbers of cpus or
- * nodes. */
+/* A set of cpus or of NUMA nodes, stored as a bit mask. Bit i stands for the cpu or node that the
+ * system numbers i. */
 enum { XD_CPU_MAX = 4096 };
 typedef struct xd_cpuset { uint64_t w[XD_CPU_MAX / 64]; } xd_cpuset;
 

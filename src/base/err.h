@@ -30,8 +30,9 @@ xd_status xd_vfail(xd_err *e, xd_status code, const char *fmt, va_list ap) XD_PR
  * message) do not change. Returns `code`. */
 xd_status xd_fail_at(xd_err *e, xd_status code, const char *path);
 
-/* Returns the number of bytes of the UTF-8 character at s. Returns 0 if the character is not valid:
- * a lone continuation byte, an overlong form, a surrogate, or above U+10FFFF. */
+/* Returns the number of bytes of the UTF-8 character at s. Returns 0 if there is no valid character
+ * at s but, for example, a lone continuation byte, an overlong form, a surrogate or a value above
+ * U+10FFFF. */
 size_t xd_utf8_bytes(const char *s);
 /* Returns the offset of the first byte that is not valid UTF-8, or the length of the text. */
 size_t xd_utf8_invalid_at(const char *s);
@@ -47,8 +48,8 @@ void xd_one_line(char *text);
  * NULL. */
 const char *xd_status_name(xd_status s);
 
-/* A size in bytes as text, for messages: "2.51 GB", "73 MB", "0 kB". The text of a size is
- * xd_size_text(bytes).s. */
+/* A size in bytes as text, for messages: "2.51 GB", "73 MB", "0 kB". The field `s` of the struct
+ * that xd_size_text returns has this text. */
 typedef struct xd_size { char s[16]; } xd_size;
 xd_size xd_size_text(double bytes);
 /* Reads a size from text: "12GB", "11.5 GiB", "800MB", "64kB" or a number of bytes. XD_EINVAL: the

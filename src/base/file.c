@@ -35,8 +35,8 @@ int xd_file_is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Returns 1 for a pipe, terminal or device, which must be written directly. Renaming a file to
- * /dev/null would remove /dev/null for everyone. */
+/* Returns 1 for a pipe, terminal or device, which must be written directly. Such a file must not be
+ * replaced by renaming: renaming a file to /dev/null would remove /dev/null for everyone. */
 int xd_file_is_stream(const char *path)
 {
     struct stat st;

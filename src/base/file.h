@@ -13,8 +13,8 @@ int xd_file_is_dir(const char *path);
 /* Returns 1 if the file is a device, a pipe or a socket. */
 int xd_file_is_stream(const char *path);
 
-/* Returns a hint, "; ...", to append to the error "no such file" if the path begins with "~" or is
- * a URL, else "". */
+/* Returns a hint of the form "; ..." to append to the error "no such file". The hint is empty
+ * unless the path begins with "~" or is a URL. */
 const char *xd_path_hint(const char *path);
 
 /* Reads a complete regular file of at most `max` bytes. *data is malloc'ed, owned by the caller,

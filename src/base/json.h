@@ -68,9 +68,9 @@ typedef struct xd_ints { int n; int64_t v[XD_FIELD_LIST]; } xd_ints;
 typedef struct xd_reals { int n; double v[XD_FIELD_LIST]; } xd_reals;
 typedef struct xd_names { int n; char v[XD_FIELD_LIST][XD_FIELD_TEXT]; } xd_names;
 
-/* Sets the fields of the struct `out` first to the defaults of a table, then to the values of the
- * JSON object `obj`; if `obj` is NULL, only to the defaults. The table ends with a row whose json
- * is NULL. `what` names the file in errors and in the debug log. */
+/* First sets all fields of the struct `out` to the defaults of a table, then sets the fields for
+ * which the JSON object `obj` has values. If `obj` is NULL, all fields have the defaults. The table
+ * ends with a row whose json is NULL. `what` names the file in errors and in the debug log. */
 xd_status xd_fields_read(const xd_field *fields, void *out, const xd_json *obj, const char *what,
                          xd_err *e);
 

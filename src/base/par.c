@@ -10,7 +10,7 @@
  * holds the round's number and its count of pieces. Worker i owns piece i, and the caller owns
  * piece 0. A thread claims a piece by writing the round's number to the piece's element of `taken`.
  * A worker that slept through a round finds that its piece has been claimed. Only a thread that has
- * a piece reads the job, which does not change until all pieces are done. */
+ * claimed a piece reads the struct `job`, which does not change until all pieces are done. */
 #define _GNU_SOURCE             /* for sched_getaffinity, syscall */
 #include "base/par.h"
 

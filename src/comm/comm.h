@@ -37,8 +37,8 @@ typedef struct xd_comm_ops {
     /* Copies the contiguous tensor `io` of rank `root` to `io` on all ranks. */
     xd_req (*bcast)    (xd_comm *c, xd_tensor io, int root);
     /* Gathers on every rank the rows of all ranks (all-gather), where ranks may have different
-     * numbers of rows. Rank r contributes rows[r] rows, its tensor `in`, with any row stride; all
-     * rows have the same length. The contiguous tensor `out` receives all rows in rank order. */
+     * numbers of rows. The tensor `in` of rank r has rows[r] rows, with any row stride; all rows
+     * have the same length. The contiguous tensor `out` receives all rows in rank order. */
     xd_req (*gather)   (xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in);
     /* Gathers on every rank the tensors of all ranks (all-gather), which are sent around a ring:
      * part[r] is the contiguous tensor of rank r. Each rank sends only to the next rank: first its

@@ -61,8 +61,8 @@ xd_status     xd_direct_pack(xd_staging *w, char *to, xd_tensor t);
 /* Queues the copies of received data from packed memory (k->up) to its tensors; later computation
  * waits for these copies. */
 xd_status     xd_direct_unpack(xd_staging *w, xd_stage_call *k);
-/* Copies between two tensors of this rank in host or device memory, for call k. Returns 0 if out of
- * memory. */
+/* Copies one tensor of this rank to another for the call k; each of the two may be in host or
+ * device memory. Returns 0 if out of memory. */
 int           xd_direct_copy(xd_staging *w, xd_stage_call *k, xd_tensor to, xd_tensor from);
 /* Ends the call k; the caller must first have received the notes (mailbox numbers and byte counts)
  * of this call. Queues the copies of the received data on the device; computation that is queued

@@ -21,9 +21,9 @@ int       xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus);
  * view. */
 int64_t xd_comm_elems(xd_tensor t);
 size_t  xd_comm_bytes(xd_tensor t);
-/* Copy the elements of a view of any strides, row by row, to contiguous bytes or from them. The
- * view and the bytes may overlap only if they begin at the same address or the view is
- * contiguous. */
+/* Copy the elements of a view of any strides, row by row: xd_comm_pack copies from the view to
+ * contiguous bytes, and xd_comm_unpack from contiguous bytes to the view. The view and the bytes
+ * may overlap only if they begin at the same address or the view is contiguous. */
 void    xd_comm_pack(void *to, xd_tensor from);
 void    xd_comm_unpack(xd_tensor to, const void *from);
 /* Copies between views of the same shape and type; returns 0 if shapes or types differ. */

@@ -91,10 +91,11 @@ struct xd_mpi_op {
 };
 
 /* Begins an operation. collective is 1 for a collective call, which has its own message tag, and 0
- * for a message in the FIFO of a pair of ranks. Returns NULL if out of memory, which is recorded in
- * the world's error. */
+ * for a message between two ranks, where messages arrive in the order of sending. Returns NULL if
+ * out of memory, which is recorded in the world's error. */
 xd_mpi_op *xd_mpi_op_begin(xd_comm *c, int collective);
-/* Post a message of `bytes` to or from a rank. A message of 0 bytes is not sent. */
+/* Post a message of `bytes` bytes to a rank, or the receive of such a message from a rank. A
+ * message of 0 bytes is not sent. */
 void    xd_mpi_op_send(xd_mpi_op *j, const void *p, size_t bytes, int to);
 void    xd_mpi_op_recv(xd_mpi_op *j, void *p, size_t bytes, int from);
 /* Adds a message of `bytes` to the world's traffic counts. */
@@ -108,7 +109,8 @@ void    xd_mpi_op_recv_view(xd_mpi_op *j, xd_tensor t, int from);
 /* Returns a staging buffer, or NULL if the operation has failed. */
 char   *xd_mpi_op_stage(xd_mpi_op *j, size_t bytes);
 void    xd_mpi_op_fail(xd_mpi_op *j, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
-/* Starts an operation after all messages of its first phase were posted; j may be NULL. */
+/* Starts an operation. The caller must have posted all messages of the operation's first phase. j
+ * may be NULL. */
 xd_req  xd_mpi_op_start(xd_mpi_op *j);
 
 xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n);

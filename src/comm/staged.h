@@ -1,12 +1,12 @@
 /* staged.h - makes a communicator for tensors in device memory that the host cannot address.
  *
- * A staging communicator wraps another communicator. Data to send is first copied to host memory,
- * after the work that was queued on the device; `wait` copies received data to the device, before
- * the work that is queued later. If the device has lanes (copy streams, backend/lanes.h), the
- * device continues to compute during these copies: the host waits for the data of a message only
- * when it waits for the message. Tensors in host memory are passed to the wrapped communicator
- * unchanged. The device's copy kernel packs views of any strides. A staging communicator has no
- * shared-memory windows, so exchange_views makes copies. */
+ * A staging communicator wraps another communicator. Before a message is sent, its data is copied
+ * to host memory, after the work that is already queued on the device. `wait` copies received data
+ * to the device, before work that is queued later. If the device has lanes (copy streams,
+ * backend/lanes.h), the device continues to compute during these copies: the host waits for the
+ * data of a message only when it waits for the message. Tensors in host memory are passed to the
+ * wrapped communicator unchanged. The device's copy kernel packs views of any strides. A staging
+ * communicator has no shared-memory windows, so exchange_views makes copies. */
 #ifndef XD_COMM_STAGED_H
 #define XD_COMM_STAGED_H
 

@@ -54,7 +54,7 @@ typedef struct xd_stage_call {
     xd_tensor       *view;              /* [2 size]: the call's tensors in host memory         */
     xd_stage_buffer *pinned, *packed;   /* the call's buffers in host memory and in device memory */
     xd_stage_copies  down, up;          /* down: copies to the host; up: copies to the device  */
-    /* [2 size]: notes of a direct call: mailbox numbers and byte counts. */
+    /* [2 size]: notes of a direct call; each note has a mailbox number and a byte count. */
     struct xd_note  *note;
     /* Events on the device: `before`, `out` and `in` are shown in the diagram at the top of this
      * file. */
@@ -113,7 +113,7 @@ int         xd_stage_view(xd_staging *w, xd_stage_call *k, xd_tensor t, int how,
 /* Queues on the compute stream a copy between two device tensors. */
 void        xd_stage_copy_on_device(xd_staging *w, xd_tensor to, xd_tensor from);
 /* Queues the copies to host memory of all data that the call will send. Call xd_stage_download
- * once, after all xd_stage_view. */
+ * once, after all calls of xd_stage_view. */
 void        xd_stage_download(xd_staging *w, xd_stage_call *k);
 /* Returns 1 if the copies queued by xd_stage_download are complete. */
 int         xd_stage_downloaded(const xd_staging *w, const xd_stage_call *k);

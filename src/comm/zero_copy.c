@@ -17,7 +17,8 @@ typedef struct note {
     /* Number of the shared-memory block that has the data; 0: the data is sent as a message. */
     uint64_t block;
     int64_t  at, elems, s[XD_MAXDIM];
-    /* 1: the data is in the sender's part of the window, and the sender waits for the copy */
+    /* 1: the data is in the sender's part of the window, and the sender waits until the receiver
+     * has copied the data */
     int64_t  mine;
 } note;
 

@@ -119,9 +119,9 @@ static xd_text_buf make_description(const xd_image_text *texts)
     return b;
 }
 
-/* Assembles the Exif data. After the header follows a directory with the ImageDescription (if there
- * is one) and a pointer to the Exif directory; then the Exif directory with the UserComment; then
- * both texts. */
+/* Assembles the Exif data. The block has, in this order: the header; a directory with the
+ * ImageDescription (if there is one) and a pointer to the Exif directory; the Exif directory with
+ * the UserComment; both texts. */
 static bytes assemble_exif(const xd_text_buf *about, const bytes *note)
 {
     size_t   rows = about->p ? 2 : 1, text = about->p ? about->len + 1 : 0, more = note->n ? 2 : 1;

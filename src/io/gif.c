@@ -30,7 +30,8 @@ typedef struct lzw {
     int      have, bits, size;
     uint32_t wait;
     int      next;              /* code that the next new string gets                          */
-    int32_t  key[HASH];         /* key of a string: code of prefix << 8 | last byte; -1: free  */
+    /* Hash key of a string: (code of the string's prefix) << 8 | last byte; -1: free slot. */
+    int32_t  key[HASH];
     int16_t  code[HASH];
 } lzw;
 

@@ -1,7 +1,8 @@
 /* jpeg.c - writes and reads JPEG images with libjpeg.
  *
- * Images are written without chroma subsampling; their texts are written twice, as Exif and as one
- * comment. Images are read as by Pillow: CMYK values are inverted, as Adobe stores them.
+ * Images are written without chroma subsampling. The metadata texts of an image are written twice,
+ * as Exif and as one comment. Images are read as by Pillow: CMYK values are inverted, as Adobe
+ * stores them.
  *
  * libjpeg's error handler returns by longjmp. The codec's own struct references the memory that
  * must be freed after an error. */

@@ -28,7 +28,7 @@ static int bytes_of(uint32_t type)
     return type == 3 || type == 8 ? 2 : type == 4 || type == 9 ? 4 : type == 6 ? 1 : 0;
 }
 
-/* Returns the first integer of the directory row at offset `at`, or -1 if there is none. */
+/* Returns the first integer of the directory entry at offset `at`, or -1 if the entry has none. */
 static int64_t row_value(const block *b, size_t at)
 {
     int      bytes = bytes_of(number_at(b, at + 2, 2));

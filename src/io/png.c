@@ -20,7 +20,7 @@ typedef struct session {
     png_bytepp  rows;
     png_text   *texts; /* [n]: texts to write; their keys and values are freed with this struct */
     int         n;
-    const uint8_t *data;        /* while reading: the next of the `left` remaining bytes      */
+    const uint8_t *data;        /* while reading: address of the next byte; `left` bytes remain */
     size_t      left;
     xd_pixels  *p;
     uint8_t    *rgba;           /* while reading: pixels with alpha; NULL: alpha is not read   */

@@ -36,9 +36,9 @@ const char *xd_st_dtype(const xd_st *s, int64_t i);
 /* Sets *at to the offset of tensor i in its file, and returns the descriptor of this file,
  * borrowed. */
 int         xd_st_place(const xd_st *s, int64_t i, size_t *at);
-/* Maps tensor i: a contiguous view, possibly unaligned. The view is valid until xd_st_done(s, i)
- * was called as often as xd_st_get, or until xd_st_release or xd_st_close. XD_EIO if the file was
- * truncated. */
+/* Maps tensor i and sets *t to a contiguous view of it, whose address may be unaligned. The view is
+ * valid until xd_st_done(s, i) was called as often as xd_st_get, or until xd_st_release or
+ * xd_st_close. XD_EIO if the file was truncated. */
 xd_status   xd_st_get(xd_st *s, int64_t i, xd_tensor *t, xd_err *e);
 void        xd_st_done(xd_st *s, int64_t i);
 /* Tells that the given bytes of tensor i's view will not be read again soon, and releases the pages
@@ -52,9 +52,9 @@ int         xd_st_mapped(const xd_st *s);
  * file of at most 64 pages is hashed completely; in a larger file a change between the pages is
  * missed. */
 uint64_t    xd_st_hash(const xd_st *s);
-/* xd_st_files returns the number of files, xd_st_file the path of file i. xd_st_file_digest
- * computes a hash of all bytes of file i with all threads; xd_st_file_digest returns XD_EIO if the
- * file cannot be read. */
+/* xd_st_files returns the number of files, and xd_st_file_path returns the path of file i.
+ * xd_st_file_digest computes a hash of all bytes of file i with all threads, and returns XD_EIO if
+ * the file cannot be read. */
 int         xd_st_files(const xd_st *s);
 const char *xd_st_file_path(const xd_st *s, int i);
 xd_status   xd_st_file_digest(const xd_st *s, int i, uint64_t *digest, xd_err *e);

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-typedef enum xd_attn_way {      /* ways to get an attention output, ordered by saved work      */
+typedef enum xd_attn_way { /* ways to get an attention output; the first one saves the most work */
     XD_ATTN_SHARE,              /* reuse the previous step's output                            */
     /* Attention in a window; one CFG pass computes it and the other pass reuses it. */
     XD_ATTN_WINDOW_CFG,

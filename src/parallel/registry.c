@@ -10,8 +10,8 @@ extern const xd_method xd_method_ulysses, xd_method_stale, xd_method_displaced, 
                        xd_method_window, xd_method_references, xd_method_fast_attn;
 
 const xd_method *const xd_methods[] = {
-    &xd_method_fast_attn,       /* DiTFastAttn: reuses outputs of steps or passes              */
-    &xd_method_ulysses,         /* Ulysses: exchanges tokens; later hooks get fewer heads      */
+    &xd_method_fast_attn, /* DiTFastAttn: reuses attention outputs of earlier steps or passes */
+    &xd_method_ulysses, /* Ulysses: exchanges tokens for heads, so later hooks get fewer heads */
     &xd_method_stale,           /* PipeFusion: adds K, V of the other patches                  */
     &xd_method_references,      /* without PipeFusion: adds stored K, V of reference images    */
     &xd_method_displaced,       /* DistriFusion: adds other ranks' K, V of the last step       */

@@ -12,10 +12,10 @@
  * query, as in xDiT. With a line window, the queries of a tile have a mask for the keys that only
  * some of the queries attend to.
  *
- * Local attention is the last of the parallel methods. The hook of local attention gets all keys of
- * this rank's heads, in the same token order as in a run on one rank, whichever parallel methods
- * come before it. The layout of tokens determines which queries the hook gets. A query's keys
- * depend only on the query's position, so results equal those of one rank. */
+ * In the list of parallel methods, local attention comes last. The hook of local attention gets all
+ * keys of this rank's heads, in the same token order as in a run on one rank, whichever parallel
+ * methods come before it. The layout of tokens determines which queries the hook gets. A query's
+ * keys depend only on the query's position, so results equal those of one rank. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -81,8 +81,8 @@ const char *xd_plan_value(const xd_plan_row *r, const xd_parallel *a, char digit
 /* For an option that sets a degree: returns the degree, i.e. the number of ranks along the axis, at
  * least 1. */
 int  xd_plan_degree(const xd_plan_row *r, const xd_parallel *a);
-/* Returns 1 if option r is given and plan a has what the option needs (xd_plan_needs). `d` is the
- * model, or NULL for any model. */
+/* Returns 1 if option r is given and plan a meets the option's condition (xd_plan_needs). `d` is
+ * the model, or NULL for any model. */
 int  xd_plan_counts(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info *d);
 /* Returns the number of PipeFusion patches per step. If no number is given, it is the number of
  * pipeline stages. Returns 1 for a plan without pipeline stages. */
@@ -90,9 +90,9 @@ int  xd_plan_patches(const xd_parallel *a);
 
 /* ---- all options -------------------------------------------------------------------------- */
 
-/* xd_plan_flags appends the plan as flags ("--ulysses_degree 2 --use_parallel_vae") and
- * xd_plan_name as a short name ("u2vae"). Flags and name include only options that have an
- * effect. */
+/* xd_plan_flags appends the plan as flags ("--ulysses_degree 2 --use_parallel_vae"), and
+ * xd_plan_name appends the plan's short name ("u2vae"). Flags and name include only options that
+ * have an effect. */
 void xd_plan_flags(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
 void xd_plan_name(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *out);
 /* Appends the plan's options other than degrees, with defaults filled in, as " (4 patches, 1

@@ -6,8 +6,8 @@
  * for which ranks poll between ops. A rank that receives a notice fails with the sender's error
  * message. The receiver computes nothing more but still takes part in every other message, so that
  * all ranks soon reach the point where they combine their status. In a failed request every rank
- * sends one notice to every other rank and receives one notice from every other rank, so that no
- * notice remains undelivered until the next request. */
+ * sends one notice to every other rank and receives one notice from every other rank, so that all
+ * notices are received before the next request begins. */
 #ifndef XD_RANKS_ABORT_NOTICE_H
 #define XD_RANKS_ABORT_NOTICE_H
 
