@@ -1,12 +1,13 @@
 /* cost_device.c - a device that computes nothing, and predicts the time of each kernel call on a
  * machine. It forwards the calls to a count device, which counts memory and operations.
  *
- * A GEMM, an attention or a convolution takes the longer of two times: its FLOPs divided by the
- * machine's FLOP rate, which is lower for few rows or keys, and its bytes divided by the machine's
- * byte rate. For all other kernels only the bytes count. This is a roofline model (Williams et al.
- * 2009), with a half-speed point for few rows or keys as in Hockney and Jesshope 1988. A machine
- * with CPUs has a separate rate of reading weights. There, the time of reading weights that are no
- * longer in a cache and the time of the epilogue are added to the time of a GEMM. */
+ * The predicted time of a GEMM, an attention or a convolution is the longer of two times. The first
+ * is the kernel's FLOPs divided by the machine's FLOP rate, which is lower for few rows or keys.
+ * The second is the kernel's bytes divided by the machine's byte rate. For all other kernels only
+ * the bytes count. This is a roofline model (Williams et al. 2009), with a half-speed point for few
+ * rows or keys as in Hockney and Jesshope 1988. A machine with CPUs has a separate rate of reading
+ * weights. On such a machine, the predicted time of a GEMM also includes the epilogue, and reading
+ * those weights that are no longer in a cache. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,7 @@ struct xd_cost_device {         /* the device proxy is the first member         
     xd_device_proxy   w;
     const xd_machine *m;
     const xd_rates   *rate;
-    /* predicted time; bytes of the weights that ops read repeatedly */
+    /* sum of the predicted times in seconds; bytes of the weights that ops read repeatedly */
     double            seconds, weights;
 };
 
@@ -27,23 +28,23 @@ const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute)
     return compute == XD_F32 ? &m->f32 : &m->bf16;
 }
 
-/* Returns the rate of a kernel for n rows or keys, if the kernel reaches half of its full rate
- * `rate` for `half` of them. */
+/* Returns the rate of a kernel for n rows or keys. `rate` is the kernel's full rate, and the kernel
+ * reaches half of this rate with `half` rows or keys. */
 static double rate_at(double rate, double n, double half)
 {
     return n > 0 ? rate * n / (n + half) : rate;
 }
 
-/* Returns the seconds in which a kernel moves `bytes`. The rate is `own` or, if that is 0, the rate
- * of kernels in general. */
+/* Returns the time in seconds that a kernel needs to move `bytes`. `own` is the byte rate of this
+ * kind of kernel; if it is 0, the byte rate of kernels in general is used. */
 static double seconds_moved(const xd_rates *r, double own, double bytes)
 {
     return bytes / (own > 0 ? own : r->bytes);
 }
 
-/* Returns the rate of a GEMM with quantized weights. If the speed-up was not measured, int8 GEMMs
- * count as 1.5 times as fast as others, and e4m3 GEMMs count as equally fast, because their weights
- * are expanded before. */
+/* Returns the rate of a GEMM with quantized weights. If the speed-up was not measured, a GEMM with
+ * int8 weights is assumed to be 1.5 times as fast as one with unquantized weights. A GEMM with e4m3
+ * weights is assumed to be equally fast, because the weights are expanded before the GEMM. */
 static double quant_rate(const xd_rates *r, const xd_gemm *a)
 {
     const double fp8 = a->fp8 && r->fp8_gemm > 0 ? r->fp8_gemm : r->fp8;
@@ -67,8 +68,8 @@ static double seconds_gemm(const xd_cost_device *k, const xd_gemm *a, const xd_c
     return t;
 }
 
-/* Returns the rate of attention with head width D. Each pair of query and key takes a constant time
- * in addition to the time of its FLOPs. The rates for head widths 64 and 128 determine this
+/* Returns the rate of attention with head width D. The time of each pair of query and key is a
+ * constant time plus the time of its FLOPs. The rates for head widths 64 and 128 determine this
  * constant time, which dominates for widths below 64. Rates for head widths between 64 and 128 are
  * interpolated. */
 static double attn_rate(const xd_rates *r, double D)
@@ -80,8 +81,7 @@ static double attn_rate(const xd_rates *r, double D)
     return r->attn[0] * (1 - w) + r->attn[1] * w;
 }
 
-/* How many times as fast attention with int8 scores is as attention in bf16
- * (doc/lab/attention.md). */
+/* The speed of attention with int8 scores relative to attention in bf16 (doc/lab/attention.md). */
 static const double INT8_GAIN = 1.3;
 
 static double seconds_attn(const xd_rates *r, const xd_attn_args *a, const xd_counts *c)
@@ -104,7 +104,7 @@ static double seconds_of(const xd_cost_device *k, xd_op op, const void *a, const
     case XD_OP_ATTN: return seconds_attn(r, a, c);
     case XD_OP_CONV: return xd_max_double(c->flops / r->conv, c->bytes / r->bytes);
     case XD_OP_NORM:
-    case XD_OP_ADDMUL: /* often after a sum over ranks, so that no cache has the operands      */
+    case XD_OP_ADDMUL: /* often follows a sum over ranks, so the operands are not in a cache   */
     case XD_OP_ROTATE:
     case XD_OP_QKNORM:  return seconds_moved(r, r->norm, c->bytes);
     case XD_OP_MOMENTS:

@@ -1,8 +1,8 @@
-/* fit.c - finds changes of a request's flags with which the request fits into memory.
+/* fit.c - finds changes to a request's flags that make the request fit into memory.
  *
- * The changes are tried in sets. For each set, the memory of a full run of the request is counted.
- * Sets that users prefer are tried first. If a set fits, larger sets that contain it are not
- * tried. */
+ * The changes are tried in sets. To test a set of changes, the memory need of the complete request
+ * is counted. Sets that users prefer are tried first. If a set of changes fits, larger sets that
+ * contain this set are not tried. */
 #include "predict/fit.h"
 
 #include <math.h>
@@ -17,30 +17,34 @@
 #include "pipeline/memory_plan.h"
 #include "plan/balance.h"
 
-/* MAX_REPORTED is the max number of sets that a message lists. LEFT is the number of bytes that
- * must stay free while memory is counted. */
+/* MAX_REPORTED is the max number of sets of changes that the error message lists. LEFT is the
+ * number of bytes of memory that must stay free while the memory need of sets is counted. */
 enum { MAX_REPORTED = 3, LEFT = 100000000 };
 static const double PATIENCE_S = 1.5;
 
 typedef struct set {            /* a set of changed flags; all 0: no change                    */
     int      bf16;
     xd_dtype dit, text;         /* new types of weights: I8, F8E4M3 or Q4_0                    */
-    int      text_tp, tp;       /* tensor-parallel degrees; tp replaces all other degrees      */
-    int      tiles, rows;       /* 1: --enable_tiling; 1: --use_parallel_vae                   */
+    /* degrees of tensor parallelism: `text_tp` is for the text encoders; `tp` replaces all other
+     * degrees */
+    int      text_tp, tp;
+    /* tiles is 1 to add --enable_tiling; rows is 1 to add --use_parallel_vae */
+    int      tiles, rows;
     int      ranks;             /* a smaller number of ranks; 0: no change                     */
     int      offload;           /* 1: with --offload auto                                      */
     int      size;              /* index of a smaller output size (size_of), from 1            */
 } set;
 
 typedef struct trial {
-    double need, have;          /* needed and available bytes, of the limit that is nearer     */
+    /* needed and available bytes, for the memory limit with the least spare memory */
+    double need, have;
     double text, dit;           /* bytes of weights on the rank with the largest need          */
-    double streamed;            /* bytes of weights that each step reads, or copies to the device */
+    double streamed; /* bytes of weights that each step reads from files or copies to the device */
     char   plan[256];
 } trial;
 
 typedef struct finder {
-    const xd_fit      *t;       /* the request and its limits; t->ctx points at `own`          */
+    const xd_fit      *t;       /* the request and its limits; its context is the copy `own`   */
     xd_context         own;
     const xd_parallel *plans;
     int                nplans;
@@ -50,7 +54,8 @@ typedef struct finder {
     double             until;
     set                fit[MAX_REPORTED];
     int                nfit;
-    set                leanest; /* the set of changes with the smallest need, which is in `least` */
+    /* of all sets of changes, the one with the smallest memory need; `least` has that need */
+    set                leanest;
     trial              least;
     xd_text_buf        reported;
 } finder;
@@ -116,9 +121,9 @@ static int text_can_be(const finder *w, int k, xd_dtype type)
     return m->has_text[k] && xd_types_quantizes(&m->text[k]) && is_smaller(type, w->text[k]);
 }
 
-/* In the context, sets the types of a set of changes; what the set does not change gets the
- * engine's type. Discards the kernels of earlier sets, so that only the kernels of this set are
- * counted. */
+/* In the context, sets the weight types of a set of changes; a type that the set does not change
+ * becomes the engine's type. Discards the kernels of earlier sets, so that only the kernels of this
+ * set are counted. */
 static void set_types(finder *w, const set *s)
 {
     xd_context *ctx = &w->own;
@@ -276,8 +281,9 @@ static int is_lighter(const trial *a, const trial *b)
     return !(b->have > 0) || a->need * b->have < b->need * a->have;
 }
 
-/* Predicts the memory of a plan. If blocks are streamed, the plan is predicted two times: the first
- * prediction gives the memory of the kernels, and the second one leaves this memory free. */
+/* Predicts the memory of a plan. If blocks are streamed, the plan is predicted a second time: the
+ * first prediction tells how much memory the kernels need, and the second one leaves this memory
+ * free. */
 static xd_status predict_plan(const finder *w, const xd_request *r, const xd_parallel *p,
                               xd_prediction *f, trial *c, xd_err *e)
 {
@@ -323,8 +329,8 @@ static int count_plans(finder *w, const set *s, trial *best)
     return any;
 }
 
-/* Finds the smallest memory need as count_plans does, but over all plans for the smaller number of
- * ranks in the set. */
+/* Finds the smallest memory need over all plans for the number of ranks in the set of changes,
+ * which is smaller than the request's number. */
 static int count_fewer(finder *w, const set *s, trial *best)
 {
     xd_search se = { 0 };
@@ -387,8 +393,8 @@ static int includes(const set *s, const set *f)
            (!f->size || s->size >= f->size);
 }
 
-/* Removes from a set each change without which the request still needs at most `most` times the
- * available memory. Changes that cost the user more are removed first. */
+/* Removes unnecessary changes from a set: those without which the request still needs at most
+ * `most` times the available memory. Changes that cost the user more are removed first. */
 static void simplify_set(finder *w, set *s, trial *c, double most)
 {
     for (int i = 0; i < 8; i++) {
@@ -432,7 +438,8 @@ static int try_set(finder *w, const set *asked)
 
 /* ---- trying sets of changes -------------------------------------------------------------- */
 
-typedef struct levers {         /* the changes that are possible; 0: not possible              */
+/* The changes that may be tried; a field is 0 if its change is not possible. */
+typedef struct levers {
     int      bf16, tiles, rows, tp, text_tp, offload;
     xd_dtype dit, text;
     xd_dtype dit4, text4;       /* types with four bits, only on CPUs: Q4_0                    */
@@ -476,13 +483,13 @@ static levers find_levers(const finder *w, const trial *base)
         .text_first = base->text > base->dit };
 }
 
-/* In addition to the changes in `s`, tries all combinations of smaller types. Combinations that
- * change a single type are tried first; of these, bf16 is the first, and the type of the larger
- * component comes before that of the smaller one. */
+/* Tries all combinations of smaller weight types, each together with the changes in `s`.
+ * Combinations that change a single type come first, in this order: bf16, a smaller type of the
+ * larger component, a smaller type of the smaller component. */
 static void try_types(finder *w, const levers *l, set s)
 {
-    /* bits of a combination: 1 for bf16; 2 for a smaller type of the larger component; 4 for a
-     * smaller type of the smaller component */
+    /* a combination is a sum of bits: 1 stands for bf16, 2 for a smaller type of the larger
+     * component, and 4 for a smaller type of the smaller component */
     static const int order[] = { 1, 2, 4, 6, 3, 5, 7 };
     xd_dtype         large = l->text_first ? l->text : l->dit,
         small = l->text_first ? l->dit : l->text;
@@ -593,8 +600,8 @@ static int any_may_fit(finder *w, set *all)
     return w->nfit > 0 || d.need <= d.have;
 }
 
-/* Call if the request does not fit with eight-bit weights. In `all`, replaces the types of weights
- * by four-bit types, and tries these types alone and with all other changes. */
+/* Used if the request does not fit with eight-bit weights. Replaces the weight types in `all` by
+ * four-bit types. Then tries four-bit types without other changes and with all other changes. */
 static void try_all_in_four(finder *w, const levers *l, set *all)
 {
     all->dit = l->dit4 ? l->dit4 : all->dit;
@@ -625,7 +632,7 @@ static void try_all(finder *w, const levers *l)
         try_fewer(w);
     if (w->nfit > 0 || w->t->only)
         return;
-    w->until = xd_now_s() + PATIENCE_S; /* more time, because no set that fits was found       */
+    w->until = xd_now_s() + PATIENCE_S; /* allows more time, because no set of changes fits yet */
     int size = try_sizes(w, (set){ 0 }, 1, SIZES);
     if (!huge)
         try_sizes(w, all, 1, size);
@@ -653,8 +660,8 @@ static void write_advice(finder *w, char *out, size_t size)
     xd_buf_free(&b);
 }
 
-/* If `only` is not 0, keeps only the changes in `only`, which an engine may make without asking the
- * user. */
+/* If `only` is not 0, keeps only the possible changes that `only` names: those that an engine may
+ * make without asking the user. */
 static levers limit_levers(levers l, int only)
 {
     if (only)

@@ -1,11 +1,12 @@
-/* machine_presets.c - describes machines by built-in rates: devices with a known name, and clusters
- * of any number of these devices.
+/* machine_presets.c - contains built-in descriptions of machines: of devices with a known name, and
+ * of clusters with any number of these devices.
  *
- * The peak rates are from data sheets: those of dense bf16, of f32, of memory, and of one direction
- * of the link. The fractions of peak that kernels reach are fitted to published times of requests
- * on one device. The fraction of a link's peak is fitted to one published time of a request on two
- * devices (bench/published, doc/planner.md). All other values are assumed. A device without
- * published times has the fractions of a similar device. */
+ * The peak rates are from data sheets: the FLOP rates of dense bf16 and of f32, the bandwidth of
+ * memory, and the bandwidth of the link in one direction. The fractions of peak that kernels reach
+ * are fitted to published times of requests on one device. The fraction of a link's peak is fitted
+ * to one published time of a request on two devices (bench/published, doc/planner.md). All other
+ * values are assumed. For a device without published times, the fractions of a similar device are
+ * used. */
 #include "predict/machine.h"
 
 #include <ctype.h>
@@ -25,8 +26,8 @@
 #define H20       RATES(148e12, 0.733, 0.600, 0.32, 4.00e12)
 #define L40       RATES(181e12, 0.660, 0.660, 0.32, 0.864e12)
 #define RTX4090   RATES(165e12, 0.660, 0.660, 0.32, 1.008e12)
-/* For the following devices only the peaks are known, from data sheets. Their fractions of peak are
- * those of H100, L40 or A100. */
+/* For the following devices only the peaks are known, from data sheets. The fractions of these
+ * peaks that kernels reach are assumed to be those of H100, L40 or A100. */
 #define H200      RATES(989e12, 0.733, 0.300, 0.10, 4.80e12)
 #define B200      RATES(2250e12, 0.733, 0.300, 0.10, 8.00e12)
 #define L40S      RATES(362e12, 0.660, 0.660, 0.32, 0.864e12)
@@ -36,8 +37,8 @@
 #define MI300X    RATES(1307e12, 0.600, 0.600, 0.20, 5.30e12)
 #define F32(peak, memory) RATES(peak, 0.7, 0.5, 0.5, memory)
 
-/* Makes the link of a rank from the link's peak in bytes/s. All ranks of a host together reach
- * `links` times the rate of one link; 0: there is no such limit. */
+/* Makes the link of a rank from the link's peak in bytes/s. All ranks of a host together reach at
+ * most `links` times the rate of one link; if `links` is 0, there is no such limit. */
 #define LINK(latency, peak, share, links)                                                        \
     { .latency_s = latency, .bytes = (share) * (peak), .overlap = 0.5,                           \
       .shared = (links) * (share) * (peak) }
@@ -56,11 +57,13 @@
 
 typedef struct device {
     const char *name;
-    int         sheet; /* 1: only the peaks are known; fractions are those of another device   */
+    /* 1: only the peak rates are known; the fractions of peak are another device's */
+    int         sheet;
     double      memory;
     xd_rates    f32, bf16;
     double      upload;         /* bytes/s between host and device: 0.8 of PCIe's peak            */
-    /* links; `shared` is the rate in bytes/s of one path of the host */
+    /* links inside a host and between hosts; `shared` is the rate in bytes/s of one path of the
+     * host */
     xd_wire     inside, between;
 } device;
 
@@ -110,8 +113,8 @@ const char *xd_machine_like(const char *product)
     return best;
 }
 
-/* Returns on how many paths a host's devices reach its processors. A host with up to eight devices
- * has four paths; a host with more devices has one path for two devices. */
+/* Returns the number of paths that connect a host's devices with its processors. A host with up to
+ * eight devices has four paths; a larger host has one path for every two devices. */
 static double host_paths(int ranks)
 {
     return ranks > 8 ? ranks / 2 : 4;

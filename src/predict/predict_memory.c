@@ -41,7 +41,8 @@ void xd_predict_free_parts(xd_offload_parts *parts, int ranks)
     free(parts);
 }
 
-/* Selects the blocks that a rank streams, so that the rank needs at most `room` bytes. */
+/* Selects the blocks of weights that a rank streams, so that its memory need is at most `room`
+ * bytes. */
 static void stream_blocks(xd_prediction_rank *k, const xd_job *j, xd_offload_parts *p, int ranks,
                           double room)
 {
@@ -74,7 +75,8 @@ static void add_streaming(xd_prediction *f, const xd_job *j, const xd_machine *m
     for (int r = 0; r < f->ranks; r++)
         most = f->rank[r].need.streamed > most ? f->rank[r].need.streamed : most;
     f->upload = m->upload > 0 ? m->upload : USUAL_UPLOAD;
-    /* a CPU reads the rows from files, rearranges them, and reads the rearranged rows */
+    /* a CPU accesses each row three times: to read it from a file, to rearrange it, and to read the
+     * rearranged row */
     if (m->shares)
         f->upload = rate_of_packing(j, m);
     double pass_s = (double)most / f->upload;
@@ -96,14 +98,15 @@ static int has_twin(const xd_prediction *f, int r, int first, const xd_machine *
     return twin;
 }
 
-/* Returns how much rank r adds to the memory of its host, whose first rank is `first`. On CPUs, the
- * ranks of a host share the host's memory and one copy of equal weights. Devices have their own
- * memory, and the ranks of a host share only the host's copy of streamed blocks. */
+/* Returns how many bytes rank r adds to the memory need of its host, whose first rank is `first`.
+ * On CPUs, the ranks of a host share the host's memory and one copy of equal weights. Devices have
+ * their own memory, and the ranks of a host share only the host's copy of streamed blocks. */
 static double share_of(const xd_prediction *f, int r, int first, const xd_machine *m)
 {
     const xd_need *n = &f->rank[r].need;
     int            twin = has_twin(f, r, first, m);
-    if (m->shares && n->host) /* for devices with their own memory: the need of host memory     */
+    /* a device with its own memory: only the need of host memory counts */
+    if (m->shares && n->host)
         return (double)(n->host - (twin ? n->pinned - n->pinned_text : 0));
     return (double)n->peak - (twin ? (double)(n->dit + n->dit2) : 0) -
            (m->shares && r > first ? (double)n->vae : 0);

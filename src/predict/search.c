@@ -11,7 +11,8 @@
 
 /* ---- reading the name of a plan ----------------------------------------------------------- */
 
-/* Appends the list of the words that the name of a plan may have, such as "u, r, pp and vae". */
+/* Appends the list of abbreviations that may occur in the name of a plan, such as "u, r, pp and
+ * vae". */
 static void list_words(xd_text_buf *b)
 {
     const xd_plan_table *t = xd_plan_table_now();
@@ -81,7 +82,7 @@ xd_status xd_parallel_read(xd_parallel *a, const char *text, xd_err *e)
 
 /* ---- predicting all plans ----------------------------------------------------------------- */
 
-/* max number of ranks in a search; max number if all degrees are given */
+/* max number of ranks in a search; max number of ranks if all degrees are given */
 enum { MOST = XD_SEARCH_MOST, MOST_ONE = 1024 };
 
 typedef struct hunt {
@@ -121,9 +122,9 @@ static void try_plan(hunt *h, xd_parallel a)
                 xd_size_text(h->m->memory).s);
 }
 
-/* Adds plans that differ only in the number of patches: the number that `fixed` gives, or else one
- * and two patches per pipeline stage. If several ranks compute an image, the plan splits the VAE
- * into rows, which is always faster. */
+/* Adds plans that differ only in the number of patches. If `fixed` does not give this number, plans
+ * with one and with two patches per pipeline stage are added. If several ranks compute an image,
+ * the plan splits the VAE into rows, which is always faster. */
 static void try_patches(hunt *h, xd_parallel a)
 {
     int P = a.pipefusion_parallel_degree, most = P > 1 ? 2 : 1;
@@ -146,9 +147,9 @@ static int fixed_degree(const hunt *h, const xd_plan_row *r)
     return xd_plan_number(r, h->fixed) ? xd_plan_degree(r, h->fixed) : 0;
 }
 
-/* Tries all degrees of the axes from number `step` on, whose product must be `left`. Each level of
- * the recursion tries the degrees of one axis; the last axis, data, gets the degree that is
- * left. */
+/* Tries all combinations of degrees for the axes from index `step` on, such that the product of
+ * these degrees is `left`. Each level of the recursion tries the degrees of one axis; the last
+ * axis, data, gets the degree that is left. */
 static void walk_axes(hunt *h, xd_parallel a, int step, int left)
 {
     static const xd_axis order[] = { XD_CFG, XD_ULYSSES, XD_RING, XD_PIPE, XD_TENSOR, XD_DATA };

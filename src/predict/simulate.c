@@ -26,21 +26,24 @@ typedef struct event {
     ev_kind what;
     int     group, peer;
     double  after_s;            /* seconds that the rank computes before the event             */
-    /* number of the message, or of the mark (EV_MARK); size of the message */
+    /* number of the message or, for EV_MARK, of the mark; size of the message in bytes */
     int64_t number, bytes;
-    int64_t to; /* EV_MEETS: index in `pool` of the array of bytes sent to each rank           */
+    int64_t to; /* for EV_MEETS: index in `pool` of the array with the bytes sent to each rank */
 } event;
 
-typedef struct team {           /* a group of ranks as one of its ranks sees it                */
-    int      color, rank, size, at;     /* at: index of the group among all groups of all ranks */
-    int64_t *sent, *got; /* [size]: numbers of messages sent to, and received from, each member */
+typedef struct team {           /* a group of ranks, as recorded by one of its members         */
+    /* `at` is the index of this group among the groups of all ranks */
+    int      color, rank, size, at;
+    /* [size]: how many messages this rank has sent to, and received from, each member */
+    int64_t *sent, *got;
     int64_t  met;
 } team;
 
 typedef struct stretch { char what; double from, to; } stretch;
-typedef struct open_message { /* busy: seconds that the rank has computed when the message begins */
+/* A message of a rank; `busy` is the rank's computing time, in seconds, before the message. */
+typedef struct open_message {
     int group, peer; ev_kind what; int64_t seq; double gone, busy;
-    int begun;                  /* the members before this index have begun the message        */
+    int begun;                  /* all members before this index have begun the message        */
 } open_message;
 
 typedef struct record {
@@ -49,34 +52,35 @@ typedef struct record {
     team    *team;
     int      nteam;
     int64_t *pool, npool, poolcap;
-    open_message *message;      /* [messages + 1], indexed by the number of a message          */
+    open_message *message;      /* [messages + 1], where the index is the number of the message */
     int64_t  nmessage;
-    int      for_whom; /* the rank that must begin a message before this rank can continue     */
+    /* the rank that this rank waits for, because that rank has not begun a message */
+    int      for_whom;
     double   t, slowed;       /* clock; computing seconds that are already counted as slowed down */
     double  *mark;              /* [nmark]: times at which the rank reached the marks, in seconds */
     int      nmark;
     stretch *stretches;
     int64_t  nstretches, stretch_cap;
-    stretch *flights;           /* messages to this rank, from their start to their arrival     */
+    stretch *flights; /* intervals from the start to the arrival of each message to this rank */
     int64_t  nflights, flight_cap;
     xd_lane  lane;
 } record;
 
 typedef struct news { double start, takes, arrival, lost; } news;       /* times of a message  */
-/* slot of the hash table of messages; key 0: the slot is empty */
+/* A slot of the hash table of messages; an empty slot has key 0. */
 typedef struct slot { uint64_t key; news n; } slot;
 
 struct xd_simulation {
     const xd_machine *m;
-    int      n, now;            /* number of ranks; the rank whose events are being recorded   */
+    int      n, now; /* number of ranks; index of the rank whose events are being recorded */
     record  *s;
     xd_recorder rec;
     double (*seconds)(void *ctx);
     void    *ctx;
-    int      failed;            /* 1: there was no memory for a record or a message            */
+    int      failed;            /* 1: memory was too short for a record or a message           */
     slot    *map;
     int64_t  cap, used;
-    int     *member; /* [nteams][n]: the numbers, among all ranks, of each group's members     */
+    int     *member; /* [nteams][n]: the members of each group, as indices among all ranks     */
     int      nteams;
     /* Times at which the ports for sending (out) and for receiving (in) become free: first those of
      * the n ranks, then those of the hosts. `bus` has the times at which the bus of each host
@@ -254,8 +258,8 @@ static int find_teams(xd_simulation *p)
 
 /* ---- sending messages ---------------------------------------------------------------------- */
 
-/* Returns the hash key of a message from member a to member b of a group. If b equals a, the key
- * stands for the time at which member a begins a collective call. */
+/* Returns the hash key of a message from member a to member b of a group. The key with b = a is
+ * that of the time at which member a begins a collective call. */
 static uint64_t key_of(int at, int a, int b, ev_kind what, int64_t seq)
 {
     uint64_t h = 0x9e3779b97f4a7c15u;
@@ -301,7 +305,8 @@ static const slot *arrived_slot(const xd_simulation *p, uint64_t key)
     return s && s->key ? s : NULL;
 }
 
-/* Queues a message at a port at the time `now`. Returns the time at which the message has passed
+/* Passes a message through a port, as soon as the port is free, but not before the time `now`. The
+ * message occupies the port for `takes` seconds. Returns the time at which the message has passed
  * the port. */
 static double pass_port(double *port, double now, double takes)
 {
@@ -366,8 +371,8 @@ static void begin_message(xd_simulation *p, int r, const event *ev)
     }
 }
 
-/* Returns the seconds that a rank loses because it computed during a message. Each second of
- * computation counts once, even if several messages arrive during it. */
+/* Returns the seconds that a rank loses because it computed while a message was in transit. Each
+ * second of computation counts once, even if several messages are in transit at that time. */
 static double slowdown(record *s, const open_message *m, const news *n)
 {
     double from = fmax(m->busy, s->slowed);
@@ -461,9 +466,9 @@ static int prepare_scripts(xd_simulation *p)
 }
 
 /* Runs the events of all ranks; the rank with the earliest clock always runs next. For each rank,
- * `wake` [n] has the time at which the rank continues, or INFINITY if the rank has ended or waits
- * for another rank; `rests` [n] has the number of that other rank, or -1. Returns 0 on a
- * deadlock. */
+ * `wake` [n] receives the time at which the rank continues, or INFINITY if the rank has ended or
+ * waits for another rank. `rests` [n] receives the number of the rank that it waits for, or -1.
+ * Returns 0 on a deadlock. */
 static int run_all(xd_simulation *p, double *wake, int *rests)
 {
     for (int r = 0; r < p->n; r++) {

@@ -1,7 +1,8 @@
 /* this_machine.c - estimates the rates of this machine from the peak FLOP rate of its cores.
  *
  * The rate of a kernel is a fraction of the peak. The fractions are those that this program's
- * kernels reach in doc/performance.md. `xdit probe` measures the rates themselves. */
+ * kernels reached in the measurements of doc/performance.md. `xdit probe` measures the rates
+ * themselves. */
 #define _POSIX_C_SOURCE 200809L /* st_mtim, gethostname */
 #include <dirent.h>
 #include <stdio.h>
@@ -32,8 +33,8 @@ int xd_machine_home(int ranks, int threads, char *path, size_t size)
     return home_of(what, path, size);
 }
 
-/* Writes the path of the file that describes this host with a device. With one rank, the path for
- * "cuda:0" is that for "cuda". */
+/* Writes the path of the file that describes this host with a device. If there is only one rank,
+ * the devices "cuda:0" and "cuda" have the same file. */
 int xd_machine_device_home(int ranks, const char *device, char *path, size_t size)
 {
     char   what[80];
@@ -64,7 +65,7 @@ double xd_machine_cache(int ranks)
 }
 
 /* Reads the description of the measured machine from the file `path`. Returns 0 if there is no such
- * file, or if it is for other numbers of ranks and threads. */
+ * file, or if the file was measured with another number of ranks or threads. */
 static int read_measured(xd_machine *m, const char *path, int ranks, int threads)
 {
     xd_err why = { 0 };
@@ -80,7 +81,7 @@ static int read_measured(xd_machine *m, const char *path, int ranks, int threads
     return 0;
 }
 
-/* If a file is newer than the time *last, sets *last to the file's time and returns 1. */
+/* If the file `path` is newer than the time *last, sets *last to the file's time and returns 1. */
 static int is_later(const char *path, struct timespec *last)
 {
     struct stat st;
@@ -132,9 +133,9 @@ void xd_machine_oversubscribe(xd_machine *m)
     m->alone *= k > 1 ? k : 1;
 }
 
-/* Estimates the rates of kernels from the peak FLOP rate of the cores. If `tiles` is 1, this is the
- * peak of tile registers (AMX). Then kernels reach a smaller fraction of the peak, because memory
- * and exponentials are slower relative to it. */
+/* Estimates the rates of kernels from the peak FLOP rate of the cores. If `tiles` is 1, `peak` is
+ * the FLOP rate of the tile registers (AMX). With tile registers, kernels reach a smaller fraction
+ * of the peak, because memory accesses and exponentials are slower relative to this peak. */
 static void guess_rates(xd_rates *r, double peak, int threads, int tiles)
 {
     *r = (xd_rates){ .gemm = 0.92 * peak, .gemm_rows = 1, .attn = { 0.74 * peak, 0.82 * peak },
@@ -191,8 +192,8 @@ double xd_machine_device_room(const xd_dev *dev, double have)
     return have > later + 1 ? have - later : 1;
 }
 
-/* Estimates the rates of a device that has no built-in rates, from the measured rates of a GEMM
- * (`product`, in FLOP/s) and of copies (in bytes/s). */
+/* Estimates the rates of a device that has no built-in rates. `product` is the measured FLOP rate
+ * of a GEMM, and `copies` is the measured rate of copies in bytes/s. */
 static void guess_device_rates(xd_rates *r, double product, double copies)
 {
     *r = (xd_rates){ .gemm = 0.9 * product, .gemm_rows = 160,
