@@ -1,5 +1,5 @@
-/* memory_advice.c - for a request that does not fit into memory, reports on all ranks with which
- * options it would fit */
+/* memory_advice.c - if a request does not fit into memory, adds to every rank's error message the
+ * options with which the request would fit */
 #include "engine/memory_advice.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "predict/fit.h"
 #include "predict/machine.h"
 
-/* Returns the parallel degrees of a plan in the form of the options of xd_parallel. */
+/* Converts the parallel degrees of a plan to the options of xd_parallel. */
 static xd_parallel degrees_of(const xd_plan *p)
 {
     return (xd_parallel){ .tensor_parallel_degree = p->deg.n[XD_TENSOR],
@@ -37,8 +37,8 @@ static void smallest_limits(const xd_context *ctx, double limits[3])
     c->ops->wait(c, &r, 1);
 }
 
-/* On rank 0, fills in the request, the machine and the plan for which the memory need of other
- * options is counted. Returns 0 if memory cannot be counted for this request. */
+/* On rank 0, sets the request, the machine and the plan from which a search for options that need
+ * less memory starts. Returns 0 if memory cannot be counted for this request. */
 static int find_case(const xd_job *j, const xd_memory_limits *limit, xd_machine *m, xd_parallel *p,
                      xd_fit *t)
 {
@@ -65,9 +65,9 @@ static int find_case(const xd_job *j, const xd_memory_limits *limit, xd_machine 
     return 1;
 }
 
-/* Rank 0 counts with which other options the request would fit, and every rank appends these
- * options to its error message. The speeds of the machine do not affect the count, so the speeds of
- * a preset are used. */
+/* Rank 0 searches for options with which the request would fit, by counting their memory need.
+ * Every rank appends these options to its error message. The speeds of the machine do not affect
+ * the count, so the speeds of a preset are used. */
 static void add_advice(const xd_job *j, const xd_memory_limits *limit, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -130,7 +130,8 @@ xd_status xd_memory_fit(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory
     xd_parallel p;
     xd_fit      t;
     xd_err      lost = { .rank = -1 };
-    /* The engine cannot change weights that other engines use, or weights of inactive LoRA sets. */
+    /* The engine must not change weights that other engines use, and cannot change the weights of
+     * inactive LoRA sets. */
     int may = ctx->fit && !limit->huge && !ctx->borrowed && !ctx->neighbours &&
           !ctx->switched;
     if (may && find_case(j, limit, &m, &p, &t)) {

@@ -11,7 +11,7 @@
 
 typedef struct digests { xd_file_digest *v; int n; } digests;
 
-/* Copies the path of a file. Of a path that is too long, only the end is copied. */
+/* Copies the path of a file. If the path is too long, only its end is copied. */
 static void set_name(char name[XD_FILE_NAME], const char *path)
 {
     size_t n = strlen(path);

@@ -31,14 +31,15 @@
  * differ. */
 typedef struct hello { char version[32], host[96]; } hello;
 
-typedef struct card {           /* more settings of a rank, which ranks compare                */
+typedef struct card {           /* settings that every rank sends to all ranks for comparison  */
     xd_plan  plan;
     int64_t  balanced;
     /* types of the transformer's weights, and of the text encoders' */
     char     dtype[16], weights[2][16];
     uint64_t model, traced, options[XD_PLAN_ROWS];      /* options: values of the plan's options */
-    char     cpus[128];         /* cores of the rank, which may differ; only logged            */
-    char     device[32];        /* kind of device, which may differ, with a warning            */
+    /* list of the rank's CPU cores, which is only logged: ranks may have different cores */
+    char     cpus[128];
+    char     device[32];        /* kind of device; different kinds cause only a warning        */
 } card;
 
 /* On all ranks, gathers a record of `size` bytes from every rank. `mine` is this rank's record.
@@ -59,8 +60,8 @@ static xd_status gather_records(xd_comm *c, void *mine, size_t size, void **all,
     return s;
 }
 
-/* If the ranks' settings differ, marks the error as one of rank 0, so that only rank 0 reports the
- * difference: every rank has found the same one. */
+/* If the ranks' settings differ, every rank finds the same difference. Sets the rank of the error
+ * to 0, so that only rank 0 reports the difference. */
 static xd_status settle_difference(xd_status s, xd_err *e)
 {
     if (s == XD_EINVAL && e->rank < 0)
@@ -138,7 +139,7 @@ static xd_status compare_files(const xd_engine *g, const hello *h, xd_err *e)
     double          t0 = xd_now_s();
     xd_status       s = xd_file_digests(&g->ctx.model, &mine, &n, e);
     s = xd_world_agree_in(c, c->rank, s, e);
-    if (s == XD_OK && n)        /* n is equal on all ranks, whose models have the same hash    */
+    if (s == XD_OK && n) /* n is equal on all ranks, because the hashes of their models are equal */
         s = gather_records(c, mine, (size_t)n * sizeof *mine, &all, e);
     const xd_file_digest *d = all;
     for (int i = n; d && s == XD_OK && i < n * c->size; i++)
@@ -243,7 +244,7 @@ xd_status xd_session_groups(xd_engine *g, xd_err *e)
                                                &g->ctx.world.used, e);
     if (s != XD_OK)
         return s;
-    if (g->ctx.world.idle)                /* an idle rank takes part only in opening and closing */
+    if (g->ctx.world.idle) /* an idle rank takes part only in opening and closing the engine */
         return XD_OK;
     s = g->ctx.world.used->ops->split_host(g->ctx.world.used, &g->ctx.world.host, e);
     if (s == XD_OK)
@@ -292,7 +293,7 @@ static int hosts_of(const hello *h, int n)
     return hosts;
 }
 
-/* Warns about options that the program gives but that have no effect with the chosen plan. */
+/* Warns about options of xd_open_args that are set but have no effect with the chosen plan. */
 static void log_unused(const xd_engine *g, const xd_open_args *a, const xd_parallel *take)
 {
     int ranks = xd_degrees_product(g->ctx.plan.deg);
@@ -312,7 +313,8 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
     xd_parallel        take;
     xd_status          same = g->ctx.world.all->size > 1
                                   ? exchange_records(g->ctx.world.all, &hosts, &first) : XD_OK;
-    /* failed messages, or different versions: this rank's own error cannot be sent */
+    /* if the exchange failed or versions differ, this rank cannot send its own error `s` to other
+     * ranks */
     if (same != XD_OK) {
         free(hosts);
         *e = first;

@@ -25,8 +25,8 @@ void xd_device_arena_close(xd_arena *a, xd_dev *dev)
     *a = (xd_arena){ 0 };
 }
 
-/* Returns the size in bytes of this rank's window (memory that every rank of the host maps).
- * Returns 0 if the address space of the process is too small for the windows of all ranks. */
+/* Returns the size in bytes of this rank's window, which is memory that every rank of the host
+ * maps. Returns 0 if the address space of the process is too small for the windows of all ranks. */
 static size_t window_bytes(const xd_context *ctx, size_t bytes)
 {
     const size_t spare = (size_t)16 << 20;      /* address space kept free for message buffers */

@@ -1,6 +1,6 @@
-/* attn_table.c - reads the table that tells, for each block and step, whether attention is
- * computed, windowed or reused (DiTFastAttn), from a text or a file; also refuses options that
- * exclude such a table */
+/* attn_table.c - reads the attention table of DiTFastAttn from a text or a file. For each block and
+ * step, the table tells whether attention is computed, windowed or reused. Also refuses options
+ * that cannot be combined with such a table. */
 #include "pipeline/attn_table.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 #include "pipeline/job.h"
 
-/* The name of each way of computing an attention, in this program and in xDiT. */
+/* Two names for each way of computing attention: this program's name and xDiT's name. */
 static const char *const names[XD_ATTN_WAYS][2] = {
     [XD_ATTN_SHARE] = { "share", "OUTPUT_SHARE" },
     [XD_ATTN_WINDOW_CFG] = { "window+cfg", "RESIDUAL_WINDOW_ATTN_CFG_SHARE" },

@@ -7,8 +7,9 @@
  * list of items, so messages need no tags.
  *
  * Hidden states cycle through three buffers: one is computed on, the next one is being received,
- * and the previous one is being sent. A model's long skips (xd_dit.skip_from) have separate buffers
- * and are sent as a second message after their hidden states. */
+ * and the previous one is being sent. Some models have long skip connections (xd_dit.skip_from).
+ * The tensors of these connections have separate buffers, and each work item sends them in a second
+ * message after its hidden states. */
 #include "pipeline/denoise.h"
 
 #include <stdio.h>
@@ -77,8 +78,8 @@ static int unit_at(const xd_denoise *f, int step, int i)
     return is_exact(f, step) || f->lay.npatch == 1 ? XD_ALL : i;
 }
 
-/* Returns the layout of a pass's tokens for a patch or XD_ALL. The text tokens belong to the first
- * patch, or to every patch. */
+/* Returns the token layout of a pass, for one patch or for all tokens (XD_ALL). Depending on the
+ * plan, the text tokens belong to the first patch or to every patch. */
 static xd_layout layout_of(const xd_denoise *f, int unit, int pass)
 {
     xd_layout l = f->lay;
@@ -101,8 +102,8 @@ xd_span xd_denoise_rows(const xd_denoise *f, xd_stream_id stream, int unit)
     return s;
 }
 
-/* Returns the range of rows of f->lat that are this rank's image tokens of a patch, or of all
- * patches (XD_ALL). */
+/* Returns the range of rows that a patch, or all patches (XD_ALL), have in f->lat, which holds the
+ * latents of this rank's image tokens. */
 static xd_span rows_of(const xd_denoise *f, int unit)
 {
     return xd_denoise_rows(f, XD_IMG, unit);
@@ -141,7 +142,7 @@ static xd_tensor hidden_view(const xd_denoise *f, int64_t index, piece w)
     return xd_rows(f->h[index % XD_NHID], 0, xd_own_rows(&l, w.unit, f->x.sp));
 }
 
-/* Returns a view of the first n long skips that belong to the hidden states of an item. */
+/* Returns a view of a work item's tensors for the first n long skip connections. */
 static xd_tensor skip_rows(const xd_denoise *f, int64_t index, piece w, int n)
 {
     return xd_rows(f->skip[index % f->nskip], 0, n * hidden_view(f, index, w).d[0]);
@@ -204,10 +205,10 @@ static void receive_hidden(xd_denoise *f, piece now)
     xd_denoise_wait(f, pipe_group(f), &f->skip_in[f->piece_index % f->nskip]);
 }
 
-/* Finds the i-th message with the latents of `unit` (a patch, or XD_ALL). If the next step computes
- * patches, each patch is one message; if the next step computes all tokens at once, the complete
- * unit is one message. Sets *part to the message's unit; returns 0 if the message belongs to
- * another unit. */
+/* Finds the i-th message that sends latents of `unit` (a patch, or XD_ALL) to the next step. If the
+ * next step computes patches, each patch is one message; if the next step computes all tokens at
+ * once, the complete unit is one message. Sets *part to the patch (or XD_ALL) whose latents the
+ * message has; returns 0 if the message has no latents of `unit`. */
 static int latent_part(const xd_denoise *f, int step, int unit, int i, int *part)
 {
     int to = unit_at(f, step + 1, i);
@@ -324,8 +325,8 @@ static void open_kept(xd_denoise *f)
     }
 }
 
-/* Returns the modulations for a pass. Every pass has its own modulations if modulations depend on
- * the text. */
+/* Returns the modulations for a pass. If modulations depend on the text, every pass has its own
+ * modulations. */
 static xd_mods *mods_of(xd_denoise *f, int pass)
 {
     int by_text = f->j->ctx->model.dit_info.pooled_dim || f->j->ctx->model.dit.dit->keep;

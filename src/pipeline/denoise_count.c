@@ -17,7 +17,7 @@ static xd_status count_weights(struct xd_job *j, xd_err *e)
     return s;
 }
 
-/* Counts the bytes of the denoising loop. Of each transformer, only one exact step and one step
+/* Counts the bytes of the denoising loop. For each transformer, only one exact step and one step
  * with stale data are counted. The sampler is counted in every step, because steps read different
  * numbers of earlier predictions. */
 xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
@@ -62,7 +62,7 @@ xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size
         xd_arena_rewind(&a, mark);
     }
     *bytes = xd_arena_peak(&a);
-    if (xd_ok(&f.x))            /* also counts the memory of the messages with latents         */
+    if (xd_ok(&f.x)) /* runs the gathering of the latents, to count the memory of its messages */
         xd_denoise_latents(&f, NULL);
     *method_bytes = f.stack.bytes;
     s = xd_exec_status(&f.x, e);

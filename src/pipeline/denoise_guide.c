@@ -10,8 +10,8 @@
 #include "pipeline/denoise_inside.h"
 #include "pipeline/job.h"
 
-/* Computes, for each patch, the sum of the prediction's elements and the sum of their squares, and
- * stores these sums in elements [at] and [at + 1] of f->sums. */
+/* For each patch, computes the sum of the prediction's elements and the sum of their squares. The
+ * two sums are stored in the patch's row of f->sums, at the indices `at` and `at` + 1. */
 static void add_up(xd_denoise *f, int unit, int at)
 {
     for (int p = 0; p < f->lay.npatch; p++) {
@@ -84,7 +84,8 @@ static void leave_skipped(xd_denoise *f, int passes, const xd_tensor p[XD_MAXPAS
     double by = f->j->r->guidance.skip_layer_guidance_scale;
     if (passes <= XD_PASS_SKIPPING)
         return;
-    if (!guided)                /* subtract before the prompt's prediction p[0] is overwritten */
+    /* the difference needs the prompt's prediction p[0], which guidance overwrites afterwards */
+    if (!guided)
         xd_axpby(&f->x, p[XD_PASS_SKIPPING], 1, p[XD_PASS_PROMPT], -1);
     else
         xd_axpby(&f->x, p[XD_PASS_PROMPT], (float)by, p[XD_PASS_SKIPPING], 1);

@@ -37,12 +37,13 @@ int64_t xd_denoise_extra(const xd_denoise *f)
     return d->extra_ch * (f->j->features / d->lat_ch);
 }
 
-/* Host buffers for tokens. A token has `features` features, which are `features` / (pt p p)
- * channels. `rows` is memory for all tokens, `mine` is memory for the tokens of this rank. */
+/* Host buffers for tokens. A token has `features` elements: `features` / (pt p p) channels of a
+ * patch of pt x p x p latent cells. The buffer `rows` has space for all tokens, and the buffer
+ * `mine` has space for the tokens of this rank. */
 typedef struct packing { int64_t features; float *rows, *mine; } packing;
 
-/* Makes views of frame t of latents [t,C,h,w], and of the frame's elements in tokens [T H W, C pt p
- * p]; both views are [H,W,C,p,p]. */
+/* Makes two views [H,W,C,p,p] of latent frame t: v[0] is a view of the frame's elements in the
+ * latents [t,C,h,w], and v[1] is a view of the same elements in the tokens [T H W,C pt p p]. */
 static void as_cells(const xd_denoise *f, int64_t F, int64_t t, float *lat, float *tokens,
                      xd_tensor v[2])
 {
@@ -68,7 +69,8 @@ static void copy_latents(xd_denoise *f, int64_t F, float *lat, float *tokens, in
     }
 }
 
-/* Copies the token rows of member `sp` between the complete tokens and a contiguous buffer. */
+/* Copies the token rows of one rank between the buffer `whole`, which has all tokens, and the
+ * contiguous buffer `rows`. The rank is member `sp` of the ranks that split the tokens. */
 static void copy_member_rows(const xd_denoise *f, int64_t F, int sp, float *whole, float *rows,
                              int to_rows)
 {
@@ -81,7 +83,8 @@ static void copy_member_rows(const xd_denoise *f, int64_t F, int sp, float *whol
     }
 }
 
-/* Copies this rank's part of all tokens, p->rows, to `to`; overwrites p->mine. */
+/* Copies this rank's tokens from p->rows, which has all tokens, to the device tensor `to`;
+ * overwrites p->mine. */
 static void set_own_rows(xd_denoise *f, xd_tensor to, const packing *p)
 {
     copy_member_rows(f, p->features, f->x.sp, p->rows, p->mine, 1);
@@ -89,21 +92,23 @@ static void set_own_rows(xd_denoise *f, xd_tensor to, const packing *p)
         xd_put(&f->x, to, p->mine);
 }
 
-/* Copies this rank's tokens like set_own_rows, from latents on the host; overwrites the buffers of
- * `p`. */
+/* Converts the latents `lat` in host memory to tokens, and copies this rank's tokens to the device
+ * tensor `to`; overwrites the buffers p->rows and p->mine. */
 static void set_packed(xd_denoise *f, xd_tensor to, float *lat, const packing *p)
 {
     copy_latents(f, p->features, lat, p->rows, 1);
     set_own_rows(f, to, p);
 }
 
-/* Copies this rank's tokens of the latents `lat` to `to`; overwrites f->rows and f->mine. */
+/* Converts the latents `lat` to tokens, and copies this rank's tokens to the device tensor `to`;
+ * overwrites f->rows and f->mine. */
 static void set_rows(xd_denoise *f, xd_tensor to, float *lat)
 {
     set_packed(f, to, lat, &(packing){ f->j->features, f->rows, f->mine });
 }
 
-/* Sets the transformer's further input channels, which depend on the role of the image. */
+/* Sets the input channels that the transformer has in addition to the noisy latents; the role of
+ * the request's image determines their values. */
 static void set_extra(xd_denoise *f, const float *sample)
 {
     const xd_job *j = f->j;
@@ -188,13 +193,14 @@ static int64_t image_numbers(const xd_job *j)
     return j->numbers / j->cells[0];
 }
 
-/* Draws the noise of an output image and, if j->moments is not NULL, the random numbers `sample`
- * [C,h,w] for sampling from these moments (else `sample` is unchanged). `start` receives the
- * numbers for sampling from j->start_moments, unless it is NULL. With the philox generator the
- * noise is the same with and without an initial image. */
+/* Draws the noise of an output image. If j->moments is not NULL, also draws `sample` [C,h,w], the
+ * random numbers for sampling from the Gaussian with these moments; otherwise `sample` is
+ * unchanged. If `start` is not NULL, it receives the random numbers for sampling from
+ * j->start_moments. With the philox generator the noise is the same with and without an initial
+ * image. */
 static void draw(const xd_job *j, xd_rng *g, float *noise, float *sample, float *start)
 {
-    if (j->held)                /* the latents of a fixed image are the mean, without a sample  */
+    if (j->held) /* the latents of a fixed image are the mean of the VAE's Gaussian */
         memset(sample, 0, (size_t)image_numbers(j) * sizeof *sample);
     else if (j->moments && g->torch)
         xd_rng_normal(g, sample, image_numbers(j));
@@ -231,7 +237,7 @@ static void to_latents(const xd_job *j, const float *moments, float *sample)
  * the sampled latents of the initial image. */
 static void mix(const xd_job *j, float *noise, const float *sample)
 {
-    double of[2] = { 1, 0 };    /* factors of image and noise for a fixed frame                 */
+    double of[2] = { 1, 0 };    /* weights of image and noise; a fixed image has no noise       */
     if (!j->held)
         j->sampler->shares(&j->samp, 0, of);
     for (int64_t i = 0; i < image_numbers(j); i++)
@@ -327,7 +333,7 @@ static void gather_rows(xd_denoise *f, float *mine, float *rows, float *whole)
  * replica. */
 static void gather_latents(xd_denoise *f, xd_tensor from, float *out)
 {
-    if (xd_counting(&f->x)) {   /* while counting, only the messages are run                   */
+    if (xd_counting(&f->x)) {   /* on the count device, runs only the messages                 */
         float *any = (float *)(void *)f->x.tmp->base;
         gather_rows(f, any, any, any);
         return;
@@ -344,8 +350,8 @@ void xd_denoise_latents(xd_denoise *f, float *out)
     gather_latents(f, f->lat, out);
 }
 
-/* Makes the next step continue from other latents: from `lat` on the replica's first rank, if
- * `changed` is nonzero there. */
+/* If `changed` is nonzero on the replica's first rank, replaces the latents on all ranks by the
+ * latents `lat` of that rank, so that the next step starts from them. */
 static void replace_latents(xd_denoise *f, int changed, float *lat)
 {
     xd_comm *c = f->topo->replica, *pipe = f->topo->group[XD_PIPE];

@@ -23,8 +23,8 @@ static xd_open_args replace_aliases(const xd_open_args *a)
     return o;
 }
 
-/* Returns the requested compute type. --weights_dtype sets it, too, if --dtype is not given,
- * because weights that are not quantized have the compute type. */
+/* Returns the requested compute type. If --dtype is not given, a --weights_dtype of f32 or bf16 is
+ * also the compute type, because weights that are not quantized have the compute type. */
 static const char *wanted_type(const xd_open_args *a)
 {
     if (!a->dtype && (is_word(a->weights_dtype, "f32") || is_word(a->weights_dtype, "bf16")))
@@ -126,9 +126,9 @@ static xd_status read_type(const xd_dev *dev, const char *flag, const char *text
     return XD_OK;
 }
 
-/* Returns which matrices keep the type of the file. If no type is requested, these are the matrices
- * of integers and of block types; if a quantized type is requested, only the matrices of integers;
- * if f32 or bf16 is requested, none. */
+/* Returns which matrices keep the type that they have in the weight file. If no type is requested,
+ * matrices of integers and of block types keep their types. If a quantized type is requested, only
+ * matrices of integers do. If f32 or bf16 is requested, no matrix does. */
 static xd_stays stays_of(const char *text)
 {
     return !text || is_word(text, "auto") ? XD_STAYS_BLOCKS
@@ -153,7 +153,8 @@ static xd_status check_same(const char *flag, const char *text, const char *dtyp
                    "type", flag, text, dtype);
 }
 
-/* Sets the type of a transformer's matrices, and whether matrices stay in the type of the file. */
+/* Sets the type of the matrices in a transformer's blocks, and which matrices keep the type of the
+ * weight file. */
 static xd_status set_types(const xd_dev *dev, const char *text, xd_component *p, xd_err *e)
 {
     xd_status s = read_type(dev, "weights_dtype", text, p, &p->w->blocks, e);

@@ -1,5 +1,5 @@
-/* image_file.c - functions for programs: the size of an image file, and pixels written to an image
- * file */
+/* image_file.c - implements the public functions that read an image file or its size, and that
+ * write pixels to an image file */
 #include <stdlib.h>
 #include <string.h>
 

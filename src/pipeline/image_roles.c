@@ -22,7 +22,8 @@ static const xd_role_row rows[] = {
                              .encode = xd_role_references_encode },
 };
 
-/* A reference image of which a part is inpainted (xd_recipe.inpaints_reference). */
+/* The role of a reference image if a mask selects a part of this image for inpainting
+ * (xd_recipe.inpaints_reference). */
 static const xd_role_row inpainted = { .needs = "an image to edit", .starts = 1, .tokens = 1,
                                        .read = xd_role_references_read,
                                        .encode = xd_role_start_encode };

@@ -22,8 +22,8 @@ static xd_status size_of(const xd_request *r, int k, xd_grid *size)
     return s == XD_OK && (i.height < 1 || i.width < 1) ? XD_EINVAL : s;
 }
 
-/* Returns the number of pixels of a token along an axis: 1 for the rows of pixels, 2 for the
- * columns. */
+/* Returns the size of a token in pixels along an axis: the height for axis 1, the width for axis
+ * 2. */
 static int64_t unit_of(const xd_context *ctx, int axis)
 {
     return ctx->model.vae_info.cell[axis] * (int64_t)ctx->model.dit_info.patch[axis];
@@ -79,7 +79,7 @@ void xd_image_shape_take(const xd_context *ctx, xd_request *r)
         if (p->reference_size(unit, area, &size.rows, &size.cols, NULL) != XD_OK)
             return;
         size = (xd_grid){ size.rows / unit * unit, size.cols / unit * unit };
-    } else if (!p->max_area) {  /* otherwise the request uses only the image's ratio           */
+    } else if (!p->max_area) {  /* with max_area, only the ratio of the image's sides matters  */
         size = r->height || r->width ? fill_side(ctx, r, own) : shape_of(ctx, own);
     }
     r->height = r->height ? r->height : size.rows;

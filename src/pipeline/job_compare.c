@@ -21,8 +21,8 @@ static uint64_t of_text(const char *text)
     return text ? xd_hash_mix(xd_hash_text(text), 1) : 0;
 }
 
-/* Returns 1 if an option's value is a file name. For an option with the argument "FILE|WAYS",
- * values that end in ".json" are file names. */
+/* Returns 1 if an option's value is a file name. For an option whose argument is described as
+ * "FILE|WAYS" in the help, only values that end in ".json" are file names. */
 static int is_path(const xd_option *o, const char *text)
 {
     const char *end = text ? strrchr(text, '.') : NULL;
@@ -42,7 +42,7 @@ static uint64_t of_option(const xd_request *r, const xd_option *o)
         return is_path(o, text) ? text != NULL : of_text(text);
     }
     if (o->kind == XD_OPT_SEED && r->random_seed)
-        return 1;               /* a constant, because rank 0 draws the seed and sends it      */
+        return 1; /* same hash for all random seeds: rank 0 draws the seed and sends it */
     memcpy(&v, field, o->kind == XD_OPT_INT || o->kind == XD_OPT_FLAG ? sizeof(int) : 8);
     return v;
 }
@@ -78,8 +78,8 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     mine[n + 4] = r->images.mask_pixels != NULL, name[n + 4] = "mask_image";
     mine[n + 5] = r->images.last_pixels != NULL, name[n + 5] = "last_image";
     mine[n + 6] = r->noise.values != NULL, name[n + 6] = "latents";
-    /* rank 0 sends the following values to the other ranks, which use them without comparing
-     * them */
+    /* the following values need no comparison, because all ranks use the values that rank 0
+     * sends */
     mine[n + 7] = (uint64_t)agreed->seed;
     mine[n + 8] = (uint64_t)agreed->picks;
     mine[n + 9] = (uint64_t)agreed->size[0];

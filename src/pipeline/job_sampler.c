@@ -9,8 +9,8 @@
 #include "model/model.h"
 #include "families/recipe.h"
 
-/* Refuses a scheduler that is made for another kind of noise schedule than the model's, because
- * such a scheduler would generate garbage. */
+/* Refuses a scheduler whose noise schedule does not match the model: rectified flow for a model of
+ * another kind, or the reverse. Such a combination would generate garbage. */
 static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
@@ -25,9 +25,9 @@ static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
     return XD_OK;
 }
 
-/* If the request sets flow_shift, replaces the config's shift by it (the key `flow_shift` of
- * solvers, the key `shift` of schedulers for rectified flow only), and turns off dynamic shifting,
- * which would depend on the image size. */
+/* If the request sets flow_shift, this value replaces the shift of the scheduler's config: the key
+ * `flow_shift` of solvers, or the key `shift` of schedulers for rectified flow only. Also turns off
+ * dynamic shifting, which would make the shift depend on the image size. */
 static xd_status set_shift(const xd_job *j, xd_sched_cfg *c, xd_err *e)
 {
     double v = j->r->schedule.flow_shift;
@@ -80,8 +80,8 @@ static int take_key(const xd_request *r, xd_sched_cfg *c, char kind, size_t from
     return v != 0;
 }
 
-/* Returns 1 if the request turns the feature of a key off. A scheduler that does not have the key
- * accepts a request that turns the feature off. */
+/* Returns 1 if the request turns the feature of a key off. A request may turn a feature off even if
+ * the scheduler does not have the feature's key. */
 static int is_off(const xd_request *r, char kind, size_t from)
 {
     const void *at = (const char *)r + from;

@@ -8,7 +8,7 @@
 
 static const struct {
     const char *name;
-    /* offset in xd_request of the text for all prompts; offset of the list with one text per
+    /* byte offsets in xd_request: of the text for all prompts, and of the list with one text per
      * prompt */
     size_t      one, list;
 } rows[XD_JOB_TEXTS] = {

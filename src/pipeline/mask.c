@@ -1,7 +1,8 @@
 /* mask.c - the mask of a request, which selects the part of the image that is inpainted.
  *
  * The rules are those of diffusers' inpainting pipelines: the mask is resized like the image, and
- * pixels of 128 and above are inpainted. A latent cell is inpainted if its first pixel is. */
+ * pixels of 128 and above are inpainted. A latent cell is inpainted if its pixel at the top left is
+ * inpainted. */
 #include "pipeline/mask.h"
 
 #include <stdlib.h>
@@ -41,7 +42,8 @@ xd_status xd_mask_check(const xd_job *j, xd_err *e)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Reads the pixels of the request's mask, resized to the image's size if `crop`. */
+/* Reads the pixels of the request's mask. If `crop` is 1, resizes the mask to the size of the
+ * image. */
 static xd_status read_pixels(const xd_job *j, int crop, int64_t w, int64_t h, uint8_t **rgb,
                              int64_t size[2], xd_err *e)
 {
@@ -59,8 +61,8 @@ static xd_status read_pixels(const xd_job *j, int crop, int64_t w, int64_t h, ui
     return s;
 }
 
-/* Crops image and mask to the part around the mask, at the generated size, and keeps the
- * originals. */
+/* Crops image and mask to the region around the mask, and scales this region to the size of the
+ * generated image. Keeps copies of the complete image and mask in j->paste. */
 static xd_status cut_out(xd_job *j, uint8_t **rgb, uint8_t **mask, int64_t w, int64_t h, xd_err *e)
 {
     xd_job_paste *p = &j->paste;

@@ -35,7 +35,7 @@ void xd_budget_text(const xd_context *ctx, int tight, const char *who, double ha
 
 void xd_budget_hold(xd_context *ctx, double bytes)
 {
-    if (ctx->borrowed)          /* the engine that loaded the weights counts them              */
+    if (ctx->borrowed)          /* the engine that loaded the borrowed weights counts their bytes */
         return;
     atomic_fetch_add(&all_held, (long long)bytes - ctx->holds);
     ctx->holds = (long long)bytes;

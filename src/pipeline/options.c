@@ -1,5 +1,5 @@
-/* options.c - the table of a request's options, with one row for each option. The options of a plan
- * are in plan_table.c. */
+/* options.c - the table of a request's options, with one row for each option. The options of a
+ * parallel plan have their own table, in plan_table.c. */
 #include "pipeline/options.h"
 
 #include <pthread.h>
@@ -263,8 +263,9 @@ const xd_request_row *xd_request_rows(int *n)
     return rows;
 }
 
-/* Returns 1 if no sampler before index `at` has the same webui name. Of several samplers with the
- * same webui name, only the first is listed. */
+/* Returns 1 if the sampler at index `at` is the first one in the list with its
+ * stable-diffusion-webui name. Of several samplers with the same webui name, only the first is
+ * listed. */
 static int is_first(const xd_sampler *const *list, int at)
 {
     for (int i = 0; i < at; i++)
@@ -283,7 +284,7 @@ const char *xd_scheduler_webui(int i)
 
 /* ---- completing the help texts ------------------------------------------------------------ */
 
-static xd_option options[ROWS]; /* copies of the rows' options, with complete help texts       */
+static xd_option options[ROWS]; /* the options of all rows, with completed help texts          */
 
 static void write_help(void)
 {
@@ -436,7 +437,7 @@ xd_status xd_request_check(const xd_request *r, xd_err *e)
         const xd_option *o = &rows[i].option;
         if (o->kind == XD_OPT_TEXT)
             s = check_text(o, text_of(o, r), e);
-        /* an option that is not given may be out of range */
+        /* the range is checked only for options that the request gives */
         else if (xd_request_gives_row(&rows[i], r))
             s = check_number(o, number_of(o, r), e);
     }

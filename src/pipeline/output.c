@@ -68,8 +68,9 @@ xd_status xd_output_name(const char *path, int i, int images, char *name, size_t
     return XD_OK;
 }
 
-/* Makes a pattern for the names of the files with the frames of video i. The pattern has a %d or
- * %04d for the number of the frame; with several videos, the number of the video is before it. */
+/* Makes a pattern for the names of the files with the frames of video i. In the pattern, %d or %04d
+ * stands for the number of the frame. If there are several videos, the number of the video precedes
+ * it. */
 static int frames_name(const char *path, int i, int videos, char *name, size_t size)
 {
     size_t      at = 0, len = 0;

@@ -33,10 +33,11 @@ uint8_t *xd_pixels_quantize(const float *rgb, int64_t n, int64_t *odd)
 
 /* ---- resizing ----------------------------------------------------------------------------- */
 
-typedef struct fit {            /* bilinear resizing, half-pixel centres (align_corners false) */
+/* The arguments of a bilinear resize with half-pixel centres (align_corners=False). */
+typedef struct fit {
     const float *in;
     float       *out;
-    int64_t      ih, iw, ow;    /* size of the input image; width of the output image          */
+    int64_t      ih, iw, ow;    /* height and width of the input image; width of the output image */
     int64_t      y0, x0;        /* offset of the cropped output in the resized image           */
     double       sy, sx;        /* input pixels per pixel of the resized image                 */
 } fit;
@@ -75,7 +76,7 @@ void xd_pixels_fit(const float *rgb, xd_grid from, float *out, xd_grid to)
     int64_t ih = from.rows, iw = from.cols, oh = to.rows, ow = to.cols;
     double  ratio = fmax((double)oh / (double)ih, (double)ow / (double)iw);
     int64_t rh = (int64_t)((double)ih * ratio), rw = (int64_t)((double)iw * ratio);
-    rh = rh < oh ? oh : rh;     /* rounding may give less than the requested size              */
+    rh = rh < oh ? oh : rh; /* rounding down may make the resized image smaller than the output */
     rw = rw < ow ? ow : rw;
     fit f = { rgb, out, ih, iw, ow, (rh - oh) / 2, (rw - ow) / 2, (double)ih / (double)rh,
               (double)iw / (double)rw };

@@ -31,8 +31,8 @@ int xd_preview_due(const xd_job *j, int step)
 
 /* ---- the inner cells of latents ------------------------------------------------------------- */
 
-/* The first frame of latents. The latents are packed by P x P; the frame has C channels of h x w
- * cells. */
+/* The first frame of latents. `lat` packs blocks of P x P latent cells into channels; unpacked, the
+ * frame has C channels of h x w cells. */
 typedef struct frame { const float *lat; int64_t P, C, h, w; } frame;
 
 static frame first_frame(const xd_job *j, const float *lat)
@@ -49,8 +49,9 @@ static float value_at(const frame *f, int64_t c, int64_t y, int64_t x)
 
 /* ---- learning ------------------------------------------------------------------------------- */
 
-/* Sums for learning the colours of latent cells: the normal equations of pixel = values * to, where
- * the n values are the channels of a cell and 1. */
+/* The sums from which the colours of latent cells are learned: the normal equations of the
+ * least-squares fit pixel = values * to. The n values of a cell are its channels and the constant
+ * 1. */
 struct xd_colours {
     int64_t n, cells;
     double *squares;            /* [n,n]: sums of products of two values                       */
@@ -146,8 +147,8 @@ static void solve(int64_t n, double *a, double *b)
         }
 }
 
-/* Writes the current map [n,3] from channels to colours; returns 0 if nothing has been learned.
- * Channels that the images do not distinguish get small factors. */
+/* Writes the map [n,3] from channels to colours that fits the images so far; returns 0 if nothing
+ * has been learned. Channels that the images do not distinguish get small factors. */
 static int fit_colours(const xd_colours *s, float (*to)[3])
 {
     double *a = s && s->cells ? malloc((size_t)(s->n * s->n) * sizeof *a) : NULL;

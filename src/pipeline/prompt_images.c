@@ -94,8 +94,8 @@ xd_status xd_prompt_images_share(xd_job *j, xd_status s, xd_err *e)
     return s;
 }
 
-/* Computes two hashes of the images: FNV-1a of their bytes, and a mix of the bytes and the first
- * hash. */
+/* Computes two hashes of the images. The first is the FNV-1a hash of the images' bytes. The second
+ * combines the sizes of the images with intermediate values of the first hash. */
 void xd_prompt_images_hash(const xd_job *j, int64_t hash[2])
 {
     uint64_t a = 0xcbf29ce484222325u, b = (uint64_t)j->nrefs;

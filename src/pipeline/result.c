@@ -26,7 +26,8 @@ typedef struct item {
     float   *lat;
     int64_t  seed;
     char    *json, *parameters;
-    double   denoise_s, decode_s;       /* seconds of denoising, decoding; 0: unknown          */
+    /* durations of denoising and of decoding in seconds; 0: unknown */
+    double   denoise_s, decode_s;
     int64_t  text_tokens;
 } item;
 
@@ -34,7 +35,7 @@ struct xd_result {
     item   *items;
     int     n, have;
     int64_t lat[4];             /* shape of the latents: t, C, h, w                            */
-    int     video, quality;     /* video: 1: a video; quality: see xd_output_write             */
+    int     video, quality;     /* video is 1 for a video; quality is that of xd_output_write  */
     struct { char name[16]; double s; } time[MAXTIME];
     int     ntime;
     int64_t sent;               /* bytes sent between ranks                                    */

@@ -2,7 +2,8 @@
  * some requests the last frame, are given images; all other frames are grey.
  *
  * The latents of the conditioning video are the mean of the VAE's Gaussian, so no random number is
- * drawn. The first frame is a latent frame by itself; all mask channels of that frame are equal. */
+ * drawn. The first frame is encoded to one latent frame; all mask channels of that latent frame are
+ * equal. */
 #include "pipeline/image_roles_inside.h"
 
 #include "families/help.h"

@@ -16,7 +16,8 @@
 #include "pipeline/vae_codec.h"
 #include "ranks/world.h"
 
-/* Returns the number of images; 1 in a benchmark of a model that needs one. */
+/* Returns the number of reference images. In a benchmark without images, this is 1 if the model
+ * needs an image. */
 static int64_t count_references(const xd_job *j)
 {
     int64_t n = xd_job_images(j->r);
@@ -48,7 +49,7 @@ static void set_tokens(xd_job *j)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Returns the size of an image that is resized to `resized`, reduced to complete tokens. */
+/* Rounds the size of a resized image down to an integer number of tokens per side. */
 static xd_grid whole_tokens(const xd_job *j, xd_grid resized)
 {
     int64_t unit = unit_of(j);
@@ -61,7 +62,8 @@ static xd_status resize(const xd_recipe *p, const xd_request *r, int64_t unit, x
                         xd_err *e)
 {
     int64_t area = r->output.max_area ? r->output.max_area : p->reference_area;
-    /* without automatic resizing, the image is scaled to complete tokens and not cropped */
+    /* without automatic resizing, the image is scaled, not cropped, to an integer number of
+     * tokens */
     if (p->auto_resizes && r->images.no_auto_resize) {
         *size = (xd_grid){ size->rows / unit * unit, size->cols / unit * unit };
         return XD_OK;
@@ -173,8 +175,8 @@ xd_status xd_role_references_share(xd_job *j, xd_status s, xd_err *e)
 
 /* ---- encoding ----------------------------------------------------------------------------- */
 
-/* Writes the latents of reference image i as tokens [h/p w/p,C p p]. `cells` and `channels` are
- * strides in `from`, in elements. */
+/* Writes the latents of reference image i as tokens [h/p w/p,C p p]. `cells` and `channels` are the
+ * strides of `from` between cells and between channels, in elements. */
 static void fill_tokens(const xd_job *j, int i, const float *from, int64_t cells, int64_t channels,
                         float *out)
 {

@@ -4,10 +4,10 @@
  * A cache skips the middle range of blocks. The cached value of this range is its contribution to
  * the hidden states: the hidden states after the range minus the hidden states before the range,
  * for all rows of this rank and all token streams. The contribution is extrapolated by a Taylor
- * expansion, whose terms are differences of values and cycle through order + 1 buffers. The new
- * value of the range is written to the buffer of the highest difference, which the update does not
- * read. After the update, the buffer of each difference is the one that the next lower difference
- * had before. */
+ * expansion, whose terms are differences of values and cycle through order + 1 buffers. The update
+ * writes the new value of the range to the buffer of the highest difference, whose old content is
+ * no longer needed. After the update, the buffers have changed roles: each difference has the
+ * buffer that the next lower difference had before. */
 #include "pipeline/step_cache.h"
 
 #include <math.h>
@@ -164,7 +164,8 @@ static void renew(xd_denoise *f, int pass, xd_cache_unit *u, int step, xd_span a
     u->step = step;
 }
 
-/* Computes to = by * to + p, where p is the value that the expansion predicts for `step`. */
+/* Computes to = by * to + p, where p is the value of the middle range that the Taylor expansion
+ * predicts for `step`. */
 static void expand(xd_denoise *f, int pass, const xd_cache_unit *u, int step, xd_span at,
                    xd_tensor to, float by)
 {
@@ -199,8 +200,8 @@ static void sum_rows(xd_exec *x, xd_tensor to, xd_tensor t)
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Returns the sum of the absolute values of t [n,C], a contiguous tensor, using |v| = 2 max(v, 0) -
- * v. The sum of a row does not depend on the rank that has this row. */
+/* Returns the sum of |v| over the elements v of a contiguous tensor t [n,C]. |v| is computed as 2
+ * max(v, 0) - v. The sum of a row does not depend on the rank that has this row. */
 static double sum_magnitudes(xd_denoise *f, xd_tensor t)
 {
     xd_exec  *x = &f->x;
@@ -226,8 +227,8 @@ static double sum_magnitudes(xd_denoise *f, xd_tensor t)
     return sum;
 }
 
-/* Returns the relative change of a tensor, mean |now - was| / mean |was|. The means are over the
- * rows of all ranks that split the tokens. */
+/* Returns the relative change of a tensor from `was` to `now`: mean |now - was| / mean |was|. The
+ * means are over the rows of all ranks that split the tokens. */
 static double change_of(xd_denoise *f, xd_tensor now, xd_tensor was)
 {
     xd_exec  *x = &f->x;
@@ -303,7 +304,8 @@ static xd_tensor image_rows(const xd_denoise *f, xd_tensor h)
     return xd_rows(h, h.d[0] - n, n);
 }
 
-/* For the cache that compares the first block's input: returns the tensor that is compared. */
+/* Returns the tensor that the cache of the first block's input compares between steps: the model's
+ * own choice (xd_dit.probe), or else the hidden states of the image tokens. */
 static xd_tensor probe(xd_denoise *f, xd_state *s)
 {
     const xd_dit *dit = f->j->ctx->model.dit.dit;
@@ -347,9 +349,9 @@ static int begin_blocks(xd_denoise *f, xd_state *s, xd_cache_unit *u)
     return reuse;
 }
 
-/* Invalidates cached values whose memory the current pass overwrites. The values of the patches and
- * the values of all tokens use the same memory, so a pass over all tokens invalidates those of the
- * patches, and a pass over a patch those of all tokens. */
+/* Invalidates cached values whose memory the current pass overwrites. The values for single patches
+ * and the values for all tokens use the same memory. A pass over all tokens therefore invalidates
+ * the values for patches, and a pass over a patch invalidates the values for all tokens. */
 static void forget_others(xd_denoise *f)
 {
     xd_cache_unit *u = f->cache.pass[f->x.pass].unit;

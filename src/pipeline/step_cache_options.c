@@ -79,7 +79,7 @@ const xd_cache_kind *const xd_caches[] = { &fbcache, &dbcache, &teacache, &taylo
 
 typedef struct row {            /* one option of a step cache                                  */
     const char *name;
-    const char *also; /* names of the option in other programs: diffusers, cache-dit, TeaCache */
+    const char *also; /* the option's names in diffusers, cache-dit and TeaCache               */
     size_t      at;
     int         real;
     double      min, max;
@@ -184,8 +184,9 @@ xd_status xd_cache_read(xd_cache_spec *c, const char *text, xd_err *e)
 
 /* ---- checks that depend on the model ------------------------------------------------------ */
 
-/* If the request does not give teacache's polynomial, sets that of the model. A model with two
- * transformers has none, because a polynomial is measured for one transformer. */
+/* If the request gives no polynomial for TeaCache, uses the polynomial that was measured for the
+ * model. A model with two transformers has no polynomial, because a polynomial is measured for one
+ * transformer. */
 static xd_status find_poly(const xd_job *j, xd_cache_options *o, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;

@@ -6,8 +6,8 @@
  * trace are those of rank 0's clock, and the first event of all ranks has time 0. Ranks of one
  * machine share a clock. For ranks of other machines, the offset of the clock is measured by the
  * fastest of several round trips of a message. An arrow connects the sending of a message with its
- * receipt. Messages arrive in order, so both ranks count a message with the same number, and the
- * number need not be sent. */
+ * receipt. Messages arrive in the order of sending, so sender and receiver number the messages
+ * alike, and these numbers need not be sent. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -26,7 +26,7 @@
 #include "pipeline/context.h"
 #include "pipeline/job.h"
 
-/* MOST is the max number of bytes in the text of one event. */
+/* MOST is the max length of one event's text in bytes. */
 enum { PIECE = 1 << 16, LANES = 256, ASKS = 16, MOST = 4096 };
 
 typedef struct rank_info {      /* describes a rank to the other ranks                         */
@@ -39,7 +39,8 @@ typedef struct sink {           /* state of a rank that writes its events as tex
     xd_comm *c;                 /* communicator for sending to rank 0; NULL on rank 0          */
     xd_out   out;               /* output file on rank 0                                       */
     size_t   n;
-    int      failed, written;   /* 1: a message has failed; 1: an event has been written       */
+    /* failed is 1 after a failed message; written is 1 after the first event */
+    int      failed, written;
     int64_t  zero;              /* this rank's clock at time 0 of the trace, in ns             */
     int      rank, ranks;
     char     text[PIECE];
@@ -87,7 +88,7 @@ static void write_format(sink *s, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    if (n > 0 && n < (int)sizeof line)          /* always true: no event is longer than `line` */
+    if (n > 0 && n < (int)sizeof line)          /* always true: `line` has space for every event */
         add_text(s, line, (size_t)n);
 }
 
@@ -109,9 +110,9 @@ static void write_time(sink *s, const char *key, int64_t ns)
     write_format(s, ",\"%s\":%" PRId64 ".%03d", key, ns / 1000, (int)(ns % 1000));
 }
 
-/* Begins the text of an event. A comma is written before it, except before the first event of the
- * file. Text is sent only between events, so that a text whose rest is lost has only complete
- * events. */
+/* Begins the text of an event. Before the text, writes a comma, except for the first event of the
+ * file. The buffer is sent only between two events. If the rest of a rank's text is lost, the
+ * received text therefore has only complete events. */
 static void write_event(sink *s, const char *ph, int tid)
 {
     if (s->n > PIECE - MOST)
@@ -132,9 +133,9 @@ static const char *group_name(int group)
     return group >= 0 && group < XD_NGROUPS ? names[group] : "ranks";
 }
 
-/* Writes the name of a message, such as "ulysses exchange". The names of messages between pipeline
- * stages tell hidden states, which go to the next stage, from latents, which return to the first
- * stage. */
+/* Writes the name of a message, such as "ulysses exchange". For messages between pipeline stages,
+ * the name also contains "hidden" or "latents": hidden states go to the next stage, and latents
+ * return to the first stage. */
 static void message_name(const xd_event *e, int rank, char *name, size_t size)
 {
     static const char *const calls[XD_NCALLS] = {
@@ -262,7 +263,7 @@ static void write_flight(sink *s, const xd_event *e, int64_t *until, int *lanes)
     while (i < *lanes && until[i] > e->t0)
         i++;
     if (i == LANES)
-        return;                 /* no lane is free; the call that sends it is still drawn      */
+        return; /* all lanes are in use: only the call that sends the message is shown */
     if (i == *lanes) {
         snprintf(name, sizeof name, i ? "messages %d" : "messages", i + 1);
         write_thread(s, ++*lanes, name);
@@ -354,8 +355,8 @@ static void write_tail(sink *s, const xd_context *ctx)
     flush_buffer(s);
 }
 
-/* On rank 0, receives the text of another rank's events. Returns 0 if a message fails; the text
- * then ends early. */
+/* On rank 0, receives the text of another rank's events. Returns 0 if a message fails; the rest of
+ * the rank's text is then missing. */
 static int receive_text(sink *s, xd_comm *c, int from)
 {
     for (;;) {

@@ -17,7 +17,7 @@
 #include "pipeline/vae_shards.h"
 #include "ranks/world.h"
 
-/* Computes latents / scaling + shift in place, the input of the VAE's decoder. */
+/* Converts latents to the input of the VAE's decoder, latents / scaling + shift, in place. */
 static void unscale_latents(xd_exec *x, const xd_vae_info *v, xd_tensor flat)
 {
     size_t mark = xd_arena_mark(x->tmp);
@@ -27,7 +27,7 @@ static void unscale_latents(xd_exec *x, const xd_vae_info *v, xd_tensor flat)
         xd_tensor one = xd_new_as(x, XD_F32, 1, (int64_t[]){ 1 });
         xd_tensor all = xd_new_as(x, XD_F32, 1, flat.d);
         xd_put(x, one, &c);
-        one.d[0] = flat.d[0], one.s[0] = 0;     /* stride 0: the same value for all elements   */
+        one.d[0] = flat.d[0], one.s[0] = 0;     /* stride 0 repeats one element                */
         xd_copy_to(x, all, one);
         xd_axpby(x, flat, 1, all, 1);
     }
@@ -78,7 +78,7 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
     }
     unscale_latents(x, v, xd_reshape(in, 1, (int64_t[]){ T * n * w * C }));
     if (xd_vae_shards_tiles(&s))
-        x->pause = NULL;        /* no yield, because ranks have different numbers of tiles     */
+        x->pause = NULL;        /* no yields: the ranks decode different numbers of tiles      */
     if (s.tiled)
         xd_vae_decode_tiled(x, m->vae.vae, net, in, out, xd_vae_shards_tiles(&s));
     else
@@ -131,7 +131,7 @@ void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const 
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Counts the bytes of encoding a clip, or of decoding if `clip` is NULL. */
+/* Counts the memory in bytes for encoding a clip, or for decoding if `clip` is NULL. */
 static xd_status count_vae(xd_job *j, const xd_vae_clip *clip, size_t *bytes, xd_err *e)
 {
     xd_component  *p = &j->ctx->model.vae;
@@ -250,7 +250,8 @@ xd_status xd_vae_encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, fl
         s = encode_clip(j, a, clip, pixels, *moments, e);
         xd_yield_end(j);
     }
-    xd_yield_seconds(j);        /* yields during encoding are not in the result's times        */
+    /* the reported times exclude the time for which other engines ran during encoding */
+    xd_yield_seconds(j);
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && !all)
         s = xd_world_broadcast(&ctx->world, *moments, n * (int64_t)sizeof **moments, e);

@@ -27,7 +27,7 @@ xd_status xd_yield_now(xd_job *j, xd_err *e)
     if (!can_yield(j))
         return XD_OK;
     xd_status s = call_on_turn(j, e);
-    xd_yield_seconds(j);        /* no stage includes these seconds in its time                 */
+    xd_yield_seconds(j); /* the times of the stages exclude the time for which other engines ran */
     return xd_world_agree(&j->ctx->world, s, e);
 }
 
@@ -44,8 +44,9 @@ void xd_yield_in_step(xd_job *j, xd_exec *x)
         yield_or_fail(j, x);
 }
 
-/* At a pause of an op, yields if no rank has failed. After the failure of one rank, no rank yields
- * any more, because a failed or cancelled request must not wait for other engines. */
+/* Called when an op pauses: lets other engines run if no rank has failed. After the failure of one
+ * rank, no rank yields any more, because a failed or cancelled request must not wait for other
+ * engines. */
 static void yield_at_pause(void *pauser, xd_exec *x)
 {
     xd_job *j = pauser;
