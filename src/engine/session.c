@@ -34,7 +34,7 @@ typedef struct hello { char version[32], host[96]; } hello;
 typedef struct card {           /* settings that every rank sends to all ranks for comparison  */
     xd_plan  plan;
     int64_t  balanced;
-    /* types of the transformer's weights, and of the text encoders' */
+    /* types of the weights of the transformer and of the text encoders */
     char     dtype[16], weights[2][16];
     uint64_t model, traced, options[XD_PLAN_ROWS];      /* options: values of the plan's options */
     /* list of the rank's CPU cores, which is only logged: ranks may have different cores */

@@ -115,8 +115,8 @@ xd_tensor xd_denoise_part(const xd_denoise *f, xd_tensor t, int unit)
     return xd_rows(t, s.start, s.n);
 }
 
-/* Returns the rows of xd_denoise_part that the sampler changes, which exclude the tokens fixed by
- * an image. */
+/* Returns the rows of a patch's tensor (xd_denoise_part) that the sampler changes; rows of tokens
+ * that an image fixes are left out. */
 static xd_tensor free_part(const xd_denoise *f, xd_tensor t, int unit)
 {
     int64_t held = 0;
@@ -192,7 +192,8 @@ static int next_piece(const xd_denoise *f, piece *p)
     return 1;
 }
 
-/* Waits for the hidden states of this work item and posts the receive of the next item's. */
+/* Waits for the hidden states of this work item, and posts the receive for those of the next work
+ * item. */
 static void receive_hidden(xd_denoise *f, piece now)
 {
     piece next = now;
@@ -305,7 +306,7 @@ static void open_skips(xd_denoise *f)
         f->skip[i] = xd_new(&f->x, most * f->h[0].d[0], f->h[0].d[1]);
 }
 
-/* Returns the first pass that has the text of `pass` and runs on the same rank. */
+/* Returns the first pass that has the same text as `pass` and runs on the same rank. */
 static int text_pass(int pass)
 {
     return pass == XD_PASS_SKIPPING ? XD_PASS_PROMPT : pass;

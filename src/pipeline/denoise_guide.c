@@ -43,10 +43,10 @@ static void sum_members(xd_denoise *f, int unit, double s[4])
             s[i] += f->sums[p][i];
 }
 
-/* Scales the guided prediction of `unit` (a patch, or XD_ALL). With guidance_rescale, this moves
- * its standard deviation towards that of the prompt's prediction (Lin et al. 2023, section 3.4).
- * With cfg_normalization, the norm becomes at most cfg_normalization times the norm of the prompt's
- * prediction. */
+/* Scales the guided prediction of `unit` (a patch, or XD_ALL). With guidance_rescale, scaling moves
+ * the standard deviation of the guided prediction towards that of the prompt's prediction (Lin et
+ * al. 2023, section 3.4). With cfg_normalization, scaling limits the norm of the guided prediction
+ * to cfg_normalization times the norm of the prompt's prediction. */
 static void rescale_guidance(xd_denoise *f, int unit)
 {
     const xd_job *j = f->j;

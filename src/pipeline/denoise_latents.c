@@ -211,7 +211,9 @@ static void draw(const xd_job *j, xd_rng *g, float *noise, float *sample, float 
         xd_rng_normal(g, noise, j->numbers);
     if (j->held)
         return;
-    /* Like diffusers, encodes the complete image first, even if only noise is used. */
+    /* Some inpainting pipelines of diffusers encode the complete image before they draw the noise,
+     * even if denoising starts from noise only. For them, `sample` is drawn again after the
+     * noise. */
     if (j->moments && (!g->torch || j->role->reads_mask))
         xd_rng_normal(g, sample, image_numbers(j));
     if (start && !g->torch)

@@ -133,7 +133,7 @@ static void add_images(xd_text_buf *b, const xd_job *j)
         xd_buf_add(b, ", \"strength\": %.10g", j->strength);
 }
 
-/* Appends the options that the table marks as stored. */
+/* Appends to the metadata those options that the option table marks as stored in metadata. */
 static void add_stored(xd_text_buf *b, const xd_job *j)
 {
     int                   n;
@@ -226,7 +226,8 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
     return b.p;
 }
 
-/* Returns stable-diffusion-webui's name of the request's sampler; "DPM++ 2M" has order 2. */
+/* Returns the name of the request's sampler in stable-diffusion-webui, where a name such as "DPM++
+ * 2M" means order 2. */
 static const char *known_as(const xd_job *j)
 {
     int order = j->samp.cfg.solver_order;

@@ -7,8 +7,8 @@
 #include "pipeline/context.h"
 #include "pipeline/vae_codec.h"
 
-/* Returns 1 if the first latents contain the original image, while the transformer reads a copy of
- * the image whose masked region is grey. */
+/* Returns 1 if denoising starts from latents that contain the original image, while the transformer
+ * reads a copy of the image whose masked region is grey. */
 static int starts_apart(const xd_job *j)
 {
     double of[2] = { 0, 1 };

@@ -307,8 +307,8 @@ static xd_status predict_plan(const finder *w, const xd_request *r, const xd_par
     }
 }
 
-/* With a set of changes, counts the memory need of each given plan. *best becomes the smallest
- * need. Returns 0 if no plan is possible. */
+/* Counts the memory need of each given plan with a set of changes. *best becomes the smallest need.
+ * Returns 0 if no plan is possible. */
 static int count_plans(finder *w, const set *s, trial *best)
 {
     xd_request    r;

@@ -56,7 +56,9 @@ typedef struct record {
     int64_t  nmessage;
     /* the rank that this rank waits for, because that rank has not begun a message */
     int      for_whom;
-    double   t, slowed;       /* clock; computing seconds that are already counted as slowed down */
+    /* time of the rank's clock; computing time that already counts as slowed down, both in
+     * seconds */
+    double   t, slowed;
     double  *mark;              /* [nmark]: times at which the rank reached the marks, in seconds */
     int      nmark;
     stretch *stretches;
@@ -227,8 +229,8 @@ const xd_recorder *xd_simulation_record(xd_simulation *p, int rank, double (*sec
 
 /* ---- finding the groups of ranks ---------------------------------------------------------- */
 
-/* Finds the groups of ranks. If several ranks have recorded a group with the same number and color,
- * this is one group, and these ranks are its members. */
+/* Finds the groups of ranks. Ranks that have recorded a group with the same number and color are
+ * members of one group. */
 static int find_teams(xd_simulation *p)
 {
     int most = 0;
