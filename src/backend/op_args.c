@@ -108,8 +108,8 @@ static int is_table(const xd_tensor *t, int64_t n, int64_t D)
            t->d[1] == D / 2 && (D <= 2 || t->s[1] == 1);
 }
 
-/* Returns 1 if the input and output of a are heads [n,H,D], and their gain and bias are absent or
- * have D elements. */
+/* Returns 1 if the input and output of the call `a` are heads [n,H,D], and the gain and bias of the
+ * call are absent or have D elements. */
 static int are_heads(const xd_qk_heads *a, int64_t n, int64_t D)
 {
     return a->in.nd == 3 && a->out.nd == 3 && a->in.d[0] == n && a->in.d[2] == D &&

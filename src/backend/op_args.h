@@ -26,15 +26,17 @@ xd_status xd_addmul_check(const xd_addmul *a, xd_types types);
 xd_status xd_axpby_check(const xd_axpby_args *a);
 xd_status xd_conv_check(const xd_conv *a, xd_types types);
 xd_status xd_resize_check(const xd_resize *a);
-/* Checks the arguments of a lookup without reading the ids. The device itself detects an id outside
- * the table. */
+/* Checks the arguments of a table lookup without reading the ids of the rows. When the device
+ * executes the lookup, it detects an id that is outside the table. */
 xd_status xd_lookup_check(const xd_lookup *a, xd_types types);
 xd_status xd_copy_check(const xd_copy *a, xd_types types);
 xd_status xd_qknorm_check(const xd_qknorm *a, xd_types types);
 xd_status xd_rotate_check(const xd_rotate *a, xd_types types);
 
-int64_t   xd_attn_keys(const xd_attn_args *a); /* returns the number of keys in all segments */
-/* Returns the number of key heads Hk, or H if the call has no keys. */
+/* returns the number of keys in all segments of an attention call */
+int64_t   xd_attn_keys(const xd_attn_args *a);
+/* Returns the number of key heads Hk of an attention call, or the number of query heads H if the
+ * call has no keys. */
 int64_t   xd_attn_heads_kv(const xd_attn_args *a);
 
 #endif

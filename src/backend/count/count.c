@@ -39,9 +39,10 @@ static void *count_get(xd_dev *d, size_t bytes)
     return (void *)p;
 }
 
-/* Frees a block of memory. If the block is the last allocated one, the block's addresses are used
- * again, because an engine counts every request in arenas of 2^60 bytes, and only fifteen such
- * arenas fit into the address space. */
+/* Frees a block of memory. If the block is the last allocated one, the next allocation uses the
+ * block's addresses again. Without this reuse the addresses would run out, because an engine counts
+ * every request in arenas of 2^60 bytes, and only fifteen such arenas fit into the address
+ * space. */
 static void count_put(xd_dev *d, void *p, size_t bytes)
 {
     count    *c = count_of(d);
@@ -192,8 +193,9 @@ static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
 }
 
 /* Returns the number of (query, key) pairs whose scores attention computes. With a causal mask,
- * these are about half of all pairs; with a window, only the pairs inside the window. The keys
- * beyond kv_len are also counted, because a count device does not read the values of kv_len. */
+ * about half of all pairs are counted. With a window, only the pairs inside the window are counted.
+ * The keys beyond kv_len are also counted, because a count device does not read the values of
+ * kv_len. */
 static double score_pairs(const xd_attn_args *a, double n, double m)
 {
     double p = n * m;

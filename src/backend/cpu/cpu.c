@@ -39,7 +39,7 @@ static void cpu_put(xd_dev *d, void *p, size_t bytes)
 
 static void cpu_sync(xd_dev *d, xd_stream *s)
 {
-    /* nothing to wait for: a CPU kernel has ended when its call returns */
+    /* this function does not wait, because a CPU kernel has ended when its call returns */
     (void)d;
     (void)s;
 }
@@ -134,8 +134,9 @@ static double address_space(void)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-/* Returns 1 if the weight has no elements. A tensor-parallel rank without heads has layers without
- * rows, and for bf16 oneDNN 2.6 divides by the number of rows. */
+/* Returns 1 if the weight has no elements. A tensor-parallel rank without attention heads has
+ * weights with zero rows. oneDNN is not called for such weights, because oneDNN 2.6 divides by the
+ * number of rows of a bf16 weight. */
 static int is_empty(const xd_weight *w)
 {
     return w->in == 0 || w->out == 0;
@@ -454,7 +455,8 @@ TABLE(avx512bf16)
 #ifdef XD_WITH_AMX
 TABLE(amx)
 #endif
-/* The op tables, indexed by instruction set. A build without AMX never selects the last table. */
+/* The op tables, indexed by instruction set. A build without AMX has no op table for AMX, and never
+ * selects that instruction set. */
 static const xd_ops *const     tables[XD_NISAS] = {
     &ops_c, &ops_avx2, &ops_avx512, &ops_avx512bf16,
 #ifdef XD_WITH_AMX

@@ -22,9 +22,9 @@ const char *xd_isa_name(xd_isa isa)
 }
 
 #if defined(__x86_64__)
-/* Returns 1 if AMX is usable. AMX kernels need bf16 and int8 tiles and byte permutes, which every
- * processor with tiles has. Linux enables the tile registers for a process when the process
- * requests them. */
+/* Returns 1 if AMX is usable. AMX kernels need tiles of bf16 and int8, and byte permutations of
+ * vectors; every processor with AMX tiles has all of these. Linux enables the tile registers for a
+ * process when the process requests them. */
 static int has_amx(void)
 {
 #if defined(XD_WITH_AMX) && defined(__linux__)

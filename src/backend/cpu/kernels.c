@@ -30,10 +30,11 @@ static inline float exp_f(float x)
 {
     x = x < 88.5f ? x : 88.5f;
     x = x > -88.0f ? x : -88.0f;
-    float n = x * 1.44269504f + 12582912.0f;    /* the last bit of this sum has the weight 1 */
+    /* an integer in its last bits, since the last bit has the weight 1 */
+    float n = x * 1.44269504f + 12582912.0f;
     int32_t e = (int32_t)(float_bits(n) - float_bits(12582912.0f));
     n -= 12582912.0f;
-    /* ln 2 is split into two constants. The product of n and the first constant is exact. */
+    /* ln 2 is split into two constants. The product of n and the first part of ln 2 is exact. */
     float r = x - n * 0.693359375f;
     r += n * 2.12194440e-4f;
     float p = 1.393365033e-3f;
@@ -404,14 +405,14 @@ static void channel_sums(const xd_moments *a, int64_t r, int64_t c0, int64_t n, 
     }
 }
 
-/* Computes the same sums as channel_sums, for BF16 elements. The sums of AT_ONCE elements and of
- * their squares (the square of a bf16 value is exact in float) are first computed in float, and
- * then added in doubles. The order of additions depends only on the length of the row. */
+/* Computes the same sums as channel_sums, for BF16 elements. For every AT_ONCE elements, the sum
+ * and the sum of squares are first computed in float, in which the square of a bf16 value is exact,
+ * and then added in doubles. The order of additions depends only on the length of the row. */
 enum { AT_ONCE = 16 };
 
 /* Sums channels in registers, even and odd channels separately. A step sums WORDS vectors of
- * channels. Channels after the last complete step within the first `most` channels are not summed.
- * Returns the number of channels that were summed. */
+ * channels. Only complete steps within the first `most` channels are summed. Returns the number of
+ * channels that were summed. */
 static int64_t sums_in_registers(const uint16_t *in, int64_t step, int64_t most, double *s,
                                  double *q)
 {
@@ -757,7 +758,8 @@ static void axpby_piece(const void *args, int64_t i, int64_t c0, int64_t n)
     float          *y = (float *)(void *)row_at(&a->y, i) + c0, p = a->a, q = a->b;
     if (a->x.p) {
         const float *x = (const float *)(const void *)row_at(&a->x, i) + c0;
-        /* y is not read if q is 0, because y may hold anything, even a NaN */
+        /* y is not read if q is 0, because the memory of y may be uninitialized and contain a
+         * NaN */
         if (q == 0) {
 #pragma omp simd
             for (int64_t k = 0; k < n; k++)
@@ -935,7 +937,8 @@ static void join_dims(xd_copy *a)
 enum { WIDE = 16, LONG = CHUNK / 4 };
 
 typedef struct transpose_ctx {
-    const xd_copy *a;           /* views [.., J, C]; dimension J is contiguous in `in`        */
+    /* the copy's tensors as views [.., J, C], where dimension J is contiguous in `in` */
+    const xd_copy *a;
     /* extents of dimensions J and C; number of tiles along C and along J */
     int64_t        J, C, across, down;
 } transpose_ctx;

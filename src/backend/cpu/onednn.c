@@ -390,7 +390,7 @@ static void add_memory(xd_dnn *d, xd_prim *p, int arg, xd_md_ref m, void *data)
         }
     if (p->nargs == XD_PRIM_ARGS || !m ||
         dnnl_memory_create(&p->mem[p->nargs], m, d->engine, data) != dnnl_success)
-        return;                 /* executing the primitive will return an error                */
+        return;  /* if this fails, the later execution of the primitive returns an error */
     p->arg[p->nargs++] = arg;
 }
 
@@ -420,7 +420,7 @@ xd_status xd_prim_run(xd_dnn *d, xd_prim *p, void *tmp)
     atomic_store_explicit(&has_run, 1, memory_order_relaxed);
     dnnl_exec_arg_t args[XD_PRIM_ARGS];
     dnnl_status_t   s = dnnl_success;
-    xd_par_team(&xd_dnn_lib.team);      /* our kernels use oneDNN's thread team after this call  */
+    xd_par_team(&xd_dnn_lib.team);  /* from this call on, our own kernels run on oneDNN's threads */
     set_threads();
     if (!p->p) {
         note_unmade(p, -1);
@@ -506,8 +506,8 @@ size_t xd_dnn_pack_tmp(xd_dnn *d, const xd_weight *w, xd_dtype src)
     return round_up_64((size_t)element_count(w) * xd_dtype_size(w->type)) + (p ? p->scratch : 0);
 }
 
-/* Returns the unpacked weight in the type of `w`: `src` itself, or a copy that is converted into
- * `tmp`. */
+/* Returns the unpacked weight in the type of `w`. The result is `src` itself, or a copy that is
+ * converted to this type in the memory `tmp`. */
 static void *as_own_type(xd_dnn *d, const xd_weight *w, xd_tensor src, void *tmp)
 {
     if (src.type == w->type && (uintptr_t)src.p % xd_dtype_size(src.type) == 0)

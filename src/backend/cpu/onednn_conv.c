@@ -1,12 +1,13 @@
 /* onednn_conv.c - computes channels-last convolutions by oneDNN
  *
  * The images of a convolution may be views. If the kernel is 2-D and the view is not contiguous,
- * the frames of the view are computed one by one. Frames that are not contiguous, and all other
- * views, are copied to contiguous scratch memory. Very large images are split into strips of output
- * rows, which changes no bit of the result. The packed layout of a weight is the layout that oneDNN
- * prefers for an image of PIN_SIDE x PIN_SIDE pixels. If another image needs another layout, the
- * weight is repacked into scratch. oneDNN 3 computes incorrect results for two kinds of shapes,
- * which are replaced by equivalent shapes (one_column, needs_frame). */
+ * the frames of the view are computed one by one. If a frame itself is not contiguous, or the
+ * kernel is 3-D and the view is not contiguous, the image is copied to contiguous scratch memory.
+ * Very large images are split into strips of output rows; the results are bit-identical to those
+ * without a split. The packed layout of a weight is the layout that oneDNN prefers for an image of
+ * PIN_SIDE x PIN_SIDE pixels. If another image needs another layout, the weight is repacked into
+ * scratch. oneDNN 3 computes incorrect results for two kinds of shapes, which are replaced by
+ * equivalent shapes (one_column, needs_frame). */
 #include "backend/cpu/onednn.h"
 
 #include <string.h>
@@ -269,8 +270,8 @@ static int needs_frame(const xd_conv *a)
     return a->w->nk == 3 && a->w->kernel[0] > 1 && a->in.d[0] == 1 && a->w->in < 16;
 }
 
-/* Describes to oneDNN a dense copy of the input in scratch at p. Returns the region of the copy to
- * which the input of `a` must be copied. */
+/* Describes to oneDNN a dense copy of the input in scratch at p. Returns the region of the copy
+ * into which the caller must copy the input of the convolution `a`. */
 static xd_tensor dense_input(const xd_conv *a, xd_conv *b, void *p)
 {
     int64_t padded = needs_frame(a), before = padded && a->lo[0] > 0;
@@ -348,9 +349,9 @@ static int64_t strip_rows(const xd_conv *a)
     return n > 0 ? n : 1;
 }
 
-/* Returns the arguments of the convolution. If there is only one output column, the stride along
- * rows has no effect; it is then set to 1, and the input is limited to the columns that the kernel
- * reads. oneDNN 3.7 mixes up the rows of one-column results if the stride skips columns. */
+/* Returns the arguments of the convolution, in a form that oneDNN computes correctly also for one
+ * output column. With one output column the stride along rows does not affect the result, so that
+ * the stride is set to 1 and the input is limited to the columns that the kernel reads. */
 static xd_conv one_column(const xd_conv *a)
 {
     xd_conv b = *a;
@@ -389,7 +390,7 @@ static xd_status run_pieces(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need
             s = with_copies(d, &f, tmp, need ? &n : NULL);
             most = (int64_t)n > most ? (int64_t)n : most;
             if (need && t > 0)
-                break;          /* one frame suffices, because all frames need the same scratch */
+                break;          /* all frames need the same scratch as the first frame          */
         }
     if (need)
         *need = (size_t)most;

@@ -128,8 +128,8 @@ static int needs_own(const xd_gemm *a)
     return a->w->out == 1 && row_stride(&a->out) != 1;
 }
 
-/* Returns the cheapest of those plans of the GEMM that do not use oneDNN's slow reference code, or
- * any plan if all of them use that code. */
+/* Returns the cheapest plan of the GEMM that does not use oneDNN's slow reference code. If all
+ * plans use that code, returns one of them. */
 static xd_prim *choose_prim(xd_dnn *d, const xd_gemm *a, plan *p)
 {
     xd_prim *q = NULL;

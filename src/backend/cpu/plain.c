@@ -163,8 +163,8 @@ static void conv_tap(const conv_ctx *c, const conv_item *i, const int at[3], flo
                   last - first, w->in);
 }
 
-/* Stores the sums of a work item. The epilogue is that of a GEMM whose rows are the pixels of one
- * image row. */
+/* Stores the sums of a work item. The epilogue is computed as for a GEMM whose rows are the pixels
+ * of one image row. */
 static void conv_store(const conv_ctx *c, const conv_item *i, const float *acc)
 {
     const xd_conv *a = c->a;

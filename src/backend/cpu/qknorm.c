@@ -25,10 +25,10 @@ static void load_floats(float *x, const void *from, xd_dtype t, int64_t D)
         from_bf16s(x, from, D);
 }
 
-/* The coefficients that all heads of a row share. With x' = (x - mean) / deviation, the partner p
- * of element j and the rotation y[j] = x[j] c[j] + x[p] s[j], the result
- * x'[j] gain[j] c[j] + x'[p] gain[p] s[j] + (rotated bias)
- * has three coefficients per element: own, other and bias. */
+/* The coefficients that all heads of a row share. Let x' = (x - mean) / deviation be the normalized
+ * head, and let the rotation be y[j] = x[j] c[j] + x[p] s[j], where p is the partner of element j.
+ * The result x'[j] gain[j] c[j] + x'[p] gain[p] s[j] + (rotated bias) then has three coefficients
+ * per element: own, other and bias. */
 typedef struct row_of {
     float own[MAX], other[MAX], bias[MAX];
 } row_of;

@@ -154,7 +154,7 @@ typedef struct gemm_ctx {
     const xd_gemm    *a;
     float            *sx;       /* scales of the input's rows; `q` has the rows as integers    */
     int8_t           *q;
-    float            *x;        /* for weights with `floats`: the input's rows as floats       */
+    float            *x;  /* the input's rows as floats, for weights whose field `floats` is 1 */
 } gemm_ctx;
 
 static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)

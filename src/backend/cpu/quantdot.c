@@ -11,9 +11,9 @@
  * is rounded to an integer. */
 static const float ROUNDER = 12582912.0f;
 
-/* Returns the largest magnitude of a row. Magnitudes are compared by their bits, which have the
- * same order as the magnitudes. The bits of non-finite values are larger than those of all finite
- * values. */
+/* Returns the largest magnitude of a row. Magnitudes are compared as integers, because the bit
+ * patterns of floats are in the order of their magnitudes. The bits of non-finite values are larger
+ * than those of all finite values. */
 float GLUE(xd_max_magnitude_, ISA)(const void *x, xd_dtype t, int64_t n)
 {
     uint32_t m = 0;

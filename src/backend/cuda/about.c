@@ -104,7 +104,8 @@ static void tell_peers(const xd_cuda_driver *cu, int n, xd_fact *fact, void *coo
 }
 
 /* Reports the version and the path of a library. The version v is an integer, for example 91900 for
- * 9.19.0. `function` is any function of the library. */
+ * 9.19.0. `function` is the address of any function of the library, from which the library's path
+ * is found. */
 static void tell_library(const char *key, const char *name, size_t v, const void *function,
                          xd_fact *fact, void *cookie)
 {
@@ -145,9 +146,9 @@ static void tell_libraries(xd_fact *fact, void *cookie)
     }
 }
 
-/* If there is no GPU, reports the fact "cuda" with the reason. If there are GPUs, reports
- * "cuda_driver", "cuda:N" or "cuda_old:N" for each GPU, "cuda_peers" if there are several GPUs, and
- * for each CUDA library its version or the reason why it cannot be loaded. */
+/* If there is no GPU, reports the fact "cuda" with the reason. If there are GPUs, the reported
+ * facts are "cuda_driver"; "cuda:N" or "cuda_old:N" for each GPU; "cuda_peers" if there are several
+ * GPUs; and for each CUDA library its version or the reason why the library cannot be loaded. */
 void xd_cuda_about(xd_fact *fact, void *cookie)
 {
     const xd_cuda_driver *cu = NULL;

@@ -50,7 +50,7 @@ static entry *find_entry(const struct xd_cuda_algorithms *k, const char *name)
 }
 
 /* Returns the table entry of the kind of matrix product `name`, and creates the entry if it does
- * not exist. Returns NULL if the table is full or memory is short. */
+ * not exist. Returns NULL if the table is full or memory cannot be allocated. */
 static entry *add_entry(struct xd_cuda_algorithms *k, const char *name)
 {
     entry *e = find_entry(k, name);

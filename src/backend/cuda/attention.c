@@ -1,7 +1,7 @@
-/* attention.c - computes attention on the GPU by one of four implementations: the flash kernels
- * (for 16-bit heads without a soft cap, of at most 256 elements, or of at most 64 if there is a
- * bias), cuDNN (for large attention), cuBLASLt products (for wider heads), or a kernel for all
- * types
+/* attention.c - computes attention on the GPU by one of four implementations. The flash kernels are
+ * for 16-bit heads without a soft cap, of at most 256 elements, or of at most 64 if there is a
+ * bias. cuDNN is for large attention, and products of cuBLASLt are for wider heads. A plain kernel
+ * computes all other cases.
  *
  * Keys are processed in tiles of consecutive keys, counted over all segments. Results therefore
  * depend neither on how the keys are split into segments nor on how the queries are split into
@@ -42,13 +42,14 @@ int xd_cuda_attention_aligned(const xd_attn_args *a, const xd_tensor *q, const x
     return all;
 }
 
-/* A piece of the queries of an attention call: those query rows, from row `first` of the call on,
- * that the tensor `q` holds for `samples` samples. A piece is computed by at most one launch of an
- * attention kernel. */
+/* A piece of the query rows of an attention call. The tensor `q` contains the rows of the piece,
+ * from row `first` of the call on, for `samples` samples. A piece is computed by at most one launch
+ * of an attention kernel. */
 typedef struct piece {
     const xd_attn_args *a;
     const xd_tensor    *q, *out;
-    /* index of the piece's first query row and of its first sample among those of the call */
+    /* index, among all query rows and samples of the call, of the piece's first query row and first
+     * sample */
     int64_t             first, sample;
     int                 samples;
     attention_segment  *list;           /* list of all key segments in device memory, or NULL  */
@@ -75,12 +76,13 @@ size_t xd_cuda_attention_scratch(xd_cuda_dev *c, const xd_attn_args *a)
 }
 
 /* Adds the segments of keys to the arguments of a kernel, or uploads the segments to device memory
- * if they are too many for the arguments. Clears *wide if 16-byte accesses are not possible. */
+ * if they are too many for the arguments. Sets *wide to 0 if the keys and values cannot be read in
+ * accesses of 16 bytes. */
 static xd_status add_segments(xd_cuda_dev *c, attention_args *b, const piece *p, int *wide)
 {
     const xd_attn_args *a = p->a;
     xd_status           s = XD_OK;
-    int                 n = 0;          /* number of key segments in b->segment so far         */
+    int                 n = 0;          /* number of key segments that were added so far       */
     for (int i = 0; i < a->nkv && s == XD_OK; i++) {
         const xd_tensor *k = &a->kv[i].k, *v = &a->kv[i].v;
         if (!k->d[1])

@@ -90,7 +90,8 @@ static void keep_plan(const struct xd_cuda_cudnn *x, char *path, const xd_cudnn_
         xd_make_parents(path);
     if (text && xd_out_open(&o, path, &e) == XD_OK) {
         fputs(text, o.f);
-        xd_out_commit(&o, &e);       /* writes no file if a byte of the plan could not be written */
+        /* this call writes no file if a byte of the plan could not be written */
+        xd_out_commit(&o, &e);
     }
     free(text);
 }
@@ -242,7 +243,7 @@ static int is_large(const xd_attn_args *a, const xd_tensor *q)
 }
 
 /* Writes the strides of tensor t to s. If there is only one sample, the stride between samples has
- * no effect, and a fixed value is written, so that equal shapes have equal strides. */
+ * no effect and is replaced by a fixed value, so that equal shapes have equal strides. */
 static void strides_of(int64_t s[3], const xd_tensor *t)
 {
     for (int i = 0; i < 3; i++)
@@ -251,8 +252,9 @@ static void strides_of(int64_t s[3], const xd_tensor *t)
         s[0] = t->d[1] * t->s[1];
 }
 
-/* Returns the keys (or, with `values`, the values) of all segments as one tensor: the tensor of the
- * only segment, or the tensor at `to` to which several segments are copied. */
+/* Returns the keys of all segments (or their values, if `values` is 1) as one tensor. This is the
+ * tensor of the only segment, or a tensor at address `to` into which several segments were
+ * copied. */
 static xd_tensor joined(const xd_attn_args *a, int values, void *to)
 {
     const xd_tensor *t = values ? &a->kv[0].v : &a->kv[0].k;
@@ -285,8 +287,8 @@ static xd_cudnn_shape shape_of(const xd_attn_args *a, const xd_tensor *q, const 
 /* ---- the table of plans ------------------------------------------------------------------- */
 
 /* Returns a table entry for the plan of a new shape: an empty entry, or the least recently used
- * entry, whose plan is dropped. No plan is dropped while there are graphs, because a graph may have
- * recorded the kernels of any plan. */
+ * entry, whose plan is dropped. While CUDA graphs exist, no plan is dropped, because a graph may
+ * contain the kernels of any plan. */
 static known *make_room(struct xd_cuda_cudnn *x)
 {
     known *oldest = NULL;

@@ -3,7 +3,8 @@
  * For each kind of matrix product (types, shape, epilogue and alignments), a table keeps the
  * library's descriptors and the algorithm to use. The algorithm is the one that was fastest in
  * earlier measurements (algorithms.c), or the library's first suggestion if this kind was not
- * measured. The addresses of operands are not part of a kind, and are set before each product. */
+ * measured. The kind does not include the addresses of operands, which are set before each
+ * product. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 
@@ -24,7 +25,8 @@ enum {
 };
 
 /* The kind of a matrix product, which is the key of the table. Products of the same kind use the
- * same algorithm. Two equal kinds have equal bytes, including padding. */
+ * same algorithm. Kinds are compared byte by byte, so equal kinds must also have equal padding
+ * bytes. */
 typedef struct kind {
     int64_t  n, I, O, s_in, s_w, s_out;
     int32_t  in_type, out_type, bias_type;      /* type of the bias, or -1 without bias        */
@@ -142,7 +144,7 @@ static int epilogue_of(const kind *k)
                    : k->bias_type >= 0 ? XD_LT_EPILOGUE_BIAS : XD_LT_EPILOGUE_NONE;
 }
 
-/* Creates the library's descriptors for the kind of matrix product q->k. */
+/* Creates the library's descriptors for the kind of matrix product in table entry q. */
 static cublasStatus_t describe(const xd_cublaslt *lt, known *q)
 {
     const kind    *k = &q->k;

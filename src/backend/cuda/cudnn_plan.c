@@ -11,7 +11,8 @@
 enum { ID_Q = 1, ID_K, ID_V, ID_OUT, ID_SCALE, ID_LSE, ID_QUERIES, ID_KEYS };
 enum { MOST_CONFIGS = 8 };
 
-/* The state of building an execution plan. After a step has failed, no further step is executed. */
+/* The state of building an execution plan. After a failed step of building the plan, all further
+ * steps are skipped. */
 typedef struct maker {
     const xd_cudnn *lib;
     xd_cudnn_plan  *p;
@@ -106,7 +107,7 @@ static xd_status fail_with(const maker *k, xd_status s, const char *what, xd_err
 }
 
 /* Creates cuDNN's execution plan from an engine configuration or from a serialized text. The
- * execution plan becomes the last descriptor of p. */
+ * execution plan becomes the last entry of p's list of descriptors. */
 static void finish_plan(maker *k, cudnnBackendDescriptor_t device, cudnnBackendDescriptor_t config,
                         const char *text)
 {
@@ -123,8 +124,8 @@ static void finish_plan(maker *k, cudnnBackendDescriptor_t device, cudnnBackendD
                                                      1, &n, &k->p->workspace);
 }
 
-/* Writes the engine configurations that cuDNN suggests for an operation graph, best first. Returns
- * the number of configurations. */
+/* Writes to `config` the engine configurations that cuDNN suggests for an operation graph, best
+ * first. Returns the number of configurations. */
 static int find_configs(maker *k, cudnnBackendDescriptor_t device, cudnnBackendDescriptor_t graph,
                         cudnnBackendDescriptor_t config[MOST_CONFIGS])
 {
@@ -201,7 +202,8 @@ xd_status xd_cudnn_plan_read(const xd_cudnn *lib, cudnnBackendDescriptor_t devic
 cudnnStatus_t xd_cudnn_plan_run(const xd_cudnn *lib, cudnnHandle_t h, const xd_cudnn_plan *p,
                                 const xd_cudnn_operands *o, void *workspace)
 {
-    xd_cudnn_plan own = { 0 };          /* owns only the descriptor of this call's pointers      */
+    /* a temporary plan, which owns only the descriptor of the operands' addresses */
+    xd_cudnn_plan own = { 0 };
     maker         k = { .lib = lib, .p = &own };
     float         scale = o->scale;
     int64_t       id[8];

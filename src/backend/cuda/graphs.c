@@ -11,8 +11,8 @@ struct xd_graph {
     CUgraphExec e;
 };
 
-/* Starts the capture of the device's stream to a CUDA graph. The capture restricts only the calls
- * of this thread, so that other threads may load weights meanwhile. */
+/* Starts to capture the work of the device's stream as a CUDA graph. The capture restricts only the
+ * calls of this thread, so that other threads may load weights meanwhile. */
 static xd_status begin(xd_dev *d)
 {
     xd_cuda_dev *c = xd_cuda_of(d);

@@ -14,7 +14,8 @@ static const struct {
 #undef ROW
 };
 
-/* Returns 1 if the folder XDIT_CUDA_DIR contains a stand-in for the kernels of this build. */
+/* Returns 1 if the folder XDIT_CUDA_DIR contains the library xdit_kernels.so, which replaces the
+ * kernels of this build in tests. */
 static int has_stand_in(char *path, size_t size)
 {
     return xd_cuda_stand_in(path, size, "xdit_kernels.so") && access(path, R_OK) == 0;

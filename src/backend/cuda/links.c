@@ -31,7 +31,7 @@ static xd_status link_id(xd_dev *d, xd_link_id *id, xd_err *e)
     return XD_OK;
 }
 
-/* Closes a link between ranks. If `abort` is 1, the function does not wait for the link's queued
+/* Closes a link between ranks. If `abort` is 1, the link is closed without waiting for its queued
  * work. */
 static void link_close(xd_link *k, int abort)
 {

@@ -12,7 +12,8 @@
 #include "base/log.h"
 
 enum {
-    /* minimum CUDA version, 12.0, which has large kernel arguments and sm_90a */
+    /* minimum CUDA version, 12.0, which supports the large kernel arguments and the architecture
+     * sm_90a of our kernels */
     OLDEST_DRIVER = 12000,
     /* minimum cuDNN version, 9.15, whose attention supports a key count for each sample */
     OLDEST_CUDNN = 91500,

@@ -83,7 +83,7 @@ static void memory(xd_dev *d, size_t *available, size_t *total)
 
 /* ---- copies ------------------------------------------------------------------------------- */
 
-/* Copies bytes, at most as many as a pinned buffer holds, to the device. The caller holds the
+/* Copies at most as many bytes to the device as one pinned buffer holds. The caller holds the
  * device's lock. */
 static CUresult send_pinned(xd_cuda_dev *c, xd_cuda_pinned *b, CUdeviceptr to, const void *from,
                             size_t bytes)
@@ -283,8 +283,8 @@ static size_t kernel_bytes(const xd_dev *d)
     return total / 32 < XD_CUDA_LATER ? total / 32 : XD_CUDA_LATER;
 }
 
-/* Returns a hash of the GPU's UUID. The hash is the same in all processes, even if the processes
- * number the GPUs differently. */
+/* Returns a hash of the GPU's UUID. The hash of a GPU is the same in all processes, even if the
+ * processes number the GPUs differently. */
 static uint64_t identity(const xd_dev *d)
 {
     const xd_cuda_dev *c = xd_cuda_of(d);

@@ -88,9 +88,9 @@ xd_status xd_cuda_qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
                           (size_t)D * 4 * sizeof(float), &b);
 }
 
-/* Returns 1 if the kernel moments_wide supports these groups: the number of channels of a group,
- * `wide`, is a power of two from 2 to 1024, the number of all channels is a multiple of 32, and the
- * rows are aligned. */
+/* Returns 1 if the kernel moments_wide supports these groups of channels. The kernel needs aligned
+ * rows, a number of channels that is a multiple of 32, and groups of `wide` channels, where `wide`
+ * is a power of two from 2 to 1024. */
 static int takes_slabs(const xd_moments *a, int64_t wide)
 {
     return (wide & (wide - 1)) == 0 && wide >= 2 && wide <= 1024 && a->in.d[2] % 32 == 0 &&
@@ -148,8 +148,8 @@ xd_status xd_cuda_gnorm(xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp)
     }
     if ((size_t)b.groups * 8 > XD_CUDA_GNORM_SHARED)
         return XD_EUNSUPPORTED;
-    /* A thread normalizes up to 16 elements, but only as many as leave 2048 blocks of threads, so
-     * that all multiprocessors have work. */
+    /* A thread normalizes up to 16 elements. It normalizes fewer elements if there would otherwise
+     * be fewer than 2048 blocks of threads, so that all multiprocessors have work. */
     b.each = 256 * xd_max(1, xd_min(16, b.n * b.C / (256 * 2048)));
     return xd_cuda_launch(xd_cuda_of(d), XD_K_gnorm, xd_ceil_div(b.n * b.C, b.each), 1, 256,
                           (size_t)b.groups * 8, &b);

@@ -1,5 +1,6 @@
-/* peak.c - measures peak rates of the GPU, to which other measured rates are compared: FLOP/s of
- * cuBLASLt's products, and bytes/s of device memory
+/* peak.c - measures the GPU's peak rates, to which the rates of kernels are compared. The peak
+ * rates are the FLOP/s of cuBLASLt's matrix products and the bytes/s of copies within device
+ * memory.
  *
  * Matrices hold random values: with zeros a GPU draws less power and runs faster than it ever does
  * in a model. Times are measured between two events of the GPU's stream. */
@@ -80,8 +81,9 @@ static double time_products(xd_cuda_dev *c, const xd_cuda_timing *t, const xd_cu
 }
 
 /* Returns the GFLOP/s of products of two square matrices of width n, and writes the seconds of one
- * product to *took. The first product only warms up the GPU. The second and later products are
- * timed: as many as fit into `seconds` seconds, but at most 20 (always 20 at the largest width). */
+ * product to *took. The first product only warms up the GPU. The following products are timed.
+ * Their number is as many as fit into `seconds` seconds, but at most 20, and always 20 at the
+ * largest width. */
 static double rate_of(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype type, char *p,
                       int64_t n, double seconds, double *took)
 {

@@ -1,5 +1,5 @@
-/* sizes.c - implements a stand-in for a CUDA device, with which a count device (which computes
- * nothing) can simulate a CUDA device on machines without a GPU
+/* sizes.c - implements a stand-in for a CUDA device on machines without a GPU. A count device,
+ * which computes nothing, simulates a CUDA device by this stand-in.
  *
  * The stand-in device returns the sizes of scratch and packed weights, which are the same for all
  * GPUs. The stand-in device has no memory, and its kernels must not be called. */

@@ -87,8 +87,8 @@ static int8_t integer_of(float v)
     return (int8_t)(moved - shift);
 }
 
-/* Quantizes one row of the weight, the `in` elements of type src at `from`, to the memory at `to`.
- * Returns the scale of the row. */
+/* Quantizes row `o` of the weight to the memory at `to`. The `in` elements of the row have the type
+ * src and are read from `from`. Returns the scale of the row. */
 static float quantize_row(void *to, const xd_weight *w, const char *from, xd_dtype src, int64_t o,
                           float *x)
 {

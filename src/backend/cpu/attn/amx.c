@@ -87,11 +87,11 @@ static float max_key_norm(const xd_attn_plan *p, int64_t n, const unit *pair)
 
 /* ---- values ------------------------------------------------------------------------------- */
 
-/* Returns the offset, in the packed keys and values of a key head, of the values of key step j (32
- * keys) in columns from c on. The values of a part (8 key steps) are stored in the order in which
- * they are multiplied: 32 columns of all steps of the part, the two tiles of a step adjacent, then
- * the next 32 columns. The last group of columns may have 16 columns instead of 32. The packed
- * values of a key head follow all of its packed keys. */
+/* Returns the offset in 32-bit units at which the values of key step j (32 keys), from column c on,
+ * begin in the packed data of a key head. The values of a part (8 key steps) are stored in the
+ * order in which they are multiplied. For each 32 columns, the values of all steps of the part
+ * follow each other, and the two tiles of a step are adjacent. The last group of columns may have
+ * 16 columns instead of 32. The packed values of a key head follow all of its packed keys. */
 static int64_t values_at(const xd_attn_plan *p, int64_t j, int64_t c)
 {
     const int64_t part = j / PART * PART, tiles = xd_min((p->dp - c) / LANES, 2);
@@ -123,9 +123,9 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
 
 /* ---- probabilities ------------------------------------------------------------------------ */
 
-/* A thread's memory for the scores and probabilities of a strip of 32 queries against a part (8
- * steps of 32 keys). The scores of a step are stored from the tiles during the next step, and
- * become probabilities during the step after that. */
+/* A thread's memory for the scores and probabilities of 32 queries (a strip) and up to 8 steps of
+ * 32 keys (a part). The scores of a step are stored from the tiles during the next step, and become
+ * probabilities during the step after that. */
 enum { MAX_DELAY = 2 };
 typedef struct workspace {
     float s[MAX_DELAY][STRIP][STEP_KEYS];       /* scores of the last key steps               */
@@ -177,8 +177,8 @@ typedef struct pending_store {
         _tile_zero(i);                                                                             \
     } while (0)
 
-/* Completes the pending store of tile i like ANEW, then loads the accumulators at `from` into the
- * tile unless `from` is NULL. */
+/* Completes the pending store of accumulator tile i, then loads the tile from the address `from`,
+ * or sets the tile to zero if `from` is NULL. */
 #define ANEW_FROM(i, from, ldf)                                                                    \
     do {                                                                                           \
         ANEW(i);                                                                                   \
@@ -210,7 +210,8 @@ typedef struct pending_store {
 
 #define GO_ON(i) (void)0
 
-/* Multiplies like MULTIPLY, but only 16 columns, whose accumulators are in tiles 0 and 2. */
+/* Adds products like the macro MULTIPLY, but for a matrix b of only 16 columns, whose accumulators
+ * are in tiles 0 and 2. */
 #define MULTIPLY_HALF(a, b, start)                                                                 \
     _tile_stream_loadd(6, b, DEEP * 4);                                                            \
     _tile_loadd(4, a, DEEP * 4);                                                                   \
@@ -341,14 +342,15 @@ typedef struct strips {
     const job  *w;
     block      *k;
     const unit *packed;
-    int64_t     row, rows;      /* first query, counted in the block; query after the last one  */
-    int64_t     first, end;     /* first key step; key step after the last one                */
+    int64_t     row, rows;      /* queries [row, rows) of the block are computed                */
+    int64_t     first, end;     /* key steps [first, end) are computed                        */
     workspace  *d;
     int         scaled;         /* 1: scores are scaled before the bias is added              */
     int         touched;        /* 1: scores are scaled, or some scores are masked            */
     /* kind of each strip of 32 queries: BOUNDED, WATCHED or CLAMPED */
     uint8_t     kind[XD_ATTN_TILE_ROWS / STRIP];
-    /* for each strip of 32 queries: 1 if the strip is WATCHED and some powers of two overflowed */
+    /* for each strip of 32 queries: 1 if some powers of two overflowed, which is possible only if
+     * the strip's scores are not clamped (kind WATCHED) */
     uint8_t     missed[XD_ATTN_TILE_ROWS / STRIP];
     float       c;              /* factor that converts scores to exponents of two            */
     row_prefetch rows_ahead;
@@ -496,16 +498,18 @@ ALWAYS_INLINE int prepare_softmax(const strips *a, const part *x, int64_t t, int
     return lacks_reference(a, x);
 }
 
-/* Returns the number of key steps after which the scores of a step become probabilities. In a part
- * with few key steps the scores are stored at once, because the softmax of two steps would not fit
- * between the multiplies of the part's values. */
+/* Returns the delay of the softmax, which is the number of key steps between the multiplication of
+ * a step's scores and the softmax of these scores. In a part with few key steps the scores are
+ * stored at once, because the softmax of two steps would not fit between the multiplies of the
+ * part's values. */
 static int64_t softmax_delay(const part *x)
 {
     return x->steps > 4 ? MAX_DELAY : 1;
 }
 
 /* Computes the scores of all key steps of a part. The multiplies of each step are interleaved with
- * the softmax of an earlier step. `last` receives the softmax states of the last steps. */
+ * the softmax of an earlier step. Returns in `last` the softmax states of the last steps, whose
+ * probabilities are not computed yet. */
 ALWAYS_INLINE void score_part(strips *a, const part *x, pending_store *due, int64_t deep,
                               softmax_state last[MAX_DELAY], how h)
 {
@@ -566,9 +570,9 @@ ALWAYS_INLINE void attend_part(strips *a, const part *x, pending_store *due, how
     compiler_fence();
 }
 
-/* Returns 1 if the probabilities of the strip of queries at query i are summed by separate
- * multiplies. For clamped scores the result is always 1, so that fewer variants of the code are
- * needed. */
+/* Returns 1 if the probabilities of the strip of queries at query i are summed by tile multiplies
+ * of their own, and not by a column of ones in the packed values. For clamped scores the result is
+ * always 1, so that fewer variants of the code are needed. */
 static int sums_separately(const strips *a, int64_t i)
 {
     return a->kind[i / STRIP] == CLAMPED || !sums_in_values(&a->w->p);
@@ -689,10 +693,11 @@ static float norm_of_row(const strips *a, int64_t i)
     return sqrtf(v_hadd(sum_of_squares(a->k->q + i * ldq, ldq / LANES)));
 }
 
-/* Sets the reference score of each row of the strip of queries at query i to 0 if the row's scores
- * stay within BOUND. Rows whose scores may exceed BOUND get no reference score here. The scores of
- * a row are at most `most` times the norm of the query row. A cheaper bound, from the per-lane
- * maxima of squares over all rows, is tried first and often suffices. */
+/* Sets the reference score of a row of the strip of queries at query i to 0 if all scores of the
+ * row are certain to be below BOUND, so that their powers of two fit bf16. All other rows of the
+ * strip get no reference score here. The scores of a row are bounded by the norm of the query row
+ * times `most`. A coarser bound, which is computed once for all rows of the strip, is tried first
+ * and often suffices. */
 static void set_references(strips *a, int64_t i, float most)
 {
     const int64_t ldq = a->w->p.ldq;
@@ -727,8 +732,8 @@ static void set_all_references(strips *a)
             set_references(a, i, most);
 }
 
-/* Computes a WATCHED strip of queries again with clamped scores, because some powers of two of its
- * scores overflowed. */
+/* Computes a strip of queries again with clamped scores, because some powers of two of its scores
+ * overflowed without clamping (kind WATCHED). */
 static void attend_clamped(strips *a)
 {
     a->kind[a->row / STRIP] = CLAMPED;

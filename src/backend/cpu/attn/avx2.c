@@ -17,8 +17,8 @@ static inline void v_put_units(unit *p, vu x) { _mm256_storeu_ps(p, x); }
 static inline vu v_spread(const unit *p) { return _mm256_broadcast_ss(p); }
 static inline vf v_dot(vf acc, vu x, vu y) { return _mm256_fmadd_ps(x, y, acc); }
 
-/* This function is never called, because HALVES is 0: on AVX2, half a vector takes as long as a
- * full vector. */
+/* The functions for half vectors are never called, because HALVES is 0: on AVX2, half a vector
+ * takes as long as a full vector. */
 static inline vh v_zero_half(void) { return v_zero(); }
 static inline vh v_load_half(const float *p) { return v_load(p); }
 static inline void v_store_half(float *p, vh x) { v_store(p, x); }

@@ -6,7 +6,7 @@
  * softmax, and removes the common component that makes keys large. After this subtraction, each key
  * and each query is quantized to a row of integers with its own scale.
  *
- *   q.(k - mean) ~ scale_q scale_k sum_d iq[d] ik[d]
+ *   q.(k - mean) ~ scale_q scale_k sum_d iq[d] ik[d] with the integers iq of q and ik of k - mean
  *
  * Sums of integers are exact. The lowest bits of a sum are quantization noise, so a score is stored
  * in only 16 bits, after a multiplication by the ratio of the key's scale to the largest scale in
@@ -29,11 +29,11 @@
 enum {
     QUADS = 1,
     LDS = XD_ATTN_INT_LDS,
-    /* exponent of two by which a row's reference score may be below the row's largest score before
-     * the accumulators are rescaled */
+    /* the accumulators are rescaled when a row's largest score exceeds the row's reference score by
+     * more than this exponent of two */
     LIFT = 8,
-    /* number of magnitude bits of a 16-bit score, so that the difference of two scores fits into 16
-     * bits too */
+    /* a 16-bit score has this number of magnitude bits, so that the difference of two scores also
+     * fits into 16 bits */
     TOP_BITS = 14,
     ONE = 128,          /* 1.0 in fixed point with 7 fraction bits                             */
     BIAS = 127 * ONE,   /* exponent bias of bf16 in fixed point                                */
@@ -114,8 +114,8 @@ static inline vf elements(const char *row, const float *mean, int64_t c, int64_t
  * an element is NaN. */
 static float largest(const char *row, const float *mean, int64_t D)
 {
-    /* Magnitudes are compared by their bits, which have the same order as the magnitudes. The bits
-     * of a NaN are the largest. */
+    /* Magnitudes are compared as integers, because the bit patterns of floats are in the order of
+     * their magnitudes. The bits of a NaN are the largest. */
     vu most = _mm512_setzero_si512();
     for (int64_t c = 0; c < D; c += LANES)
         most = _mm512_max_epu32(most, _mm512_castps_si512(v_abs(elements(row, mean, c, D))));
@@ -194,8 +194,8 @@ static void sum_job(void *ctx, int64_t begin, int64_t end, int thread)
             sum_block(w, i % w->lots * pairs + x, i / w->lots);
 }
 
-/* Computes the mean of the keys of each (batch, key head) pair from the sums of the key blocks,
- * which are added in their order. */
+/* Computes the mean of the keys of each (batch, key head) pair. The sums of the key blocks are
+ * added in the order of the blocks. */
 static void mean_job(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const job          *w = ctx;
@@ -220,10 +220,10 @@ static void measure_keys(job *w)
     xd_par_for(w->count, mean_job, w);
 }
 
-/* After the packed keys, stores the ratio of each key's scale to the largest scale of the key
- * block, and then the largest magnitude of the key block. The ratios are in the order in which the
- * scores of the keys are stored. The ratio of the last key is repeated for the keys that pad the
- * block. */
+/* Stores two things after the packed keys: the ratio of each key's scale to the largest scale of
+ * the key block, and the largest magnitude of the block's keys. The ratios are in the order in
+ * which the scores of the keys are stored. The ratio of the last key is repeated for the keys that
+ * pad the block. */
 static void put_scales(const xd_attn_plan *p, const float *most, int64_t n, unit *to)
 {
     int16_t *share = (int16_t *)(void *)(to + p->scales);
@@ -268,8 +268,8 @@ static void place_keys(const job *w, const char **k, const char **v, int64_t n, 
 
 /* ---- queries ------------------------------------------------------------------------------ */
 
-/* Returns the parameters of query i. The parameters of all queries are stored after the array k->l,
- * which follows k->low and has the same size as k->low. */
+/* Returns the parameters of query i. The parameters of all queries are stored in the block's
+ * scratch, after the maxima (`low`) and the sums (`l`) of the rows. */
 static query *query_of(const block *k, int64_t i)
 {
     return (query *)(void *)(k->l + (k->l - k->low)) + i;
@@ -439,13 +439,13 @@ static uint32_t twice(int x)
  * `add` is the exponent of the largest score, both in fixed point. */
 static void set_exponents(query *q, int most, float step, float add)
 {
-    if (!(add > 4)) {           /* all powers of two are so small that probabilities are 0    */
+    if (!(add > 4)) {           /* every probability is 0, because its power of two is too small */
         *q = (query){ .scale = q->scale, .start = q->start };
         return;
     }
     step = step < 8192 ? step : 8192;
-    /* The lowest difference of exponents is 2 above -add, so that no rounding makes an exponent
-     * negative. */
+    /* Differences of exponents are clamped to at least 2 - add, so that no exponent becomes
+     * negative by rounding. */
     const float lowest = 2 - (add < FAR ? add : FAR);
     /* `step` is split into factor * 2^(left - 15), with a factor below 2^15. */
     const int e = _mm_cvtsi128_si32(_mm_castps_si128(_mm_set_ss(step))) >> 23;

@@ -43,8 +43,8 @@ static float dot(const char *x, const char *y, xd_dtype t, int64_t n)
 
 /* ---- integers ----------------------------------------------------------------------------- */
 
-/* Quantizes a row of q or k minus `mean`, which may be NULL, to int8. Returns the scale of the
- * row. */
+/* Quantizes a query or key row to int8, after `mean` is subtracted unless `mean` is NULL. Returns
+ * the scale of the row. */
 static float quantize(const char *row, const float *mean, xd_dtype t, int64_t n, int8_t *to)
 {
     float most = 0;

@@ -45,9 +45,9 @@ static void cut_keys(xd_attn_plan *p, const xd_attn_form *f)
     p->kblocks = xd_ceil_div(p->m, p->keys);
 }
 
-/* Chooses the number of (batch, key head) pairs that are packed together as a group: as many as fit
- * into group_bytes, or up to group_limit bytes if these pairs have fewer than eight query blocks
- * per thread. */
+/* Chooses the number of (batch, key head) pairs that are packed together as a group. A group
+ * normally has as many pairs as fit into group_bytes. If these pairs have fewer than eight query
+ * blocks per thread, the group may grow to group_limit bytes. */
 static void cut_group(xd_attn_plan *p, int threads)
 {
     int64_t pairs = p->B * p->Hk, per = p->rep * p->blocks;

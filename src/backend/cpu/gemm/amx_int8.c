@@ -61,7 +61,8 @@ static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
 
 typedef struct input { const xd_gemm *a; integer_rows to; } input;
 
-/* Quantizes 32 input rows to int8. Zeros replace the rows after the last row of the input. */
+/* Quantizes 32 input rows to int8. If the input has fewer rows left, the remaining rows are filled
+ * with zeros. */
 static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const input  *c = ctx;

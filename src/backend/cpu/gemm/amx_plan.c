@@ -4,7 +4,9 @@
 #include "base/minmax.h"
 
 enum {
-    DEEP = 18,                  /* maximum steps of 64 bytes in a chunk: 36 KiB of a strip    */
+    /* maximum number of 64-byte steps in a chunk of inputs, with which a chunk of a weight strip is
+     * 36 KiB */
+    DEEP = 18,
     HELD_BYTES = 896 << 10,     /* maximum input bytes kept in an L2 cache of 2 MiB             */
     /* maximum number of weight strips in a group if accumulators are kept in scratch between
      * chunks */
@@ -20,9 +22,9 @@ typedef struct cut { int64_t held, rows, group; double cost; } cut;
 /* Returns a split of the GEMM into `blocks` blocks of input rows and `groups` groups of weight
  * strips, all as even as possible, with the estimated cost of the split. Each block of rows is
  * divided into `parts` ranges of inputs, and one range at a time is kept in the L2 cache. The cost
- * includes tile multiplies, fetches of input rows and weights, and moves of accumulators between
- * tiles and scratch, and is multiplied by the number of rounds in which the threads process all
- * blocks. */
+ * is the time of all tile multiplies, of fetching input rows and weights, and of moving
+ * accumulators between tiles and scratch. This time is multiplied by the number of rounds in which
+ * the threads process all blocks. */
 static cut cut_of(const xd_amx_job *t, int64_t parts, int64_t blocks, int64_t groups, int threads)
 {
     int64_t held = xd_ceil_div(xd_ceil_div(t->steps, parts), 2) * 2;

@@ -1,18 +1,19 @@
-/* f32.c - computes GEMMs of f32 weights in AVX2 and, compiled a second time, in AVX-512
+/* f32.c - computes GEMMs of f32 weights; compiled once for AVX2 and once for AVX-512
  *
  * A panel (XD_PANEL output columns) is divided into parts of WIDTH columns, which are two vectors,
  * and is stored as [part][input][WIDTH]. A thread multiplies a block of input rows by several
  * panels together, one chunk of inputs at a time. A chunk is so short that the weights of a part
  * for these inputs stay in the L1 cache for all tiles of ROWS input rows. The input rows of a chunk
- * are first copied to [tile][input][ROWS]: the original rows of a tile are often a multiple of 4
- * KiB apart and would evict each other and the weights from the caches. */
+ * are first copied to [tile][input][ROWS], because the original rows of a tile are often a multiple
+ * of 4 KiB apart and would evict each other and the weights from the caches. */
 #include "backend/cpu/gemm/source.h"
 #include "base/minmax.h"
 
 #include "base/par.h"
 
 enum {
-    ROWS = 6, DEEP = 384,       /* input rows in a tile; inputs in a chunk, 24 KiB of weights */
+    /* rows of a tile; maximum inputs of a chunk (24 KiB of a part's weights with AVX2) */
+    ROWS = 6, DEEP = 384,
     WIDTH = 2 * LANES,
     SIDE = 8,                   /* maximum number of panels processed together                */
     MAX_ROWS = 192,            /* maximum input rows of a block                              */
@@ -27,7 +28,8 @@ typedef struct tile_args {
     float       *c;             /* accumulators, XD_PANEL floats for each input row           */
     int          add;           /* 1: the sums are added to the accumulators in c             */
     const char  *next;          /* memory to prefetch during the multiply                     */
-    int64_t      step;          /* bytes between prefetched addresses, one address per unit     */
+    /* bytes from one prefetched address to the next; each unit prefetches one address */
+    int64_t      step;
 } tile_args;
 
 typedef void tile_fn(const tile_args *t);

@@ -12,7 +12,7 @@ enum {
      * input rows */
     GROUP_BYTES = 8 << 20,
     BLOCK_BYTES = 1200 << 10,   /* maximum bytes of a block's rows in one chunk of inputs    */
-    MIN_ROWS = 24,  /* minimum rows of a block that is shrunk to give all threads work            */
+    MIN_ROWS = 24,  /* minimum rows of a block, even if some threads then have no work            */
 };
 
 /* Returns the number of 32-bit units of a weight column in a chunk, which depends only on the
@@ -104,9 +104,9 @@ void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads)
 typedef struct run_ctx { const xd_gemm_job *p; xd_panel_fn *fn; } run_ctx;
 
 /* Runs the work items from `begin` to `end` - 1. A work item is the product of one block of input
- * rows and `per` weight panels of a group. The index of a work item counts the panels of a group
- * first, then the blocks of rows, then the groups, so that threads that run at the same time read
- * the same rows and the panels of one group. */
+ * rows and `per` weight panels of a group. Consecutive work items differ first in their panels of a
+ * group, then in their block of rows, and last in their group, so that threads that run at the same
+ * time read the same rows and the panels of one group. */
 static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const run_ctx    *c = ctx;

@@ -15,8 +15,9 @@
  * shared memory. For a head of 256 elements, a block of threads uses 99 KiB of shared memory, which
  * every supported GPU has.
  *
- * The fragments of the instruction mma.m16n8k16, with g = lane / 4 and t = lane % 4, are these: A
- * holds rows g and g + 8, B holds column g, and C holds columns 2 t and 2 t + 1. */
+ * The instruction mma.m16n8k16 multiplies fragments A and B and adds the products to fragment C.
+ * With g = lane / 4 and t = lane % 4, a lane has elements of rows g and g + 8 of A and C, of column
+ * g of B, and of columns 2 t and 2 t + 1 of C. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
@@ -159,8 +160,9 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         gpu_sync();
     }
 
-    /* Computes the scores s = q k^T of this warp's queries. q is this lane's row of queries in
-     * shared memory. `held` contains the fragments of the queries in registers. */
+    /* Computes the scores s = q k^T of this warp's queries. q is the address of the query row in
+     * shared memory that this lane passes to ldmatrix. `held` contains the fragments of the queries
+     * in registers. */
     GPU void multiply_keys(float s[HIGH][KEYS / 8][4], const uint32_t held[HIGH][STEPS][4],
                            const bf16 *q, const bf16 *ks)
     {
@@ -195,9 +197,9 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
     }
 
     /* Multiplies the scores by a factor that turns them into exponents of two, and adds the bias.
-     * The score of a key to which a query does not attend becomes minus infinity. All queries of
-     * the block of threads attend to the keys [from, to). The queries of this lane are row, row +
-     * 8, ... */
+     * The score of a key to which a query does not attend becomes minus infinity. The keys [from,
+     * to) need no mask, because all queries of the block of threads attend to them. This lane has
+     * the scores of the queries with the indices row, row + 8, ... */
     GPU void scale_scores(const attention_args &a, float s[HIGH][KEYS / 8][4], int64_t j0,
                           int64_t row, int64_t h, int64_t len, int64_t from, int64_t to)
     {
@@ -459,7 +461,7 @@ template <int MOST> GPU void attend_any(const attention_args &a)
             sum != 0 ? top + logf(sum) : -INFINITY;
 }
 
-/* Two kernels of the plain attention: for heads of up to 512 elements, and of up to 1024
- * elements. */
+/* The plain attention has two kernels: one for heads of up to 512 elements, and one for heads of up
+ * to 1024 elements. */
 KERNEL(attention_any, attention_args, 128, 1) { attend_any<16>(a); }
 KERNEL(attention_wide, attention_args, 128, 1) { attend_any<32>(a); }

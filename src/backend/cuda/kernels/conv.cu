@@ -5,13 +5,15 @@
  * over the kernel's taps and, for each tap, over the input channels. The rows of a tile are
  * gathered by cp.async in chunks of 8 channels, with zeros where a tap is outside the image. A
  * block of 8 warps computes 128 x 128 outputs, and each warp 64 x 32 of them, in steps of 32 along
- * K. Shared memory has three stages, each with the operands of a step. A linear layer is computed
- * as an image one pixel high: To = Ho = 1, Wo = rows, one tap. */
+ * K. Shared memory holds three pipeline stages, each with the operands of one step along K. A
+ * linear layer is computed as a convolution with one tap, whose output is an image one pixel high
+ * with a pixel for each row (To = Ho = 1, Wo = rows). */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
 enum { M = 128, N = 128, K = 32, ROW = K + 8, STAGES = 3, STAGE = (M + N) * ROW };
-/* number of floats in a row of accumulators in shared memory, padded against bank conflicts */
+/* number of floats in a row of accumulators in shared memory, including padding against bank
+ * conflicts */
 enum { PATCH = 32 + 4 };
 
 /* Applies the epilogue to eight accumulators x of row r, columns c to c + 7, and stores the results

@@ -176,7 +176,8 @@ GPU uint8_t to_e4m3(float v)
     const uint32_t u = gpu_f32_bits(m), sign = v < 0 ? 128 : 0;
     if (m >= 448)
         return (uint8_t)(sign | 0x7e);
-    if (m < 0.015625f) /* 2^-6; smaller e4m3 values are multiples of 2^-9                        */
+    /* 2^-6, the smallest normal e4m3 value; smaller e4m3 values are multiples of 2^-9 */
+    if (m < 0.015625f)
         return (uint8_t)(sign | (uint32_t)rintf(m * 512));
     return (uint8_t)(sign | (((u + 0x7ffff + (u >> 20 & 1)) >> 20) - (120 << 3)));
 }
@@ -200,8 +201,8 @@ GPU float magnitude(float v)
     return m <= 3.4028234663852886e38f ? m : INFINITY;
 }
 
-/* Returns the scale of a row whose largest magnitude is `most`. *by receives the factor by which
- * the row's elements are multiplied to quantize them. */
+/* Returns the quantization scale of a row whose largest magnitude is `most`. *by receives the
+ * factor by which the row's elements are multiplied to quantize them. */
 GPU float row_scale(float most, float largest, float *by)
 {
     const float scale = gpu_divide(most, largest);
@@ -221,7 +222,7 @@ GPU float rounded_to(float v, int type)
 }
 
 /* Multiplies eight elements by the factor `by`, rounds them to e4m3, and stores them at a multiple
- * of 8 bytes. If `by` is 0, stores zeros, because x may be NaN. */
+ * of 8 bytes. If `by` is 0, stores zeros without multiplying, because elements of x may be NaN. */
 GPU void store_e4m3(void *p, int64_t at, const float x[8], float by)
 {
     uint32_t u[4];

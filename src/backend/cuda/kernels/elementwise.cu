@@ -3,8 +3,8 @@
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
-/* In the *_wide kernels each thread handles eight elements. C must be a multiple of 8, and all
- * operands must begin at multiples of 16 bytes. */
+/* In the *_wide kernels each thread handles eight elements. The number of columns, C, must be a
+ * multiple of 8, and all operands must begin at multiples of 16 bytes. */
 KERNEL(glu_wide, pair_args, 256, 2)
 {
     int64_t i = gpu_index() * 8, r, c;
@@ -105,8 +105,9 @@ KERNEL(epilogue, epilogue_args, 256, 1)
     store_one(a.out, r * a.s_out + c, a.out_type, v);
 }
 
-/* Computes the epilogue of a GEMM with F32 accumulators. Each thread handles eight columns. O must
- * be a multiple of 8, and all operands must begin at multiples of 16 bytes. */
+/* Computes the epilogue of a GEMM with F32 accumulators. Each thread handles eight columns. The
+ * number of columns, O, must be a multiple of 8, and all operands must begin at multiples of 16
+ * bytes. */
 KERNEL(epilogue_wide, epilogue_args, 256, 2)
 {
     int64_t i = gpu_index() * 8, r, c;

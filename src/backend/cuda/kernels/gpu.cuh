@@ -193,8 +193,8 @@ GPU float gpu_exp2(float x)
     return exp2f(x);
 #endif
 }
-/* Divides a by b and rounds to nearest. The compiler never replaces this division by an
- * approximation. */
+/* Divides a by b and rounds to nearest. The compiler never replaces the division in this function
+ * by an approximation. */
 GPU float gpu_divide(float a, float b)
 {
 #ifdef __CUDACC__
@@ -203,7 +203,8 @@ GPU float gpu_divide(float a, float b)
     return a / b;
 #endif
 }
-/* Multiplies a by b. The compiler never fuses this product into a multiply-add. */
+/* Multiplies a by b. The compiler never fuses the multiplication in this function into a
+ * multiply-add. */
 GPU float gpu_multiply(float a, float b)
 {
 #ifdef __CUDACC__
@@ -330,7 +331,7 @@ GPU void gpu_sync_warp(int where = __builtin_LINE())
 }
 #endif
 /* These functions return the sum and the maximum over the lanes of a warp, computed by a butterfly
- * exchange. All lanes receive the same bits of the sum and the maximum. */
+ * exchange. All lanes receive bit-identical values of the sum and of the maximum. */
 #ifdef __CUDACC__
 GPU float gpu_warp_sum(float v)
 {

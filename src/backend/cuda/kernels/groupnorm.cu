@@ -1,5 +1,5 @@
-/* groupnorm.cu - kernels of group norm: some sum the groups of channels of image rows, and one
- * normalizes an image with these sums */
+/* groupnorm.cu - kernels of group norm, which first sum each group of channels over the image and
+ * then normalize the image with these sums */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
 
@@ -93,8 +93,8 @@ KERNEL(add_rows, add_rows_args, 128, 1)
 }
 
 /* Applies group norm. Each block of threads normalizes `each` elements. The block first computes
- * the mean and the scale of every group of channels in shared memory, which has 2 floats per
- * group. */
+ * the mean and the scale of every group of channels, and stores them in shared memory as 2 floats
+ * per group. */
 KERNEL(gnorm, gnorm_args, 256, 1)
 {
     const int64_t wide = a.C / a.groups, all = a.n * a.C;

@@ -31,8 +31,8 @@ template <int CHUNKS> GPU void add_row(const norm_args &a, int64_t row, float x[
             store_eight(a.sum, row * a.s_in + k * 256 + lane, F32, x[k]);
 }
 
-/* Quantizes the row x to e4m3, with the same results as the kernel `integers` for elements of type
- * `via`. */
+/* Quantizes the row x to e4m3. The results are those of the quantization kernel `integers` for a
+ * row that is stored as type `via`. */
 template <int CHUNKS> GPU void narrow_row(const norm_args &a, int64_t row, const float x[CHUNKS][8])
 {
     float most = 0, by;

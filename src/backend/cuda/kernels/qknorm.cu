@@ -86,9 +86,10 @@ GPU void norm_slice(const qknorm_args &a, const qknorm_heads &h, int64_t row, in
     }
 }
 
-/* Computes the norm and the rotary embedding with all heads in registers. This kernel needs D <= 8
- * * LANES, D % 8 == 0, pairs of neighbours or no rotation, and 16-byte aligned operands. A warp
- * reads the rotation angles of its row once for queries and keys. */
+/* Computes the norm and the rotary embedding with all heads in registers. This kernel needs a head
+ * width D that is a multiple of 8 and at most 8 * LANES, operands aligned to 16 bytes, and either
+ * no rotation or a rotation of neighbouring elements. A warp reads the rotation angles of its row
+ * once for queries and keys. */
 template <int LANES> GPU void norm_heads(const qknorm_args &a)
 {
     int64_t row, slice;

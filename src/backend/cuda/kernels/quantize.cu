@@ -1,7 +1,7 @@
 /* quantize.cu - kernels that quantize activation rows to int8 or e4m3, and convert 8-bit weights to
  * the type in which the weights are multiplied
  *
- * The results have the same bits as the formulas of backend.h, because the kernels use F32
+ * The results are bit-identical to those of the formulas in backend.h, because the kernels use F32
  * divisions and multiplications that the compiler neither approximates nor fuses. */
 #include "backend/cuda/kernels/args.h"
 #include "backend/cuda/kernels/elements.cuh"
@@ -66,8 +66,8 @@ KERNEL(integers_wide, integers_args, 256, 2)
         a.sx[row] = scale;
 }
 
-/* Quantizes rows that integers_wide does not support. A warp handles a row and reads the row
- * twice. */
+/* Quantizes all rows for which the faster kernel integers_wide cannot be used. A warp handles a row
+ * and reads the row twice. */
 KERNEL(integers, integers_args, 128, 1)
 {
     const int64_t row = (int64_t)blockIdx.x * 4 + WARP;
