@@ -34,9 +34,10 @@ static double number_in(const char *path, const char *key)
     return v;
 }
 
-/* Lowers *free_bytes to the minimum free memory of the control group at `dir` and of its ancestors,
- * up to the root group, whose path is the first `root` bytes of `dir`. Inactive file pages, which
- * the Linux kernel may drop, count as free memory, as in MemAvailable. */
+/* Lowers *free_bytes to the minimum free memory of the control group at `dir` and of its ancestors.
+ * The last of these ancestors is the root group, whose path is the first `root` bytes of `dir`.
+ * Inactive file pages, which the Linux kernel may drop, count as free memory, as in
+ * MemAvailable. */
 static void lower_to_group(char *dir, size_t root, int v2, double *free_bytes)
 {
     char path[1200];
@@ -60,8 +61,8 @@ static void lower_to_group(char *dir, size_t root, int v2, double *free_bytes)
 
 /* Lowers *free_bytes to the minimum free memory of all control groups of this process. The lines of
  * /proc/self/cgroup are "0::/a/b" for v2 and "7:cpu,memory:/a/b" for v1. A container often sees
- * only its own group, mounted at the root, so a path that does not exist is treated as the root
- * group. */
+ * only its own group, mounted at the root. If a path does not exist, the group at the root is used
+ * instead. */
 static void lower_to_groups(double *free_bytes)
 {
     char  line[1024], dir[1100];
@@ -88,8 +89,8 @@ static double machine_size(void)
     return number_in("/proc/meminfo", "MemTotal:") * 1024;
 }
 
-/* Returns the bytes of address space that the compute kernels of all device kinds will still
- * map. */
+/* Returns the bytes of address space that the compute kernels of all device kinds (CPU and GPU)
+ * will map in the future. */
 static double kernel_space(void)
 {
     double sum = 0;

@@ -112,10 +112,10 @@ static const xd_dev_ops mem_ops = {
     .close = close_cpu,
 };
 
-/* Returns the bytes of address space that kernels map when they first run, and that no memory plan
- * includes: oneDNN's code, tables and heap, and the stacks of the threads of oneDNN and of the
- * engine. In measurements, oneDNN mapped 40 to 53 MB if no convolutions ran on AMX tiles, and more
- * if many convolutions did. oneDNN aborts the process if it cannot map memory. */
+/* Returns the bytes of address space that kernels map when they first run: for oneDNN's code,
+ * tables and heap, and for the stacks of the threads of oneDNN and of the engine. No memory plan
+ * includes these bytes. In measurements, oneDNN mapped 40 to 53 MB if no convolutions ran on AMX
+ * tiles, and more if many convolutions did. oneDNN aborts the process if it cannot map memory. */
 static double address_space(void)
 {
     pthread_attr_t attr;
@@ -143,8 +143,8 @@ static int is_empty(const xd_weight *w)
 }
 
 /* Returns the bytes of a packed weight. If this processor cannot multiply the weight's type,
- * returns the size of the weight on a processor that can, because plans for other machines are also
- * computed on this processor. */
+ * returns the size of the weight on a processor that can. This size is needed because plans for
+ * other machines are also computed on this processor. */
 static size_t pack_size(xd_dev *d, xd_weight *w)
 {
     xd_cpu_dev *c = cpu_of(d);

@@ -30,7 +30,7 @@ static inline float exp_f(float x)
 {
     x = x < 88.5f ? x : 88.5f;
     x = x > -88.0f ? x : -88.0f;
-    /* an integer in its last bits, since the last bit has the weight 1 */
+    /* The last bit of this sum has the weight 1, so that the product is rounded to an integer. */
     float n = x * 1.44269504f + 12582912.0f;
     int32_t e = (int32_t)(float_bits(n) - float_bits(12582912.0f));
     n -= 12582912.0f;
@@ -1121,7 +1121,7 @@ typedef float vec;
 #endif
 
 /* Runs `n` rounds of 12 multiply-adds. The result is returned so that the compiler does not remove
- * the loop. */
+ * the loop that computes it. */
 static float fma_rounds(int64_t n, float x)
 {
     vec   m = V_SET(x), c = V_SET(1e-3f), s[12];

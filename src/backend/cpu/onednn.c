@@ -247,8 +247,8 @@ dnnl_primitive_desc_t xd_pd_reorder(xd_dnn *d, xd_md_ref from, xd_md_ref to)
 
 /* ---- primitives --------------------------------------------------------------------------- */
 
-/* The bytes of code and tables that this process will allocate for convolutions that are described
- * but not created yet, separately for convolutions with AMX tiles and without. The bytes were
+/* The bytes of code and tables that oneDNN will allocate for convolutions that are described but
+ * not created yet. Convolutions with AMX tiles and without are counted separately. The bytes were
  * measured per convolution. With AMX tiles a wide convolution needs 0.2 to 7.7 MB (1.4 to 4.5 MB on
  * average in an autoencoder), and a narrow convolution 0.2 to 0.8 MB. Without tiles a convolution
  * of small feature maps needs 1.0 to 1.5 MB, and one of large feature maps up to 2.3 MB, because
@@ -390,7 +390,7 @@ static void add_memory(xd_dnn *d, xd_prim *p, int arg, xd_md_ref m, void *data)
         }
     if (p->nargs == XD_PRIM_ARGS || !m ||
         dnnl_memory_create(&p->mem[p->nargs], m, d->engine, data) != dnnl_success)
-        return;  /* if this fails, the later execution of the primitive returns an error */
+        return;  /* after this failure, executing the primitive will return an error     */
     p->arg[p->nargs++] = arg;
 }
 

@@ -1,4 +1,4 @@
-/* onednn_conv.c - computes channels-last convolutions by oneDNN
+/* The images of a convolution may be views, which need not be contiguous.
  *
  * The images of a convolution may be views. If the kernel is 2-D and the view is not contiguous,
  * the frames of the view are computed one by one. If a frame itself is not contiguous, or the

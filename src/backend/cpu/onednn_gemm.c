@@ -2,10 +2,9 @@
  *
  * The packed layout of a weight is the layout that matmul prefers for PIN_ROWS input rows, also if
  * a GEMM has another number of rows. Bias, activation, gate and residual are post-operations of
- * oneDNN's matmul. If oneDNN does not support these post-operations or the output's strides, or
- * supports them only in its slow reference code, the matmul writes plain sums to scratch, and our
- * own epilogue in kernels.c computes the output. An input with unsupported strides is copied to
- * scratch. */
+ * oneDNN's matmul. If oneDNN does not support the post-operations or the output's strides, or has
+ * only slow reference code for them, the matmul writes plain sums to scratch. Our own epilogue in
+ * kernels.c then computes the output. An input with unsupported strides is copied to scratch. */
 #include "backend/cpu/onednn.h"
 
 #include "base/par.h"

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 
 /* Runs `n` rounds of 20 independent dot products. The result is returned so that the compiler does
- * not remove the loop. */
+ * not remove the loop that computes it. */
 static float dot_rounds(int64_t n, float x)
 {
     enum { CHAINS = 20 };

@@ -161,7 +161,8 @@ static xd_status run_piece(xd_cuda_dev *c, const piece *p)
 }
 
 /* Computes the attention of all samples. One launch handles at most ATTENTION_SAMPLES samples,
- * because the kernel's arguments have space for that many lengths. */
+ * because the kernel's arguments have space for the key counts of only ATTENTION_SAMPLES
+ * samples. */
 static xd_status run_samples(xd_cuda_dev *c, piece p)
 {
     const int64_t B = p.q->d[0];

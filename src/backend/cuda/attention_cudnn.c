@@ -2,11 +2,11 @@
  * shape
  *
  * cuDNN is used for 16-bit heads of at most 256 elements without masks, bias or soft cap. An
- * execution plan (cudnn_plan.h) computes attention of one shape. Before a model runs, its scratch
- * sizes are computed; a background thread then begins to compile the plans for the model's shapes.
- * Most plans are therefore compiled while the weights are loaded. Plans are stored in the user's
- * cache for later processes. If keys and values are in several segments, the segments are first
- * copied to one tensor. XDIT_CUDNN=0 turns cuDNN off, so that the flash kernels compute
+ * execution plan (cudnn_plan.h) computes attention of one shape. When the scratch sizes of a model
+ * are computed, before the model runs, a background thread begins to compile the plans for the
+ * model's shapes. Most plans are therefore compiled while the weights are loaded. Plans are stored
+ * in the user's cache for later processes. If keys and values are in several segments, the segments
+ * are first copied to one tensor. XDIT_CUDNN=0 turns cuDNN off, so that the flash kernels compute
  * everything. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/cudnn_plan.h"

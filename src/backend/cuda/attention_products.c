@@ -56,8 +56,8 @@ static xd_tensor head_of(const xd_tensor *t, int64_t b, int64_t h)
     return x;
 }
 
-/* Sets *x to the keys of a head (or to its values, if `values` is 1). The result is a view of the
- * only segment, or a copy of all segments at address `to`. */
+/* Sets *x to the keys of a head, or to the values of the head if `values` is 1. The result is a
+ * view of the only segment, or a copy of all segments at address `to`. */
 static xd_status gather_rows(xd_cuda_dev *c, const xd_attn_args *a, int values, int64_t b,
                              int64_t h, int64_t m, char *to, xd_tensor *x)
 {

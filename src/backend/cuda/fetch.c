@@ -108,8 +108,8 @@ double xd_cuda_link(xd_dev *d, int back)
 {
     xd_cuda_dev          *c = xd_cuda_of(d);
     const xd_cuda_driver *cu = c->cu;
-    /* The device memory of the copy is cuBLASLt's workspace, which no kernel uses because all work
-     * has ended. */
+    /* The device memory of the copy is cuBLASLt's workspace, which no kernel uses at that time
+     * because all queued work has ended. */
     CUdeviceptr           p = c->work;
     CUresult              r = cu->cuCtxSetCurrent(c->context);
     double                s = 0;

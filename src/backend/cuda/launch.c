@@ -29,8 +29,8 @@ static xd_status refuse_none(xd_err *e)
 
 /* Reports the error that the kernels were built with a newer CUDA version than the driver's. A
  * driver loads kernels of its own major version of CUDA and of earlier major versions. A driver
- * also loads kernels of a later minor version, unless it has to compile the PTX of these kernels.
- * `why` is the driver's message. */
+ * also loads kernels of a later minor version of CUDA, unless the driver has to compile these
+ * kernels from PTX. `why` is the driver's message. */
 static xd_status refuse_later(int release, int version, const char *why, xd_err *e)
 {
     return xd_fail(e, XD_EUNSUPPORTED, "the kernels of this build were made by CUDA %d.%d, but the "

@@ -131,8 +131,9 @@ static xd_status load_driver(xd_err *e)
     if (lacks)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "the CUDA driver is too old: it has no function %s", lacks);
-    /* The number of hardware queues is raised, because a rank uses more streams than the driver's
-     * default of 8 hardware queues, and streams that share a hardware queue wait for each other. */
+    /* The engine raises the number of hardware queues above the driver's default of 8, because a
+     * rank uses more than 8 streams, and streams that share a hardware queue wait for each
+     * other. */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     CUresult r = driver.cuInit(0);
     if (r == XD_CU_NO_DEVICE)
@@ -149,8 +150,8 @@ xd_status xd_cuda_load_driver(const xd_cuda_driver **cu, xd_err *e)
     return load_once(&has_driver, load_driver, e);
 }
 
-/* Opens cuBLASLt. CUDA 13's cuBLASLt does not start on a CUDA 12 driver, so with such a driver CUDA
- * 12's library is tried first. */
+/* Opens cuBLASLt. CUDA 13's cuBLASLt does not start on a CUDA 12 driver. With such a driver, the
+ * cuBLASLt of CUDA 12 is tried first. */
 static void *open_cublaslt(char *why, size_t size)
 {
     static const xd_library which[2] = { XD_LIB_CUBLASLT_13, XD_LIB_CUBLASLT_12 };

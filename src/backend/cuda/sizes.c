@@ -36,8 +36,8 @@ static int owns_none(xd_dev *d, const void *p)
     return 0;
 }
 
-/* Returns 0 bytes for libraries, because the memory limit in a machine description already excludes
- * the libraries' memory. */
+/* Returns 0 bytes for the memory of libraries, because the memory limit in a machine description
+ * does not include that memory. */
 static size_t kernel_bytes(const xd_dev *d)
 {
     (void)d;

@@ -6,18 +6,18 @@
  * keys at a time. The steps are pipelined: while the scores of a step of 32 keys are multiplied,
  * the scores of the previous step are stored from the tiles, and the scores of the step before that
  * become probabilities. The probabilities of a part (8 steps of keys) stay in the L1 cache until
- * all are computed. The part's probabilities are then multiplied by the values, 32 columns at a
- * time, with accumulators in tiles. The idea to compute the exponentials of the softmax during
- * matrix multiplies is from Shah et al. 2024 (FlashAttention-3).
+ * all probabilities of the part are computed. The part's probabilities are then multiplied by the
+ * values, 32 columns at a time, with accumulators in tiles. The idea to compute the exponentials of
+ * the softmax during matrix multiplies is from Shah et al. 2024 (FlashAttention-3).
  *
  * Unlike in the usual softmax, the row's largest score is not subtracted from the scores, because
- * finding the largest score takes long, and the exponents of f32 and bf16 allow larger and smaller
- * probabilities. By the Cauchy-Schwarz inequality no score of a query exceeds the query's norm
- * times the largest norm of a key. If this bound on the scores fits the exponent of bf16,
- * probabilities are powers of two of the scores themselves. If the bound does not fit, the first
- * score of a row is subtracted from the row's scores, and the results are checked for overflow. A
- * row whose probabilities overflowed is computed again, with its largest score subtracted from its
- * scores. */
+ * finding the largest score takes long. The exponents of f32 and bf16 have enough range for the
+ * resulting larger or smaller probabilities. By the Cauchy-Schwarz inequality no score of a query
+ * exceeds the query's norm times the largest norm of a key. If this bound on the scores fits the
+ * exponent of bf16, the probabilities are computed as powers of two without subtracting a score. If
+ * the bound is too large, the first score of a row is subtracted from the row's scores, and the
+ * results are checked for overflow. A row whose probabilities overflowed is computed again, with
+ * its largest score subtracted from its scores. */
 #include "backend/cpu/attn/attn.h"
 #include "backend/cpu/attn/plan.h"
 
@@ -155,7 +155,7 @@ ALWAYS_INLINE void prefetch_next_row(row_prefetch *x)
 
 /* ---- tile multiplies ---------------------------------------------------------------------- */
 
-/* A pending store: the destination of accumulators that are still in tiles 0 to 3. A tile store
+/* The destination to which the accumulators in tiles 0 to 3 have not been stored yet. A tile store
  * waits for the last multiply of the stored tile and delays all later instructions. Therefore each
  * tile store is placed between the tile multiplies of the next step. */
 typedef struct pending_store {
@@ -263,8 +263,8 @@ _Pragma("GCC unroll 4")
 #undef SOFTMAX
 }
 
-/* Adds the sum of each of the 32 rows of probabilities p to all LANES floats of the row's entry in
- * sum[32][LANES]. */
+/* Sums each of the 32 rows of the probabilities p, and adds the sum to each of the row's LANES
+ * floats in sum[32][LANES]. */
 static void sum_probabilities(const unit *p, int64_t steps, float *sum, pending_store *due)
 {
     static const unit ones[LANES] = { ONES, ONES, ONES, ONES, ONES, ONES, ONES, ONES,
@@ -461,8 +461,8 @@ static void prepare_scores(const strips *a, const part *x, int64_t j, const soft
     }
 }
 
-/* Replaces scores of -infinity by finite scores whose power of two is 0, also in the rows that pad
- * the strip to 32 queries. */
+/* Replaces scores of -infinity by finite scores whose power of two is 0. This includes the scores
+ * of rows that only pad the strip to 32 queries. */
 static void clamp_infinite(const strips *a, const part *x, float *s)
 {
     for (int64_t r = 0; r < STRIP; r++) {

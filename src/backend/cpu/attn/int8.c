@@ -11,10 +11,10 @@
  * Sums of integers are exact. The lowest bits of a sum are quantization noise, so a score is stored
  * in only 16 bits, after a multiplication by the ratio of the key's scale to the largest scale in
  * its key block. Probabilities are computed from these scores in 16-bit arithmetic. The difference
- * between a score and the row's largest score, multiplied by a factor, is an exponent of two in
- * fixed point with 7 fraction bits. Interpreted as bf16, such an exponent with the fraction f has
- * the mantissa 1 + f instead of 2^f; a table corrects the difference (powers_tmpl.h). Eight
- * instructions compute 32 probabilities from their scores.
+ * between a score and the row's largest score is multiplied by a factor. The product is an exponent
+ * of two in fixed point with 7 fraction bits. Interpreted as bf16, such an exponent with the
+ * fraction f has the mantissa 1 + f instead of 2^f; a table corrects the difference
+ * (powers_tmpl.h). Eight instructions compute 32 probabilities from their scores.
  *
  * Keys are stored with 128 added, since vpdpbusd multiplies unsigned by signed bytes; accumulators
  * start with a value that cancels this offset. */
@@ -42,9 +42,9 @@ enum {
 
 #define ONES 0x3f803f80u        /* the bits of two bf16 values of 1                            */
 
-/* Parameters of a query for the current key block. Each 16-bit parameter is stored twice in a
- * 32-bit integer. The exponent of a score is factor ((score - most) << left) / 2^15 + add, with
- * score - most clamped to at least `least`. */
+/* Parameters of a query, which convert its scores with the current key block to exponents of two.
+ * Each 16-bit parameter is stored twice in a 32-bit integer. The exponent of a score is factor
+ * ((score - most) << left) / 2^15 + add, with score - most clamped to at least `least`. */
 typedef struct query {
     float    scale;             /* scale of the query's integers, times all constant factors  */
     int32_t  start;  /* initial value of accumulators: -128 times the sum of the query's integers */
@@ -458,9 +458,9 @@ static void set_exponents(query *q, int most, float step, float add)
     q->add = twice((int)(add + 0.5f));
 }
 
-/* Sets the reference score of query row i to the row's largest score, or keeps an earlier reference
- * score that is lower by at most LIFT exponents of two. `scale` is the largest scale of a key in
- * the key block. */
+/* Sets the reference score of query row i to the row's largest score. An earlier reference score is
+ * kept if it is lower than the largest score by at most LIFT exponents of two. `scale` is the
+ * largest scale of a key in the key block. */
 static void set_reference(const job *w, const block *k, int64_t i, float scale)
 {
     query      *q = query_of(k, i);

@@ -1,7 +1,7 @@
 /* plain.c - computes attention in plain C, as the reference for the vector versions
  *
- * Each query row is processed separately: first its scores with all keys are computed, then the
- * softmax of the scores, then the weighted sum of the values. The code is neither blocked nor
+ * Each query row is processed separately: the function computes the row's scores with all keys, the
+ * softmax of the scores, and the weighted sum of the values. The code is neither blocked nor
  * fast. */
 #include "backend/cpu/attn/attn.h"
 
@@ -15,8 +15,8 @@ typedef struct job {
     const xd_attn_args *a;
     float              *scores;         /* scores of one query against m keys, [threads][m]    */
     int64_t             m, rep;
-    /* With int8 scores: the mean [D], the scales [m] and the integers [m,D] of the keys of each
-     * (batch, key head) pair. */
+    /* for int8 scores: the mean [D], the scales [m] and the quantized elements [m,D] of the keys of
+     * each (batch, key head) pair */
     float              *means, *scales;
     int8_t             *ints;
 } job;

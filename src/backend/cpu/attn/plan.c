@@ -35,8 +35,8 @@ static void cut_rows(xd_attn_plan *p, int threads, int tiles)
     p->blocks = p->rows ? xd_ceil_div(p->n, p->rows) : 0;
 }
 
-/* Splits the keys into blocks of equal size, because for each query row, a short last key block
- * takes almost as much time as a full block. */
+/* Splits the keys into blocks of equal size. For each query row, a short last key block would take
+ * almost as much time as a full block. */
 static void cut_keys(xd_attn_plan *p, const xd_attn_form *f)
 {
     int64_t most = f->tiles ? XD_ATTN_TILE_KEYS : f->quads ? XD_ATTN_INT_KEYS : XD_ATTN_KEYS;

@@ -109,8 +109,8 @@ static void copy_rows(const xd_gemm_job *p, float *to, int64_t r0, int64_t n, in
     }
 }
 
-/* Multiplies the copied input rows by WIDTH columns of the weight, for the inputs of one chunk, and
- * prefetches the memory at t.next. */
+/* Multiplies the copied input rows by WIDTH columns of the weight, for the inputs of one chunk.
+ * Meanwhile, prefetches memory from the address t.next on. */
 static void multiply_part(const xd_gemm_job *p, tile_args t, int last, int64_t c0, int64_t r0,
                           int64_t n)
 {
@@ -159,9 +159,9 @@ static void multiply_chunk(const block *o, const float *a, int64_t k, int64_t kn
     }
 }
 
-/* Computes `count` panels of the output for one block of rows. With a single tile of input rows,
- * the weights of each part (WIDTH columns) are read in the order of memory, because reading the
- * weights then dominates the time. */
+/* Computes `count` panels of the output for one block of rows. If there is only one tile of input
+ * rows, reading the weights dominates the time, so the weights of each part (WIDTH columns) are
+ * read in the order of memory. */
 static void multiply_panels(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, int64_t n,
                             char *tmp)
 {

@@ -12,7 +12,8 @@ enum {
      * input rows */
     GROUP_BYTES = 8 << 20,
     BLOCK_BYTES = 1200 << 10,   /* maximum bytes of a block's rows in one chunk of inputs    */
-    MIN_ROWS = 24,  /* minimum rows of a block, even if some threads then have no work            */
+    /* blocks of input rows are not made smaller than this to give all threads work */
+    MIN_ROWS = 24,
 };
 
 /* Returns the number of 32-bit units of a weight column in a chunk, which depends only on the
@@ -23,8 +24,8 @@ static int64_t chunk_units(int64_t units, int64_t most)
     return n > 1 ? xd_ceil_div(xd_ceil_div(units, n), 16) * 16 : units;
 }
 
-/* Returns the number of blocks of input rows. The number of blocks is as low as possible, unless a
- * few more blocks keep more threads busy in the last round of work. For each block, fetching a
+/* Returns the number of blocks of input rows. The number of blocks is the minimum, or a slightly
+ * larger number that keeps more threads busy in the last round of work. For each block, fetching a
  * panel of weights takes as much time as multiplying about four rows by the panel. */
 static int64_t blocks_of(int64_t M, int64_t most, int64_t panels, int threads)
 {
@@ -89,8 +90,8 @@ void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads)
     p->rows = xd_ceil_div(xd_ceil_div(p->M, blocks_of(p->M, most, p->panels, threads)), XD_TILE) *
               XD_TILE;
     p->blocks = xd_ceil_div(p->M, p->rows);
-    /* If blocks have few rows, multiplying by a panel takes so little time that distributing panels
-     * to threads one by one would cost more than the imbalance of several panels at a time. */
+    /* If blocks have few rows, multiplying by a panel takes very little time. Distributing panels
+     * to threads one by one would then cost more than the imbalance of several panels at a time. */
     p->per = xd_ceil_div(XD_TILE * 4, p->rows);
     while (p->per > 1 && xd_ceil_div(p->group, p->per) * p->blocks < 4 * threads)
         p->per--;

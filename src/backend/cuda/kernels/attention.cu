@@ -55,18 +55,19 @@ template <int f16> GPU uint32_t pack_small(float lo, float hi)
 }
 
 /* The current key segment of the tile loader. The segment contains the keys [begin, end), counted
- * over all segments. k and v are the addresses of this thread's chunk in the segment's first row of
- * keys and of values. step_k and step_v are the elements between rows. */
+ * over all segments. The fields k and v are the addresses of this thread's chunk in the segment's
+ * first key row and first value row. The fields step_k and step_v are the numbers of elements from
+ * one row to the next. */
 struct flash_source {
     const bf16 *k, *v;
     int64_t step_k, step_v;
     int s, begin, end, len;
 };
 
-/* The flash kernels for one set of template arguments. f16 is 1 for queries of F16, and 0 for
- * queries of BF16. The output has the type of the queries, or F32. HELD is 1 if registers hold the
- * fragments of the queries, and 0 if the queries are read from shared memory for each tile. BIAS is
- * 1 if there is a bias. */
+/* The functions of the flash kernel for one set of template arguments. The argument f16 is 1 for
+ * queries of F16, and 0 for queries of BF16. The output has the type of the queries, or F32. HELD
+ * is 1 if registers hold the fragments of the queries, and 0 if the queries are read from shared
+ * memory for each tile. BIAS is 1 if there is a bias. */
 template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
     enum {
         ROW = D16 + 8,                  /* elements between rows of a tile in shared memory    */
@@ -340,7 +341,8 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         const int64_t q0 = (int64_t)blockIdx.x * QUERIES, len = a.len[b];
         const int64_t last = q0 + QUERIES < a.n ? q0 + QUERIES : a.n;
         const int64_t row = a.first + q0 + WARP * 16 * HIGH + LANE / 4;
-        int64_t lo, hi, lo1, hi1;       /* key ranges of the block's first and last query      */
+        /* ranges of keys to which the block's first and last query attend */
+        int64_t lo, hi, lo1, hi1;
         range_of(a, a.first + q0, len, &lo, &hi);
         range_of(a, a.first + last - 1, len, &lo1, &hi1);
         const int tile0 = (int)(lo / KEYS), tiles = hi1 > lo ? (int)((hi1 - 1) / KEYS) + 1 : tile0;

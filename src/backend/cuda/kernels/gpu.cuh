@@ -273,8 +273,9 @@ GPU uint32_t gpu_load4(const void *p)
 
 /* Starts an asynchronous copy of 16 bytes to shared memory. Only the first `bytes` bytes (0 or 16)
  * are read, and the other bytes become zeros. The data has arrived after gpu_copy_wait and a
- * barrier. On the CPU, most blocks of threads copy the bytes only in gpu_copy_wait, and the blocks
- * that a test's random seed selects copy the bytes at once, so that tests find missing waits. */
+ * barrier. On the CPU, most blocks of threads copy the bytes only in gpu_copy_wait. The other
+ * blocks, which a test selects by its random seed, copy the bytes at once, so that tests find
+ * missing waits. */
 GPU void gpu_cp_async16(void *shared, const void *global, int bytes)
 {
 #ifdef __CUDACC__

@@ -73,8 +73,8 @@ KERNEL(moments_wide, moments_args, 128, 1)
     }
 }
 
-/* Sums the columns of an F64 matrix. A block of threads handles one column, and needs shared memory
- * of one double per thread. */
+/* Sums the columns of an F64 matrix. A block of threads sums one column of the matrix, and needs
+ * shared memory of one double per thread. */
 KERNEL(add_rows, add_rows_args, 128, 1)
 {
     double *sums = (double *)gpu_shared(), s = 0;
