@@ -44,8 +44,8 @@ xd_status xd_cuda_addmul(xd_dev *d, xd_stream *s, const xd_addmul *a, void *tmp)
 
 /* ---- views -------------------------------------------------------------------------------- */
 
-/* Returns the kernel arguments of a copy, with the dimensions of the tensors aligned at the last of
- * five dimensions. `in` may be absent. */
+/* Returns the kernel arguments of a copy. The kernel copies five dimensions, so tensors with fewer
+ * dimensions get leading dimensions of extent 1. `in` may be absent. */
 static copy_args view_of(const xd_tensor *out, const xd_tensor *in)
 {
     copy_args v = { .out = out->p, .in = in->p, .n = xd_count(*out),

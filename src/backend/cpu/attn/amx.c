@@ -155,9 +155,9 @@ ALWAYS_INLINE void prefetch_next_row(row_prefetch *x)
 
 /* ---- tile multiplies ---------------------------------------------------------------------- */
 
-/* The destination to which the accumulators in tiles 0 to 3 have not been stored yet. A tile store
- * waits for the last multiply of the stored tile and delays all later instructions. Therefore each
- * tile store is placed between the tile multiplies of the next step. */
+/* The destination of a tile store that is delayed, so that the accumulators are still in tiles 0 to
+ * 3. A tile store waits for the last multiply of the stored tile and delays all later instructions.
+ * Therefore each tile store is placed between the tile multiplies of the next step. */
 typedef struct pending_store {
     /* destination of the accumulators, or NULL if no store is pending */
     float  *to;
