@@ -12,8 +12,7 @@
 #include "base/log.h"
 
 enum {
-    /* minimum CUDA version, 12.0, which supports the large kernel arguments and the architecture
-     * sm_90a of our kernels */
+    /* minimum CUDA version that the driver supports: 12.0, the first version with sm_90a */
     OLDEST_DRIVER = 12000,
     /* minimum cuDNN version, 9.15, whose attention supports a key count for each sample */
     OLDEST_CUDNN = 91500,
