@@ -44,7 +44,8 @@ static const xd_plan_row rows[] = {
       XD_NAXES, "warm", 0, "1", XD_NEEDS_STALE, "# warm-up", XD_ALWAYS_FLAG | XD_ALWAYS_TEXT,
       XD_SAME_BITS },
     { TEXT(pipefusion_text, "first every", "WHEN",
-           "patches of a step with which the text passes the stages (default first)"),
+           "PipeFusion: send the text through the stages with the first patch of each step, or "
+           "with every patch (default first)"),
       XD_NAXES, NULL, 0, "first", XD_NEEDS_FLOWING_TEXT, "text with # patch", 0, XD_SAME_BITS },
     { SWITCH(use_parallel_vae, "split VAE decoding over all ranks by bands of rows"),
       XD_NAXES, "vae", 1, "", XD_NEEDS_GROUP, "VAE rows", 0, XD_SAME_BITS },
