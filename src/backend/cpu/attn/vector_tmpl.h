@@ -54,21 +54,20 @@ static vf add_bias(const job *w, const block *k, int64_t i, float *s, int64_t j0
 }
 
 /* Applies the soft cap to the raw scores of n keys: each score s becomes (softcap / scale)
- * tanh(scale s / softcap). The C library computes tanh for one score at a time. The last vector is
- * padded with copies of the last key's score, and these copies are capped too. */
+ * tanh(scale s / softcap). The C library computes tanh for one score at a time. */
 static void cap_scores(const job *w, float *s, int64_t n)
 {
     const float in = w->a->scale / w->a->softcap, out = in != 0 ? 1 / in : 0;
-    for (int64_t j = 0; j < vector_count(n) * LANES; j++)
+    for (int64_t j = 0; j < n; j++)
         s[j] = out * tanhf(in * s[j]);
 }
 
-/* Returns the maxima, in each lane, of the scores of n keys, rounded up to full vectors. */
+/* Returns the maxima, in each lane, of the scores of n keys. */
 static vf vector_max(const float *s, int64_t n)
 {
     vf top = v_set(-INFINITY);
     for (int64_t j = 0; j < n; j += LANES)
-        top = v_max(v_load(s + j), top);
+        top = v_max(v_keep(v_load(s + j), xd_min(n - j, LANES)), top);
     return top;
 }
 
