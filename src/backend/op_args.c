@@ -199,6 +199,11 @@ static int is_valid_segment(const xd_attn_args *a, const xd_kv *s, int64_t Hk)
            is_dense(&s->k) && is_dense(&s->v);
 }
 
+int64_t xd_weight_taps(const xd_weight *w)
+{
+    return w->nk ? (int64_t)w->kernel[0] * w->kernel[1] * w->kernel[2] : 1;
+}
+
 int64_t xd_attn_keys(const xd_attn_args *a)
 {
     int64_t m = 0;

@@ -33,6 +33,8 @@ xd_status xd_copy_check(const xd_copy *a, xd_types types);
 xd_status xd_qknorm_check(const xd_qknorm *a, xd_types types);
 xd_status xd_rotate_check(const xd_rotate *a, xd_types types);
 
+/* Returns the number of elements of a convolution's kernel; 1 for a linear layer. */
+int64_t   xd_weight_taps(const xd_weight *w);
 /* returns the number of keys in all segments of an attention call */
 int64_t   xd_attn_keys(const xd_attn_args *a);
 /* Returns the number of key heads Hk of an attention call, or the number of query heads H if the

@@ -19,7 +19,6 @@
 #include "convert/inside.h"
 
 static const char NOTE[] = ".xdit-convert.json";
-enum { MAXNOTE = 1 << 20 };
 
 /* ---- the note ------------------------------------------------------------------------------- */
 

@@ -31,8 +31,6 @@ int xd_dual_nlayers(const void *cfg)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-#define L1(a) 1, (int64_t[]){ a }
-
 void xd_pair_weights(xd_decl *d, const void *cfg, int layer, void *w_)
 {
     const xd_dual_cfg *c = cfg;
@@ -61,8 +59,8 @@ void xd_solo_weights(xd_decl *d, const void *cfg, int layer, void *w_)
     xd_w_linear(d, &w->out, "proj_out",
                 &(xd_linear_spec){ .nparts = 2, .parts = (int64_t[]){ D, 4 * D }, .out = D,
                                    .split = XD_ROW, .unit = hd, .bias = 1 });
-    xd_w_vec(d, &w->norm_q, "attn.norm_q.weight", L1(hd));
-    xd_w_vec(d, &w->norm_k, "attn.norm_k.weight", L1(hd));
+    xd_w_vec(d, &w->norm_q, "attn.norm_q.weight", 1, &hd);
+    xd_w_vec(d, &w->norm_k, "attn.norm_k.weight", 1, &hd);
 }
 
 /* ---- positions ---------------------------------------------------------------------------- */

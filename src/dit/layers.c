@@ -5,8 +5,6 @@
 
 #include "exec/tables.h"
 
-#define L1(a) 1, (int64_t[]){ a }
-
 void xd_mlp_weights(xd_decl *d, const char *name, xd_mlp *m, int64_t in, int64_t mid, int64_t out)
 {
     xd_w_enter(d, "%s", name);
@@ -181,8 +179,8 @@ void xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln 
     xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = n->qkv, .in = D, .out = { D, D, D },
                                              .split = XD_COL, .unit = hd, .bias = 1 });
     if (f->qk_norm) {
-        xd_w_vec(d, &w->norm_q, n->norm_q, L1(hd));
-        xd_w_vec(d, &w->norm_k, n->norm_k, L1(hd));
+        xd_w_vec(d, &w->norm_q, n->norm_q, 1, &hd);
+        xd_w_vec(d, &w->norm_k, n->norm_k, 1, &hd);
     }
     if (f->last)
         return;

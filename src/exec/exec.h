@@ -36,7 +36,6 @@ typedef struct xd_halo_args {
 /* The hooks of one parallel method. A call of a NULL hook is forwarded to the next entry of the
  * stack. */
 struct xd_hooks {
-    const char *name;
     /* Computes the attention of this rank's tokens over all ranks' tokens: fills a->out (and
      * a->lse, the log-sum-exp of the scores). */
     void (*attn)(xd_exec *x, const xd_hooks *m, xd_attn_args *a);

@@ -145,7 +145,7 @@ xd_gathering xd_gather_plan(const xd_decl *d, const xd_weight *w, const xd_matri
     const xd_mat_part *parts = m->parts;
     const xd_mat_cols *c = &m->cols;
     int                n = m->n, turned;
-    xd_gathering       g = { .parts = parts, .c = c, .n = n, .stays = stays };
+    xd_gathering       g = { .parts = parts, .c = c, .n = n };
     g.whole = n == 1 && parts[0].rows == parts[0].out && c->total == parts[0].in;
     g.type = stored_type(d, parts, n, &g.blocks);
     g.as_is = w->type == XD_F8E4M3 && g.type == XD_F8E4M3;

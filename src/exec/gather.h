@@ -37,7 +37,6 @@ typedef struct xd_gathering {
     int64_t  band; /* number of rows in each band that is packed separately; 0: no bands */
     int      copies;            /* 1: some rows are copied before they are packed              */
     int      sums;              /* 1: LoRA terms are added to a part                           */
-    int      stays;             /* 1: the matrix stays as stored in its file                   */
     xd_dtype type;              /* element type of the copied rows                             */
     /* bytes of the buffer for copied rows: for all rows, or one band per thread */
     size_t   copy_bytes;

@@ -89,6 +89,6 @@ static void local_rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor 
 }
 
 const xd_hooks xd_hooks_local = {
-    .name = "local", .attn = local_attn, .conv = local_conv, .sum = local_sum,
+    .attn = local_attn, .conv = local_conv, .sum = local_sum,
     .halo = local_halo, .rowsum = local_rowsum,
 };

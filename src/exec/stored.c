@@ -319,8 +319,8 @@ static xd_gathering plan_fours(const xd_decl *d, const xd_lin *l, const xd_matri
 /* Plans how the rows of the quantized matrix are packed for GEMMs. */
 static xd_gathering plan_held(const xd_decl *d, xd_lin *l, const xd_matrix *held)
 {
-    xd_gathering g = { .parts = held->parts, .c = &held->cols, .n = held->n, .stays = 1,
-                       .blocks = 1, .copies = 1, .type = XD_F32,
+    xd_gathering g = { .parts = held->parts, .c = &held->cols, .n = held->n, .blocks = 1,
+                       .copies = 1, .type = XD_F32,
                        .band = d->dev->ops->pack_band(d->dev, &l->w) };
     plan_groups(l, &g);
     return g;

@@ -48,7 +48,7 @@ int xd_stream_plan_make(xd_stream_plan *p, const xd_block_sizes *w, double have,
 
 /* ---- the stream --------------------------------------------------------------------------- */
 
-typedef struct streamed { int layer; char *host; size_t bytes; } streamed;
+typedef struct streamed { char *host; size_t bytes; } streamed;
 
 struct xd_weight_stream {
     xd_stream_memory m;
@@ -90,7 +90,7 @@ static void list_items(xd_weight_stream *s, const xd_block_sizes *w)
             continue;
         s->at[i] = k;
         char *host = s->pinned ? s->pinned + used : NULL; /* is NULL if the weights stay in files */
-        s->item[k++] = (streamed){ s->first + i, host, w->block[i] };
+        s->item[k++] = (streamed){ host, w->block[i] };
         used += w->block[i];
     }
 }

@@ -33,8 +33,8 @@ enum { XD_AV_UTIL, XD_AV_CODEC, XD_AV_FORMAT, XD_AV_SCALE, XD_AV_LIBS };
     X(FORMAT, av_find_best_stream) X(FORMAT, av_interleaved_write_frame)                          \
     X(FORMAT, av_read_frame) X(FORMAT, av_write_trailer)                                          \
     X(FORMAT, avformat_alloc_output_context2) X(FORMAT, avformat_free_context)                    \
-    X(FORMAT, avformat_alloc_context) X(FORMAT, avformat_close_input)                             \
-    X(FORMAT, avformat_find_stream_info) X(FORMAT, avformat_open_input)                           \
+    X(FORMAT, avformat_close_input) X(FORMAT, avformat_find_stream_info)                          \
+    X(FORMAT, avformat_open_input)                                                                \
     X(FORMAT, avformat_new_stream) X(FORMAT, avformat_write_header) X(FORMAT, avio_alloc_context) \
     X(FORMAT, avio_context_free) X(FORMAT, avio_flush)                                            \
     X(SCALE, sws_alloc_context) X(SCALE, sws_freeContext) X(SCALE, sws_getCoefficients)           \

@@ -53,7 +53,6 @@ typedef struct reader {         /* state of a LoRA file while it is read        
 typedef struct module {
     char    name[XD_LORA_NAME];
     int64_t slot[XD_LORA_SLOTS];        /* the module's tensors (indices in the file); -1: none  */
-    int     nslot;
 } module;
 
 /* ---- alphas of a file --------------------------------------------------------------------- */
@@ -527,7 +526,7 @@ static int by_module(const void *a, const void *b)
 /* Reads all keys of one module, k[0..n). */
 static xd_status read_all_keys(reader *r, const key *k, int n)
 {
-    module m = { .nslot = 0 };
+    module m = { 0 };
     int    taken[XD_LORA_SLOTS] = { 0 };
     snprintf(m.name, sizeof m.name, "%.*s", (int)k->len, k->name);
     for (int i = 0; i < XD_LORA_SLOTS; i++)

@@ -119,7 +119,7 @@ static xd_status open_displaced(const xd_method_args *a, const xd_hooks *next, x
     displaced *s = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "no memory for displaced patches");
-    s->hooks = (xd_hooks){ .name = "displaced", .attn = displaced_attn, .next = next, .priv = s };
+    s->hooks = (xd_hooks){ .attn = displaced_attn, .next = next, .priv = s };
     s->topo = a->topo, s->dev = a->dev, s->type = a->act;
     s->first = a->first, s->nlayers = a->last - a->first, s->sites = a->sites;
     s->count = xd_my_passes(a) * s->nlayers * s->sites;

@@ -318,7 +318,7 @@ static xd_status open_fast_attn(const xd_method_args *a, const xd_hooks *next, x
     fast *s = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "no memory for fast_attn");
-    s->hooks = (xd_hooks){ .name = "fast_attn", .attn = fast_attn, .next = next, .priv = s };
+    s->hooks = (xd_hooks){ .attn = fast_attn, .next = next, .priv = s };
     s->table = a->ways;
     s->topo = a->topo, s->dev = a->dev, s->type = a->act;
     s->first = a->first, s->nlayers = a->last - a->first, s->sites = a->sites;

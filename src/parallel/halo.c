@@ -352,7 +352,7 @@ static xd_status open_halo(const xd_method_args *a, const xd_hooks *next, xd_hoo
     halo *h = calloc(1, sizeof *h);
     if (!h)
         return xd_fail(e, XD_ENOMEM, "no memory for the parallel VAE");
-    h->hooks = (xd_hooks){ .name = "halo", .attn = halo_attn, .conv = halo_conv, .halo = halo_rows,
+    h->hooks = (xd_hooks){ .attn = halo_attn, .conv = halo_conv, .halo = halo_rows,
                            .rowsum = halo_rowsum, .next = next, .priv = h };
     h->c = a->rows;
     h->scale = 1;

@@ -75,7 +75,7 @@ static xd_status open_references(const xd_method_args *a, const xd_hooks *next, 
         free(s);
         return xd_fail(e, XD_ENOMEM, "no memory for reference images");
     }
-    s->hooks = (xd_hooks){ .name = "references", .attn = references_attn, .next = next, .priv = s };
+    s->hooks = (xd_hooks){ .attn = references_attn, .next = next, .priv = s };
     s->room = room;
     xd_status st = xd_kept_open(&s->kept, a, xd_member_tokens(l, a->topo, XD_REF, l->npatch),
                                 "reference images", e);

@@ -302,7 +302,7 @@ static xd_status open_ring(const xd_method_args *a, const xd_hooks *next, xd_hoo
     ring *s = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "no memory for ring attention");
-    s->hooks = (xd_hooks){ .name = "ring", .attn = ring_attn, .next = next, .priv = s };
+    s->hooks = (xd_hooks){ .attn = ring_attn, .next = next, .priv = s };
     s->topo = a->topo;
     s->dev = a->dev;
     set_sizes(s, a);

@@ -85,7 +85,7 @@ static xd_status open_stale(const xd_method_args *a, const xd_hooks *next, xd_ho
     stale *s = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "no memory for PipeFusion");
-    s->hooks = (xd_hooks){ .name = "stale", .attn = stale_attn, .next = next, .priv = s };
+    s->hooks = (xd_hooks){ .attn = stale_attn, .next = next, .priv = s };
     xd_status st = xd_kept_open(&s->kept, a, xd_member_rows(a->lay, a->topo, XD_ALL,
                                                             a->topo->at[XD_RING]), "PipeFusion", e);
     s->hooks.bytes = s->kept.bytes;

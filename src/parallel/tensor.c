@@ -41,7 +41,7 @@ static xd_status open_tensor(const xd_method_args *a, const xd_hooks *next, xd_h
     tensor *s = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "no memory for tensor parallelism");
-    s->hooks = (xd_hooks){ .name = "tensor", .sum = tensor_sum, .next = next, .priv = s };
+    s->hooks = (xd_hooks){ .sum = tensor_sum, .next = next, .priv = s };
     s->c = a->topo->group[XD_TENSOR];
     *out = &s->hooks;
     return XD_OK;

@@ -159,7 +159,7 @@ static xd_status open_ulysses(const xd_method_args *a, const xd_hooks *next, xd_
     ulysses *s = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "no memory for Ulysses attention");
-    s->hooks = (xd_hooks){ .name = "ulysses", .attn = ulysses_attn, .next = next, .priv = s };
+    s->hooks = (xd_hooks){ .attn = ulysses_attn, .next = next, .priv = s };
     s->topo = a->topo;
     s->heads = a->lay->heads;
     s->dev = a->dev;

@@ -276,7 +276,7 @@ static xd_status open_window(const xd_method_args *a, const xd_hooks *next, xd_h
     window *s = calloc(1, sizeof *s);
     if (!s)
         return xd_fail(e, XD_ENOMEM, "no memory for attention_window");
-    s->hooks = (xd_hooks){ .name = "window", .attn = window_attn, .next = next, .priv = s };
+    s->hooks = (xd_hooks){ .attn = window_attn, .next = next, .priv = s };
     s->topo = a->topo;
     set_axes(s, a);
     /* the borders between the ranks' shards split runs of consecutive tokens, which needs more

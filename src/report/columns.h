@@ -7,8 +7,6 @@
 
 #include <stddef.h>
 
-enum { XD_MAXCOLUMNS = 16 };
-
 typedef struct xd_column {
     const char *title;
     /* gap: number of spaces before the column. width: width of the column in letters; a negative

@@ -94,8 +94,6 @@ static int64_t projection_width(const void *c)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-#define L1(a) 1, (int64_t[]){ a }
-
 static void blk_weights(xd_decl *d, const void *c, int layer, void *w)
 {
     (void)layer;

@@ -149,8 +149,6 @@ static int64_t width(const void *c)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-#define L1(a) 1, (int64_t[]){ a }
-
 static void declare_bias(xd_decl *d, const cfg *c, xd_tensor *bias, const char *name)
 {
     xd_w_vec(d, bias, name, 2, (int64_t[]){ c->buckets, c->heads });
@@ -165,7 +163,7 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     (void)layer;
 
     xd_w_enter(d, "layer.0");
-    xd_w_vec(d, &w->norm1, "layer_norm.weight", L1(c->dim));
+    xd_w_vec(d, &w->norm1, "layer_norm.weight", 1, &c->dim);
     xd_w_enter(d, "SelfAttention");
     xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = c->dim,
                                              .out = { inner, inner, inner }, .split = XD_COL,
@@ -177,7 +175,7 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     xd_w_leave(d), xd_w_leave(d);
 
     xd_w_enter(d, "layer.1");
-    xd_w_vec(d, &w->norm2, "layer_norm.weight", L1(c->dim));
+    xd_w_vec(d, &w->norm2, "layer_norm.weight", 1, &c->dim);
     xd_w_enter(d, "DenseReluDense");
     if (c->gated)
         xd_w_fused(d, &w->wi, &(xd_fused_spec){ .n = 2, .names = wi, .in = c->dim,
@@ -198,7 +196,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
         declare_bias(d, c, &g->bias,
                      "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight");
     g->heads = xd_cut((xd_span){ 0, c->heads }, d->tp_at, d->tp > 0 ? d->tp : 1);
-    xd_w_vec(d, &g->norm, "encoder.final_layer_norm.weight", L1(c->dim));
+    xd_w_vec(d, &g->norm, "encoder.final_layer_norm.weight", 1, &c->dim);
 }
 
 /* ---- positions ---------------------------------------------------------------------------- */

@@ -133,7 +133,7 @@ static void add_others(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io
 static void factors_of_a_share(void **state)
 {
     static const float eps = 0.03f;
-    const xd_hooks     hooks = { .name = "test", .sum = add_others, .next = &xd_hooks_local };
+    const xd_hooks     hooks = { .sum = add_others, .next = &xd_hooks_local };
     bench              b;
     xd_exec            x;
     float              rows[ROWS * 2 * MINE], f[2 * ROWS], ones[MINE], y[ROWS * MINE];

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "backend/op_args.h"
 #include "base/arena.h"
 
 typedef struct count {
@@ -119,21 +120,13 @@ static size_t scratch(xd_dev *d, xd_op op, const void *args)
     return real ? real->ops->scratch(real, op, args) : 0;
 }
 
-static int64_t element_count(const xd_weight *w)
-{
-    int64_t n = w->out * w->in;
-    for (int i = 0; i < 3 && w->nk; i++)
-        n *= w->kernel[i];
-    return n;
-}
-
 static size_t pack_size(xd_dev *d, xd_weight *w)
 {
     xd_dev *real = count_of(d)->real;
     if (real)
         return real->ops->pack_size(real, w);
     w->layout = 0;
-    w->bytes = (size_t)element_count(w) * xd_dtype_size(w->type);
+    w->bytes = (size_t)(w->out * w->in * xd_weight_taps(w)) * xd_dtype_size(w->type);
     if (xd_is_quantized(w->type))
         w->bytes += (size_t)w->out * sizeof(float);
     return w->bytes;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/op_args.h"
 #include "base/log.h"
 #include "base/par.h"
 
@@ -478,10 +479,7 @@ xd_md_ref xd_weight_packed(const xd_prim *p)
 /* Returns the number of elements of a weight before packing. */
 static int64_t element_count(const xd_weight *w)
 {
-    int64_t n = w->out * w->in;
-    for (int i = 0; i < 3 && w->nk; i++)
-        n *= w->kernel[i];
-    return n;
+    return w->out * w->in * xd_weight_taps(w);
 }
 
 static size_t round_up_64(size_t n)

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "backend/op_args.h"
 #include "base/par.h"
 
 enum {
@@ -17,14 +18,6 @@ enum {
      * reduces rounding errors */
     DEEP = 256,
 };
-
-static int64_t taps_of(const xd_weight *w)
-{
-    int64_t n = 1;
-    for (int i = 0; i < 3; i++)
-        n *= w->nk ? w->kernel[i] : 1;
-    return n;
-}
 
 static int64_t groups_of(const xd_weight *w)
 {
@@ -39,14 +32,14 @@ static int64_t panels_of(const xd_weight *w)
 size_t xd_plain_pack_size(xd_weight *w)
 {
     w->layout = 1;
-    w->bytes = (size_t)(groups_of(w) * taps_of(w) * panels_of(w) * w->in * PANEL) *
+    w->bytes = (size_t)(groups_of(w) * xd_weight_taps(w) * panels_of(w) * w->in * PANEL) *
                xd_dtype_size(w->type);
     return w->bytes;
 }
 
 xd_status xd_plain_pack(const xd_weight *w, xd_tensor src)
 {
-    int64_t G = groups_of(w), T = taps_of(w), P = panels_of(w), O = w->out / G;
+    int64_t G = groups_of(w), T = xd_weight_taps(w), P = panels_of(w), O = w->out / G;
     int64_t size = (int64_t)xd_dtype_size(src.type);
     if (w->type != XD_F32)
         return XD_EUNSUPPORTED;
@@ -65,7 +58,7 @@ xd_status xd_plain_pack(const xd_weight *w, xd_tensor src)
 static const float *panel(const xd_weight *w, int64_t group, int64_t tap, int64_t p)
 {
     return (const float *)w->p +
-           ((group * taps_of(w) + tap) * panels_of(w) + p) * w->in * PANEL;
+           ((group * xd_weight_taps(w) + tap) * panels_of(w) + p) * w->in * PANEL;
 }
 
 static void deep_tile(const xd_kernels *k, float *acc, const float *a, int64_t lda,

@@ -25,14 +25,6 @@ int xd_cuda_heads_aligned(const xd_tensor *t, int64_t bytes)
     return all;
 }
 
-int64_t xd_cuda_attention_keys(const xd_attn_args *a)
-{
-    int64_t m = 0;
-    for (int i = 0; i < a->nkv; i++)
-        m += a->kv[i].k.d[1];
-    return m;
-}
-
 int xd_cuda_attention_aligned(const xd_attn_args *a, const xd_tensor *q, const xd_tensor *out)
 {
     int all = xd_cuda_heads_aligned(q, 16) && xd_cuda_heads_aligned(out, 16);

@@ -239,7 +239,7 @@ static int is_plain(const xd_attn_args *a)
 
 static int is_large(const xd_attn_args *a, const xd_tensor *q)
 {
-    return q->d[1] > 0 && q->d[1] * xd_cuda_attention_keys(a) >= LEAST_SCORES;
+    return q->d[1] > 0 && q->d[1] * xd_attn_keys(a) >= LEAST_SCORES;
 }
 
 /* Writes the strides of tensor t to s. If there is only one sample, the stride between samples has
@@ -261,7 +261,7 @@ static xd_tensor joined(const xd_attn_args *a, int values, void *to)
     if (a->nkv == 1)
         return *t;
     xd_tensor x = *t;
-    x.p = to, x.d[1] = xd_cuda_attention_keys(a);
+    x.p = to, x.d[1] = xd_attn_keys(a);
     x.s[2] = x.d[3], x.s[1] = x.d[2] * x.s[2], x.s[0] = x.d[1] * x.s[1];
     return x;
 }
@@ -347,7 +347,7 @@ static places places_of(const xd_attn_args *a)
 {
     places        p = { 0 };
     const size_t  e = xd_dtype_size(a->q.type);
-    const int64_t B = a->q.d[0], m = a->nkv > 1 ? B * xd_cuda_attention_keys(a) * a->q.d[3] : 0;
+    const int64_t B = a->q.d[0], m = a->nkv > 1 ? B * xd_attn_keys(a) * a->q.d[3] : 0;
     p.v = xd_cuda_after(p.k, m * xd_attn_heads_kv(a), e);
     p.lengths = xd_cuda_after(p.v, m * xd_attn_heads_kv(a), e);
     p.end = xd_cuda_after(p.lengths, a->kv_len ? 2 * B : 0, sizeof(int32_t));

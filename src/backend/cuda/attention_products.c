@@ -23,7 +23,7 @@ static places places_of(const xd_attn_args *a)
 {
     places p = { 0 };
     size_t e = xd_dtype_size(a->q.type);
-    p.m = xd_cuda_attention_keys(a);
+    p.m = xd_attn_keys(a);
     p.ld = xd_round_up(xd_max(p.m, 1), 8);
     const int64_t fit = BAND_BYTES / (p.ld * (int64_t)(sizeof(float) + e));
     p.rows = xd_max(xd_min(xd_max(fit, FEWEST), a->q.d[1]), 1);

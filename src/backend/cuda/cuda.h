@@ -306,8 +306,6 @@ int       xd_cuda_heads_aligned(const xd_tensor *t, int64_t bytes);
  * be multiples of 16. (Several segments are first copied to one aligned tensor.) */
 int       xd_cuda_attention_aligned(const xd_attn_args *a, const xd_tensor *q,
                                     const xd_tensor *out);
-/* returns the number of keys in all segments */
-int64_t   xd_cuda_attention_keys(const xd_attn_args *a);
 
 /* ---- cublaslt.c --------------------------------------------------------------------------- */
 

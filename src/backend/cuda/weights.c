@@ -13,17 +13,13 @@
 /* number of rows that a thread packs at a time; number of elements of a buffer */
 enum { BAND = 64, CHUNK = 1 << 20 };
 
-static int64_t taps_of(const xd_weight *w)
-{
-    return w->nk ? (int64_t)w->kernel[0] * w->kernel[1] * w->kernel[2] : 1;
-}
-
 /* Returns the number of elements between rows of a packed weight. For a linear layer this is a
  * multiple of 8, or of 16 if the elements have 8 bits, so that rows begin at multiples of 16
  * bytes. */
 int64_t xd_cuda_weight_stride(const xd_weight *w)
 {
-    return w->nk ? w->in * taps_of(w) : xd_round_up(w->in, xd_is_quantized(w->type) ? 16 : 8);
+    return w->nk ? w->in * xd_weight_taps(w)
+                 : xd_round_up(w->in, xd_is_quantized(w->type) ? 16 : 8);
 }
 
 static size_t row_bytes(const xd_weight *w)
@@ -113,7 +109,7 @@ static float quantize_row(void *to, const xd_weight *w, const char *from, xd_dty
 /* Transposes one filter of a convolution from [in][taps] to [taps][in]. */
 static void turn_filter(char *to, const xd_weight *w, const char *from, xd_dtype src)
 {
-    int64_t T = taps_of(w);
+    int64_t T = xd_weight_taps(w);
     size_t  e = xd_dtype_size(w->type), es = xd_dtype_size(src);
     for (int64_t i = 0; i < w->in; i++)
         for (int64_t t = 0; t < T; t++)
@@ -147,7 +143,7 @@ static void fill_rows(buffers *b, const xd_weight *w, const char *from, xd_dtype
                       int64_t n)
 {
     size_t bytes = row_bytes(w);
-    size_t each = (size_t)(w->in * taps_of(w)) * xd_dtype_size(src);
+    size_t each = (size_t)(w->in * xd_weight_taps(w)) * xd_dtype_size(src);
     memset(b->rows, 0, (size_t)n * bytes);
     for (int64_t i = 0; i < n; i++) {
         char       *to = b->rows + (size_t)i * bytes;
@@ -172,7 +168,8 @@ xd_status xd_cuda_pack_rows(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     int64_t      rows = src.d[0];
-    size_t each = (size_t)(w->in * taps_of(w)) * xd_dtype_size(src.type), bytes = row_bytes(w);
+    size_t each = (size_t)(w->in * xd_weight_taps(w)) * xd_dtype_size(src.type);
+    size_t bytes = row_bytes(w);
     buffers      b = { 0 };
     if (!can_pack(w))
         return XD_EUNSUPPORTED;

@@ -162,8 +162,6 @@ static int nlayers(const void *c)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-#define L1(a) 1, (int64_t[]){ a }
-
 static void declare_norm(xd_decl *d, const cfg *c, const char *name, xd_tensor *gain,
                          xd_tensor *bias)
 {
@@ -204,10 +202,10 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
                                              .split = XD_COL, .unit = hd, .bias = c->bias });
     xd_w_linear(d, &w->out, "to_out.0", &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
                                                            .unit = hd, .bias = 1 });
-    xd_w_vec(d, &w->q_gain, "norm_q.weight", L1(hd));
-    xd_w_vec(d, &w->q_bias, "norm_q.bias", L1(hd));
-    xd_w_vec(d, &w->k_gain, "norm_k.weight", L1(hd));
-    xd_w_vec(d, &w->k_bias, "norm_k.bias", L1(hd));
+    xd_w_vec(d, &w->q_gain, "norm_q.weight", 1, &hd);
+    xd_w_vec(d, &w->q_bias, "norm_q.bias", 1, &hd);
+    xd_w_vec(d, &w->k_gain, "norm_k.weight", 1, &hd);
+    xd_w_vec(d, &w->k_bias, "norm_k.bias", 1, &hd);
     xd_w_leave(d);
     zero_weights(d, c, "norm2", &w->after);
     xd_w_linear(d, &w->up, "ff.net.0.proj",

@@ -97,8 +97,6 @@ static void info(const void *c_, xd_dit_info *out)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-#define L1(a) 1, (int64_t[]){ a }
-
 static const struct names {
     const char *qkv[3], *out, *norm_q, *norm_k, *up, *down;
 } names_of[2] = {
@@ -114,8 +112,8 @@ static void side_weights(xd_decl *d, const cfg *c, const struct names *n, side *
     int64_t D = c->dual.dim, F = c->mlp, hd = c->dual.head_dim;
     xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = n->qkv, .in = D, .out = { D, D, D },
                                              .split = XD_COL, .unit = hd });
-    xd_w_vec(d, &w->norm_q, n->norm_q, L1(hd));
-    xd_w_vec(d, &w->norm_k, n->norm_k, L1(hd));
+    xd_w_vec(d, &w->norm_q, n->norm_q, 1, &hd);
+    xd_w_vec(d, &w->norm_k, n->norm_k, 1, &hd);
     xd_w_linear(d, &w->out, n->out, &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
                                                        .unit = hd });
     xd_w_linear(d, &w->up, n->up, &(xd_linear_spec){ .in = D, .nouts = 2,
@@ -144,8 +142,8 @@ static void solo_weights(xd_decl *d, const void *c_, int layer, void *w_)
     xd_w_linear(d, &w->out, "attn.to_out",
                 &(xd_linear_spec){ .nparts = 2, .parts = (int64_t[]){ D, F }, .out = D,
                                    .split = XD_ROW, .unit = hd });
-    xd_w_vec(d, &w->norm_q, "attn.norm_q.weight", L1(hd));
-    xd_w_vec(d, &w->norm_k, "attn.norm_k.weight", L1(hd));
+    xd_w_vec(d, &w->norm_q, "attn.norm_q.weight", 1, &hd);
+    xd_w_vec(d, &w->norm_k, "attn.norm_k.weight", 1, &hd);
 }
 
 static void plain(xd_decl *d, xd_lin *w, const char *name, int64_t in, int64_t out)

@@ -177,8 +177,6 @@ static void info(const void *c_, xd_dit_info *out)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-#define L1(a) 1, (int64_t[]){ a }
-
 static void skip_weights(xd_decl *d, const void *c_, blk *w)
 {
     const cfg *c = c_;

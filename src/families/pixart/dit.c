@@ -174,8 +174,6 @@ static int nlayers(const void *c)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-#define L1(a) 1, (int64_t[]){ a }
-
 static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
 {
     static const char *const qkv[] = { "to_q", "to_k", "to_v" }, *const kv[] = { "to_k", "to_v" };

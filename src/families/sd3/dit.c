@@ -118,8 +118,6 @@ static int nlayers(const void *c)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-#define L1(a) 1, (int64_t[]){ a }
-
 static int64_t active_width(const void *c)
 {
     return ((const cfg *)c)->dim;
@@ -152,8 +150,8 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     xd_w_linear(d, &w->out, "to_out.0", &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
                                                            .unit = hd, .bias = 1 });
     if (c->qk_norm[0]) {
-        xd_w_vec(d, &w->norm_q, "norm_q.weight", L1(hd));
-        xd_w_vec(d, &w->norm_k, "norm_k.weight", L1(hd));
+        xd_w_vec(d, &w->norm_q, "norm_q.weight", 1, &hd);
+        xd_w_vec(d, &w->norm_k, "norm_k.weight", 1, &hd);
     }
     xd_w_leave(d);
 }

@@ -184,8 +184,6 @@ static int nlayers(const void *c)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-#define L1(a) 1, (int64_t[]){ a }
-
 static void self_weights(xd_decl *d, const cfg *c, blk *w)
 {
     static const char *const qkv[] = { "to_q", "to_k", "to_v" };
@@ -195,8 +193,8 @@ static void self_weights(xd_decl *d, const cfg *c, blk *w)
                                              .split = XD_COL, .unit = hd, .bias = 1 });
     xd_w_linear(d, &w->out, "to_out.0", &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
                                                            .unit = hd, .bias = 1 });
-    xd_w_vec(d, &w->q_gain, "norm_q.weight", L1(D));
-    xd_w_vec(d, &w->k_gain, "norm_k.weight", L1(D));
+    xd_w_vec(d, &w->q_gain, "norm_q.weight", 1, &D);
+    xd_w_vec(d, &w->k_gain, "norm_k.weight", 1, &D);
     xd_w_leave(d);
 }
 
@@ -212,13 +210,13 @@ static void cross_weights(xd_decl *d, const cfg *c, blk *w)
                                             .split = XD_COL, .unit = hd, .bias = 1 });
     xd_w_linear(d, &w->cross, "to_out.0",
                 &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd, .bias = 1 });
-    xd_w_vec(d, &w->cross_q, "norm_q.weight", L1(D));
-    xd_w_vec(d, &w->cross_k, "norm_k.weight", L1(D));
+    xd_w_vec(d, &w->cross_q, "norm_q.weight", 1, &D);
+    xd_w_vec(d, &w->cross_k, "norm_k.weight", 1, &D);
     if (c->image) {
         xd_w_fused(d, &w->image_kv,
                    &(xd_fused_spec){ .n = 2, .names = added, .in = D, .out = { D, D },
                                      .split = XD_COL, .unit = hd, .bias = 1 });
-        xd_w_vec(d, &w->image_k, "norm_added_k.weight", L1(D));
+        xd_w_vec(d, &w->image_k, "norm_added_k.weight", 1, &D);
     }
     xd_w_leave(d);
 }

@@ -164,8 +164,6 @@ static void info(const void *c_, xd_dit_info *out)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-#define L1(a) 1, (int64_t[]){ a }
-
 static int64_t embed_width(const cfg *c)
 {
     return c->dim < EMBED ? c->dim : EMBED;
@@ -181,8 +179,8 @@ static void attn_weights(xd_decl *d, const cfg *c, blk *w)
     xd_w_linear(d, &w->out, "to_out.0",
                 &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd });
     if (c->qk_norm) {
-        xd_w_vec(d, &w->norm_q, "norm_q.weight", L1(hd));
-        xd_w_vec(d, &w->norm_k, "norm_k.weight", L1(hd));
+        xd_w_vec(d, &w->norm_q, "norm_q.weight", 1, &hd);
+        xd_w_vec(d, &w->norm_k, "norm_k.weight", 1, &hd);
     }
     xd_w_leave(d);
 }
@@ -203,7 +201,7 @@ static void plain_weights(xd_decl *d, const void *c_, int layer, void *w_)
     xd_w_linear(d, &w->down, "w2", &(xd_linear_spec){ .in = F, .out = D, .split = XD_ROW });
     xd_w_leave(d);
     for (int i = 0; i < 4; i++)
-        xd_w_vec(d, &w->norm[i], norms[i], L1(D));
+        xd_w_vec(d, &w->norm[i], norms[i], 1, &D);
 }
 
 static void timed_weights(xd_decl *d, const void *c_, int layer, void *w_)
@@ -222,7 +220,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     int64_t    D = c->dim, E = embed_width(c), F = PATCH * PATCH * c->in_ch;
     xd_w_linear(d, &g->latents, "all_x_embedder.2-1",
                 &(xd_linear_spec){ .in = F, .out = D, .bias = 1 });
-    xd_w_vec(d, &g->text_norm, "cap_embedder.0.weight", L1(c->text));
+    xd_w_vec(d, &g->text_norm, "cap_embedder.0.weight", 1, &c->text);
     xd_w_linear(d, &g->text, "cap_embedder.1",
                 &(xd_linear_spec){ .in = c->text, .out = D, .bias = 1 });
     xd_w_vec(d, &g->image_pad, "x_pad_token", 2, (int64_t[]){ 1, D });

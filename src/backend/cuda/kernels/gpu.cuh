@@ -242,32 +242,12 @@ GPU void gpu_store16(void *p, uint4 v)
     memcpy(p, &v, 16);
 #endif
 }
-GPU uint2 gpu_load8(const void *p)
-{
-#ifdef __CUDACC__
-    return *(const uint2 *)p;
-#else
-    uint2 v;
-    memcpy(&v, p, 8);
-    return v;
-#endif
-}
 GPU void gpu_store8(void *p, uint2 v)
 {
 #ifdef __CUDACC__
     *(uint2 *)p = v;
 #else
     memcpy(p, &v, 8);
-#endif
-}
-GPU uint32_t gpu_load4(const void *p)
-{
-#ifdef __CUDACC__
-    return *(const uint32_t *)p;
-#else
-    uint32_t v;
-    memcpy(&v, p, 4);
-    return v;
 #endif
 }
 
