@@ -30,6 +30,7 @@ typedef struct xd_engine_caches {
  * prediction makes another context, which represents one rank of a plan and only counts. */
 typedef struct xd_context {
     xd_model     model;
+    const struct xd_work *work; /* what ranks do between messages (work.h)                     */
     xd_dev      *dev, *count;
     xd_plan      plan;
     xd_world     world;         /* all ranks, and the ranks in use                             */

@@ -1,0 +1,134 @@
+/* work.c - the work of a rank of an engine between the messages of a request */
+#include "pipeline/work.h"
+
+#include <math.h>
+
+#include "base/clock.h"
+#include "model/model.h"
+#include "observe/trace.h"
+#include "pipeline/arenas.h"
+#include "pipeline/context.h"
+#include "pipeline/loop.h"
+#include "pipeline/preview.h"
+#include "pipeline/stages.h"
+#include "pipeline/transformers.h"
+#include "pipeline/yield.h"
+#include "plan/balance.h"
+#include "ranks/world.h"
+
+static xd_status prepare(xd_job *j, xd_prompts *w, xd_err *e)
+{
+    xd_status s = xd_prompts_tokenize(w, j, e);
+    if (s == XD_OK)
+        s = xd_stages_open(j, e);
+    if (s == XD_OK)
+        xd_balance_log(j->ctx->balance, j->ctx->world.used, j->tokens, j->ctx->model.dit_info.heads,
+                       j->ctx->plan.vae_rows ? j->cells[1] : 0);
+    return s;
+}
+
+/* ---- denoising ---------------------------------------------------------------------------- */
+
+static int all_finite(const float *v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(v[i]))
+            return 0;
+    return 1;
+}
+
+/* Returns the progress of an image; `nth` is the index of the image among the request's images. */
+static xd_progress progress_of(const xd_job *j, int nth, int step, double t0)
+{
+    return (xd_progress){ step + 1, j->samp.steps, nth + 1, j->ntodo, xd_now_s() - t0,
+                          xd_now_s() - j->start_s, j->samp.time[step] };
+}
+
+static void report_step(const xd_job *j, const xd_progress *p, const float *clean)
+{
+    if (j->r->callbacks.on_step)
+        j->r->callbacks.on_step(j->r->callbacks.cookie, p);
+    if (clean && j->r->callbacks.on_preview && j->ctx->topo.replica->rank == 0)
+        xd_preview_report(j, clean, p);
+}
+
+/* Runs the steps of one transformer, from `step` on. `lat` is memory for the latents. */
+static xd_status run_steps(xd_loop *l, int nth, int step, float *lat, xd_err *e)
+{
+    xd_denoise *f = &l->f;
+    xd_job     *j = l->j;
+    xd_context *ctx = j->ctx;
+    int         decodes = !j->r->output.latents_only && xd_vae_on_this_rank(j);
+    int         ready = xd_denoise_ready(f), going = ready, end = xd_job_dit_end(j, step);
+    for (; step < end && going; step++) {
+        double t0 = xd_now_s();
+        if (l->first_s == 0)
+            xd_result_time(l->r, "first_step", (l->first_s = t0) - j->start_s);
+        if (step == j->samp.steps - 1 && decodes)
+            xd_prefetch_component(ctx, &ctx->model.vae);
+        else if (step == end - 1 && end < j->samp.steps)
+            xd_prefetch_component(ctx, xd_transformer_of(j, end));
+        int64_t begin = xd_trace_now(ctx->trace);
+        going = xd_denoise_step(f, step);
+        xd_trace_collect(ctx->trace);
+        xd_trace_add(ctx->trace, XD_EV_STEP, begin, step, 0, 0);
+        xd_progress p = progress_of(j, nth, step, t0);
+        if (going)
+            xd_denoise_report(f, step, &p, lat);
+        int previews = going && xd_preview_due(j, step);
+        if (previews)
+            xd_denoise_clean(f, lat);
+        if (xd_ok(&f->x) && going)
+            report_step(j, &p, previews ? lat : NULL);
+        if (going && step + 1 < j->samp.steps)
+            xd_yield_in_step(j, &f->x);
+    }
+    if (ready)
+        xd_denoise_finish(f);
+    return xd_exec_status(&f->x, e);
+}
+
+static void open_denoising(xd_loop *l, int image, const float *lat)
+{
+    xd_job           *j = l->j;
+    xd_context       *ctx = j->ctx;
+    const xd_prompts *w = l->w;
+    int               prompt = image / j->r->num_images_per_prompt;
+    xd_cond           cond[XD_MAXPASS] = { w->text[prompt].cond,
+                                           w->text[xd_prompts_negative(w, prompt)].cond };
+    xd_arena_rewind(&l->a, 0);
+    xd_denoise_open(&l->f, j, ctx->dev, &ctx->topo, &l->a, &xd_transformer_of(j, 0)->w->net, cond);
+    if (!lat)
+        xd_exec_fail(&l->f.x, XD_ENOMEM, "no memory for latents");
+    xd_denoise_noise(&l->f, (int64_t)((uint64_t)j->r->seed + (uint64_t)image), image);
+}
+
+static xd_status denoise(xd_loop *l, int nth, int step, float *lat, xd_err *e)
+{
+    xd_job *j = l->j;
+    int     image = xd_job_image(j, nth);
+    if (step == 0)
+        open_denoising(l, image, lat);
+    else
+        xd_denoise_change(&l->f, &xd_transformer_of(j, step)->w->net, step);
+    xd_status s = run_steps(l, nth, step, lat, e);
+    if (s != XD_OK || l->f.end < j->samp.steps)
+        return s;
+    xd_denoise_latents(&l->f, lat);
+    s = xd_exec_status(&l->f.x, e);
+    return s == XD_OK && !all_finite(lat, j->numbers) ? xd_result_fail_odd(j, image, 0, e) : s;
+}
+
+/* ---- the result --------------------------------------------------------------------------- */
+
+static xd_status deliver(xd_loop *l, int image, float *v[2], xd_err *e)
+{
+    const xd_request *r = l->j->r;
+    xd_status         s = xd_result_add(l->r, l->j, image, v[0], v[1], e);
+    v[0] = v[1] = NULL;
+    if (s == XD_OK && r->callbacks.on_image)
+        s = r->callbacks.on_image(r->callbacks.cookie, l->r, image, e);
+    return s;
+}
+
+const xd_work xd_work_computes = { prepare, denoise, xd_vae_decode_image, deliver };

@@ -1,0 +1,30 @@
+/* work.h - xd_work, what a rank does between the messages of a request.
+ *
+ * An engine computes (xd_work_computes). A prediction, which runs the same loop (loop.h) on a count
+ * device, adds what it has predicted before. Both exchange the same messages between the functions
+ * of a record. */
+#ifndef XD_PIPELINE_WORK_H
+#define XD_PIPELINE_WORK_H
+
+#include "pipeline/text_encode.h"
+#include "pipeline/vae_codec.h"
+
+struct xd_loop;
+
+typedef struct xd_work {
+    /* Tokenizes the texts and splits the transformer into stages. */
+    xd_status (*prepare)(xd_job *j, xd_prompts *w, xd_err *e);
+    /* Denoises image nth of the request in the steps that one transformer computes, from `step` on.
+     * lat: memory for the latents [t,C,h,w], which the image's last steps write on every rank of
+     * the replica; NULL if out of memory. Collective over the replica. */
+    xd_status (*denoise)(struct xd_loop *l, int nth, int step, float *lat, xd_err *e);
+    /* Decodes latents as xd_vae_decode_image does. */
+    xd_status (*decode)(xd_job *j, xd_arena *a, const float *lat, float **rgb, xd_err *e);
+    /* Adds the latents v[0] and the pixels v[1] of an image to the result on rank 0, which takes
+     * ownership of both. */
+    xd_status (*deliver)(struct xd_loop *l, int image, float *v[2], xd_err *e);
+} xd_work;
+
+extern const xd_work xd_work_computes;
+
+#endif
