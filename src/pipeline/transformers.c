@@ -14,8 +14,10 @@ xd_component *xd_transformer_of(const xd_job *j, int step)
 
 void xd_transformer_alone(const xd_job *j, int step)
 {
-    if (!j->both && !j->ctx->borrowed)
-        xd_component_drop(xd_model_dit(&j->ctx->model, !xd_job_dit(j, step)));
+    xd_component *other = xd_model_dit(&j->ctx->model, !xd_job_dit(j, step));
+    /* The share group of a transformer that is not loaded stays open for loading it. */
+    if (!j->both && !j->ctx->borrowed && other->w && other->w->store)
+        xd_component_drop(other);
 }
 
 xd_status xd_transformer_change(xd_job *j, int vae, int step, xd_status s, xd_err *e)

@@ -22,7 +22,7 @@
 
 static const char *model_dir, *kept;     /* kept: weights_dtype                                */
 static xd_comm    *world;
-static int         rank, ranks, plans, failures, size[2] = { 56, 40 };
+static int         rank, ranks, plans, once, failures, size[2] = { 56, 40 };
 
 static void fail(const char *plan, const char *why)
 {
@@ -127,7 +127,8 @@ static void predict(const xd_parallel *p, const xd_request *r, const char *name,
                     const xd_need *need, int64_t sent)
 {
     xd_open_args a = { .size = sizeof a,
-                       .model = model_dir, .dtype = "f32", .weights_dtype = kept, .threads = 1 };
+                       .model = model_dir, .dtype = "f32", .weights_dtype = kept, .threads = 1,
+                       .once = once };
     xd_engine   *g = NULL;
     xd_machine   m;
     xd_prediction  f = { 0 };
@@ -145,11 +146,21 @@ static void predict(const xd_parallel *p, const xd_request *r, const char *name,
     xd_close(&g);
 }
 
+/* Ranks with all blocks and whole matrices hold one copy of the second transformer together. */
+static void check_shared(const xd_engine *g, const char *name)
+{
+    const xd_weights *w = g->ctx.model.dit2.w;
+    const int        *n = g->ctx.plan.deg.n;
+    if (w && w->store && !w->shared && ranks > 1 && n[XD_TENSOR] * n[XD_PIPE] == 1)
+        fail(name, "the second transformer is not shared");
+}
+
 static void check(const xd_parallel *p)
 {
     xd_open_args a = {
         .size = sizeof a,
-        .model = model_dir, .dtype = "f32", .weights_dtype = kept, .threads = 1, .parallel = *p
+        .model = model_dir, .dtype = "f32", .weights_dtype = kept, .threads = 1, .parallel = *p,
+        .once = once = plans / 2 % 2
     };
     xd_request   r;
     xd_engine   *g = NULL;
@@ -173,6 +184,8 @@ static void check(const xd_parallel *p)
     }
     if (s == XD_OK)
         s = xd_generate(g, &r, &res, &e);
+    if (s == XD_OK)
+        check_shared(g, name);
     plans++;
     gather(&mine, need);
     int64_t sent = res && rank == 0 ? xd_result_sent(res) : 0;
