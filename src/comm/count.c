@@ -273,6 +273,12 @@ static void *count_share(xd_comm *c, size_t bytes, int *first)
     return NULL;
 }
 
+static void *count_window_open(xd_comm *c, size_t bytes)
+{
+    (void)c, (void)bytes;
+    return NULL;
+}
+
 static int count_in_window(xd_comm *c, const void *p)
 {
     (void)c, (void)p;
@@ -300,7 +306,7 @@ static const xd_comm_ops ops = {
     .exchange_views = count_exchange_views, .exchange_places = count_exchange_places,
     .send = count_send, .recv = count_recv, .wait = count_wait, .test = count_test,
     .drop = count_drop, .poke = count_nothing, .barrier = count_nothing, .share = count_share,
-    .in_window = count_in_window, .abort = count_abort,
+    .window_open = count_window_open, .in_window = count_in_window, .abort = count_abort,
 };
 
 static xd_status open_group(tally *y, int color, int rank, int size, xd_comm **out, xd_err *e)

@@ -692,13 +692,14 @@ static void open_block(xd_component *p, xd_dev *dev, int share, xd_err *e)
 static xd_status fill_store(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
 {
     xd_err  mine = { 0 };
-    open_block(p, dev, share, &mine);
+    if (!dev->counts)
+        open_block(p, dev, share, &mine);
     xd_decl d = { .visit = has_source(p) ? XD_VISIT_LOAD : XD_VISIT_RANDOM, .dev = dev,
                   .type = type, .blocks = p->w->blocks, .src = has_source(p) ? &p->w->src : NULL,
                   .tp = p->w->tp, .tp_at = p->w->tp_at, .stays = p->w->stays,
                   .store = p->w->store, .err = &mine };
-    if (mine.code) {
-        /* after an error, the remaining weights are not visited */
+    if (mine.code || dev->counts) {
+        /* after an error, and on a count device, no weight is visited */
     } else if (share && !has_source(p)) {
         visit_kinds(&p->w->net, &d);
         if (mine.code == XD_OK)

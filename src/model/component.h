@@ -174,9 +174,9 @@ xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type
 void      xd_component_stage(xd_component *p, int first, int last);
 
 /* Loads a component's weights from its files, or makes random weights if there are no files; does
- * nothing if the weights are loaded. The call is collective over the component's share group. If
- * `share` is 1 (only for random weights), all blocks of one kind use the memory of the first such
- * block. */
+ * nothing if the weights are loaded. On a count device, only exchanges the status of the share
+ * group. The call is collective over the component's share group. If `share` is 1 (only for random
+ * weights), all blocks of one kind use the memory of the first such block. */
 xd_status xd_component_load(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e);
 /* Loads the weights as xd_component_load does with share = 0. s: this rank's status before the
  * call; if a rank of the share group has failed before, no rank of the group loads weights. */
@@ -246,8 +246,8 @@ void      xd_component_weights_close(xd_component_weights *v, xd_component *p);
 xd_status xd_component_share(xd_component *p, xd_err *e);
 void      xd_component_follow(xd_component *p, const xd_component *of);
 void      xd_component_unshare(xd_component *p);
-/* Does what xd_component_share does, but only for counting memory: the weights of `p` are not
- * loaded and not split over ranks, and `p` borrows the network. */
+/* Does what xd_component_share does, but only for counting: the weights of `p` are not loaded and
+ * not split over ranks, and `p` has no files. `p` borrows the network's config. */
 xd_status xd_component_fork(xd_component *p, xd_err *e);
 void      xd_component_unfork(xd_component *p);
 

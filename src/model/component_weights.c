@@ -121,7 +121,10 @@ xd_status xd_component_fork(xd_component *p, xd_err *e)
     *p->w = (xd_weights){ .refs = 1, .src = of->src, .net = of->net, .tp = 1, .blocks = of->blocks,
                           .stays = of->stays, .streams = of->streams };
     p->w->net.stream = NULL;
+    p->w->net.layer = NULL;
+    p->w->net.glob = NULL;
     p->w->net.first = 0;
+    p->files = NULL;
     if (p->kind != XD_KIND_TEXT)        /* text encoders keep the blocks that the recipe needs  */
         p->w->net.last = of->net.nlayers;
     return XD_OK;

@@ -21,7 +21,8 @@ static xd_status open_copy(xd_component *p, xd_dev *dev, xd_err *e)
     size_t    bytes = xd_pages_round_up(p->w->stream.host);
     xd_err    why = { 0 };
     char     *copy = p->w->group.c->ops->share(p->w->group.c, bytes, &first);
-    xd_status pinned = copy ? dev->mem->pin_pages(dev, copy, bytes) : XD_ENOMEM;
+    xd_status pinned = copy ? dev->mem->pin_pages(dev, copy, bytes)
+                            : dev->counts ? XD_OK : XD_ENOMEM;
     if (pinned != XD_OK)
         xd_fail(&why, XD_ENOMEM, "no pinned memory");
     xd_status s = xd_shared_weights_agree(p, why.code, &why);

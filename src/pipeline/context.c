@@ -14,6 +14,10 @@ xd_status xd_context_fork(xd_context *fork, const xd_context *base, xd_err *e)
     fork->count_world = fork->text = fork->count_text = NULL;
     memset(&fork->topo, 0, sizeof fork->topo);
     memset(&fork->count_topo, 0, sizeof fork->count_topo);
+    fork->dev = base->count;
+    fork->work = NULL;
+    fork->budget = 0;
+    fork->cancel = NULL;
     fork->trace = NULL;
     fork->balance = NULL;
     fork->bench = fork->unread = 1;

@@ -60,10 +60,10 @@ typedef struct xd_context {
     uint64_t     hash;          /* hash of the model                                           */
 } xd_context;
 
-/* Makes a separate context for counting, with the model and device of `base` (borrowed; base must
- * outlive it). In the new context nothing is loaded, no groups of ranks are open, components are
- * not split, and images are not read. Changes of the new context do not affect `base`. Close with
- * xd_context_fork_close, also after a failure. */
+/* Makes a separate context for counting, with the model of `base` (borrowed; base must outlive it)
+ * on its count device. In the new context nothing is loaded, no groups of ranks are open,
+ * components are not split, images are not read, and memory has no limit. Changes of the new
+ * context do not affect `base`. Close with xd_context_fork_close, also after a failure. */
 xd_status xd_context_fork(xd_context *fork, const xd_context *base, xd_err *e);
 void      xd_context_fork_close(xd_context *fork, const xd_context *base);
 

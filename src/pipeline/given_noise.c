@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "pipeline/given_noise.h"
-#include "pipeline/context.h"
+#include "pipeline/arenas.h"
 #include "ranks/world.h"
 
 xd_status xd_given_noise_check(const xd_job *j, xd_err *e)
@@ -26,10 +26,10 @@ xd_status xd_given_noise_share(xd_job *j, xd_err *e)
     xd_status       s = XD_OK;
     if (!j->r->noise.values)
         return XD_OK;
-    j->given_noise = malloc((size_t)bytes + 1);
+    j->given_noise = xd_host_buffer(j->ctx, (size_t)bytes);
     if (!j->given_noise)
         s = xd_fail(e, XD_ENOMEM, "no memory for the noise of %d images", j->images);
-    else if (w->used->rank == 0)
+    else if (w->used->rank == 0 && !j->ctx->dev->counts)
         memcpy(j->given_noise, j->r->noise.values, (size_t)bytes);
     s = xd_world_agree(w, s, e);
     return s == XD_OK ? xd_world_broadcast(w, j->given_noise, bytes, e) : s;

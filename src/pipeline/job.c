@@ -376,11 +376,16 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     return XD_OK;
 }
 
+void xd_job_close_inputs(xd_job *j)
+{
+    xd_given_noise_close(j);
+    xd_role_close(j);
+}
+
 void xd_job_close(xd_job *j)
 {
     xd_sampling_close(&j->samp);
-    xd_given_noise_close(j);
-    xd_role_close(j);
+    xd_job_close_inputs(j);
     free(j->todo);
     free(j->changes);
     free(j->skips);

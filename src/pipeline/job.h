@@ -148,6 +148,8 @@ static inline int64_t xd_job_images(const xd_request *r)
 }
 xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
 void      xd_job_close(xd_job *j);
+/* Frees the images, masks and noise that were read for a job, and their encoded forms. */
+void      xd_job_close_inputs(xd_job *j);
 /* Returns 1 if the request wants attention scores in int8 and the device supports it in the compute
  * type. */
 int       xd_job_int8_attention(const xd_job *j);

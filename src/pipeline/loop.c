@@ -83,13 +83,14 @@ static xd_status one_latent(xd_loop *l, int nth, float **lat, float **rgb, xd_er
 {
     xd_job *j = l->j;
     double  t0 = xd_now_s();
-    size_t  bytes = (size_t)(j->frames * j->size[0] * j->size[1]) * 3 * sizeof(float) + 1;
+    size_t  bytes = (size_t)(j->frames * j->size[0] * j->size[1]) * 3 * sizeof(float);
     xd_callback_stage(j, "denoise");
-    *lat = malloc((size_t)j->numbers * sizeof **lat + 1);
+    *lat = xd_host_buffer(j->ctx, (size_t)j->numbers * sizeof **lat);
     xd_status s = denoise_image(l, nth, 1, *lat, e);
     if (s != XD_OK)
         return s;
-    if (!j->r->output.latents_only && j->ctx->topo.replica->rank == 0 && !(*rgb = malloc(bytes)))
+    if (!j->r->output.latents_only && j->ctx->topo.replica->rank == 0 &&
+        !(*rgb = xd_host_buffer(j->ctx, bytes)))
         return xd_fail(e, XD_ENOMEM, "no memory for an image");
     add_seconds(l, nth, "denoise", t0);
     return XD_OK;
@@ -123,7 +124,7 @@ static xd_status allocate_image(const xd_job *j, float *v[2], xd_err *e)
     int64_t n[2];
     sizes_of(j, n);
     for (int i = 0; i < 2 && j->ctx->world.used->rank == 0; i++)
-        if (n[i] && !(v[i] = malloc((size_t)n[i] * sizeof(float))))
+        if (n[i] && !(v[i] = xd_host_buffer(j->ctx, (size_t)n[i] * sizeof(float))))
             return xd_fail(e, XD_ENOMEM, "no memory for an image of another rank");
     return XD_OK;
 }

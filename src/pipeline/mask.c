@@ -12,6 +12,7 @@
 #include "families/help.h"
 #include "io/image.h"
 #include "io/inpaint.h"
+#include "pipeline/arenas.h"
 #include "pipeline/context.h"
 #include "pipeline/image_roles.h"
 #include "pipeline/input_image.h"
@@ -125,7 +126,7 @@ xd_status xd_mask_share(xd_job *j, xd_err *e)
     xd_status s = XD_OK;
     if (!xd_job_has_mask(j->r))
         return XD_OK;
-    if (!j->mask && !(j->mask = malloc((size_t)n)))
+    if (!j->mask && !(j->mask = xd_host_buffer(j->ctx, (size_t)n)))
         s = xd_fail(e, XD_ENOMEM, "no memory for a mask of %lld pixels", (long long)n);
     s = xd_world_agree(&j->ctx->world, s, e);
     return s == XD_OK ? xd_world_broadcast(&j->ctx->world, j->mask, n, e) : s;

@@ -20,6 +20,7 @@
 #include "pipeline/transformers.h"
 #include "pipeline/vae_codec.h"
 #include "pipeline/weight_groups.h"
+#include "pipeline/work.h"
 #include "plan/plan.h"
 #include "ranks/world.h"
 
@@ -35,6 +36,16 @@ static double host_budget(const xd_context *ctx, double have)
     return xd_dev_identity(ctx->dev) ? have : xd_budget_least(ctx, have);
 }
 
+/* Writes the bytes of memory of this machine, and of this process. A count device, which stands for
+ * another machine, has no limits. */
+static void host_memory(const xd_context *ctx, size_t *machine, size_t *process)
+{
+    if (ctx->dev->counts)
+        *machine = *process = SIZE_MAX / 4;
+    else
+        xd_host_memory(machine, process);
+}
+
 /* Refuses an image size that needs so much memory that an exact count is pointless: one hidden
  * state and the q, k and v of one attention alone exceed the free memory. */
 static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
@@ -48,7 +59,7 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
         least = 0;
     if (least + image <= (double)have)
         return XD_OK;
-    xd_host_memory(&machine, &process);
+    host_memory(j->ctx, &machine, &process);
     int tight = host_budget(j->ctx, 1e18) <= (double)have;
     xd_budget_text(j->ctx, tight, process < machine ?
                    "address space (ulimit -v), without that of kernels," : "memory",
@@ -231,8 +242,7 @@ static xd_status count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
     return s;
 }
 
-/* Counts the bytes that this rank needs for each part of the request. */
-static xd_status count_parts(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
+xd_status xd_memory_count(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
     xd_context *ctx = j->ctx;
     int        text = ctx->world.used->rank < ctx->plan.text_tp;
@@ -388,19 +398,6 @@ static int sum_host(const xd_job *j, double peak, double once, int reads, size_t
     return left < (double)have;
 }
 
-/* Stores the plan p of streamed blocks in the components whose weights are not loaded yet. */
-static void set_streams(xd_context *ctx, const xd_offload_parts *p)
-{
-    ctx->model.dit.w->stream = p->plan_dit;
-    if (xd_model_dits(&ctx->model) > 1)
-        ctx->model.dit2.w->stream = p->plan_dit2;
-    for (int k = 0; k < XD_MAXTEXT; k++) {
-        xd_component *t = xd_model_text(&ctx->model, k);
-        if (t && !t->w->store)
-            t->w->stream = p->plan_text[k];
-    }
-}
-
 /* Makes the request fit into the host's memory: some blocks of weights stay in their files and are
  * streamed (read each time they are used). These are as few blocks as necessary, or all blocks if
  * the offload setting demands it. If ranks share weights, the saved memory is divided among them.
@@ -415,7 +412,7 @@ static void fit_to_host(xd_job *j, xd_need *need)
     double           copies[XD_HOST_SUMS] = { dit->w->group.c ? 1.0 / dit->w->group.c->size : 1 };
     if (ctx->offload == XD_OFFLOAD_NONE || !dit->w->streams || !dit->files)
         return;
-    xd_host_memory(&have, &space);
+    host_memory(ctx, &have, &space);
     sum_host(j, (double)need->peak, once, 1, have, host);
     xd_memory_sum(ctx->world.host, copies);
     if (xd_model_has_dits(&ctx->model))
@@ -424,7 +421,7 @@ static void fit_to_host(xd_job *j, xd_need *need)
     room = room < (double)space + mine ? room : (double)space + mine;
     xd_offload_sizes(ctx, ctx->world.used->rank < ctx->plan.text_tp, &p);
     xd_offload_fit(&p, need, j, ctx->world.used->size, room);
-    set_streams(ctx, &p);
+    xd_offload_set(ctx, &p);
     if (need->streamed && ctx->world.all->rank == 0)
         xd_log(XD_LOG_INFO, "offload: %d of the transformer's %d blocks (%s) stay in their files "
                "and are read in every step", dit->w->stream.streamed,
@@ -439,7 +436,7 @@ static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits
     size_t     have = 0, space = 0;
     double     once, mine = held_by_host(ctx, &once);
     char       ranks[80] = "memory", limit[200];
-    xd_host_memory(&have, &space);
+    host_memory(ctx, &have, &space);
     const xd_weight_group *group = &xd_transformer_of(j, 0)->w->group;
     int    reads = !group->c || group->c->rank == 0;
     int    apart = xd_dev_identity(ctx->dev) != 0;
@@ -510,15 +507,15 @@ static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room, 
     xd_context      *ctx = j->ctx;
     xd_offload_parts p;
     int              text = ctx->world.used->rank < ctx->plan.text_tp;
-    if (fits && xd_model_has_dits(&ctx->model))
-        return;
+    if (ctx->dev->counts || (fits && xd_model_has_dits(&ctx->model)))
+        return;                 /* a prediction has selected the blocks                        */
     if (!fits) {
         xd_component_drop(&ctx->model.dit);
         xd_component_drop(&ctx->model.dit2);
     }
     xd_offload_sizes(ctx, text, &p);
     xd_offload_fit(&p, need, j, ctx->world.used->size, share_of_room(need, room));
-    set_streams(ctx, &p);
+    xd_offload_set(ctx, &p);
 }
 
 /* Logs how many blocks are streamed from host memory, and the minimum time that copying them takes
@@ -634,7 +631,7 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memor
     xd_context *ctx = j->ctx;
     size_t     machine, space;
     double     once, mine = held_by_host(ctx, &once);
-    xd_host_memory(&machine, &space);
+    host_memory(ctx, &machine, &space);
     *need = (xd_need){ 0 };
     double most = host_budget(ctx, (double)share_of(ctx, machine) + mine);
     *limits = (xd_memory_limits){ .machine = most, .space = (double)space + mine,
@@ -643,7 +640,7 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memor
                                                                       : limits->space), e);
     limits->huge = s != XD_OK;
     if (s == XD_OK)
-        s = count_parts(j, w, need, e);
+        s = ctx->work->count(j, w, need, e);
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && !xd_dev_identity(ctx->dev))
         s = xd_weight_groups_find(ctx, needs_vae(j), e);

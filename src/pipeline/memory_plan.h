@@ -53,6 +53,8 @@ void      xd_need_dits(xd_need *n, const xd_job *j);
 /* Returns 1 if this request or the next one has to reload a transformer unless both stay loaded.
  * Both transformers then stay loaded if memory is sufficient (xd_job.both). */
 int       xd_need_both(const xd_job *j);
+/* Counts the bytes that this rank needs for each part of the request. The call is local. */
+xd_status xd_memory_count(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e);
 /* Counts the memory need of a request and finds the ranks that share weights. Returns XD_ENOMEM if
  * the peak exceeds the available memory. Collective over the ranks in use; all ranks return the
  * same status. */

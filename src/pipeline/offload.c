@@ -91,3 +91,15 @@ xd_status xd_offload_read(const char *text, xd_offload *out, xd_err *e)
         }
     return xd_fail(e, XD_EINVAL, "offload is \"%s\"; it can be one of: auto none stream", text);
 }
+
+void xd_offload_set(xd_context *ctx, const xd_offload_parts *p)
+{
+    ctx->model.dit.w->stream = p->plan_dit;
+    if (xd_model_dits(&ctx->model) > 1)
+        ctx->model.dit2.w->stream = p->plan_dit2;
+    for (int k = 0; k < XD_MAXTEXT; k++) {
+        xd_component *t = xd_model_text(&ctx->model, k);
+        if (t && !t->w->store)
+            t->w->stream = p->plan_text[k];
+    }
+}

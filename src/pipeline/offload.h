@@ -19,6 +19,8 @@ void xd_offload_sizes(const xd_context *ctx, int text, xd_offload_parts *p);
  * needs at most `have` bytes of device memory. Sets *n to the memory need with this selection, or
  * to the minimum need if that is more than `have`. */
 void xd_offload_fit(xd_offload_parts *p, xd_need *n, const xd_job *j, int ranks, double have);
+/* Stores the plan p of streamed blocks in the components whose weights are not loaded yet. */
+void xd_offload_set(xd_context *ctx, const xd_offload_parts *p);
 /* Adds the pinned host memory of streamed blocks to the memory need *n. The ranks of a host share a
  * copy of the transformer's streamed blocks; `bytes` is this rank's part of that copy. */
 void xd_offload_pin(xd_need *n, const xd_job *j, int ranks, size_t bytes);

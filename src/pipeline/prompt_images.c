@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "io/image.h"
 #include "model/model.h"
+#include "pipeline/arenas.h"
 #include "pipeline/context.h"
 #include "ranks/world.h"
 
@@ -86,7 +87,7 @@ xd_status xd_prompt_images_share(xd_job *j, xd_status s, xd_err *e)
     if (!seer_of(j) || !j->nrefs || ctx->plan.text_tp == 1)
         return s;
     for (int i = 0; i < j->nrefs && s == XD_OK; i++)
-        if (!j->seen[i] && !(j->seen[i] = malloc((size_t)bytes_of(j, i))))
+        if (!j->seen[i] && !(j->seen[i] = xd_host_buffer(ctx, (size_t)bytes_of(j, i))))
             s = xd_fail(e, XD_ENOMEM, "no memory for image %d", i + 1);
     s = xd_world_agree(&ctx->world, s, e);
     for (int i = 0; i < j->nrefs && s == XD_OK; i++)

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "io/image.h"
+#include "pipeline/arenas.h"
 #include "pipeline/context.h"
 #include "pipeline/pixels.h"
 #include "pipeline/prompt_images.h"
@@ -196,6 +197,7 @@ void xd_role_references_from_sample(const xd_job *j, const float *sample, float 
     fill_tokens(j, 0, sample, 1, j->cells[1] * j->cells[2], tokens);
 }
 
+/* Encodes reference image i to `tokens`, which a count device does not access. */
 static xd_status encode_one(xd_job *j, int i, xd_arena *a, float *tokens, xd_err *e)
 {
     float    *moments = NULL;
@@ -203,9 +205,10 @@ static xd_status encode_one(xd_job *j, int i, xd_arena *a, float *tokens, xd_err
     xd_status s = xd_vae_encode_clip(j, a, &(xd_vae_clip){ 1, j->ref_size[i] }, pixels, &moments,
                                      e);
     const xd_vae_info *v = &j->ctx->model.vae_info;
-    if (s == XD_OK)
+    int64_t            n = s == XD_OK && !j->ctx->dev->counts ? token_count(j, i) * j->features : 0;
+    if (n)
         fill_tokens(j, i, moments, 2 * v->channels, 1, tokens);
-    for (int64_t k = 0; k < token_count(j, i) * j->features && s == XD_OK; k++)
+    for (int64_t k = 0; k < n; k++)
         tokens[k] = (tokens[k] - (float)v->shift) * (float)v->scaling;
     free(moments);
     return s;
@@ -217,7 +220,7 @@ xd_status xd_role_references_encode(xd_job *j, xd_arena *a, xd_err *e)
     xd_status s = XD_OK;
     if (!j->nrefs)
         return XD_OK;
-    if (!(j->ref_tokens = malloc((size_t)n * sizeof *j->ref_tokens)))
+    if (!(j->ref_tokens = xd_host_buffer(j->ctx, (size_t)n * sizeof *j->ref_tokens)))
         s = xd_fail(e, XD_ENOMEM, "no memory for the tokens of %d images", j->nrefs);
     s = xd_world_agree(&j->ctx->world, s, e);
     for (int i = 0; i < j->nrefs && s == XD_OK; i++) {

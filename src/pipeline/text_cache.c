@@ -243,7 +243,7 @@ void xd_prompts_remember(const xd_prompts *w, xd_job *j)
     xd_arena    none = { 0 };
     xd_exec     x;
     xd_engine_caches *caches = ctx->caches;
-    if (!ctx->keep || ctx->world.used->rank != 0)
+    if (!ctx->keep || !caches || ctx->world.used->rank != 0)
         return;
     if (!caches->embeddings && !(caches->embeddings = xd_text_cache_open(most_bytes(ctx))))
         return;

@@ -25,6 +25,7 @@
 #include "pipeline/encoder_images.h"
 #include "pipeline/job.h"
 #include "pipeline/prompt_images.h"
+#include "pipeline/work.h"
 #include "ranks/world.h"
 
 static const xd_recipe *recipe_of(const xd_job *j)
@@ -457,9 +458,9 @@ static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
     xd_context         *ctx = j->ctx;
     const xd_dit_info *d = &ctx->model.dit_info;
     xd_exec            x;
-    xd_arena           a = { 0 };
-    xd_status          s = xd_device_arena_open(&a, ctx->dev, 4096, e);
-    xd_exec_init(&x, ctx->dev, &a, ctx->type);
+    xd_arena           none = { 0 };
+    xd_status          s = XD_OK;
+    xd_exec_init(&x, ctx->dev, &none, ctx->type);
     for (int i = 0; s == XD_OK && i < w->n; i++) {
         xd_cond *c = &w->text[i].cond;
         if (!is_used(w, j, i))
@@ -475,7 +476,6 @@ static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
         if (s == XD_OK && n[1])
             xd_fill(&x, c->pooled, fill_zeros, &n[1]);
     }
-    xd_device_arena_close(&a, ctx->dev);
     return s == XD_OK ? xd_exec_status(&x, e) : s;
 }
 
@@ -562,10 +562,17 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor i
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Runs encoder k on every used text whose embedding is not cached. If several ranks split the
- * encoder, a rank that has failed continues, because the other ranks wait for its part of each
- * sum. */
-static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err *e)
+xd_status xd_prompts_start(xd_job *j, int k, xd_comm *c, xd_status s, xd_err *e)
+{
+    if (!c)
+        return s;
+    s = xd_world_agree_in(c, j->ctx->world.used->rank, s, e);
+    return s == XD_OK && !recipe_of(j)->text[k].tokenizer ? xd_encoder_images_share(j, c, e) : s;
+}
+
+/* If several ranks split the encoder, a rank that has failed continues, because the other ranks
+ * wait for its part of each sum. */
+xd_status xd_prompts_compute(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err *e)
 {
     xd_context *ctx = j->ctx;
     xd_method_stack   stack;
@@ -576,9 +583,8 @@ static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err
     xd_world_watch(&ctx->world, &x);
     xd_yield_watch(j, &x);
     open_method_stack(&x, ctx, &stack);
-    if (shared)                 /* no rank starts before all ranks have their memory           */
-        xd_world_settle(&ctx->world, ctx->text, &x);
-    int going = xd_ok(&x);
+    xd_status s = xd_prompts_start(j, k, shared ? ctx->text : NULL, xd_exec_status(&x, e), e);
+    int       going = s == XD_OK;
     xd_tensor image_rows = { 0 };
     if (going)
         image_rows = see_images(j, k, &x, &ctx->model.text[k].w->net);
@@ -588,7 +594,7 @@ static xd_status encode_all(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err
             encode_one(w, j, i, k, image_rows, &x);
         }
     xd_method_stack_close(&stack);
-    return xd_exec_status(&x, e);
+    return s == XD_OK ? xd_exec_status(&x, e) : s;
 }
 
 static int is_last_encoder(const xd_job *j, int k)
@@ -639,10 +645,8 @@ static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, 
         s = xd_encoder_images_open(j, e);
     if (ctx->plan.text_tp > 1)
         s = xd_world_agree(&ctx->world, s, e);
-    if (s == XD_OK && mine && !u->tokenizer)
-        s = xd_encoder_images_share(j, ctx->text, e);
     if (s == XD_OK && mine)
-        s = encode_all(w, j, k, &a, e);
+        s = ctx->work->encode_text(w, j, k, &a, e);
     if (mine)
         xd_yield_end(j);
     else if (ctx->keep)

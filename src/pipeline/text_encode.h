@@ -30,6 +30,13 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e);  /* to
  * its encoders, each encoder is freed after use. `bytes` is the size of the scratch arena that
  * xd_memory_plan counted for the longest text. The call is collective. */
 xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e);
+/* Starts encoder k on the ranks of c, which split the encoder: no rank continues if one has failed
+ * (s), and all get the images that the encoder reads. Does nothing if c is NULL (one rank).
+ * Collective over c. */
+xd_status xd_prompts_start(xd_job *j, int k, xd_comm *c, xd_status s, xd_err *e);
+/* Computes the outputs of encoder k, which is loaded, for the texts that are used and not cached.
+ * The scratch memory is `a`. Collective over the ranks that split the encoder. */
+xd_status xd_prompts_compute(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err *e);
 /* Returns the index, among the n texts, of the negative prompt that belongs to a prompt. */
 int       xd_prompts_negative(const xd_prompts *w, int prompt);
 void      xd_prompts_close(xd_prompts *w, xd_context *ctx);

@@ -15,6 +15,7 @@
 #include "pipeline/preview.h"
 #include "pipeline/yield.h"
 #include "pipeline/vae_shards.h"
+#include "pipeline/work.h"
 #include "ranks/world.h"
 
 /* Converts latents to the input of the VAE's decoder, latents / scaling + shift, in place. */
@@ -188,10 +189,11 @@ static void open_exec(xd_exec *x, xd_job *j, xd_arena *a)
 }
 
 /* Allocates memory on this rank for the pixels that rank 0 will send. */
-static int allocate_pixels(float **pixels[2], int64_t n)
+static int allocate_pixels(const xd_context *ctx, float **pixels[2], int64_t n)
 {
     for (int i = 0; i < 2; i++)
-        if (pixels[i] && !*pixels[i] && !(*pixels[i] = malloc((size_t)n * sizeof(float))))
+        if (pixels[i] && !*pixels[i] &&
+            !(*pixels[i] = xd_host_buffer(ctx, (size_t)n * sizeof(float))))
             return 0;
     return 1;
 }
@@ -212,8 +214,8 @@ static float *fill_clip(const xd_vae_clip *clip, float **pixels[2])
     return all;
 }
 
-static xd_status encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
-                             float *moments, xd_err *e)
+xd_status xd_vae_compute_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
+                              float *moments, xd_err *e)
 {
     xd_exec x;
     if (clip->frames > 1 && !(*pixels[0] = fill_clip(clip, pixels)))
@@ -236,8 +238,8 @@ xd_status xd_vae_encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, fl
                            xd_vae_latents(v, clip->frames);
     int64_t            in = size.rows * size.cols * 3;
     xd_status          s = XD_OK;
-    *moments = malloc((size_t)n * sizeof **moments);
-    if (!*moments || (all && !allocate_pixels(pixels, in)))
+    *moments = xd_host_buffer(ctx, (size_t)n * sizeof **moments);
+    if (!*moments || (all && !allocate_pixels(ctx, pixels, in)))
         s = xd_fail(e, XD_ENOMEM, "no memory for an image to encode");
     s = xd_world_agree(&ctx->world, s, e);
     for (int i = 0; i < 2 && all; i++)
@@ -247,7 +249,7 @@ xd_status xd_vae_encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, fl
         s = xd_yield_follow(j, e);
     } else if (s == XD_OK) {
         xd_yield_begin(j);
-        s = encode_clip(j, a, clip, pixels, *moments, e);
+        s = ctx->work->encode_clip(j, a, clip, pixels, *moments, e);
         xd_yield_end(j);
     }
     /* the reported times exclude the time for which other engines ran during encoding */

@@ -32,5 +32,9 @@ xd_status xd_vae_decode_image(xd_job *j, xd_arena *a, const float *lat, float **
  * loaded on the ranks that decode images. The call is collective. */
 xd_status xd_vae_encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
                              float **moments, xd_err *e);
+/* Computes the moments for xd_vae_encode_clip on a rank that has the pixels. Collective over the
+ * ranks that encode together. */
+xd_status xd_vae_compute_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
+                              float *moments, xd_err *e);
 
 #endif

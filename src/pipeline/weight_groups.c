@@ -51,6 +51,15 @@ static uint64_t hash_layout(const xd_context *ctx, const xd_component *p)
     return xd_hash_mix(h, (uint64_t)p->w->net.last);
 }
 
+/* Returns the color of the stage and the shard of a transformer on a rank. */
+static int64_t color_of(const xd_context *ctx, int rank)
+{
+    const int *n = ctx->plan.deg.n;
+    return rank % n[XD_TENSOR] +
+           (int64_t)n[XD_TENSOR] *
+               (rank / (n[XD_TENSOR] * n[XD_ULYSSES] * n[XD_RING]) % n[XD_PIPE]);
+}
+
 static void fill_request(group_request *c, xd_context *ctx, int rank, const int want[NPART])
 {
     memset(c, 0, sizeof *c);
@@ -61,23 +70,41 @@ static void fill_request(group_request *c, xd_context *ctx, int rank, const int 
         if (!want[i])
             continue;
         c->color[i] = shares_copies(ctx) && !p->w->stream.streamed ? -1
-                      : i == XD_SHARED_VAE ? 0
-                        : ctx->topo.at[XD_TENSOR] +
-                          (int64_t)ctx->plan.deg.n[XD_TENSOR] * ctx->topo.at[XD_PIPE];
+                      : i == XD_SHARED_VAE ? 0 : color_of(ctx, rank);
         c->form[i] = hash_layout(ctx, p);
         c->open[i] = !p->w->store;
     }
 }
 
+/* Makes the descriptions of the n ranks of the host from that of rank `me`, because a count
+ * communicator receives none. All ranks have loaded as little, in the same layout. */
+static void guess_requests(group_request *c, int n, const group_request *mine, int me,
+                           const xd_context *ctx)
+{
+    const xd_plan *p = &ctx->plan;
+    int            replica = xd_degrees_product(p->deg) / p->deg.n[XD_DATA];
+    for (int r = 0; r < n; r++) {
+        int rank = (int)mine->rank - me + r;
+        c[r] = *mine;
+        c[r].rank = rank;
+        for (int i = 0; i < NPART; i++)
+            if (mine->color[i] >= 0)
+                c[r].color[i] = i != XD_SHARED_VAE ? color_of(ctx, rank)
+                                : p->vae_rows || rank % replica == 0 ? 0 : -1;
+    }
+}
+
 /* Returns the number of ranks that share component i with rank r, including rank r. Returns 0 if
- * rank r does not share this component. */
-static int group_of(const group_request *c, int n, int i, int r)
+ * rank r does not share this component. Sets *at to the number of those ranks that are below r. */
+static int group_of(const group_request *c, int n, int i, int r, int *at)
 {
     int size = 0;
+    *at = 0;
     for (int k = 0; k < n; k++) {
         if (c[k].color[i] != c[r].color[i])
             continue;
         size++;
+        *at += k < r;
         if (c[k].form[i] != c[r].form[i] || !c[k].open[i])
             return 0;
     }
@@ -87,9 +114,9 @@ static int group_of(const group_request *c, int n, int i, int r)
 /* Returns 1 if any ranks of this host share the weights of component i. */
 static int is_shared(const group_request *c, int n, int i)
 {
-    int some = 0;
+    int some = 0, at;
     for (int r = 0; r < n; r++)
-        some |= group_of(c, n, i, r);
+        some |= group_of(c, n, i, r, &at);
     return some != 0;
 }
 
@@ -106,9 +133,9 @@ static xd_status group_component(xd_context *ctx, const xd_context *among, const
                                  int i, xd_err *e)
 {
     xd_comm  *h = among->world.host, *k = NULL;
-    int       size = group_of(c, h->size, i, h->rank);
+    int       at, size = group_of(c, h->size, i, h->rank, &at);
     int       color = size ? (int)c[h->rank].color[i] : among->world.all->size + h->rank;
-    xd_status s = h->ops->split(h, color, h->rank, size ? size : 1, &k, e);
+    xd_status s = h->ops->split(h, color, size ? at : 0, size ? size : 1, &k, e);
     if (size)
         xd_model_part(&ctx->model, i)->w->group = (xd_weight_group){
             .c = k, .me = among->world.used->rank, .streams = shares_copies(ctx)
@@ -146,6 +173,8 @@ static xd_status find_groups(xd_context *ctx, const xd_context *among, const int
         xd_req q = h->ops->gather(h, xd_view2(c, XD_U8, h->size, sizeof *c), rows,
                                   xd_view2(&mine, XD_U8, 1, sizeof mine));
         s = h->ops->wait(h, &q, 1);
+        if (ctx->dev->counts)
+            guess_requests(c, h->size, &mine, h->rank, ctx);
         for (int r = 0; r < h->size && s == XD_OK && load_together(ctx, c, h->size); r++)
             ctx->world.lowest = c[r].rank < ctx->world.lowest ? (int)c[r].rank : ctx->world.lowest;
         s = s == XD_OK ? form_groups(ctx, among, c, e)
@@ -168,8 +197,7 @@ static xd_status find_among(xd_context *ctx, xd_context *among, const int want[N
     ctx->world.lowest = among->world.used->rank;
     if (among->world.used->size == 1)
         return XD_OK;
-    if (!ctx->dev->counts && (ctx->dev->host_memory || shares_copies(ctx)) &&
-        among->world.host->size > 1)
+    if ((ctx->dev->host_memory || shares_copies(ctx)) && among->world.host->size > 1)
         s = find_groups(ctx, among, want, e);
     return xd_world_agree(&among->world, s, e);
 }
@@ -182,44 +210,6 @@ xd_status xd_weight_groups_find(xd_context *ctx, int vae, xd_err *e)
 xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd_err *e)
 {
     return find_among(ctx, among, (int[NPART]){ !vae, 0, vae }, e);
-}
-
-/* ---- counting messages -------------------------------------------------------------------- */
-
-/* Loading weights in a group exchanges the ranks' status two times: before loading and after. */
-enum { LOAD_AGREES = 2 };
-
-static xd_status agree_alone(xd_comm *c, xd_err *e)
-{
-    return xd_world_agree_in(c, 0, XD_OK, e);
-}
-
-xd_status xd_weight_groups_count(xd_context *ctx, const int group[XD_SHARED_PARTS], xd_err *e)
-{
-    xd_comm  *h = ctx->world.host, *k = NULL;
-    group_request any;          /* the message's content does not matter, only its size        */
-    xd_status s = agree_alone(h, e);
-    int64_t  *rows = calloc((size_t)h->size, sizeof *rows);
-    if (!rows)
-        return xd_fail(e, XD_ENOMEM, "no memory to count %d ranks", h->size);
-    for (int r = 0; r < h->size; r++)
-        rows[r] = 1;
-    if (h->size > 1) {
-        xd_req q = h->ops->gather(h, xd_view2(&any, XD_U8, h->size, sizeof any), rows,
-                                  xd_view2(&any, XD_U8, 1, sizeof any));
-        s = h->ops->wait(h, &q, 1);
-    }
-    free(rows);
-    for (int i = 0; i < NPART && s == XD_OK; i++) {
-        if (group[i] < 2)
-            continue;
-        s = xd_comm_count(&k, 0, group[i], e);
-        for (int n = 0; n < LOAD_AGREES && s == XD_OK; n++)
-            s = agree_alone(k, e);
-        ctx->world.used->traffic->bytes += s == XD_OK ? k->traffic->bytes : 0;
-        xd_comm_close(&k);
-    }
-    return s;
 }
 
 /* ---- reporting weights that are not finite ------------------------------------------------ */

@@ -23,11 +23,6 @@ xd_status xd_weight_groups_find(xd_context *ctx, int vae, xd_err *e);
  * its own one-rank engine. */
 xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd_err *e);
 
-/* Counts the bytes of the messages with which ranks find their share groups and load weights
- * together. `ctx` is the context of one rank and only counts. group[i] is the number of ranks of
- * this host that share component i (XD_SHARED_DIT ...). */
-xd_status xd_weight_groups_count(xd_context *ctx, const int group[XD_SHARED_PARTS], xd_err *e);
-
 /* If only other ranks than rank 0 have found weights with NaN or infinite values, logs on rank 0
  * the name that the lowest of these ranks has found. Collective over the ranks in use. */
 void      xd_weight_groups_nonfinite(const xd_context *ctx, const xd_component *p);

@@ -131,4 +131,7 @@ static xd_status deliver(xd_loop *l, int image, float *v[2], xd_err *e)
     return s;
 }
 
-const xd_work xd_work_computes = { prepare, denoise, xd_vae_decode_image, deliver };
+const xd_work xd_work_computes = {
+    prepare, xd_memory_count, xd_prompts_compute, xd_vae_compute_clip, denoise,
+    xd_vae_decode_image, deliver
+};

@@ -6,7 +6,7 @@
 #ifndef XD_PIPELINE_WORK_H
 #define XD_PIPELINE_WORK_H
 
-#include "pipeline/text_encode.h"
+#include "pipeline/memory_plan.h"
 #include "pipeline/vae_codec.h"
 
 struct xd_loop;
@@ -14,6 +14,13 @@ struct xd_loop;
 typedef struct xd_work {
     /* Tokenizes the texts and splits the transformer into stages. */
     xd_status (*prepare)(xd_job *j, xd_prompts *w, xd_err *e);
+    /* Counts the bytes that this rank needs for each part of the request. */
+    xd_status (*count)(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e);
+    /* Runs text encoder k as xd_prompts_compute does. */
+    xd_status (*encode_text)(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err *e);
+    /* Encodes a clip as xd_vae_compute_clip does. */
+    xd_status (*encode_clip)(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
+                             float *moments, xd_err *e);
     /* Denoises image nth of the request in the steps that one transformer computes, from `step` on.
      * lat: memory for the latents [t,C,h,w], which the image's last steps write on every rank of
      * the replica; NULL if out of memory. Collective over the replica. */

@@ -102,9 +102,6 @@ static void copy_request(chooser *c)
         c->r.images.image = NULL, c->r.images.image_pixels = NULL, c->r.images.nmore_images = 0,
         c->r.images.mask_image = NULL, c->r.images.mask_pixels = NULL,
         c->r.images.padding_mask_crop = -1, c->r.images.strength = 0;
-    c->r.callbacks.on_stage = NULL, c->r.callbacks.on_step = NULL, c->r.callbacks.on_image = NULL,
-    c->r.callbacks.on_tensor = NULL;
-    c->r.callbacks.wanted = NULL, c->r.callbacks.on_latents = NULL;
     if (!c->r.nprompts)
         c->r.prompts = prompt, c->r.nprompts = 1;
 }

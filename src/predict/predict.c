@@ -12,8 +12,6 @@
 #include "pipeline/arenas.h"
 #include "pipeline/context.h"
 #include "pipeline/denoise.h"
-#include "pipeline/encoder_images.h"
-#include "pipeline/image_roles.h"
 #include "pipeline/job.h"
 #include "pipeline/memory_plan.h"
 #include "pipeline/offload.h"
@@ -22,10 +20,10 @@
 #include "pipeline/prompt_images.h"
 #include "pipeline/text_encode.h"
 #include "pipeline/vae_codec.h"
-#include "pipeline/weight_groups.h"
 #include "plan/plan.h"
 #include "plan/plan_table.h"
 #include "predict/predict_memory.h"
+#include "predict/predict_messages.h"
 #include "ranks/world.h"
 
 enum { STEPS = 5, VARIED = 24 };        /* max simulated steps; VARIED if fast_attn is used    */
@@ -36,14 +34,17 @@ typedef struct predictor {
     xd_context          own;
     const xd_machine   *m;
     const xd_request   *r;
+    xd_request          quiet;  /* the request without its callbacks                           */
     xd_request          played; /* copy of r with references only in the first step           */
     xd_prediction      *f;
     xd_job              job;
-    xd_prompts          words;  /* the request's texts; n = 0: unknown                         */
+    xd_prompts          words;  /* the request's texts                                         */
+    int                 known;  /* 0: `words` has texts of maximum length                      */
     xd_cost_device     *rk;
     xd_simulation      *simulation;
     double              last_text_s;    /* seconds of the last text encoder                    */
     xd_offload_parts   *parts;  /* [ranks]: sizes of blocks, malloc'ed                          */
+    xd_part_bytes      *bytes;  /* [ranks]: bytes sent by parts, malloc'ed                     */
     xd_lane            *lane;
     int                 cut[XD_MAXSTAGE + 1];
     int                 warm;   /* number of exact steps of each transformer                   */
@@ -169,16 +170,9 @@ static void text_rows(const predictor *s, int64_t rows[XD_MAXPASS])
     const xd_prompts *w = &s->words;
     for (int i = 0; i < XD_MAXPASS; i++)
         rows[i] = xd_prompts_most_rows(&s->job);
-    for (int i = 0; i < w->n; i++)
+    for (int i = 0; i < w->n && s->known; i++)
         if (i == 0 || i == w->prompts || w->text[i].rows > rows[i >= w->prompts])
             rows[i >= w->prompts] = w->text[i].rows;
-}
-
-/* Returns the number of images that the replica of this rank generates. */
-static int image_count(const predictor *s)
-{
-    int D = s->f->plan.deg.n[XD_DATA], at = s->ctx->topo.at[XD_DATA];
-    return s->job.images > at ? (s->job.images - at + D - 1) / D : 0;
 }
 
 static int64_t sent_bytes(const predictor *s)
@@ -256,7 +250,7 @@ static void denoise_steps(predictor *s, xd_denoise *f, int me, int passes)
         xd_denoise_latents(f, NULL);
         sum += (double)(sent_bytes(s) - before);
     }
-    k->sent_all += sum * image_count(s);
+    s->bytes[me].denoise += sum;
 }
 
 static void raise_host(xd_need *n, const xd_component *p)
@@ -270,12 +264,13 @@ static int text_count(const predictor *s)
     return s->r->nprompts + (s->job.npass > 1 ? xd_job_negatives(s->r) : 0);
 }
 
-/* Returns the bytes of the embeddings like xd_prompts_bytes, also if the texts are unknown. */
+/* Returns the bytes of the embeddings like xd_prompts_bytes. Unknown texts all have the maximum
+ * length. */
 static size_t embedding_bytes(const predictor *s)
 {
     const xd_dit_info *d = &s->ctx->model.dit_info;
     int64_t            rows[XD_MAXPASS];
-    if (s->words.n || !xd_dev_identity(s->ctx->count))
+    if (s->known || !xd_dev_identity(s->ctx->count))
         return xd_prompts_bytes(&s->words, &s->job);
     text_rows(s, rows);
     return (size_t)text_count(s) *
@@ -426,26 +421,6 @@ static xd_status predict_denoise(predictor *s, xd_err *e)
 
 /* ---- text and image ----------------------------------------------------------------------- */
 
-static int is_negative(const predictor *s, int i)
-{
-    return i >= s->r->nprompts;
-}
-
-/* Returns the number of token ids of text i for encoder k. */
-static int64_t ids_of(const predictor *s, int i, int k)
-{
-    const xd_text_use *u = &s->ctx->model.recipe->text[k];
-    const xd_prompts    *w = &s->words;
-    const char        *none = is_negative(s, i) ? xd_job_text(s->r, XD_TEXT_NEGATIVE,
-                                                              i - s->r->nprompts) : NULL;
-    if (w->n)
-        return xd_prompts_computed(w, &s->job, i, k);
-    if ((u->pad == XD_PAD_NONE || u->pad == XD_PAD_ONE) && u->tokenizer && is_negative(s, i) &&
-        !(none && *none))
-        return 1 + (u->pad == XD_PAD_ONE) + u->drop + xd_prompt_images_more_ids(&s->job, k);
-    return xd_prompts_most_ids(&s->job, k);
-}
-
 static xd_status count_texts(predictor *s, int k, size_t *bytes, xd_err *e)
 {
     int      texts = s->ctx->model.recipe->text[k].tokenizer ? text_count(s) : 1;
@@ -453,7 +428,7 @@ static xd_status count_texts(predictor *s, int k, size_t *bytes, xd_err *e)
     if (!ids)
         return xd_fail(e, XD_ENOMEM, "no memory for %d prompts", texts);
     for (int i = 0; i < texts; i++)
-        ids[i] = ids_of(s, i, k);
+        ids[i] = xd_prompts_computed(&s->words, &s->job, i, k);
     xd_status st = xd_prompts_count(&s->job, k, ids, texts, bytes, e);
     free(ids);
     return st;
@@ -469,12 +444,11 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
             continue;
         xd_simulation_mark(s->simulation, k);   /* time of the encoders before k               */
         xd_cost_device_weights(s->rk, (double)ctx->model.text[k].count->packed);
-        if (ctx->count_text && (xd_world_agree_in(ctx->count_text, me, XD_OK, e) != XD_OK ||
-            (!ctx->model.recipe->text[k].tokenizer &&
-             xd_encoder_images_share(&s->job, ctx->count_text, e) != XD_OK)))
+        int64_t before = sent_bytes(s);
+        if (xd_prompts_start(&s->job, k, ctx->count_text, XD_OK, e) != XD_OK ||
+            count_texts(s, k, &most, e) != XD_OK)
             return e->code;
-        if (count_texts(s, k, &most, e) != XD_OK)
-            return e->code;
+        s->bytes[me].text[k] = (double)(sent_bytes(s) - before);
         size_t packed = ctx->model.text[k].count->packed;
         n->text = ctx->keep ? n->text + packed : n->text > packed ? n->text : packed;
         n->text_tmp = n->text_tmp > most ? n->text_tmp : most;
@@ -484,7 +458,6 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
         if (!s->parts[me].text[k].block)
             s->parts[me].text[k] = xd_predict_block_sizes(&ctx->model.text[k]);
     }
-    s->f->rank[me].sent_all += (double)sent_bytes(s);
     xd_simulation_mark(s->simulation, XD_MAXTEXT); /* marks the computing time so far             */
     return XD_OK;
 }
@@ -534,7 +507,6 @@ static xd_status predict_encode(predictor *s, xd_err *e)
         st = stand_for_rank(s, r, e);
         if (st != XD_OK || !xd_vae_on_this_rank(&s->job))
             continue;
-        int64_t before = sent_bytes(s);
         xd_cost_device_weights(s->rk, (double)s->ctx->model.vae.count->packed);
         st = xd_vae_encode_count(&s->job, &tmp, e);
         add_messages(s, r);
@@ -542,7 +514,6 @@ static xd_status predict_encode(predictor *s, xd_err *e)
         n->vae_work = s->ctx->model.vae.count->work;
         raise_host(n, &s->ctx->model.vae);
         n->vae_tmp = tmp > n->vae_tmp ? tmp : n->vae_tmp;
-        s->f->rank[r].sent_all += (double)(sent_bytes(s) - before);
         xd_simulation_mark(s->simulation, 0);
     }
     if (st == XD_OK)
@@ -569,120 +540,13 @@ static xd_status predict_decode(predictor *s, xd_err *e)
         n->vae = s->ctx->model.vae.count->packed;
         n->vae_work = s->ctx->model.vae.count->work;
         raise_host(n, &s->ctx->model.vae);
-        s->f->rank[r].sent_all += (double)(sent_bytes(s) - before) * image_count(s);
+        s->bytes[r].decode = (double)(sent_bytes(s) - before);
         xd_simulation_mark(s->simulation, 0);
     }
     if (st == XD_OK)
         st = run_simulation(s, &s->f->decode_s, e);
     s->alone = 0;
     return st;
-}
-
-/* ---- other messages ----------------------------------------------------------------------- */
-
-/* Counts the ranks on rank r's host with equal transformer weights, and with equal VAE weights. */
-static void group_of(const predictor *s, int r, int group[XD_SHARED_PARTS])
-{
-    const int *d = s->f->plan.deg.n;
-    int        here, first = host_of(s, r, &here),
-               below = d[XD_TENSOR] * d[XD_ULYSSES] * d[XD_RING];
-    int        replica = below * d[XD_PIPE] * d[XD_CFG];
-    int        dit = 0, vae = 0;
-    for (int o = first; o < first + here; o++) {
-        dit += o % d[XD_TENSOR] == r % d[XD_TENSOR] &&
-            o / below % d[XD_PIPE] == r / below % d[XD_PIPE];
-        vae += s->f->plan.vae_rows || o % replica == 0;
-    }
-    if ((s->r->output.latents_only && !xd_job_has_image(s->r)) ||
-        (!s->f->plan.vae_rows && r % replica))
-        vae = 0;
-    group[XD_SHARED_DIT] = xd_job_uses_dit(&s->job, 0) ? dit : 0;
-    group[XD_SHARED_DIT2] = xd_job_uses_dit(&s->job, 1) ? dit : 0;
-    group[XD_SHARED_VAE] = vae;
-}
-
-static void record_agreement(predictor *s, int times, xd_err *e)
-{
-    for (int i = 0; i < times; i++)
-        xd_world_agree(&s->ctx->world, XD_OK, e);
-}
-
-/* Simulates messages before encoding: ranks accept the request, share weights, compare memory. */
-static xd_status send_start(predictor *s, int me, xd_err *e)
-{
-    xd_comm  *h = s->ctx->world.host;
-    double    v[XD_HOST_SUMS];
-    int       group[XD_SHARED_PARTS], two = xd_need_both(&s->job);
-    xd_status st = XD_OK;
-    group_of(s, me, group);
-    /* The ranks exchange a status after each step: accepted, counted, shared, compared host memory,
-     * and compared a device's own memory. */
-    record_agreement(s, (xd_dev_identity(s->ctx->count) ? 5 : 4) + two, e);
-    if (xd_dev_identity(s->ctx->count))
-        xd_world_all(&s->ctx->world, 1);        /* all ranks check whether loaded weights stay */
-    st = h->size > 1 ? xd_weight_groups_count(s->ctx, group, e) : XD_OK;
-    for (int i = 0; i <= two && h->size > 1; i++)
-        xd_memory_sum(h, v);
-    return st;
-}
-
-/* Simulates the broadcast of all embeddings from rank 0. */
-static void send_text(predictor *s, xd_err *e)
-{
-    const xd_context   *ctx = s->ctx;
-    const xd_dit_info *d = &ctx->model.dit_info;
-    const xd_prompts    *w = &s->words;
-    float              any;
-    for (int k = 0; k < ctx->model.recipe->ntext; k++)
-        if (ctx->model.has_text[k])
-            record_agreement(s, s->f->plan.text_tp > 1 ? 2 : 1, e);
-    for (int i = 0; i < text_count(s); i++) {
-        int64_t rows = 0;
-        for (int k = 0; k < ctx->model.recipe->ntext; k++)
-            if (ctx->model.recipe->text[k].rows == XD_ROWS_BELOW)
-                rows += ids_of(s, i, k) - ctx->model.recipe->text[k].drop;
-        if (w->n)
-            rows = w->text[i].rows;
-        xd_world_broadcast(&ctx->world, &any, rows * d->text_dim * (int64_t)sizeof any, e);
-        if (d->pooled_dim)
-            xd_world_broadcast(&ctx->world, &any, d->pooled_dim * (int64_t)sizeof any, e);
-    }
-}
-
-/* Simulates sending an encoded image: its latents, or its pixels to all ranks that encode it. */
-static void send_encoded(predictor *s, xd_err *e)
-{
-    const xd_vae_info *v = &s->ctx->model.vae_info;
-    int64_t cells = xd_vae_latents(v, s->job.role->reads_video ? s->job.frames : 1) *
-                    s->job.cells[1] * s->job.cells[2];
-    int64_t pixels = s->job.size[0] * s->job.size[1] * 3;
-    float   any;
-    record_agreement(s, 2, e);
-    for (int i = 0; i < 1 + xd_job_has_last(s->r) && s->f->plan.vae_rows; i++)
-        xd_world_broadcast(&s->ctx->world, &any, pixels * (int64_t)sizeof any, e);
-    if (!s->f->plan.vae_rows)
-        xd_world_broadcast(&s->ctx->world, &any, 2 * v->channels * cells * (int64_t)sizeof any, e);
-}
-
-/* Simulates messages of loading, and of images from other replicas to rank 0 after every round. */
-static void send_images(predictor *s, int me, xd_err *e)
-{
-    const xd_topo *t = &s->ctx->topo;
-    int            D = t->deg.n[XD_DATA], one = s->r->output.latents_only ? 0 : 1;
-    int64_t        bytes = 4 * (s->job.numbers + one * xd_job_pixels(&s->job));
-    /* The ranks exchange a status after loading (also of the VAE), on finite weights, on memory. */
-    record_agreement(s, s->f->plan.vae_rows || D > 1 || xd_job_has_image(s->r) ? 4 : 3, e);
-    if (xd_job_has_image(s->r) && !s->job.role->tokens)
-        send_encoded(s, e);
-    for (int i = 0; i < s->job.images; i += D) {
-        record_agreement(s, 2 + one, e);
-        record_agreement(s, i ? xd_job_changes_again(&s->job) : 3 * xd_job_changes(&s->job), e);
-        for (int d = 1; d < D && i + d < s->job.images; d++) {
-            record_agreement(s, 1, e);
-            if (t->replica->rank == 0 && t->at[XD_DATA] == d)
-                s->f->rank[me].sent_all += (double)bytes;
-        }
-    }
 }
 
 /* Counts memory of denoising for the longest text in every pass, as the engine allocates it. */
@@ -696,24 +560,66 @@ static xd_status longest_text_bytes(predictor *s, xd_need *n, xd_err *e)
     return xd_denoise_count(&s->job, rows, &n->dit_tmp, &n->method_bytes, e);
 }
 
-static xd_status predict_request(predictor *s, xd_err *e)
+static xd_status predict_longest_text(predictor *s, xd_err *e)
 {
     xd_status st = reset_simulation(s, e);
     for (int r = 0; r < s->f->ranks && st == XD_OK; r++) {
         st = stand_for_rank(s, r, e);
-        if (st == XD_OK && s->f->ranks > 1)
-            st = send_start(s, r, e);
-        if (st == XD_OK && s->f->ranks > 1) {
-            send_text(s, e);
-            send_images(s, r, e);
-            s->f->rank[r].sent_all += (double)sent_bytes(s);
-        }
         if (st == XD_OK)
             st = longest_text_bytes(s, &s->f->rank[r].need, e);
     }
-    for (int r = 0; r < s->f->ranks; r++)
-        s->f->sent += s->f->rank[r].sent_all;
     return st;
+}
+
+/* Counts the bytes that all ranks send for the request. */
+static xd_status count_messages(predictor *s, xd_err *e)
+{
+    xd_status st = reset_simulation(s, e);
+    for (int r = 0; r < s->f->ranks && s->f->ranks > 1 && st == XD_OK; r++) {
+        double *sent = &s->f->rank[r].sent_all;
+        st = stand_for_rank(s, r, e);
+        if (st == XD_OK)
+            st = xd_predict_messages(&s->job, &s->words, &s->f->rank[r].need, &s->parts[r],
+                                     &s->bytes[r], sent, e);
+        s->f->sent += *sent;
+    }
+    return st;
+}
+
+/* ---- all parts ---------------------------------------------------------------------------- */
+
+/* Returns the max number of token ids of text i for encoder k. An absent negative prompt is
+ * empty. */
+static int64_t most_ids(const predictor *s, int i, int k)
+{
+    const xd_text_use *u = &s->ctx->model.recipe->text[k];
+    int                n = s->r->nprompts;
+    const char        *none = i < n ? NULL : xd_job_text(s->r, XD_TEXT_NEGATIVE, i - n);
+    if ((u->pad == XD_PAD_NONE || u->pad == XD_PAD_ONE) && u->tokenizer && i >= n &&
+        !(none && *none))
+        return 1 + (u->pad == XD_PAD_ONE) + u->drop + xd_prompt_images_more_ids(&s->job, k);
+    return xd_prompts_most_ids(&s->job, k);
+}
+
+/* Makes texts of the maximum length in place of unknown texts. */
+static xd_status guess_texts(predictor *s, xd_err *e)
+{
+    const xd_recipe *p = s->ctx->model.recipe;
+    xd_prompts      *w = &s->words;
+    int              n = s->r->nprompts + xd_job_negatives(s->r);
+    *w = (xd_prompts){ .ntext = p->ntext, .prompts = s->r->nprompts };
+    if (!(w->text = calloc((size_t)n, sizeof *w->text)))
+        return xd_fail(e, XD_ENOMEM, "no memory for %d prompts", n);
+    w->n = n;
+    for (int i = 0; i < n; i++) {
+        xd_prompt *t = &w->text[i];
+        for (int k = 0; k < p->ntext; k++) {
+            t->ids[k].n = t->ids[k].real = most_ids(s, i, k);
+            t->rows += p->text[k].rows == XD_ROWS_BELOW ? t->ids[k].n - p->text[k].drop : 0;
+        }
+        t->rows = xd_job_padded(&s->job, t->rows);
+    }
+    return XD_OK;
 }
 
 static xd_status open_predictor(predictor *s, const xd_parallel *a, int ranks, xd_err *e)
@@ -728,16 +634,22 @@ static xd_status open_predictor(predictor *s, const xd_parallel *a, int ranks, x
     f->rank = calloc((size_t)f->ranks, sizeof *f->rank);
     s->lane = calloc((size_t)f->ranks, sizeof *s->lane);
     s->parts = calloc((size_t)f->ranks, sizeof *s->parts);
-    if (!f->rank || !s->lane || !s->parts)
+    s->bytes = calloc((size_t)f->ranks, sizeof *s->bytes);
+    if (!f->rank || !s->lane || !s->parts || !s->bytes)
         return xd_fail(e, XD_ENOMEM, "no memory to predict %d ranks", f->ranks);
     ctx->plan = f->plan;
     ctx->plan.warmup = 1;
     st = xd_job_open(&s->job, ctx, s->r, e);
     if (st != XD_OK)
         return st;
-    if (s->r->nprompts && s->r->prompts[0][0] &&
-        xd_prompts_tokenize(&s->words, &s->job, NULL) != XD_OK)
+    s->job.rank0_images = xd_job_images(s->r);
+    s->known = s->r->prompts[0][0] && xd_prompts_tokenize(&s->words, &s->job, NULL) == XD_OK;
+    if (!s->known) {
         xd_prompts_close(&s->words, ctx);
+        st = guess_texts(s, e);
+    }
+    if (st != XD_OK)
+        return st;
     f->steps = s->job.samp.steps;
     f->rounds = (s->job.images + f->plan.deg.n[XD_DATA] - 1) / f->plan.deg.n[XD_DATA];
     s->warm = xd_predict_exact(f, &s->job, &s->played);
@@ -753,8 +665,11 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
                             const xd_parallel *a, int ranks, const xd_machine *m,
                             xd_predicted_event *on_event, void *cookie, xd_err *e)
 {
-    predictor s = { .base = base, .m = m, .r = r, .f = f, .on_event = on_event, .cookie = cookie };
+    predictor s = { .base = base, .m = m, .f = f, .on_event = on_event, .cookie = cookie };
     memset(f, 0, sizeof *f);
+    s.quiet = *r;
+    s.quiet.callbacks = (xd_request_callbacks){ 0 };
+    s.r = &s.quiet;
     xd_status st = xd_context_fork(s.ctx = &s.own, base, e);
     if (st == XD_OK)
         st = open_predictor(&s, a, ranks, e);
@@ -769,9 +684,12 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
     if (st == XD_OK)
         st = predict_decode(&s, e);
     if (st == XD_OK)
-        st = predict_request(&s, e);
+        st = predict_longest_text(&s, e);
     if (st == XD_OK) {
         xd_predict_memory(f, &s.job, s.parts, m);
+        st = count_messages(&s, e);
+    }
+    if (st == XD_OK) {
         f->request_s = f->text_s + f->encode_s + f->rounds * (xd_predict_steps(f) + f->decode_s);
         xd_predict_reading(f, &s.job, m, s.last_text_s);
     }
@@ -782,6 +700,7 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
     xd_simulation_close(&s.simulation);
     xd_cost_device_close(&s.rk);
     free(s.lane);
+    free(s.bytes);
     xd_predict_free_parts(s.parts, s.f->ranks);
     return st;
 }

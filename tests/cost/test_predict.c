@@ -15,9 +15,7 @@
 #include "engine/engine.h"
 #include "families/recipe.h"
 #include "pipeline/job.h"
-#include "pipeline/memory_plan.h"
-#include "pipeline/stages.h"
-#include "pipeline/text_encode.h"
+#include "pipeline/loop.h"
 #include "predict/predict.h"
 
 static const char *model_dir, *kept;     /* kept: weights_dtype                                */
@@ -48,10 +46,22 @@ static void request(xd_request *r, int variant)
     r->texts.max_sequence_length = 20;
 }
 
-/* A video that begins with an image is asked for with that of its golden request. */
+/* A video that begins with an image is asked for with that of its golden request. Images to edit
+ * and some to inpaint have the request's size, which predictions assume. */
 static void give_images(const xd_engine *g, xd_request *r)
 {
-    static char path[2][1024];
+    static char     path[2][1024];
+    static uint8_t  grey[1 << 16];
+    static xd_image image;
+    int             inpaints = xd_recipe_inpaints(g->ctx.model.recipe) && plans % 5 == 2;
+    if (g->ctx.model.recipe->references || inpaints) {
+        xd_image_init(&image);
+        memset(grey, 128, sizeof grey);
+        image.data = grey, image.channels = 1;
+        image.width = r->width, image.height = r->height;
+        r->images.image_pixels = &image;
+        r->images.mask_pixels = inpaints ? &image : NULL;
+    }
     for (int i = 0; i < 2; i++)
         snprintf(path[i], sizeof path[i], "%s/%s.png", model_dir, i ? "last" : "image");
     int video = g->ctx.model.recipe->fps > 0 && g->ctx.model.recipe->needs_image;
@@ -76,15 +86,13 @@ static void vary_passes(const xd_engine *g, xd_request *r)
 /* Memory of this rank as the engine plans it. */
 static xd_status plan_memory(xd_engine *g, const xd_request *r, xd_need *n, xd_err *e)
 {
-    xd_job    j = { 0 };
-    xd_prompts  w = { 0 };
-    xd_status s = xd_job_open(&j, &g->ctx, r, e);
-    if (s == XD_OK)
-        s = xd_prompts_tokenize(&w, &j, e);
-    if (s == XD_OK)
-        s = xd_stages_open(&j, e);
-    if (s == XD_OK)
-        s = xd_memory_plan(&j, &w, n, &(xd_memory_limits){ 0 }, e);
+    xd_job     j = { 0 };
+    xd_prompts w = { 0 };
+    xd_loop    l = { .j = &j, .w = &w };
+    xd_status  s = xd_job_open(&j, &g->ctx, r, e);
+    j.rank0_images = xd_job_images(r);
+    s = xd_loop_accept(&l, &(xd_memory_limits){ 0 }, s, e);
+    *n = l.need;
     xd_prompts_close(&w, &g->ctx);
     xd_job_close(&j);
     return s;

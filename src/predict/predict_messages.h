@@ -1,0 +1,20 @@
+/* predict_messages.h - counts the bytes of a request's messages by running the request's loop
+ * (pipeline/loop.h). */
+#ifndef XD_PREDICT_PREDICT_MESSAGES_H
+#define XD_PREDICT_PREDICT_MESSAGES_H
+
+#include "pipeline/offload.h"
+
+/* Bytes that a rank sends each time it does a part of the request: runs a text encoder, denoises an
+ * image in all steps, decodes an image. */
+typedef struct xd_part_bytes { double text[XD_MAXTEXT], denoise, decode; } xd_part_bytes;
+
+/* Runs the request of a job as the rank that j->ctx represents, on the count device j->ctx->dev and
+ * a count communicator that has sent nothing. `need` is the memory need of the rank, `parts` are
+ * its streamed blocks. *sent becomes the bytes that the rank sends for the request. The weights and
+ * inputs of the job are closed. */
+xd_status xd_predict_messages(xd_job *j, xd_prompts *w, const xd_need *need,
+                              const xd_offload_parts *parts, const xd_part_bytes *bytes,
+                              double *sent, xd_err *e);
+
+#endif
