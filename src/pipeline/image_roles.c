@@ -33,6 +33,16 @@ const xd_role_row *xd_role_of(const xd_recipe *p, int masked)
     return masked && p->inpaints_reference ? &inpainted : &rows[p->role];
 }
 
+int xd_role_drop_images(const xd_role_row *role, xd_request *r)
+{
+    if (role->tokens || role->reads_video)
+        return 0;
+    r->images.image = r->images.last_image = r->images.mask_image = NULL;
+    r->images.image_pixels = r->images.last_pixels = r->images.mask_pixels = NULL;
+    r->images.nmore_images = 0, r->images.padding_mask_crop = -1;
+    return 1;
+}
+
 xd_status xd_role_read(xd_job *j, xd_err *e)
 {
     if (j->r->images.image && j->r->images.image_pixels)

@@ -30,6 +30,9 @@ typedef struct xd_role_row {
 /* Returns the table row for the role that images have in the pipeline p. `masked` is 1 if the
  * request has a mask. */
 const xd_role_row *xd_role_of(const xd_recipe *p, int masked);
+/* Removes the images from `r`, if they change neither the transformer's tokens nor the frames, so
+ * that the time of a request can be predicted without them. Returns 1 if it removed them. */
+int       xd_role_drop_images(const xd_role_row *role, xd_request *r);
 /* Reads the request's images with the function of their role. */
 xd_status xd_role_read(xd_job *j, xd_err *e);
 void      xd_role_close(xd_job *j);     /* frees all images of the job                         */

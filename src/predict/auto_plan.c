@@ -98,10 +98,8 @@ static void copy_request(chooser *c)
         c->r.num_inference_steps = steps * share < 1 ? 1 : (int)(steps * share);
     }
     xd_image_shape_take(c->ctx, &c->r);
-    if (!role->tokens)          /* strength with an image applies only with a mask             */
-        c->r.images.image = NULL, c->r.images.image_pixels = NULL, c->r.images.nmore_images = 0,
-        c->r.images.mask_image = NULL, c->r.images.mask_pixels = NULL,
-        c->r.images.padding_mask_crop = -1, c->r.images.strength = 0;
+    if (xd_role_drop_images(role, &c->r))
+        c->r.images.strength = 0;   /* strength with an image applies only with a mask         */
     if (!c->r.nprompts)
         c->r.prompts = prompt, c->r.nprompts = 1;
 }

@@ -95,12 +95,7 @@ static void set_request(xd_plans *p)
         /* Plans depend on whether there is a negative prompt, not on its text. */
         p->r.negative_prompt = "";
     xd_image_shape_take(&p->g->ctx, &p->r);
-    const xd_role_row *role = xd_role_of(p->g->ctx.model.recipe, xd_job_has_mask(&p->r));
-    if (!role->tokens && !role->reads_video)
-        p->r.images.image = NULL, p->r.images.image_pixels = NULL, p->r.images.nmore_images = 0,
-        p->r.images.last_image = NULL, p->r.images.last_pixels = NULL,
-        p->r.images.mask_image = NULL, p->r.images.mask_pixels = NULL,
-        p->r.images.padding_mask_crop = -1;
+    xd_role_drop_images(xd_role_of(p->g->ctx.model.recipe, xd_job_has_mask(&p->r)), &p->r);
 }
 
 /* Sets p->device to the device whose kernels determine the memory sizes: the device named in the

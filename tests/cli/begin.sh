@@ -66,6 +66,18 @@ check "a video of one tile" cmp "$T/x.rgb" "$T/both"
 small wan-i2v-blind --image "$FIRST"
 check "a model without an encoder of images takes a last one or none" [ "$rc" = 0 ]
 
+for model in wan-flf wan-i2v; do
+    last=
+    [ $model = wan-flf ] && last="--last_image $LAST"
+    small $model --image "$FIRST" $last --nproc 2
+    if said 'has no MPI|install the package'; then
+        echo "# $model on two ranks is not tested: there is no MPI"
+    else
+        check "a plan for two ranks is chosen for $model" [ "$rc" = 0 ]
+        check "and printed" said '^xdit: plan: .*for 2 ranks'
+    fi
+done
+
 try inspect "$FULL/wan-i2v"
 check "inspect lists the encoder of images" sh -c "printf '%s' \"\$1\" | grep -q \
     '^image_encoder  *CLIPVisionModel'" x "$out"
